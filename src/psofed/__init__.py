@@ -1,0 +1,50 @@
+"""Online federated learning that stays accurate when some clients lie.
+
+>>> import psofed
+>>> scenario = psofed.Scenario(num_clients=50, dimension=5, attack=psofed.Attack(num_byzantine=15))
+
+Names are imported when they are first used, so that ``import psofed`` is instant.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from psofed._version import __version__
+
+if TYPE_CHECKING:
+    from psofed.data import Fleet, draw_fleet
+    from psofed.errors import InvalidValueError, NotCoveredError, PsofedError, UnknownFieldError
+    from psofed.results import SimulationResult, load_result
+    from psofed.scenario import Attack, Data, Scenario, Selection, Uniform
+    from psofed.scenario_file import read_scenario
+    from psofed.simulate import simulate
+
+_HOME = {
+    "Attack": "scenario",
+    "Data": "scenario",
+    "Fleet": "data",
+    "InvalidValueError": "errors",
+    "NotCoveredError": "errors",
+    "PsofedError": "errors",
+    "Scenario": "scenario",
+    "Selection": "scenario",
+    "SimulationResult": "results",
+    "Uniform": "scenario",
+    "UnknownFieldError": "errors",
+    "draw_fleet": "data",
+    "load_result": "results",
+    "read_scenario": "scenario_file",
+    "simulate": "simulate",
+}
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'psofed' has no attribute {name!r}")
+    return getattr(import_module(f"psofed.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

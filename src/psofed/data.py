@@ -1,0 +1,102 @@
+"""Fleets: what each client's stream looks like, drawn once from the scenario."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.scenario import Scenario, Uniform, Variance
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Fleet:
+    """Statistics of every client's stream y = wᵀx + ν, x ~ N(0, R_k), ν ~ N(0, σ_νk²).
+
+    Attributes
+    ----------
+    target : array (D,)
+        w, the vector to be learned.
+    input_variance : array (K,)
+        ς_k², the mean of the diagonal of R_k.
+    noise_variance : array (K,)
+        σ_νk².
+    correlation : float
+        ρ of R_k = ς_k² ρ^|i−j|; 0 for white inputs.
+    explicit_covariances : array (K, D, D) or None
+        R_k where they were given.
+    test_noise_variance : float
+        Variance of the noise in the server's test set, the clients' average.
+    """
+
+    target: FloatArray
+    input_variance: FloatArray
+    noise_variance: FloatArray
+    correlation: float
+    explicit_covariances: FloatArray | None
+
+    @property
+    def is_white(self) -> bool:
+        """Whether R_k = ς_k² I for every client."""
+        return self.explicit_covariances is None and self.correlation == 0.0
+
+    @property
+    def test_noise_variance(self) -> float:
+        """Variance of the noise in the server's test set, the clients' average."""
+        return float(self.noise_variance.mean())
+
+    def covariances(self) -> FloatArray:
+        """Return all R_k, shape (K, D, D).
+
+        Examples
+        --------
+        >>> from psofed import Data, Scenario
+        >>> data = Data(input_variance=2.0, input_correlation=0.5)
+        >>> draw_fleet(Scenario(num_clients=5, dimension=2, data=data)).covariances()[0]
+        array([[2., 1.],
+               [1., 2.]])
+        """
+        if self.explicit_covariances is not None:
+            return self.explicit_covariances
+        entries = np.arange(self.target.size)
+        shape = self.correlation ** np.abs(entries[:, None] - entries[None, :])
+        return np.asarray(self.input_variance[:, None, None] * shape)
+
+
+def draw_fleet(scenario: Scenario) -> Fleet:
+    """Draw the fleet of a scenario: always the same for the same scenario.
+
+    The uniform draws depend on ``data.fleet_seed`` alone, and those of a smaller fleet are the first of
+    a larger one.
+
+    Notes
+    -----
+    As in the paper, w = (1, …, 1)/√D.
+    """
+    data, clients = scenario.data, scenario.num_clients
+    input_seed, noise_seed = np.random.SeedSequence(data.fleet_seed).spawn(2)
+    explicit = None if data.covariances is None else _read_only(np.array(data.covariances))
+    if explicit is None:
+        input_variance = _draw_variance(data.input_variance, clients, input_seed)
+    else:
+        input_variance = np.trace(explicit, axis1=1, axis2=2) / scenario.dimension
+    return Fleet(
+        target=_read_only(np.full(scenario.dimension, scenario.dimension**-0.5)),
+        input_variance=_read_only(input_variance),
+        noise_variance=_read_only(_draw_variance(data.noise_variance, clients, noise_seed)),
+        correlation=data.input_correlation,
+        explicit_covariances=explicit,
+    )
+
+
+def _draw_variance(variance: Variance, clients: int, seed: np.random.SeedSequence) -> FloatArray:
+    if isinstance(variance, Uniform):
+        return np.random.default_rng(seed).uniform(variance.low, variance.high, clients)
+    return np.broadcast_to(np.asarray(variance, dtype=np.float64), clients).copy()
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array
