@@ -1,0 +1,47 @@
+"""The command line: one module per command, heavy imports inside the commands so that --help is instant."""
+
+import sys
+
+import typer
+
+from psofed._version import __version__
+from psofed.cli import example
+from psofed.errors import PsofedError
+
+app = typer.Typer(
+    name="psofed",
+    help="Online federated learning that stays accurate when some clients lie: simulate, predict, tune, run.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+example.register(app)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"psofed {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends with exit code 2 and one line, never a traceback."""
+    try:
+        app()
+    except PsofedError as error:
+        print(f"psofed: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("psofed: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader (say, `head`) has gone; closing stderr keeps the interpreter from complaining at exit.
+        sys.stderr.close()
+        sys.exit(141)

@@ -1,0 +1,85 @@
+"""What the commands share: reading a scenario, printing JSON, tables and progress."""
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from psofed.scenario import Scenario
+
+ScenarioFile = Annotated[Path, typer.Argument(metavar="FILE", help="Scenario, a TOML file (see `psofed example`).")]
+Settings = Annotated[
+    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change a field, e.g. attack.variance=1.0; repeatable.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+def read_scenario_with(file: Path, settings: list[str]) -> "Scenario":
+    """Read a scenario file and apply ``--set`` changes to it."""
+    from psofed.scenario_file import parse_setting, read_scenario, with_values
+
+    scenario = read_scenario(file)
+    return with_values(scenario, dict(parse_setting(text) for text in settings)) if settings else scenario
+
+
+def print_json(value: Any) -> None:
+    """Print strict JSON; numbers that are not finite become null."""
+    typer.echo(json.dumps(finite_or_none(value), indent=2, allow_nan=False))
+
+
+def finite_or_none(value: Any) -> Any:
+    """Return `value` with every NaN and infinity in it replaced by None."""
+    if isinstance(value, dict):
+        return {key: finite_or_none(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_or_none(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def decibels(value: float) -> str:
+    """Format a linear MSE in dB for a person.
+
+    Examples
+    --------
+    >>> decibels(0.01)
+    '-20.00 dB'
+    """
+    return f"{10 * math.log10(value):.2f} dB" if value > 0 and math.isfinite(value) else "diverged"
+
+
+@contextmanager
+def progress(label: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
+    """Show a bar with the time left on stderr for work that takes more than a second.
+
+    Yields a function to be called with (done, total). Nothing is shown when stderr is no terminal.
+    """
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    import time
+
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(label, total=None)
+    start = time.monotonic()
+
+    def update(done: int, total: int) -> None:
+        if not bar.live.is_started and time.monotonic() - start > 1.0:
+            bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield update
+    finally:
+        bar.stop()
