@@ -12,7 +12,7 @@ import numpy as np
 
 from psofed.theory.moments import FloatArray
 
-_DISTINCT = 96  # up to so many different input variances the nodes are these variances themselves
+_DISTINCT = 24  # up to so many different input variances the nodes are these variances themselves
 _MOST_NODES = 1024
 
 
@@ -49,11 +49,11 @@ class ClientNodes:
             return cls(distinct, np.eye(distinct.size)[index], variance)
         sample = distinct[np.linspace(0, distinct.size - 1, 40).astype(int)]
         truth = probe(sample[:, None], sample[None, :])
-        count = 32
+        count = 16
         while True:
             nodes, weights = _chebyshev(distinct[0], distinct[-1], count, sample)
             error = np.abs(weights @ probe(nodes[:, None], nodes[None, :]) @ weights.T - truth).max()
-            if error < 1e-11 * np.abs(truth).max() or 2 * count > min(_MOST_NODES, distinct.size):
+            if error < 1e-11 * np.abs(truth).max() or count >= _MOST_NODES:
                 break
             count *= 2
         nodes, weights = _chebyshev(distinct[0], distinct[-1], count, variance)

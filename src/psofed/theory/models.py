@@ -1,11 +1,12 @@
 """Which recursions a scenario means: one, or several to be averaged over the offsets of round-robin masks."""
 
 import itertools
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from psofed.data import Fleet, draw_fleet
 from psofed.errors import InvalidValueError, NotCoveredError
@@ -18,9 +19,8 @@ from psofed.theory.recursion import Exchange, Recursion
 
 THEORIES = ("exact", "paper")
 
-_ENUMERATED_OFFSETS = 256  # up to here all combinations of offsets are gone through
-_SAMPLED_OFFSETS = 64
-_OFFSET_SEED = 20240817
+_ENUMERATED_OFFSETS = 4096  # up to here all combinations of offsets are gone through
+_OFFSET_SEED = 20240817  # of the sample of offsets beyond that; the same for all, so that predictions are repeatable
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ class Model:
         scenario = self.scenario
         if not self._moving_window:
             return (Branch((self._random_exchange(),), 1.0),)
-        if not scenario.selection.coordinated:
-            return self._offset_branches()
+        if self.is_scattered:
+            return self.offset_branches(64)
         if self.fleet.is_white:
             place = np.arange(self.entries.size) < self.entries.shift
             mask = place.astype(np.float64)
@@ -127,10 +127,16 @@ class Model:
         )
 
     @property
+    def is_scattered(self) -> bool:
+        """Whether every client has a moving window of its own."""
+        return self._moving_window and not self.scenario.selection.coordinated
+
+    @property
     def is_sampled(self) -> bool:
         """Whether the average over offsets is taken over a sample of them."""
-        offsets = self.scenario.dimension ** (self.scenario.num_clients - 1)
-        return self._moving_window and not self.scenario.selection.coordinated and offsets > _ENUMERATED_OFFSETS
+        free = self.scenario.num_clients - (1 if self.fleet.is_white else 0)
+        limit = _ENUMERATED_OFFSETS if self.fleet.is_white else _ENUMERATED_OFFSETS // 16
+        return self.is_scattered and free * math.log(self.scenario.dimension) > math.log(limit)
 
     def recursion(self, stepsize: float, branch: Branch) -> Recursion:
         """Return the recursion of one branch at one stepsize."""
@@ -169,19 +175,26 @@ class Model:
         row, column = np.repeat(mask, mask.size), np.tile(mask, mask.size)
         return CommonMask(self.drawn, self.entries, MaskMoments(row, column, row * column))
 
-    def _offset_branches(self) -> tuple[Branch, ...]:
+    def offsets(self, count: int) -> NDArray[np.int64]:
+        """Offsets of all clients, (N, K): all combinations if they can be gone through, else `count` drawn ones."""
         scenario = self.scenario
         clients, dimension = scenario.num_clients, scenario.dimension
         if self.is_sampled:
-            generator = np.random.default_rng(_OFFSET_SEED)
-            offsets = generator.integers(0, dimension, (_SAMPLED_OFFSETS, clients))
-        elif self.fleet.is_white:
+            return np.random.default_rng(_OFFSET_SEED).integers(0, dimension, (count, clients))
+        if self.fleet.is_white:
             # Entries are exchangeable: only differences of offsets matter.
-            offsets = np.array([(0, *rest) for rest in itertools.product(range(dimension), repeat=clients - 1)])
-        else:
-            offsets = np.array(list(itertools.product(range(dimension), repeat=clients)))
-        make: Callable[[FloatArray], tuple[Exchange, ...]] = self._white_windows if self.fleet.is_white else self._full_windows
+            return np.array([(0, *rest) for rest in itertools.product(range(dimension), repeat=clients - 1)])
+        return np.array(list(itertools.product(range(dimension), repeat=clients)))
+
+    def offset_branches(self, count: int) -> tuple[Branch, ...]:
+        """Round-robin masks with an offset each, given the offsets: one branch for each of :meth:`offsets`."""
+        offsets = self.offsets(count)
+        make = self._white_windows if self.fleet.is_white else self._full_windows
         return tuple(Branch(make(offset), 1.0 / len(offsets)) for offset in offsets)
+
+    def window_masks(self, count: int) -> FloatArray:
+        """Masks in the moving frame for each of :meth:`offsets`, (N, K, D)."""
+        return self._masks(self.offsets(count), 0)
 
     def _white_windows(self, offsets: FloatArray) -> tuple[Exchange, ...]:
         mask = self._masks(offsets, 0)

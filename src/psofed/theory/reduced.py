@@ -94,6 +94,8 @@ class ReducedRecursion:
     @property
     def pair_bound(self) -> float:
         """Largest growth factor of a pair left to itself; λ must be above it."""
+        if self.full.drawn.clients == 1:
+            return 0.0
         return self._pair_growth * self._largest_decay
 
     @cached_property
@@ -111,7 +113,7 @@ class ReducedRecursion:
         if self._remembers:
             return float(np.abs(np.linalg.eigvals(self._pair_matrix)).max())
         _, _, alpha = self._average_constants
-        return float(np.prod(alpha) ** (1.0 / alpha.size))
+        return float(np.abs(np.prod(alpha)) ** (1.0 / alpha.size))
 
     @cached_property
     def _nodes(self) -> ClientNodes:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit, prange
 
+from psofed.theory.krylov import dominant_eigenvalue
 from psofed.theory.moments import FloatArray
 
 _RESTART = 60
@@ -53,6 +54,22 @@ class WindowProblem:
         )  # fmt: skip
         return out
 
+    def growth(self, mask: FloatArray, stepsize: float, eigenvalue: float) -> float:
+        """Spectral radius of the reduced step at λ = `eigenvalue`, for one set of masks (K, D)."""
+        clients, dimension = mask.shape
+        work = np.zeros((5, clients, dimension)), np.empty((clients, dimension)), np.empty(dimension)
+        nothing = np.zeros(clients)
+
+        def step(x: FloatArray) -> FloatArray:
+            out = np.empty_like(x)
+            _reduced_step(
+                x, mask, stepsize, self.probabilities, self.participants, self.shift, self.redrawn,
+                self.input_variance, nothing, nothing, eigenvalue, *work, out,
+            )  # fmt: skip
+            return out
+
+        return dominant_eigenvalue(step, np.ones(_size(clients, dimension)))
+
     def curves(self, masks: FloatArray, stepsize: float, iterations: int) -> FloatArray:
         """Excess network MSE and server MSD over the iterations, averaged over the sets of masks; shape (2, n)."""
         out = np.empty((masks.shape[0], 2, iterations))
@@ -84,7 +101,7 @@ def _exchange_clients(z, w, h, s, prob, participants, poison, client, server, ou
             shared += s[k, c]
         g = z[0, 0, c]
         total = g
-        second = pair * h[c] / pair if pair > 0.0 else 0.0
+        second = h[c]
         for k in range(clients):
             others = shared - s[k, c]
             cross1, cross0, own1 = z[1, k, c], z[2, k, c], z[3, k, c]
@@ -143,20 +160,19 @@ def _pair_forcing(sk, sl, client_k, client_l, server):
 
 
 @njit(cache=True)
-def _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, y, w, h):
+def _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, eigenvalue, w, h):
     """Sums over pairs in a steady state: each pair's cycle through the entries is solved on its own."""
     clients, dimension = s.shape
     p, pair, first, neither = prob[0], prob[1], prob[2], prob[3]
     w[:] = 0.0
     h[:] = 0.0
-    cycles = dimension
     a, b = dimension, shift
     while b:
         a, b = b, a % b
     orbits, cycles = a, dimension // a
     for k in range(clients):
         for l in range(k + 1, clients):  # noqa: E741
-            theta = (1.0 - mu * r[k]) * (1.0 - mu * r[l])
+            theta = (1.0 - mu * r[k]) * (1.0 - mu * r[l]) / eigenvalue
             for start in range(orbits):
                 # y of label c after relabelling comes from c + shift; go once round to close the cycle
                 value, factor, c = 0.0, 1.0, start
@@ -192,7 +208,10 @@ def _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, y, w, h):
 
 
 @njit(cache=True)
-def _reduced_step(x, s, mu, prob, participants, shift, redrawn, r, noise, poison, work_z, client, server, out):
+def _reduced_step(
+    x, s, mu, prob, participants, shift, redrawn, r, noise, poison, eigenvalue, work_z, client, server, out
+):
+    """One iteration on the packed unknowns: server and clients divided by λ, then the sums over pairs."""
     clients, dimension = s.shape
     block = dimension * clients
     v = np.zeros((5, clients, dimension))
@@ -203,12 +222,12 @@ def _reduced_step(x, s, mu, prob, participants, shift, redrawn, r, noise, poison
     h = x[dimension + 5 * block :]
     _lms_clients(v, mu, r, noise, redrawn, shift, prob[0], work_z)
     _exchange_clients(work_z, w, h, s, prob, participants, poison, client, server, v)
-    out[:dimension] = v[0, 0]
+    out[:dimension] = v[0, 0] / eigenvalue
     for j in range(4):
-        out[dimension + j * block : dimension + (j + 1) * block] = v[1 + j].ravel()
+        out[dimension + j * block : dimension + (j + 1) * block] = v[1 + j].ravel() / eigenvalue
     new_w = np.empty((clients, dimension))
     new_h = np.empty(dimension)
-    _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, v, new_w, new_h)
+    _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, eigenvalue, new_w, new_h)
     out[dimension + 4 * block : dimension + 5 * block] = new_w.ravel()
     out[dimension + 5 * block :] = new_h
 
@@ -223,13 +242,15 @@ def _solve(s, mu, prob, participants, shift, redrawn, r, noise, poison):
     source, image = np.empty(size), np.empty(size)
     nothing = np.zeros(clients)
     x = np.zeros(size)
-    _reduced_step(x, s, mu, prob, participants, shift, redrawn, r, noise, poison, work_z, client, server, source)
+    _reduced_step(x, s, mu, prob, participants, shift, redrawn, r, noise, poison, 1.0, work_z, client, server, source)
     scale = np.linalg.norm(source)
     if scale == 0.0:
         return x
     basis = np.empty((_RESTART + 1, size))
     for _ in range(20):
-        _reduced_step(x, s, mu, prob, participants, shift, redrawn, r, nothing, nothing, work_z, client, server, image)
+        _reduced_step(
+            x, s, mu, prob, participants, shift, redrawn, r, nothing, nothing, 1.0, work_z, client, server, image
+        )
         residual = source - x + image
         norm = np.linalg.norm(residual)
         if norm <= _TOLERANCE * scale:
@@ -242,7 +263,8 @@ def _solve(s, mu, prob, participants, shift, redrawn, r, noise, poison):
         used = 0
         for j in range(_RESTART):
             _reduced_step(
-                basis[j], s, mu, prob, participants, shift, redrawn, r, nothing, nothing, work_z, client, server, image
+                basis[j], s, mu, prob, participants, shift, redrawn, r, nothing, nothing, 1.0,
+                work_z, client, server, image,
             )
             column = basis[j] - image
             for i in range(j + 1):
