@@ -20,6 +20,7 @@ from psofed.theory.recursion import Exchange, Recursion
 THEORIES = ("exact", "paper")
 
 _ENUMERATED_OFFSETS = 4096  # up to here all combinations of offsets are gone through
+_ENUMERATED_CORRELATED = 32  # likewise with correlated inputs, where each takes longer
 _OFFSET_SEED = 20240817  # of the sample of offsets beyond that; the same for all, so that predictions are repeatable
 
 
@@ -134,9 +135,12 @@ class Model:
     @property
     def is_sampled(self) -> bool:
         """Whether the average over offsets is taken over a sample of them."""
-        free = self.scenario.num_clients - (1 if self.fleet.is_white else 0)
-        limit = _ENUMERATED_OFFSETS if self.fleet.is_white else _ENUMERATED_OFFSETS // 16
-        return self.is_scattered and free * math.log(self.scenario.dimension) > math.log(limit)
+        if not self.is_scattered:
+            return False
+        free = (self.scenario.num_clients - 1) * math.log(self.scenario.dimension)
+        if self.fleet.is_white:
+            return free > math.log(_ENUMERATED_OFFSETS)
+        return free + math.log(self.scenario.dimension / self._period) > math.log(_ENUMERATED_CORRELATED)
 
     def recursion(self, stepsize: float, branch: Branch) -> Recursion:
         """Return the recursion of one branch at one stepsize."""
@@ -184,7 +188,9 @@ class Model:
         if self.fleet.is_white:
             # Entries are exchangeable: only differences of offsets matter.
             return np.array([(0, *rest) for rest in itertools.product(range(dimension), repeat=clients - 1)])
-        return np.array(list(itertools.product(range(dimension), repeat=clients)))
+        # The steady state is averaged over a period, so offsets that all move on by M are the same.
+        first = range(dimension // self._period)
+        return np.array([(o, *rest) for o in first for rest in itertools.product(range(dimension), repeat=clients - 1)])
 
     def offset_branches(self, count: int) -> tuple[Branch, ...]:
         """Round-robin masks with an offset each, given the offsets: one branch for each of :meth:`offsets`."""

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from psofed.scenario import Data
+from psofed.scenario import Data, Scenario
 from psofed.theory.models import Branch, Model
 from psofed.theory.moments import FloatArray
 from psofed.theory.recursion import Level, Recursion, Sources
@@ -18,6 +18,7 @@ from psofed.theory.windows import WindowProblem
 _FIRST_SAMPLE = 64
 _LARGEST_SAMPLE = 4096
 _CORRELATED_SAMPLE = 24
+_LARGEST_CORRELATED_SAMPLE = 192
 _CURVE_SAMPLE = 32
 _RADIUS_SAMPLE = 4
 _SAMPLE_ERROR = Level(0.001, 0.0025)  # asked of the sample of offsets: relative errors of network MSE and server MSD
@@ -174,45 +175,58 @@ class Solver:
         model = self.model
         if not model.fleet.is_white:
             return self._scattered_correlated(stepsize)
-        nothing = np.zeros((len(self._masks), 2))
-        data = self._windows.steady_states(self._masks, stepsize, 1.0, 0.0)
-        poisoned = bool(np.any(model.poison))
-        attack = self._windows.steady_states(self._masks, stepsize, 0.0, 1.0) if poisoned else nothing
-        error = (data + attack).std(axis=0, ddof=1) / np.sqrt(len(data)) if model.is_sampled else np.zeros(2)
-        return SteadyState(Level(*data.mean(axis=0)), Level(*attack.mean(axis=0)), Level(*error))
+        found = self._by_source(self._masks, stepsize)
+        mean, total = found.mean(axis=0), found[:, :2] + found[:, 2:]
+        error = total.std(axis=0, ddof=1) / np.sqrt(len(total)) if model.is_sampled else np.zeros(2)
+        return SteadyState(Level(mean[0], mean[1]), Level(mean[2], mean[3]), Level(*error))
 
     def _scattered_correlated(self, stepsize: float) -> SteadyState:
-        """Average over few offsets, corrected by white inputs of the same variances, for which many are cheap."""
+        """Average over offsets; a sample is corrected by white inputs of the same variances, where many are cheap."""
         model = self.model
-        branches = model.offset_branches(_CORRELATED_SAMPLE)
-        found = []
-        for branch in branches:
-            recursion = model.recursion(stepsize, branch)
-            noise = _solve(recursion, Sources(1.0, 0.0))
-            attack = _solve(recursion, Sources(0.0, 1.0)) if np.any(model.poison) else Level(0.0, 0.0)
-            found.append([noise.excess, noise.server, attack.excess, attack.server])
-        values = np.array(found)
-        errors = np.zeros(2)
-        if model.is_sampled:
-            values, errors = self._corrected(values, stepsize)
-        mean = values.mean(axis=0)
-        return SteadyState(Level(mean[0], mean[1]), Level(mean[2], mean[3]), Level(*errors))
+        if not model.is_sampled:
+            mean = np.mean([self._given(branch, stepsize) for branch in model.offset_branches(0)], axis=0)
+            return SteadyState(Level(mean[0], mean[1]), Level(mean[2], mean[3]), Level(0.0, 0.0))
+        floor = np.array([float(model.fleet.noise_variance.mean()), 0.0])
+        wanted = np.array([_SAMPLE_ERROR.excess, _SAMPLE_ERROR.server])
+        branches = model.offset_branches(_LARGEST_CORRELATED_SAMPLE)
+        found = [self._given(branch, stepsize) for branch in branches[:_CORRELATED_SAMPLE]]
+        while True:
+            mean, error = self._corrected(np.array(found), stepsize)
+            total = mean[:2] + mean[2:] + floor
+            if np.all(error <= wanted * total) or len(found) == len(branches):
+                return SteadyState(Level(mean[0], mean[1]), Level(mean[2], mean[3]), Level(*error))
+            found += [self._given(branch, stepsize) for branch in branches[len(found) : 2 * len(found)]]
+
+    def _given(self, branch: Branch, stepsize: float) -> list[float]:
+        recursion = self.model.recursion(stepsize, branch)
+        noise = _solve(recursion, Sources(1.0, 0.0))
+        attack = _solve(recursion, Sources(0.0, 1.0)) if np.any(self.model.poison) else Level(0.0, 0.0)
+        return [noise.excess, noise.server, attack.excess, attack.server]
 
     def _corrected(self, values: FloatArray, stepsize: float) -> tuple[FloatArray, FloatArray]:
-        white = Solver(Model(_whitened(self.model)))
-        count = len(values)
-        if not white.is_stable(stepsize):
-            return values, (values[:, :2] + values[:, 2:]).std(axis=0, ddof=1) / np.sqrt(count)
-        windows = white._windows
-        columns = [windows.steady_states(white._masks, stepsize, *source) for source in ((1.0, 0.0), (0.0, 1.0))]
-        control = np.concatenate(columns, axis=1)
-        # Offsets are drawn in the same order for any number of them, so the first ones are those of `values`.
-        paired, centre = control[:count], control.mean(axis=0)
-        deviation = paired - paired.mean(axis=0)
-        slope = (deviation * values).sum(axis=0) / np.maximum((deviation**2).sum(axis=0), 1e-300)
-        corrected = values - slope * (paired - centre)
-        total = corrected[:, :2] + corrected[:, 2:]
-        return corrected, total.std(axis=0, ddof=1) / np.sqrt(count)
+        """Mean over a sample of offsets and its standard error, with the white solution as control variate."""
+        white, count = self._white, len(values)
+        if white.is_stable(stepsize):
+            masks = self.model.window_masks(_LARGEST_CORRELATED_SAMPLE)[:count]
+            paired = white._by_source(masks, stepsize)
+            state = white.steady_state(stepsize)
+            centre = np.array([state.data.excess, state.data.server, state.attack.excess, state.attack.server])
+            deviation = paired - paired.mean(axis=0)
+            slope = (deviation * values).sum(axis=0) / np.maximum((deviation**2).sum(axis=0), 1e-300)
+            values = values - slope * (paired - centre)
+        total = values[:, :2] + values[:, 2:]
+        return np.asarray(values.mean(axis=0)), total.std(axis=0, ddof=2) / np.sqrt(count)
+
+    @cached_property
+    def _white(self) -> "Solver":
+        return Solver(Model(_whitened(self.model)))
+
+    def _by_source(self, masks: FloatArray, stepsize: float) -> FloatArray:
+        """Excess and MSD by noise, then by attack, for each set of masks: (N, 4)."""
+        data = self._windows.steady_states(masks, stepsize, 1.0, 0.0)
+        poisoned = bool(np.any(self.model.poison))
+        attack = self._windows.steady_states(masks, stepsize, 0.0, 1.0) if poisoned else np.zeros_like(data)
+        return np.concatenate([data, attack], axis=1)
 
 
 def _solve(recursion: Recursion, sources: Sources) -> Level:
@@ -241,7 +255,7 @@ def _radius(growth: Callable[[float], float]) -> float:
     return math.exp(now)
 
 
-def _whitened(model: Model):  # type: ignore[no-untyped-def]
+def _whitened(model: Model) -> Scenario:
     """Return the model's scenario with white inputs of the same variances."""
     scenario = model.scenario
     data = dataclasses.replace(
