@@ -156,6 +156,8 @@ class Scenario:
     uplink : str
         ``"same"``: those who downloaded upload (the paper's equations). ``"redrawn"``: the uploading
         participants are drawn afresh, which is what the paper's analysis describes.
+    aggregation : str
+        How the server puts uploads together: ``"mean"``.
     selection, data, attack
         See :class:`Selection`, :class:`Data`, :class:`Attack`; no attack if None.
 
@@ -177,6 +179,7 @@ class Scenario:
     iterations: int = 3000
     algorithm: str = "pso-fed"
     uplink: str = "same"
+    aggregation: str = "mean"
     selection: Selection = field(default_factory=Selection)
     data: Data = field(default_factory=Data)
     attack: Attack | None = None
@@ -194,6 +197,7 @@ class Scenario:
         set_(self, "iterations", check_integer("iterations", self.iterations, 1))
         check_choice("algorithm", self.algorithm, part_names("algorithms"))
         check_choice("uplink", self.uplink, UPLINKS)
+        check_choice("aggregation", self.aggregation, part_names("aggregations"))
         for name, kind in (("selection", Selection), ("data", Data)):
             if not isinstance(getattr(self, name), kind):
                 raise InvalidValueError(name, getattr(self, name), f"a psofed.{kind.__name__}")

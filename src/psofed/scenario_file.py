@@ -24,6 +24,7 @@ stepsize = 0.15                  # mu: of the clients' LMS steps
 iterations = 3000
 algorithm = "pso-fed"
 uplink = "same"                  # who downloaded uploads (the paper's equations); or "redrawn"
+aggregation = "mean"             # how the server puts uploads together
 
 [selection]
 pattern = "random"               # which entries are shared: "random" or "round-robin"
