@@ -67,6 +67,11 @@ class Model:
                 f'the theory covers algorithm = "pso-fed"; "{self.scenario.algorithm}" is not linear in the models '
                 "and can only be simulated"
             )
+        if self.scenario.aggregation != "mean":
+            raise NotCoveredError(
+                f'the theory covers aggregation = "mean"; "{self.scenario.aggregation}" is not linear in what is '
+                "uploaded and can only be simulated"
+            )
         _ = self.poison
 
     @cached_property

@@ -9,11 +9,14 @@ Entries are labelled by their place c relative to the moving frame, in which cli
 s_k(c) = 1 if (c − o_k) mod D < M, and every iteration relabels c + M as c.
 """
 
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit, prange
 
+from psofed.compiled import compiled
 from psofed.theory.krylov import dominant_eigenvalue
 from psofed.theory.moments import FloatArray
 
@@ -48,10 +51,14 @@ class WindowProblem:
     def steady_states(self, masks: FloatArray, stepsize: float, noise: float, attack: float) -> FloatArray:
         """Excess network MSE and server MSD for each of N sets of masks (N, K, D); shape (N, 2)."""
         out = np.empty((masks.shape[0], 2))
-        _steady_states(
-            masks, stepsize, self.probabilities, self.participants, self.shift, self.redrawn, self.input_variance,
-            noise * self.noise_variance, attack * self.poison, out,
-        )  # fmt: skip
+
+        def solve(part: slice) -> None:
+            _steady_states(
+                masks[part], stepsize, self.probabilities, self.participants, self.shift, self.redrawn,
+                self.input_variance, noise * self.noise_variance, attack * self.poison, out[part],
+            )  # fmt: skip
+
+        _in_parts(solve, len(masks))
         return out
 
     def growth(self, mask: FloatArray, stepsize: float, eigenvalue: float) -> float:
@@ -73,11 +80,23 @@ class WindowProblem:
     def curves(self, masks: FloatArray, stepsize: float, iterations: int) -> FloatArray:
         """Excess network MSE and server MSD over the iterations, averaged over the sets of masks; shape (2, n)."""
         out = np.empty((masks.shape[0], 2, iterations))
-        _curves(
-            masks, stepsize, self.probabilities, self.participants, self.shift, self.redrawn, self.input_variance,
-            self.noise_variance, self.poison, out,
-        )  # fmt: skip
+
+        def run(part: slice) -> None:
+            _curves(
+                masks[part], stepsize, self.probabilities, self.participants, self.shift, self.redrawn,
+                self.input_variance, self.noise_variance, self.poison, out[part],
+            )  # fmt: skip
+
+        _in_parts(run, len(masks))
         return np.asarray(out.mean(axis=0))
+
+
+def _in_parts(work: Callable[[slice], None], count: int) -> None:
+    """Call `work` on slices that make up ``range(count)``, on all cores; the kernels let go of the GIL."""
+    workers = min(os.cpu_count() or 1, count)
+    step = max(1, -(-count // (4 * workers)))
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(work, [slice(start, start + step) for start in range(0, count, step)]))
 
 
 # The packed unknowns of one solve, for K clients and D entries, are
@@ -85,12 +104,12 @@ class WindowProblem:
 #   w_l = Σ_{m≠l} s_m E[b_m z_m z_l] (K, D) and h = Σ_{k≠l} s_k s_l E[b_k b_l z_k z_l] (D).
 
 
-@njit(cache=True)
+@compiled
 def _size(clients, dimension):
     return dimension * (2 + 5 * clients)
 
 
-@njit(cache=True)
+@compiled
 def _exchange_clients(z, w, h, s, prob, participants, poison, client, server, out):
     """Fill E[g' z_l] (client), E[g'²] (server) and the clients' moments after the next download (out)."""
     clients, dimension = s.shape
@@ -122,7 +141,7 @@ def _exchange_clients(z, w, h, s, prob, participants, poison, client, server, ou
             out[4, k, c] = own
 
 
-@njit(cache=True)
+@compiled
 def _lms_clients(v, mu, r, noise, redrawn, shift, p, z):
     """LMS step of server and clients, mixing if the upload set is redrawn, then relabelling."""
     clients, dimension = v.shape[1], v.shape[2]
@@ -147,7 +166,7 @@ def _lms_clients(v, mu, r, noise, redrawn, shift, p, z):
             z[1, k, c], z[2, k, c], z[3, k, c], z[4, k, c] = cross1, cross0, own1, own0
 
 
-@njit(cache=True)
+@compiled
 def _pair_forcing(sk, sl, client_k, client_l, server):
     """Forcing of both, one (k participates) and its mirror image; 0/1 masks."""
     if sk > 0.0 and sl > 0.0:
@@ -159,7 +178,7 @@ def _pair_forcing(sk, sl, client_k, client_l, server):
     return 0.0, 0.0, 0.0
 
 
-@njit(cache=True)
+@compiled
 def _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, eigenvalue, w, h):
     """Sums over pairs in a steady state: each pair's cycle through the entries is solved on its own."""
     clients, dimension = s.shape
@@ -207,7 +226,7 @@ def _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, eigenvalue,
                     c = e
 
 
-@njit(cache=True)
+@compiled
 def _reduced_step(
     x, s, mu, prob, participants, shift, redrawn, r, noise, poison, eigenvalue, work_z, client, server, out
 ):
@@ -232,7 +251,7 @@ def _reduced_step(
     out[dimension + 5 * block :] = new_h
 
 
-@njit(cache=True)
+@compiled
 def _solve(s, mu, prob, participants, shift, redrawn, r, noise, poison):
     """Restarted GMRES on x − F x = source."""
     clients, dimension = s.shape
@@ -294,7 +313,7 @@ def _solve(s, mu, prob, participants, shift, redrawn, r, noise, poison):
     return x
 
 
-@njit(cache=True)
+@compiled
 def _level(server, own1, own0, r, p):
     excess = 0.0
     for k in range(r.size):
@@ -302,9 +321,9 @@ def _level(server, own1, own0, r, p):
     return excess / r.size, server.sum()
 
 
-@njit(cache=True, parallel=True)
+@compiled
 def _steady_states(masks, mu, prob, participants, shift, redrawn, r, noise, poison, out):
-    for i in prange(masks.shape[0]):
+    for i in range(masks.shape[0]):
         s = masks[i]
         clients, dimension = s.shape
         block = clients * dimension
@@ -314,7 +333,7 @@ def _steady_states(masks, mu, prob, participants, shift, redrawn, r, noise, pois
         out[i, 0], out[i, 1] = _level(x[:dimension], own1, own0, r, prob[0])
 
 
-@njit(cache=True)
+@compiled
 def _pair_step(y, client, server, s, theta, prob, redrawn, shift, w, h):
     """One iteration of every pair: y (K, K, D) is the average before relabelling; also the next sums."""
     clients, dimension = s.shape
@@ -345,9 +364,9 @@ def _pair_step(y, client, server, s, theta, prob, redrawn, shift, w, h):
             y[k, l] = new
 
 
-@njit(cache=True, parallel=True)
+@compiled
 def _curves(masks, mu, prob, participants, shift, redrawn, r, noise, poison, out):
-    for i in prange(masks.shape[0]):
+    for i in range(masks.shape[0]):
         s = masks[i]
         clients, dimension = s.shape
         start = 1.0 / dimension
