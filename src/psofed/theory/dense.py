@@ -54,9 +54,7 @@ def dense_data_matrices(scenario: Scenario) -> tuple[FloatArray, FloatArray]:
     fourth = _block_kronecker(r, r).reshape((clients + 1, clients + 1, size, size) * 2)
     for k in range(clients):
         s = covariances[k]
-        own = (
-            np.einsum("im,jn->ijmn", s, s) + np.einsum("ij,mn->ijmn", s, s) + np.einsum("in,jm->ijmn", s, s)
-        )
+        own = np.einsum("im,jn->ijmn", s, s) + np.einsum("ij,mn->ijmn", s, s) + np.einsum("in,jm->ijmn", s, s)
         fourth[1 + k, 1 + k, :, :, 1 + k, 1 + k] = own
     return kappa, fourth.reshape(kappa.shape)
 
@@ -65,7 +63,7 @@ def _block_kronecker(a: FloatArray, b: FloatArray) -> FloatArray:
     """Matrix of P → a P bᵀ on arrays (N, N, d, d)."""
     big = np.einsum("acim,bejn->abijcemn", a, b)
     side = int(np.prod(big.shape[:4]))
-    return big.reshape(side, side)
+    return np.asarray(big.reshape(side, side))
 
 
 def _outcomes(scenario: Scenario) -> Iterator[tuple[FloatArray, FloatArray]]:

@@ -1,7 +1,7 @@
 """The paper's operators on second moments, as small immutable objects that never form a matrix unless asked.
 
-A second moment of the extended error col{w̃_n, w̃_{1,n}, …, w̃_{K,n}} is an array P of shape (K+1, K+1, d, d): block (a, b) is
-E[w̃_a w̃_bᵀ], block 0 the server. ``mv`` is what the matrix does to bvec{P}, ``rmv`` what its transpose does.
+A second moment of the extended error col{w̃_n, w̃_{1,n}, …, w̃_{K,n}} is an array P of shape (K+1, K+1, d, d): block
+(a, b) is E[w̃_a w̃_bᵀ], block 0 the server. ``mv`` is what the matrix does to bvec{P}, ``rmv`` what its transpose does.
 With white inputs all entries are alike, and one (d = 1) stands for D of them (`multiplicity`).
 """
 
@@ -78,7 +78,11 @@ class DownloadOperator:
         rate, both = self._rate, self.selection.weights
         out = np.empty_like(p)
         half = (rate - both) * p[1:, 1:]
-        out[0, 0] = p[0, 0] + rate * (p[0, 1:].sum(axis=0) + p[1:, 0].sum(axis=0)) + (both * p[1:, 1:]).sum(axis=(0, 1))
+        out[0, 0] = (
+            p[0, 0]
+            + rate * (p[0, 1:].sum(axis=0) + p[1:, 0].sum(axis=0))
+            + (both * p[1:, 1:]).sum(axis=(0, 1))
+        )
         out[0, 1:] = (1 - rate) * p[0, 1:] + half.sum(axis=0)
         out[1:, 0] = (1 - rate) * p[1:, 0] + half.sum(axis=1)
         out[1:, 1:] = (1 - 2 * rate + both) * p[1:, 1:]
@@ -147,7 +151,9 @@ class InjectionOperator:
     def mv(self, p: FloatArray) -> FloatArray:
         """E[𝓒 P 𝓒ᵀ]."""
         out = np.zeros_like(p)
-        out[0, 0] = (self.selection.weights * p[1:, 1:]).sum(axis=(0, 1)) / self.selection.drawn.participants**2
+        out[0, 0] = (self.selection.weights * p[1:, 1:]).sum(
+            axis=(0, 1)
+        ) / self.selection.drawn.participants**2
         return out
 
     def rmv(self, p: FloatArray) -> FloatArray:
@@ -244,7 +250,9 @@ class PaperOperators:
         d = scenario.dimension if entries.is_full else 1
         pair = exchange.mask.pair.reshape(d, d)  # type: ignore[union-attr]
         covariances = fleet.covariances() if entries.is_full else fleet.input_variance[:, None, None].copy()
-        selection = Selection.of(model.drawn, scenario.share_probability, pair, scenario.selection.coordinated)
+        selection = Selection.of(
+            model.drawn, scenario.share_probability, pair, scenario.selection.coordinated
+        )
         download, upload = DownloadOperator(selection), UploadOperator(selection)
         injection = InjectionOperator(selection)
 
@@ -310,7 +318,7 @@ def as_matrix(operator: MomentOperator, clients: int, size: int) -> FloatArray:
 
 
 def closed_form_stepsize(scenario: Scenario, terms: int = 3) -> float:
-    """The paper's closed-form μ* with a J-term Neumann series, J = `terms` (muopt2).
+    """Evaluate the paper's closed-form μ* with a J-term Neumann series, J = `terms` (muopt2).
 
     With x_j = (𝓕ᵀ)^j 𝓠_𝓐ᵀ bvec{𝓡} as a polynomial in μ cut off after μ², E(μ) is a parabola whose minimum is μ*.
 
@@ -336,7 +344,11 @@ def closed_form_stepsize(scenario: Scenario, terms: int = 3) -> float:
     if not np.any(operators.attack_source):
         return 0.0
     down, up = operators.download.rmv, operators.upload.rmv
-    order0, order1, order2 = operators.reader, np.zeros_like(operators.reader), np.zeros_like(operators.reader)
+    order0, order1, order2 = (
+        operators.reader,
+        np.zeros_like(operators.reader),
+        np.zeros_like(operators.reader),
+    )
     sum0, sum1, sum2 = order0.copy(), order1.copy(), order2.copy()
     for _ in range(terms):
         up0, up1, up2 = up(order0), up(order1), up(order2)
