@@ -169,7 +169,7 @@ class Recursion:
         return State.unpack(vector, self.drawn.clients, self.entries.size)
 
     def _symmetric(self, v: ClientMoments, pairs: PairMoments) -> State:
-        """Make covariances symmetric again: rounding is not, and the formulas, which take it for granted, may grow it."""
+        """Make covariances symmetric again: rounding is not, and formulas that rely on symmetry may grow it."""
         if not self.entries.is_full:
             return State(v, pairs)
         flip, flip_pairs = self.entries.flip, self.entries.flip_pairs
