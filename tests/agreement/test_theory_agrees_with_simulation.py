@@ -18,6 +18,7 @@ from psofed import Attack, Data, Scenario, Selection
 FALSE_ALARM = 0.001
 PATTERNS = list(itertools.product(("random", "round-robin"), (True, False), ("same", "redrawn")))
 METRICS = ("network_mse", "server_msd")
+ONE_BYZANTINE = Attack(num_byzantine=1)
 
 
 def scenario_of(pattern: str, coordinated: bool, uplink: str, **changes) -> Scenario:
