@@ -293,7 +293,8 @@ def _make_options(kind: type, value: Any) -> Any:
     if isinstance(value, kind):
         return value
     # Options left at the defaults of another algorithm are none: changing `algorithm` alone must do.
-    if value is None or (dataclasses.is_dataclass(value) and value == type(value)()):
+    is_options = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    if value is None or (is_options and value == type(value)()):
         return kind()
     if not isinstance(value, Mapping):
         raise InvalidValueError("algorithm_options", value, f"a mapping, or a {kind.__module__}.Options")

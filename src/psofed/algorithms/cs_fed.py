@@ -33,6 +33,7 @@ from psofed.validation import check_boolean, check_integer
 
 if TYPE_CHECKING:
     from psofed.data import Fleet, FloatArray
+    from psofed.simulate.reference import ReferenceRun
     from psofed.simulate.run import Run
 
 
@@ -71,7 +72,7 @@ def check(scenario: Scenario) -> None:
 
 
 def traffic(scenario: Scenario) -> Traffic:
-    """The measurements as bits (and one number) up, D numbers down."""
+    """Count q bits (and a number) up, D numbers down."""
     options = scenario.algorithm_options
     return spend_budget(
         scenario,
@@ -98,6 +99,15 @@ def start(scenario: Scenario, fleet: "Fleet", seed: int, trials: range) -> "Run"
     from psofed.algorithms._server_model import ServerModelRun
 
     return ServerModelRun(scenario, fleet, seed, trials, make_exchange(scenario), traffic(scenario))
+
+
+def reference(scenario: Scenario, seed: int, trial: int) -> "ReferenceRun":
+    """Run one trial literally."""
+    from psofed.simulate.reference_server_model import run_server_model_reference
+
+    return run_server_model_reference(
+        scenario, seed, trial, make_exchange(scenario), traffic(scenario), reference_step
+    )
 
 
 def encode(updates, normals, uniforms, client_uniforms, options, sent):

@@ -27,6 +27,7 @@ from psofed.validation import check_choice
 
 if TYPE_CHECKING:
     from psofed.data import Fleet, FloatArray
+    from psofed.simulate.reference import ReferenceRun
     from psofed.simulate.run import Run
 
 BUDGETS = ("fewer-exchanges", "fewer-participants")
@@ -54,7 +55,7 @@ def check(scenario: Scenario) -> None:
 
 
 def traffic(scenario: Scenario) -> Traffic:
-    """D numbers each way."""
+    """Count D numbers each way."""
     bits = BITS_PER_NUMBER * scenario.dimension
     alone = scenario.algorithm_options.budget == "fewer-participants"
     return spend_budget(scenario, bits_up=bits, bits_down=bits, group=1 if alone else None)
@@ -70,6 +71,15 @@ def start(scenario: Scenario, fleet: "Fleet", seed: int, trials: range) -> "Run"
     from psofed.algorithms._server_model import ServerModelRun
 
     return ServerModelRun(scenario, fleet, seed, trials, make_exchange(scenario), traffic(scenario))
+
+
+def reference(scenario: Scenario, seed: int, trial: int) -> "ReferenceRun":
+    """Run one trial literally."""
+    from psofed.simulate.reference_server_model import run_server_model_reference
+
+    return run_server_model_reference(
+        scenario, seed, trial, make_exchange(scenario), traffic(scenario), reference_step
+    )
 
 
 def encode(updates, normals, uniforms, client_uniforms, options, sent):

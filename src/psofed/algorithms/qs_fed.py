@@ -36,6 +36,7 @@ from psofed.validation import check_boolean, check_choice, check_integer, check_
 
 if TYPE_CHECKING:
     from psofed.data import Fleet, FloatArray
+    from psofed.simulate.reference import ReferenceRun
     from psofed.simulate.run import Run
 
 HASHES = ("fresh", "fixed")
@@ -71,7 +72,9 @@ class Options:
         for name in ("rows", "columns", "top"):
             set_(self, name, check_integer(f"algorithm_options.{name}", getattr(self, name), 1))
         check_choice("algorithm_options.hashes", self.hashes, HASHES)
-        set_(self, "momentum", check_number("algorithm_options.momentum", self.momentum, 0, 1, open_high=True))
+        set_(
+            self, "momentum", check_number("algorithm_options.momentum", self.momentum, 0, 1, open_high=True)
+        )
         check_boolean("algorithm_options.error_feedback", self.error_feedback)
         if self.hashes == "fresh" and self.momentum:
             allowed = '0 unless algorithm_options.hashes = "fixed"'
@@ -87,7 +90,7 @@ def check(scenario: Scenario) -> None:
 
 
 def traffic(scenario: Scenario) -> Traffic:
-    """The sketch up, D numbers down."""
+    """Count r·c numbers up, D down."""
     cells = scenario.algorithm_options.rows * scenario.algorithm_options.columns
     return spend_budget(
         scenario, bits_up=BITS_PER_NUMBER * cells, bits_down=BITS_PER_NUMBER * scenario.dimension
@@ -114,6 +117,15 @@ def start(scenario: Scenario, fleet: "Fleet", seed: int, trials: range) -> "Run"
     from psofed.algorithms._server_model import ServerModelRun
 
     return ServerModelRun(scenario, fleet, seed, trials, make_exchange(scenario), traffic(scenario))
+
+
+def reference(scenario: Scenario, seed: int, trial: int) -> "ReferenceRun":
+    """Run one trial literally."""
+    from psofed.simulate.reference_server_model import run_server_model_reference
+
+    return run_server_model_reference(
+        scenario, seed, trial, make_exchange(scenario), traffic(scenario), reference_step
+    )
 
 
 def encode(updates, normals, uniforms, client_uniforms, options, sent):
@@ -198,7 +210,7 @@ def reference_step(
     draws = uniforms.reshape(options.rows, dimension, 2)
     columns, signs = (draws[..., 0] * options.columns).astype(int), np.where(draws[..., 1] < 0.5, 1.0, -1.0)
 
-    def sketch(vector: FloatArray) -> FloatArray:
+    def sketch(vector: "FloatArray") -> "FloatArray":
         table = np.zeros((options.rows, options.columns))
         for r in range(options.rows):
             for j in range(dimension):

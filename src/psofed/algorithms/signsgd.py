@@ -33,6 +33,7 @@ from psofed.validation import check_choice, check_number
 
 if TYPE_CHECKING:
     from psofed.data import Fleet, FloatArray
+    from psofed.simulate.reference import ReferenceRun
     from psofed.simulate.run import Run
 
 SIGNS = ("stochastic", "deterministic")
@@ -71,10 +72,8 @@ def check(scenario: Scenario) -> None:
 
 
 def traffic(scenario: Scenario) -> Traffic:
-    """D bits up, D numbers down."""
-    return spend_budget(
-        scenario, bits_up=scenario.dimension, bits_down=BITS_PER_NUMBER * scenario.dimension
-    )
+    """Count D bits up, D numbers down."""
+    return spend_budget(scenario, bits_up=scenario.dimension, bits_down=BITS_PER_NUMBER * scenario.dimension)
 
 
 def make_exchange(scenario: Scenario) -> Exchange:
@@ -95,6 +94,15 @@ def start(scenario: Scenario, fleet: "Fleet", seed: int, trials: range) -> "Run"
     from psofed.algorithms._server_model import ServerModelRun
 
     return ServerModelRun(scenario, fleet, seed, trials, make_exchange(scenario), traffic(scenario))
+
+
+def reference(scenario: Scenario, seed: int, trial: int) -> "ReferenceRun":
+    """Run one trial literally."""
+    from psofed.simulate.reference_server_model import run_server_model_reference
+
+    return run_server_model_reference(
+        scenario, seed, trial, make_exchange(scenario), traffic(scenario), reference_step
+    )
 
 
 def encode(updates, normals, uniforms, client_uniforms, options, sent):

@@ -23,6 +23,7 @@ from psofed.scenario import Scenario
 if TYPE_CHECKING:
     from psofed.algorithms.pso_fed.kernel import PsoFedRun
     from psofed.data import Fleet
+    from psofed.simulate.reference import ReferenceRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +36,7 @@ def check(scenario: Scenario) -> None:
 
 
 def traffic(scenario: Scenario) -> Traffic:
-    """M numbers each way for every participant, in every iteration: the budget of all algorithms."""
+    """Count M numbers each way for every participant, in every iteration: the budget of all algorithms."""
     bits = BITS_PER_NUMBER * scenario.num_shared
     return spend_budget(scenario, bits_up=bits, bits_down=bits)
 
@@ -45,3 +46,11 @@ def start(scenario: Scenario, fleet: "Fleet", seed: int, trials: range) -> "PsoF
     from psofed.algorithms.pso_fed.kernel import PsoFedRun
 
     return PsoFedRun(scenario, fleet, seed, trials)
+
+
+def reference(scenario: Scenario, seed: int, trial: int) -> "ReferenceRun":
+    """Run one trial in the paper's block form."""
+    from psofed.simulate.draws import draw_trial
+    from psofed.simulate.reference import run_reference
+
+    return run_reference(scenario, draw_trial(scenario, seed, trial))
