@@ -114,52 +114,64 @@ def encode(updates, normals, uniforms, client_uniforms, options, sent):
     """Send sign(Φ u_k), then ‖u_k‖ if there is a place for it; ``normals`` holds Φ row by row."""
     participants, dimension, lanes = updates.shape
     measurements = int(options[1])
+    product = np.empty(lanes)
     for p in range(participants):
-        for q in range(measurements):
+        for q in range(sent.shape[1]):
+            product[:] = 0.0
+            for i in range(dimension):
+                for lane in range(lanes):
+                    factor = normals[q * dimension + i, lane] if q < measurements else updates[p, i, lane]
+                    product[lane] += factor * updates[p, i, lane]
             for lane in range(lanes):
-                value = 0.0
-                for i in range(dimension):
-                    value += normals[q * dimension + i, lane] * updates[p, i, lane]
-                sent[p, q, lane] = 1.0 if value >= 0.0 else -1.0
-        if sent.shape[1] > measurements:
-            for lane in range(lanes):
-                value = 0.0
-                for i in range(dimension):
-                    value += updates[p, i, lane] ** 2
-                sent[p, measurements, lane] = np.sqrt(value)
+                if q == measurements:
+                    sent[p, q, lane] = np.sqrt(product[lane])
+                else:
+                    sent[p, q, lane] = 1.0 if product[lane] >= 0.0 else -1.0
 
 
 def decode(sent, normals, uniforms, options, decoded):
-    """Reconstruct an update from each row of measurements."""
+    """Reconstruct an update from each row of measurements.
+
+    All rows of all trials are decoded side by side, as columns of wide arrays: the loops over them are most
+    of the algorithm's time, and longer ones are faster.
+    """
     participants, dimension, lanes = decoded.shape
     stepsize, measurements, steps = options[0], int(options[1]), int(options[2])
-    residual = np.empty((measurements, lanes))
-    product = np.empty(lanes)
+    width = participants * lanes
+    phi = np.empty((measurements * dimension, width))
+    bits = np.empty((measurements, width))
     for p in range(participants):
-        guess = decoded[p]
-        guess[:] = 0.0
-        for _ in range(steps):
+        for lane in range(lanes):
+            for j in range(measurements * dimension):
+                phi[j, p * lanes + lane] = normals[j, lane]
             for q in range(measurements):
-                product[:] = 0.0
-                for i in range(dimension):
-                    for lane in range(lanes):
-                        product[lane] += normals[q * dimension + i, lane] * guess[i, lane]
-                for lane in range(lanes):
-                    sign = (1.0 if product[lane] > 0.0 else 0.0) - (1.0 if product[lane] < 0.0 else 0.0)
-                    residual[q, lane] = (sent[p, q, lane] - sign) / measurements
-            for q in range(measurements):
-                for i in range(dimension):
-                    for lane in range(lanes):
-                        guess[i, lane] += normals[q * dimension + i, lane] * residual[q, lane]
+                bits[q, p * lanes + lane] = sent[p, q, lane]
+    guess = np.zeros((dimension, width))
+    residual = np.empty((measurements, width))
+    for _ in range(steps):
+        for q in range(measurements):
+            residual[q] = 0.0
+            for i in range(dimension):
+                for column in range(width):
+                    residual[q, column] += phi[q * dimension + i, column] * guess[i, column]
+            for column in range(width):
+                product = residual[q, column]
+                sign = (1.0 if product > 0.0 else 0.0) - (1.0 if product < 0.0 else 0.0)
+                residual[q, column] = (bits[q, column] - sign) / measurements
+        for q in range(measurements):
+            for i in range(dimension):
+                for column in range(width):
+                    guess[i, column] += phi[q * dimension + i, column] * residual[q, column]
+    for p in range(participants):
         for lane in range(lanes):
             square = 0.0
             for i in range(dimension):
-                square += guess[i, lane] ** 2
+                square += guess[i, p * lanes + lane] ** 2
             magnitude = sent[p, measurements, lane] if sent.shape[1] > measurements else stepsize
             # Measurements that cancel say nothing of the direction; measurements not received make NaN.
             factor = 0.0 if square == 0.0 else magnitude / np.sqrt(square)
             for i in range(dimension):
-                guess[i, lane] *= factor
+                decoded[p, i, lane] = factor * guess[i, p * lanes + lane]
 
 
 def reference_step(
