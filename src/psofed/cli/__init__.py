@@ -5,7 +5,7 @@ import sys
 import typer
 
 from psofed._version import __version__
-from psofed.cli import example, sweep
+from psofed.cli import example, reproduce, sweep
 from psofed.errors import PsofedError
 
 app = typer.Typer(
@@ -16,6 +16,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 example.register(app)
+reproduce.register(app)
 sweep.register(app)
 
 

@@ -1,0 +1,83 @@
+"""Makes the figures: gathers all their cells, simulates each once, adds theory, draws and saves."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+
+from psofed.errors import InvalidValueError
+from psofed.figures import figure_names, load_figure
+from psofed.figures.model import FigureData, Quality
+from psofed.files import atomic_path
+from psofed.sweep import Cell, CellResult, CellStore, run_cells
+
+ProgressCallback = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Reproduction:
+    """Some figures, and what it took to make them.
+
+    Attributes
+    ----------
+    figures : dict of str to FigureData
+        By name.
+    quality : Quality
+        How much was simulated.
+    simulation_seconds, theory_seconds : float
+        Wall time of both.
+    """
+
+    figures: dict[str, FigureData]
+    quality: Quality
+    simulation_seconds: float
+    theory_seconds: float
+
+
+def choose_figures(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the figures meant by the names on the command line, in order; none or ``all`` means all.
+
+    Examples
+    --------
+    >>> choose_figures(["fig3", "fig1"])
+    ('fig1', 'fig3')
+    """
+    known = figure_names()
+    for name in names:
+        if name not in (*known, "all"):
+            raise InvalidValueError("figure", name, ", ".join((*known, "all")))
+    return known if not names or "all" in names else tuple(name for name in known if name in names)
+
+
+def reproduce(
+    names: Sequence[str],
+    quality: Quality,
+    *,
+    threads: int | None = None,
+    executor: Executor | None = None,
+    store: CellStore | None = None,
+    progress: ProgressCallback | None = None,
+) -> Reproduction:
+    """Make figures: one sweep over the cells of all of them, then theory."""
+    plans = [load_figure(name) for name in choose_figures(names)]
+    started = time.perf_counter()
+    cells: list[Cell] = [cell for plan in plans for cell in plan.cells(quality)]
+    results = run_cells(cells, threads=threads, executor=executor, store=store, progress=progress)
+    by_key: dict[str, CellResult] = {cell.key: result for cell, result in zip(cells, results, strict=True)}
+    simulated = time.perf_counter()
+    figures = {plan.name: plan.build(quality, lambda cell: by_key[cell.key]) for plan in plans}
+    return Reproduction(figures, quality, simulated - started, time.perf_counter() - simulated)
+
+
+def save(reproduction: Reproduction, folder: Path) -> list[Path]:
+    """Write every figure as SVG, PNG, JSON, NetCDF and CSV; return the paths."""
+    from psofed.report.figure_plots import save_figure
+
+    paths = []
+    for name, data in reproduction.figures.items():
+        with atomic_path(folder / f"{name}.json") as temporary:
+            temporary.write_text(json.dumps(data.to_json(), indent=1, allow_nan=False))
+        paths += [folder / f"{name}.json", *data.save_data(folder), *save_figure(data, folder)]
+    return paths
