@@ -32,7 +32,7 @@ def reproduce(
     cluster: Cluster = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the paper's figures again: simulation, the paper's theory, the exact theory and the printed points.
+    """Make the paper's figures again: simulation, the paper's theory, the exact theory, the printed points.
 
     Writes each figure as SVG, PNG, JSON, NetCDF and CSV, and report.html with the verdicts on the paper's
     claims. Finished points are kept in DIR/cells; run it again to go on where it was stopped.

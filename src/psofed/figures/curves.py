@@ -84,7 +84,7 @@ class CurvesFigure:
         return self._grid(quality).cells()
 
     def build(self, quality: Quality, results: CellResults) -> FigureData:
-        """Make the figure: simulation and both theories for every curve and uplink, and the printed points."""
+        """Make the figure: simulation and both theories of every curve and uplink, and the printed points."""
         grid = self._grid(quality)
         cells = grid.cells()
         numbers = {value: number for number, value in enumerate(self.curve_axis.labels)}

@@ -7,8 +7,8 @@ FIGURE = CurvesFigure(
     name="fig7",
     title="MSE over the stepsize, for three attack strengths",
     caption=(
-        "Steady-state network MSE of PSO-Fed over the stepsize for attack variances 0, 0.25 and 1; M = 1, 5 Byzantine "
-        "clients, attack probability 0.25."
+        "Steady-state network MSE of PSO-Fed over the stepsize for attack variances 0, 0.25 and 1; M = 1, 5 "
+        "Byzantine clients, attack probability 0.25."
     ),
     base=paper_scenario(num_byzantine=5, probability=0.25, variance=0.25),
     x_axis=stepsize_axis(),

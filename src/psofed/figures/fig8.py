@@ -8,7 +8,8 @@ FIGURE = CurvesFigure(
     title="The small-stepsize approximation",
     caption=(
         "Steady-state network MSE of PSO-Fed over the stepsize, and the paper's theory with and without its "
-        "small-stepsize approximation, for 0 or 10 Byzantine clients; M = 1, attack variance 0.5, probability 0.25."
+        "small-stepsize approximation, for 0 or 10 Byzantine clients; M = 1, attack variance 0.5, "
+        "probability 0.25."
     ),
     base=paper_scenario(num_byzantine=10, probability=0.25, variance=0.5),
     x_axis=stepsize_axis(),

@@ -2,14 +2,16 @@
 
 Notes
 -----
-The attack's perturbations have mean zero and are independent of everything else, so the MSE is the MSE without an
-attack plus E_ω, and the simulation shows the terms one by one: E_ω is the paired difference with and without the
-attack on the same draws, and E_φ is the MSE without one less the noise term E_Θ = 1/K Σ σ_νk².
+The attack's perturbations have mean zero and are independent of everything else, so the MSE is the MSE
+without an attack plus E_ω, and the simulation shows the terms one by one: E_ω is the paired difference with
+and without the attack on the same draws, and E_φ is the MSE without one less the noise term
+E_Θ = 1/K Σ σ_νk².
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -49,8 +51,8 @@ class TermsFigure:
             name=self.name,
             title="The terms of the MSE over the number of shared entries",
             caption=(
-                "E_ω, what the attack adds to the network MSE, and E_φ, what the data's noise adds, over M; attack "
-                "variance 0.5, probability 0.2. Simulated terms are differences on the same draws."
+                "E_ω, what the attack adds to the network MSE, and E_φ, what the data's noise adds, over M; "
+                "attack variance 0.5, probability 0.2. Simulated terms are differences on the same draws."
             ),
             x_label="shared entries M",
             metric="term",
@@ -91,8 +93,8 @@ class TermsFigure:
         x = np.array(SHARED, dtype=float)
         error = trials.std(axis=1, ddof=1) / math.sqrt(trials.shape[1])
         yield Series(
-            label=label, kind="simulation", uplink=uplink, x=x, y=trials.mean(axis=1), metric="term", curve=curve,
-            standard_error=error, trials=trials,
+            label=label, kind="simulation", uplink=uplink, x=x, y=trials.mean(axis=1), metric="term",
+            curve=curve, standard_error=error, trials=trials,
         )  # fmt: skip
         scenarios = [
             with_values(
@@ -107,7 +109,7 @@ class TermsFigure:
             )
 
 
-def _trials(cells: list[Cell], row: FloatArray, results: CellResults) -> FloatArray:
+def _trials(cells: list[Cell], row: Any, results: CellResults) -> FloatArray:
     return np.stack([results(cells[int(place)]).steady_state["network_mse"] for place in row])
 
 

@@ -175,7 +175,7 @@ class FigureData:
 
         every = (*self.series, *self.other_series)
         points = max(series.x.size for series in every)
-        columns = {
+        columns: dict[str, list[FloatArray | None]] = {
             "x": [series.x for series in every],
             "y": [series.y for series in every],
             "y_db": [series.y_db for series in every],
@@ -272,8 +272,8 @@ def simulated_series(
     with np.errstate(invalid="ignore"):
         error = trials.std(axis=1, ddof=1) / math.sqrt(count) if count > 1 else np.full(len(trials), math.nan)
     return Series(
-        label=label, kind="simulation", uplink=uplink, x=np.array(list(x), dtype=float), y=trials.mean(axis=1),
-        metric=metric, curve=curve, standard_error=error, trials=trials,
+        label=label, kind="simulation", uplink=uplink, x=np.array(list(x), dtype=float),
+        y=trials.mean(axis=1), metric=metric, curve=curve, standard_error=error, trials=trials,
     )  # fmt: skip
 
 

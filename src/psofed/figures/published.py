@@ -41,6 +41,6 @@ def published_series(figure: str, metric: str, curve_of: dict[Any, int], by: str
                 y=10 ** (np.array(printed["y_db"]) / 10),
                 metric=metric,
                 curve=curve_of[printed[by]],
-            )  # fmt: skip
+            )
         )
     return found

@@ -29,6 +29,8 @@ KIND_TITLES = {
     "published": "printed in the paper",
 }
 
+_DASHES = (0, (5, 2.5))
+
 # Normal quantile of the 95 % bands; with a hundred trials and more, Student's differs by under 2 %.
 BAND = 1.96
 
@@ -42,7 +44,9 @@ def plot_figure(data: FigureData) -> "Figure":
             for series in data.panel(uplink):
                 _draw(plot, series)
             plot.set_title(f"{PANEL_TITLES[uplink]}\n{describe_misfit(data, uplink)}")
-            plot.set_xlabel(data.x_label)
+            plot.set_xlabel(_mathtext(data.x_label))
+            if all(float(x).is_integer() for series in data.series for x in series.x):
+                plot.set_xticks(sorted({float(x) for series in data.series for x in series.x}))
         plots[0].set_ylabel(f"{ORDINATES[data.metric]} (dB)")
         handles = [*_curve_handles(data), *_kind_handles(data)]
         figure.legend(handles=handles, loc="outside lower center", ncols=4)
@@ -71,7 +75,7 @@ def describe_misfit(data: FigureData, uplink: str) -> str:
 
 
 def worst_misfit_db(data: FigureData, uplink: str, kind: str) -> float | None:
-    """Return the largest distance between a theory and the simulation in dB, over all curves; None without."""
+    """Return the largest distance between a theory and the simulation in dB; None without that theory."""
     distances = []
     for theory in data.panel(uplink):
         if theory.kind != kind or "approximation" in theory.label:
@@ -84,22 +88,26 @@ def worst_misfit_db(data: FigureData, uplink: str, kind: str) -> float | None:
 
 
 def _draw(plot: "Axes", series: Series) -> None:
-    colour = COLOURS[series.curve % len(COLOURS)]
-    marker = MARKERS[series.curve % len(MARKERS)]
+    look = _look(series.curve)
+    colour = look["color"]
     if series.kind == "simulation":
-        plot.plot(series.x, series.y_db, marker, color=colour, markersize=5, zorder=4)
+        plot.plot(series.x, series.y_db, linestyle="none", markersize=5, zorder=4, **look)
         error = series.standard_error_db
         if error is not None:
             low, high = series.y_db - BAND * error, series.y_db + BAND * error
             plot.fill_between(series.x, low, high, color=colour, alpha=0.25, linewidth=0, zorder=1)
             plot.vlines(series.x, low, high, color=colour, linewidth=1, zorder=3)
+    elif series.kind == "published" and "theory" in series.label:
+        plot.plot(series.x, series.y_db, "x", color=colour, markersize=6, markeredgewidth=0.9, zorder=2)
     elif series.kind == "published":
-        plot.plot(
-            series.x, series.y_db, marker, color="0.35", markerfacecolor="none", markersize=9,
-            markeredgewidth=0.9 if "theory" not in series.label else 0.4, zorder=2,
-        )  # fmt: skip
+        hollow: dict[str, Any] = {"markerfacecolor": "none", "markersize": 9, "markeredgewidth": 0.9}
+        plot.plot(series.x, series.y_db, linestyle="none", zorder=2, **hollow, **look)
     else:
         plot.plot(series.x, series.y_db, color=colour, zorder=3, **_line(series))
+
+
+def _look(curve: int) -> dict[str, Any]:
+    return {"color": COLOURS[curve % len(COLOURS)], "marker": MARKERS[curve % len(MARKERS)]}
 
 
 def _line(series: Series) -> dict[str, Any]:
@@ -107,7 +115,7 @@ def _line(series: Series) -> dict[str, Any]:
         return {"linestyle": "-", "linewidth": 1.3}
     if "approximation" in series.label:
         return {"linestyle": ":", "linewidth": 1.6}
-    return {"linestyle": (0, (5, 2.5)), "linewidth": 1.3}
+    return {"linestyle": _DASHES, "linewidth": 1.3}
 
 
 def _curve_handles(data: FigureData) -> list[Any]:
@@ -118,35 +126,32 @@ def _curve_handles(data: FigureData) -> list[Any]:
         if series.kind == "simulation":
             labels.setdefault(series.curve, series.label)
     return [
-        Line2D([], [], color=COLOURS[curve % len(COLOURS)], marker=MARKERS[curve % len(MARKERS)], linestyle="none",
-               label=_mathtext(label))
+        Line2D([], [], linestyle="none", label=_mathtext(label), **_look(curve))
         for curve, label in sorted(labels.items())
-    ]  # fmt: skip
+    ]
 
 
 def _kind_handles(data: FigureData) -> list[Any]:
     from matplotlib.lines import Line2D
 
-    present = {series.kind for series in data.series}
-    looks: dict[str, dict[str, Any]] = {
-        "exact-theory": {"linestyle": "-", "color": "0.2"},
-        "paper-theory": {"linestyle": (0, (5, 2.5)), "color": "0.2"},
-        "published": {
-            "linestyle": "none",
-            "marker": "o",
-            "markersize": 9,
-            "markerfacecolor": "none",
-            "color": "0.35",
-        },
-    }
-    handles = [
-        Line2D([], [], label=KIND_TITLES[kind], **look) for kind, look in looks.items() if kind in present
+    hollow = {"linestyle": "none", "marker": "o", "markersize": 9, "markerfacecolor": "none"}
+    shown: list[tuple[bool, str, dict[str, Any]]] = [
+        (_has(data, "simulation"), KIND_TITLES["simulation"], {"linestyle": "none", "marker": "o"}),
+        (_has(data, "exact-theory"), KIND_TITLES["exact-theory"], {"linestyle": "-"}),
+        (_has(data, "paper-theory"), KIND_TITLES["paper-theory"], {"linestyle": _DASHES}),
+        (
+            _has(data, "paper-theory", "approximation"),
+            "paper's theory for small stepsizes",
+            {"linestyle": ":"},
+        ),
+        (_has(data, "published"), KIND_TITLES["published"], hollow),
+        (_has(data, "published", "theory"), "theory printed there", {"linestyle": "none", "marker": "x"}),
     ]
-    if any("approximation" in series.label for series in data.series):
-        handles.append(
-            Line2D([], [], linestyle=":", color="0.2", label="paper's theory, small-stepsize approximation")
-        )
-    return handles
+    return [Line2D([], [], color="0.25", label=title, **look) for present, title, look in shown if present]
+
+
+def _has(data: FigureData, kind: str, word: str = "") -> bool:
+    return any(series.kind == kind and word in series.label for series in data.series)
 
 
 def _mathtext(label: str) -> str:
