@@ -103,7 +103,7 @@ class TermsFigure:
             for m in SHARED
         ]
         for theory in ("exact", "paper") if uplink == "redrawn" else ("exact",):
-            y = np.array([getattr(predict_point(scenario, theory).terms, term) for scenario in scenarios])
+            y = np.array([getattr(predict_point(scenario, theory), term) for scenario in scenarios])
             yield Series(
                 label=label, kind=f"{theory}-theory", uplink=uplink, x=x, y=y, metric="term", curve=curve
             )

@@ -1,24 +1,59 @@
-"""Theory for the figures: every scenario predicted once, however many figures show it."""
+"""Theory for the figures: every steady state solved once, however many points and figures show it."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from psofed.figures.model import Series
 from psofed.scenario import Scenario
-from psofed.sweep import Cell
-
-if TYPE_CHECKING:
-    from psofed.theory import Prediction
 
 
-def predict_point(scenario: Scenario, theory: str, small_stepsize: bool = False) -> "Prediction":
-    """Return a prediction, made once per scenario (iterations and harmless attacks do not matter)."""
-    # The paper's theory takes no notice of the uplink, so one prediction serves both.
-    same = {"uplink": "same"} if theory == "paper" else {}
-    return _predict(Cell(scenario.replace(iterations=1, **same), 1).scenario, theory, small_stepsize)
+@dataclass(frozen=True)
+class PredictedPoint:
+    """A theory's steady state at one scenario, linear.
+
+    Attributes
+    ----------
+    data, attack, noise : float
+        The terms E_φ, E_ω and E_Θ of the network MSE.
+    server_msd, test_mse : float
+        At the server.
+    """
+
+    data: float
+    attack: float
+    noise: float
+    server_msd: float
+    test_mse: float
+
+    @property
+    def network_mse(self) -> float:
+        """The sum of the terms."""
+        return self.data + self.attack + self.noise
+
+
+def predict_point(scenario: Scenario, theory: str, small_stepsize: bool = False) -> PredictedPoint:
+    """Predict a scenario with the Gaussian attack.
+
+    Its perturbations have mean zero, so all that the attack adds is proportional to p_a σ_B². It is solved
+    once for p_a σ_B² = 1 and scaled; length of the run and, for the paper's theory, uplink play no part.
+    """
+    attack = scenario.attack
+    scale = 0.0 if attack is None else attack.probability * attack.variance
+    common = scenario.replace(iterations=1, uplink="same" if theory == "paper" else scenario.uplink)
+    quiet = _solve(common.replace(attack=None), theory, small_stepsize)
+    if attack is None or not scale or not attack.num_byzantine:
+        return quiet
+    unit = _solve(common.replace(attack=replace(attack, probability=1.0, variance=1.0)), theory, small_stepsize)
+    return PredictedPoint(
+        data=unit.data,
+        attack=scale * unit.attack,
+        noise=unit.noise,
+        server_msd=quiet.server_msd + scale * (unit.server_msd - quiet.server_msd),
+        test_mse=quiet.test_mse + scale * (unit.test_mse - quiet.test_mse),
+    )
 
 
 def predicted_series(
@@ -40,8 +75,30 @@ def predicted_series(
     )  # fmt: skip
 
 
-@cache
-def _predict(scenario: Scenario, theory: str, small_stepsize: bool) -> "Prediction":
-    from psofed import predict
+def best_stepsize(scenario: Scenario, theory: str, grid: Iterable[float]) -> float:
+    """Return the stepsize of the lowest predicted network MSE, between the neighbours of the best on a grid.
 
-    return predict(scenario, theory=theory, small_stepsize=small_stepsize)
+    At an end of the grid it is that end: no minimum inside.
+    """
+    from scipy.optimize import minimize_scalar
+
+    def error(stepsize: float) -> float:
+        return predict_point(scenario.replace(stepsize=float(stepsize)), theory).network_mse
+
+    points = sorted(grid)
+    best = int(np.argmin([error(point) for point in points]))
+    if best in (0, len(points) - 1):
+        return points[best]
+    found = minimize_scalar(
+        error, bounds=(points[best - 1], points[best + 1]), method="bounded", options={"xatol": 3e-4}
+    )
+    return float(found.x)
+
+
+@cache
+def _solve(scenario: Scenario, theory: str, small_stepsize: bool) -> PredictedPoint:
+    from psofed.theory.prediction import predict
+
+    found = predict(scenario, theory=theory, small_stepsize=small_stepsize)
+    terms = found.terms
+    return PredictedPoint(terms.data, terms.attack, terms.noise, found.server_msd, found.test_mse)
