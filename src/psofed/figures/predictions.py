@@ -41,19 +41,11 @@ def predict_point(scenario: Scenario, theory: str, small_stepsize: bool = False)
     once for p_a σ_B² = 1 and scaled; length of the run and, for the paper's theory, uplink play no part.
     """
     attack = scenario.attack
-    scale = 0.0 if attack is None else attack.probability * attack.variance
     common = scenario.replace(iterations=1, uplink="same" if theory == "paper" else scenario.uplink)
-    quiet = _solve(common.replace(attack=None), theory, small_stepsize)
-    if attack is None or not scale or not attack.num_byzantine:
-        return quiet
-    unit = _solve(common.replace(attack=replace(attack, probability=1.0, variance=1.0)), theory, small_stepsize)
-    return PredictedPoint(
-        data=unit.data,
-        attack=scale * unit.attack,
-        noise=unit.noise,
-        server_msd=quiet.server_msd + scale * (unit.server_msd - quiet.server_msd),
-        test_mse=quiet.test_mse + scale * (unit.test_mse - quiet.test_mse),
-    )
+    if attack is None or not attack.num_byzantine:
+        return _solve(common.replace(attack=None), theory, small_stepsize).scaled(0.0)
+    unit = common.replace(attack=replace(attack, probability=1.0, variance=1.0))
+    return _solve(unit, theory, small_stepsize).scaled(attack.probability * attack.variance)
 
 
 def predicted_series(
@@ -95,10 +87,36 @@ def best_stepsize(scenario: Scenario, theory: str, grid: Iterable[float]) -> flo
     return float(found.x)
 
 
+@dataclass(frozen=True)
+class _UnitAttack:
+    """The steady state by source, for an attack of p_a σ_B² = 1."""
+
+    data: float
+    attack: float
+    noise: float
+    server_data: float
+    server_attack: float
+    test_noise: float
+    test_gain: float
+
+    def scaled(self, strength: float) -> PredictedPoint:
+        server = self.server_data + strength * self.server_attack
+        test = self.test_noise + self.test_gain * server
+        return PredictedPoint(self.data, strength * self.attack, self.noise, server, test)
+
+
 @cache
-def _solve(scenario: Scenario, theory: str, small_stepsize: bool) -> PredictedPoint:
+def _solve(scenario: Scenario, theory: str, small_stepsize: bool) -> _UnitAttack:
     from psofed.theory.prediction import predict
 
     found = predict(scenario, theory=theory, small_stepsize=small_stepsize)
-    terms = found.terms
-    return PredictedPoint(terms.data, terms.attack, terms.noise, found.server_msd, found.test_mse)
+    state, terms = found.steady_state, found.terms
+    return _UnitAttack(
+        data=terms.data,
+        attack=terms.attack,
+        noise=terms.noise,
+        server_data=state.data.server,
+        server_attack=state.attack.server,
+        test_noise=found.model.fleet.test_noise_variance,
+        test_gain=scenario.data.test_input_variance,
+    )

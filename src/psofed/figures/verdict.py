@@ -1,7 +1,9 @@
 """Verdicts computed from checks: a claim holds, holds only under a condition found in the data, or does not."""
 
+import functools
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +12,7 @@ import numpy as np
 
 from psofed.data import FloatArray
 
-HOLDS, CONDITIONAL, FAILS = "holds", "holds only if", "does not hold"
+HOLDS, CONDITIONAL, FAILS, UNDECIDED = "holds", "holds only if", "does not hold", "undecided"
 
 _DECIBELS_PER_NEPER = 10 / math.log(10)
 
@@ -67,8 +69,8 @@ class Check:
     ----------
     case : dict
         What distinguishes it from the other cases, say ``{"uplink": "same", "M": 3}``.
-    passed : bool
-        Whether the claim is true of it.
+    passed : bool or None
+        Whether the claim is true of it; None if the simulation's noise leaves it open.
     finding : str
         The number behind it, with its uncertainty.
     weight : float
@@ -76,7 +78,7 @@ class Check:
     """
 
     case: dict[str, Any]
-    passed: bool
+    passed: bool | None
     finding: str
     weight: float = 0.0
 
@@ -105,9 +107,11 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """``"holds"``, ``"holds only if"`` or ``"does not hold"``."""
-        passed = [check.passed for check in self.checks]
-        return HOLDS if all(passed) else CONDITIONAL if any(passed) else FAILS
+        """``"holds"``, ``"holds only if"``, ``"does not hold"``; ``"undecided"`` if noise leaves all cases open."""
+        decided = {check.passed for check in self.checks} - {None}
+        if not decided:
+            return UNDECIDED
+        return CONDITIONAL if len(decided) > 1 else HOLDS if True in decided else FAILS
 
     @property
     def condition(self) -> str:
@@ -117,13 +121,19 @@ class Claim:
     @property
     def evidence(self) -> list[str]:
         """The most telling findings: the weakest of the cases that pass, the worst of those that fail."""
-        passing = sorted((c for c in self.checks if c.passed), key=lambda c: c.weight)
-        failing = sorted((c for c in self.checks if not c.passed), key=lambda c: c.weight)
-        lines = [f"{len(passing)} of {len(self.checks)} cases"]
-        if passing:
-            lines.append(f"weakest that passes: {describe_case(passing[0].case)}: {passing[0].finding}")
-        if failing:
-            lines.append(f"worst that fails: {describe_case(failing[0].case)}: {failing[0].finding}")
+        by_outcome = {
+            outcome: sorted((c for c in self.checks if c.passed is outcome), key=lambda c: c.weight)
+            for outcome in (True, False, None)
+        }
+        count = len(self.checks)
+        lines = [f"true of {len(by_outcome[True])} of {count} cases"] if count > 1 else []
+        if by_outcome[None]:
+            lines[0] += f", {len(by_outcome[None])} within noise"
+        for outcome, title in ((True, "weakest that passes"), (False, "worst that fails")):
+            if by_outcome[outcome]:
+                check = by_outcome[outcome][0]
+                place = f"{title}: {describe_case(check.case)}: " if count > 1 else ""
+                lines.append(place + check.finding)
         return lines
 
     def to_json(self) -> dict[str, Any]:
@@ -137,38 +147,45 @@ class Claim:
             "condition": self.condition,
             "evidence": self.evidence,
             "checks": [
-                {"case": check.case, "passed": check.passed, "finding": check.finding} for check in self.checks
+                {"case": check.case, "passed": check.passed, "finding": check.finding}
+                for check in self.checks
             ],
         }
 
 
 def explain(checks: Sequence[Check]) -> str:
-    """Find what tells the passing cases from the failing ones, with as few factors as possible.
+    """Find the simplest condition on the cases under which the claim holds.
+
+    Conditions are built of statements on one factor (``M ≥ 3``, ``uplink is redrawn``). The best is one that
+    tells passing from failing cases, with as few statements as possible; failing that, one that no failing
+    case meets and as many passing ones as possible.
 
     Examples
     --------
-    >>> checks = [Check({"uplink": u, "M": m}, u == "redrawn" or m == 1, "") for u in ("same", "redrawn") for m in (1, 5)]
-    >>> explain(checks)
-    'uplink is redrawn or M = 1'
+    >>> grid = [(u, m) for u in ("same", "redrawn") for m in (1, 3, 5)]
+    >>> explain([Check({"uplink": u, "M": m}, u == "redrawn" or m == 1, "") for u, m in grid])
+    'M = 1 or uplink is redrawn'
+    >>> explain([Check({"uplink": u, "M": m}, (u, m) == ("same", 1), "") for u, m in grid])
+    'uplink is same and M = 1'
     """
-    factors = list(dict.fromkeys(factor for check in checks for factor in check.case))
-    passing = [check.case for check in checks if check.passed]
-    failing = [check.case for check in checks if not check.passed]
-    for size in (1, 2):
-        for chosen in itertools.combinations(factors, size):
-            for combine, word in ((all, " and "), (any, " or ")):
-                allowed = [_allowed(factor, passing, failing, combine is any) for factor in chosen]
-                if any(values is None for values in allowed):
-                    continue
-                tests = list(zip(chosen, allowed, strict=True))
-                separates = all(
-                    combine(case.get(f) in values for f, values in tests if values is not None) == check.passed
-                    for check in checks
-                    for case in (check.case,)
-                )
-                if separates:
-                    return word.join(_describe_values(f, values or set(), checks) for f, values in tests)
-    return "not " + "; not ".join(describe_case(case) for case in failing)
+    decided = [check for check in checks if check.passed is not None]
+    passing = _mask(check.passed is True for check in decided)
+    failing = _mask(check.passed is False for check in decided)
+    statements = _statements(decided)
+    best, covered = "", 0
+    for size in (1, 2, 3):
+        for chosen in itertools.combinations(statements, size):
+            for word, join in ((" and ", operator.and_), (" or ", operator.or_)):
+                met = functools.reduce(join, (mask for _, mask in chosen))
+                gain = (met & passing).bit_count()
+                if not met & failing and gain > covered:
+                    best, covered = word.join(text for text, _ in chosen), gain
+        if covered == passing.bit_count():
+            return best
+    others = len(decided) - covered
+    if not covered:
+        return "not " + "; not ".join(describe_case(check.case) for check in decided if not check.passed)
+    return f"{best} (and in {passing.bit_count() - covered} of {others} other cases)"
 
 
 def describe_case(case: dict[str, Any]) -> str:
@@ -176,30 +193,32 @@ def describe_case(case: dict[str, Any]) -> str:
     return ", ".join(_equation(factor, value) for factor, value in case.items()) or "the only case"
 
 
-def _allowed(factor: str, passing: list[dict[str, Any]], failing: list[dict[str, Any]], sufficient: bool) -> set[Any] | None:
-    """Values of a factor that never fail (if they are to suffice) or that ever pass (if all must be met)."""
-    passed, failed = {case.get(factor) for case in passing}, {case.get(factor) for case in failing}
-    values = passed - failed if sufficient else passed
-    everything = passed | failed
-    return values if values and values != everything else None
+def _statements(checks: Sequence[Check]) -> list[tuple[str, int]]:
+    """Return statements on single factors, each with the set of cases (as bits) that meet it."""
+    found: dict[int, str] = {}
+    everything = (1 << len(checks)) - 1
+    for factor in checks[0].case:
+        if not all(factor in check.case for check in checks):
+            continue
+        values = [check.case[factor] for check in checks]
+        distinct = list(dict.fromkeys(values))
+        candidates = [(_equation(factor, value), _mask(v == value for v in values)) for value in distinct]
+        if all(isinstance(value, int | float) for value in distinct):
+            candidates += [(f"{factor} ≥ {value:g}", _mask(v >= value for v in values)) for value in distinct]
+            candidates += [(f"{factor} ≤ {value:g}", _mask(v <= value for v in values)) for value in distinct]
+        elif len(distinct) > 2:
+            candidates += [
+                (f"{factor} is not {value}", _mask(v != value for v in values)) for value in distinct
+            ]
+        for text, mask in candidates:
+            if mask not in (0, everything):
+                found.setdefault(mask, text)
+    return [(text, mask) for mask, text in found.items()]
 
 
-def _describe_values(factor: str, values: Iterable[Any], checks: Sequence[Check]) -> str:
-    found = set(values)
-    everything = {check.case.get(factor) for check in checks}
-    if all(isinstance(value, int | float) for value in everything):
-        ordered = sorted(everything)
-        if len(found) > 1 and found == set(ordered[-len(found) :]):
-            return f"{factor} ≥ {min(found)}"
-        if len(found) > 1 and found == set(ordered[: len(found)]):
-            return f"{factor} ≤ {max(found)}"
-    outside = everything - found
-    if len(outside) == 1 and len(found) > 1:
-        return f"{factor} is not {next(iter(outside))}"
-    if len(found) == 1:
-        return _equation(factor, next(iter(found)))
-    return f"{factor} is one of {', '.join(str(value) for value in sorted(found, key=str))}"
+def _mask(flags: Iterable[bool]) -> int:
+    return sum(1 << place for place, flag in enumerate(flags) if flag)
 
 
 def _equation(factor: str, value: Any) -> str:
-    return f"{factor} {'is' if isinstance(value, str) else '='} {value}"
+    return f"{factor} is {value}" if isinstance(value, str) else f"{factor} = {value:g}"

@@ -35,11 +35,18 @@ def plot_tuning(tuning: Tuning, stepsizes: FloatArray, errors: Mapping[int, Floa
     for index, point in enumerate(tuning.points):
         colour, style = COLOURS[index % len(COLOURS)], _STYLES[index % len(_STYLES)]
         axes.plot(
-            stepsizes, to_decibels(errors[point.num_shared]), color=colour, ls=style, lw=1.4, label=f"M = {point.num_shared}"
+            stepsizes,
+            to_decibels(errors[point.num_shared]),
+            color=colour,
+            ls=style,
+            lw=1.4,
+            label=f"M = {point.num_shared}",
         )
         best = to_decibels(np.array([metric_of(point, tuning.metric)]))
         marker = "*" if point is tuning.recommended else "o"
-        axes.plot([point.stepsize], best, color=colour, marker=marker, ms=11 if marker == "*" else 5, ls="none")
+        axes.plot(
+            [point.stepsize], best, color=colour, marker=marker, ms=11 if marker == "*" else 5, ls="none"
+        )
     axes.set_xscale("log")
     axes.set_title("star: recommended; dots: best stepsize of each M", fontsize=10)
     finish_axes(axes, "stepsize μ", f"{_TITLES[tuning.metric]}, steady state (dB)")

@@ -16,7 +16,8 @@ from psofed.scenario import Scenario
 
 # Files and folders (below psofed) that decide the bits of a simulation.
 _ENGINE_SOURCES = (
-    "algorithms", "attacks", "data.py", "gaussian.py", "patterns", "scenario.py", "simulate", "streams.py",
+    "aggregations", "algorithms", "attacks", "data.py", "gaussian.py", "hooks.py", "patterns", "scenario.py",
+    "simulate", "streams.py",
 )  # fmt: skip
 
 
