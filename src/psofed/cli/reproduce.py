@@ -38,8 +38,9 @@ def reproduce(
     claims. Finished points are kept in DIR/cells; run it again to go on where it was stopped.
     """
     from psofed.figures.model import Quality
-    from psofed.figures.reproduce import choose_figures, save
+    from psofed.figures.reproduce import choose_figures
     from psofed.figures.reproduce import reproduce as make_figures
+    from psofed.report.reproduction import save_reproduction
     from psofed.sweep import CellStore
     from psofed.sweep.execute import connect
     from psofed.validation import check_integer
@@ -53,7 +54,17 @@ def reproduce(
         found = make_figures(names, quality, threads=threads, executor=executor, store=store, progress=report)
     if store.damaged:
         typer.echo(f"psofed: {len(store.damaged)} damaged cells were computed again", err=True)
-    save(found, out)
+    claims, page = save_reproduction(found, out)
     if as_json:
         documents = [data.to_json() for data in found.figures.values()]
-        print_json(documents[0] if len(documents) == 1 else {"figures": documents})
+        about = {"claims": [claim.to_json() for claim in claims], "report": str(page)}
+        print_json({**documents[0], **about} if len(documents) == 1 else {"figures": documents, **about})
+        return
+    for data in found.figures.values():
+        error = data.worst_standard_error_db
+        typer.echo(f"{data.name}  {data.title} ({data.trials} trials, standard errors up to {error:.3f} dB)")
+    for claim in claims:
+        typer.echo(
+            f"{claim.verdict:>14}  {claim.statement}" + (f": {claim.condition}" if claim.condition else "")
+        )
+    typer.echo(f"See {page}")

@@ -73,7 +73,10 @@ class AlgorithmsFigure:
         """Make the figure: all algorithms as the equations say, PSO-Fed and Online-Fed also redrawn."""
         rows = list(self._rows(quality))
         numbers = {label: number for number, label in enumerate(ALGORITHMS)}
-        series = [*self._series(rows, results, self.metric), *published_series(self.name, self.metric, numbers, "curve")]
+        series = [
+            *self._series(rows, results, self.metric),
+            *published_series(self.name, self.metric, numbers, "curve"),
+        ]
         others = [one for metric in other_metrics(self.metric) for one in self._series(rows, results, metric)]
         return FigureData(
             name=self.name,
@@ -86,14 +89,20 @@ class AlgorithmsFigure:
             x_label="Byzantine clients |S_B|",
             metric=self.metric,
             base=self.base,
-            varied={"algorithm": list(ALGORITHMS), "attack.num_byzantine": list(BYZANTINE), "uplink": list(UPLINKS)},
+            varied={
+                "algorithm": list(ALGORITHMS),
+                "attack.num_byzantine": list(BYZANTINE),
+                "uplink": list(UPLINKS),
+            },
             series=tuple(series),
             other_series=tuple(others),
             panels=UPLINKS,
             trials=quality.choose(TRIALS, QUICK_TRIALS),
             seed=quality.seed,
             unsteady=find_unsteady_points(
-                self.cells(quality), results, lambda cell: f"{cell.scenario.algorithm}, {cell.scenario.num_byzantine}"
+                self.cells(quality),
+                results,
+                lambda cell: f"{cell.scenario.algorithm}, {cell.scenario.num_byzantine}",
             ),
         )
 

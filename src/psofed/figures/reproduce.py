@@ -1,16 +1,13 @@
-"""Makes the figures: gathers all their cells, simulates each once, adds theory, draws and saves."""
+"""Makes the figures: gathers all their cells, simulates each once, adds theory."""
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from pathlib import Path
 
 from psofed.errors import InvalidValueError
 from psofed.figures import figure_names, load_figure
 from psofed.figures.model import FigureData, Quality
-from psofed.files import atomic_path
 from psofed.sweep import Cell, CellResult, CellStore, run_cells
 
 ProgressCallback = Callable[[int, int], None]
@@ -28,12 +25,16 @@ class Reproduction:
         How much was simulated.
     simulation_seconds, theory_seconds : float
         Wall time of both.
+    computed_cells, cells : int
+        Different cells simulated in this run, and all that the figures are made of.
     """
 
     figures: dict[str, FigureData]
     quality: Quality
     simulation_seconds: float
     theory_seconds: float
+    computed_cells: int
+    cells: int
 
 
 def choose_figures(names: Sequence[str]) -> tuple[str, ...]:
@@ -64,20 +65,12 @@ def reproduce(
     plans = [load_figure(name) for name in choose_figures(names)]
     started = time.perf_counter()
     cells: list[Cell] = [cell for plan in plans for cell in plan.cells(quality)]
+    keys = {cell.key: cell for cell in cells}
+    computed = len(keys) if store is None else sum(not store.path(cell).exists() for cell in keys.values())
     results = run_cells(cells, threads=threads, executor=executor, store=store, progress=progress)
     by_key: dict[str, CellResult] = {cell.key: result for cell, result in zip(cells, results, strict=True)}
     simulated = time.perf_counter()
     figures = {plan.name: plan.build(quality, lambda cell: by_key[cell.key]) for plan in plans}
-    return Reproduction(figures, quality, simulated - started, time.perf_counter() - simulated)
-
-
-def save(reproduction: Reproduction, folder: Path) -> list[Path]:
-    """Write every figure as SVG, PNG, JSON, NetCDF and CSV; return the paths."""
-    from psofed.report.figure_plots import save_figure
-
-    paths = []
-    for name, data in reproduction.figures.items():
-        with atomic_path(folder / f"{name}.json") as temporary:
-            temporary.write_text(json.dumps(data.to_json(), indent=1, allow_nan=False))
-        paths += [folder / f"{name}.json", *data.save_data(folder), *save_figure(data, folder)]
-    return paths
+    return Reproduction(
+        figures, quality, simulated - started, time.perf_counter() - simulated, computed, len(keys)
+    )

@@ -27,7 +27,7 @@ _SETTINGS: dict[Any, Any] = {
     "lines.linewidth": 1.5,
     "lines.markersize": 5.5,
     "savefig.dpi": 160,
-    "svg.fonttype": "none",
+    "svg.fonttype": "path",
     "svg.hashsalt": "psofed",
 }
 
