@@ -3,11 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
+from threading import Event
 
 import numpy as np
 
+from psofed.errors import PsofedError
 from psofed.figures.model import Series
 from psofed.scenario import Scenario
+from psofed.sweep import Cell
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,17 @@ def predicted_series(
     )  # fmt: skip
 
 
+def predict_ahead(cells: Iterable[Cell], stop: Event) -> None:
+    """Solve what the figures made of these cells will ask for, until told to stop."""
+    for cell in cells:
+        if stop.is_set():
+            return
+        if cell.scenario.algorithm == "pso-fed":
+            predict_point(cell.scenario, "exact")
+            if cell.scenario.uplink == "redrawn":
+                predict_point(cell.scenario, "paper")
+
+
 def best_stepsize(scenario: Scenario, theory: str, grid: Iterable[float]) -> float:
     """Return the stepsize of the lowest predicted network MSE, between the neighbours of the best on a grid.
 
@@ -82,7 +96,7 @@ def best_stepsize(scenario: Scenario, theory: str, grid: Iterable[float]) -> flo
     if best in (0, len(points) - 1):
         return points[best]
     found = minimize_scalar(
-        error, bounds=(points[best - 1], points[best + 1]), method="bounded", options={"xatol": 3e-4}
+        error, bounds=(points[best - 1], points[best + 1]), method="bounded", options={"xatol": 5e-4}
     )
     return float(found.x)
 
@@ -110,13 +124,25 @@ def _solve(scenario: Scenario, theory: str, small_stepsize: bool) -> _UnitAttack
     from psofed.theory.prediction import predict
 
     found = predict(scenario, theory=theory, small_stepsize=small_stepsize)
-    state, terms = found.steady_state, found.terms
+    if not _is_stable(
+        scenario.replace(attack=None, stepsize=max(scenario.stepsize, 0.2)), theory, small_stepsize
+    ):
+        raise PsofedError(f"figures are made of stable stepsizes; {scenario.stepsize} is not")
+    state, fleet = found.steady_state, found.model.fleet
     return _UnitAttack(
-        data=terms.data,
-        attack=terms.attack,
-        noise=terms.noise,
+        data=state.data.excess,
+        attack=state.attack.excess,
+        noise=float(fleet.noise_variance.mean()),
         server_data=state.data.server,
         server_attack=state.attack.server,
-        test_noise=found.model.fleet.test_noise_variance,
+        test_noise=fleet.test_noise_variance,
         test_gain=scenario.data.test_input_variance,
     )
+
+
+@cache
+def _is_stable(scenario: Scenario, theory: str, small_stepsize: bool) -> bool:
+    """Whether a scenario is stable: asked at the largest stepsize of the axes, hence of all of them."""
+    from psofed.theory.prediction import predict
+
+    return predict(scenario, theory=theory, small_stepsize=small_stepsize).is_stable

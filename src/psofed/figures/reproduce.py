@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Event
 
 from psofed.errors import InvalidValueError
 from psofed.figures import figure_names, load_figure
 from psofed.figures.model import FigureData, Quality
+from psofed.figures.predictions import predict_ahead
 from psofed.sweep import Cell, CellResult, CellStore, run_cells
 
 ProgressCallback = Callable[[int, int], None]
@@ -24,7 +26,7 @@ class Reproduction:
     quality : Quality
         How much was simulated.
     simulation_seconds, theory_seconds : float
-        Wall time of both.
+        Wall time of the simulation (with most of the theory beside it), and of the rest of the theory.
     computed_cells, cells : int
         Different cells simulated in this run, and all that the figures are made of.
     """
@@ -67,7 +69,16 @@ def reproduce(
     cells: list[Cell] = [cell for plan in plans for cell in plan.cells(quality)]
     keys = {cell.key: cell for cell in cells}
     computed = len(keys) if store is None else sum(not store.path(cell).exists() for cell in keys.values())
-    results = run_cells(cells, threads=threads, executor=executor, store=store, progress=progress)
+    stop = Event()
+    # Theory is solved beside the simulation, which leaves the interpreter to others.
+    with ThreadPoolExecutor(1) as helper:
+        ahead = helper.submit(predict_ahead, keys.values(), stop)
+        try:
+            results = run_cells(cells, threads=threads, executor=executor, store=store, progress=progress)
+        except BaseException:
+            stop.set()
+            raise
+        ahead.result()
     by_key: dict[str, CellResult] = {cell.key: result for cell, result in zip(cells, results, strict=True)}
     simulated = time.perf_counter()
     figures = {plan.name: plan.build(quality, lambda cell: by_key[cell.key]) for plan in plans}

@@ -56,6 +56,9 @@ def plot_figure(data: FigureData) -> "Figure":
 def save_figure(data: FigureData, folder: Path) -> list[Path]:
     """Write the figure as SVG and PNG; return the paths."""
     figure = plot_figure(data)
+    # Laid out once, not again for every format.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     paths = [folder / f"{data.name}.svg", folder / f"{data.name}.png"]
     with plot_style():
         for path in paths:

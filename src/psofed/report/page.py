@@ -15,7 +15,7 @@ from psofed._version import __version__
 from psofed.figures.model import FigureData
 from psofed.figures.published import published_table
 from psofed.figures.reproduce import Reproduction
-from psofed.figures.verdict import CONDITIONAL, FAILS, HOLDS, UNDECIDED, Claim
+from psofed.figures.verdict import CONDITIONAL, FAILS, HOLDS, UNDECIDED, Claim, describe_case
 from psofed.files import atomic_path
 from psofed.report.figure_plots import ORDINATES, PANEL_TITLES, describe_misfit
 from psofed.report.style import COLOURS, MARKERS
@@ -111,7 +111,8 @@ def _claims_table(claims: list[Claim], reproduction: Reproduction) -> str:
     return f"""<h2 id="claims">Claims of the paper</h2>
 <p class="muted">Verdicts are computed from the numbers behind the figures: {summary}. Comparisons are paired (equal
 seeds give equal draws); ± is one standard error.{rough}</p>
-<table class="claims"><thead><tr><th>claim</th><th>verdict</th><th>numbers</th></tr></thead><tbody>{rows}</tbody></table>
+<table class="claims"><thead><tr><th>claim</th><th>verdict</th><th>numbers</th></tr></thead>
+<tbody>{rows}</tbody></table>
 """
 
 
@@ -120,12 +121,14 @@ def _claim_row(claim: Claim) -> str:
     evidence = "".join(f"<li>{html.escape(line)}</li>" for line in claim.evidence)
     cases = "".join(
         f"<li>{_SIGNS[{True: HOLDS, False: FAILS, None: UNDECIDED}[check.passed]]} "
-        f"{html.escape(', '.join(f'{key} {value}' for key, value in check.case.items()))}: {html.escape(check.finding)}</li>"
+        f"{html.escape(describe_case(check.case))}: {html.escape(check.finding)}</li>"
         for check in claim.checks
     )
+    look = f'class="verdict {_CLASSES[claim.verdict]}" data-sign="{_SIGNS[claim.verdict]}"'
+    verdict = f"<span {look}>{claim.verdict}</span>"
     condition = f"<div>{html.escape(claim.condition)}</div>" if claim.condition else ""
     return f"""<tr><td>{html.escape(claim.statement)}<div class="muted">{html.escape(claim.source)}; {links}</div></td>
-<td><span class="verdict {_CLASSES[claim.verdict]}" data-sign="{_SIGNS[claim.verdict]}">{claim.verdict}</span>{condition}</td>
+<td>{verdict}{condition}</td>
 <td><div class="muted">{html.escape(claim.criterion)}</div><ul class="evidence">{evidence}</ul>
 <details><summary>all {len(claim.checks)} cases</summary><ul class="evidence">{cases}</ul></details></td></tr>
 """
@@ -150,10 +153,10 @@ def _figure_section(figure: FigureData, folder: Path) -> str:
 <p class="muted">{html.escape(figure.caption)} {figure.trials} trials; standard errors at most
 {figure.worst_standard_error_db:.3f} dB. Files: {files_}.</p>{unsteady}
 <div id="{figure.name}-chart"></div>
-<details><summary>static picture</summary><img alt="{html.escape(figure.title)}" src="data:image/svg+xml;base64,{picture}"></details>
+<details><summary>static picture</summary>
+<img alt="{html.escape(figure.title)}" src="data:image/svg+xml;base64,{picture}"></details>
 <details><summary>scenario</summary><pre>{html.escape(figure.base.to_toml())}
 {html.escape(varied)}</pre></details>
-<noscript><img alt="{html.escape(figure.title)}" src="data:image/svg+xml;base64,{picture}"></noscript>
 </section>
 """
 
@@ -161,8 +164,8 @@ def _figure_section(figure: FigureData, folder: Path) -> str:
 def _run_section(reproduction: Reproduction, seconds: float) -> str:
     facts = {
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "wall time": f"{seconds:.1f} s (simulation {reproduction.simulation_seconds:.1f} s, "
-        f"theory {reproduction.theory_seconds:.1f} s)",
+        "wall time": f"{seconds:.1f} s (simulation with theory beside it {reproduction.simulation_seconds:.1f} s, "
+        f"rest of the theory {reproduction.theory_seconds:.1f} s)",
         "cells": f"{reproduction.computed_cells} simulated in this run, {reproduction.cells} in all",
         "quality": "quick" if reproduction.quality.quick else "full",
         "seed": str(reproduction.quality.seed),
