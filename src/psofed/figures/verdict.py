@@ -208,7 +208,7 @@ def _statements(checks: Sequence[Check]) -> list[tuple[str, int]]:
             candidates += [(f"{factor} ≤ {value:g}", _mask(v <= value for v in values)) for value in distinct]
         elif len(distinct) > 2:
             candidates += [
-                (f"{factor} is not {value}", _mask(v != value for v in values)) for value in distinct
+                (f"{factor} is not {_quote(str(value))}", _mask(v != value for v in values)) for value in distinct
             ]
         for text, mask in candidates:
             if mask not in (0, everything):
@@ -221,4 +221,8 @@ def _mask(flags: Iterable[bool]) -> int:
 
 
 def _equation(factor: str, value: Any) -> str:
-    return f"{factor} is {value}" if isinstance(value, str) else f"{factor} = {value:g}"
+    return f"{factor} is {_quote(value)}" if isinstance(value, str) else f"{factor} = {value:g}"
+
+
+def _quote(name: str) -> str:
+    return f"“{name}”" if ", " in name else name

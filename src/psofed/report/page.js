@@ -3,7 +3,7 @@
 // values under the pointer. No library, nothing fetched. When all is drawn, <body data-drawn="n"> says so.
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 540, HEIGHT = 330, LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 40;
+const WIDTH = 540, HEIGHT = 330, LEFT = 62, RIGHT = 10, TOP = 8, BOTTOM = 40;
 const BAND = 1.96;
 
 function make(name, attributes, parent) {
@@ -151,7 +151,7 @@ class Chart {
     make("path", { d: `M${LEFT} ${TOP}V${HEIGHT - BOTTOM}H${WIDTH - RIGHT}`, stroke: "#57606a", fill: "none" }, plot.svg);
     make("text", { x: (LEFT + WIDTH) / 2, y: HEIGHT - 5, "text-anchor": "middle" }, plot.svg).textContent = this.figure.x_label;
     const middle = (TOP + HEIGHT - BOTTOM) / 2;
-    make("text", { transform: `translate(12 ${middle}) rotate(-90)`, "text-anchor": "middle" }, plot.svg).textContent = `${this.figure.ordinates[this.metric]} (dB)`;
+    make("text", { transform: `translate(13 ${middle}) rotate(-90)`, "text-anchor": "middle" }, plot.svg).textContent = `${this.figure.ordinates[this.metric]} (dB)`;
     for (const series of this.visible(plot.uplink)) this.drawSeries(plot, series);
   }
 
