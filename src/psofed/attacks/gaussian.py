@@ -65,7 +65,8 @@ def perturbation_moments(attack: Attack, num_clients: int) -> PerturbationMoment
     """
     byzantine = np.arange(num_clients) < attack.num_byzantine
     nothing = np.zeros(num_clients)
-    return PerturbationMoments(nothing, byzantine * (attack.probability * attack.variance), nothing)
+    second = np.where(byzantine, attack.probability * attack.variance, 0.0)
+    return PerturbationMoments(nothing, second, nothing)
 
 
 @compiled(inline=True)

@@ -72,7 +72,9 @@ def compare(
         print_json(
             {
                 "agrees": agrees,
-                "metrics": {row.metric: {k: v for k, v in asdict(row).items() if k != "metric"} for row in rows},
+                "metrics": {
+                    row.metric: {k: v for k, v in asdict(row).items() if k != "metric"} for row in rows
+                },
                 "tolerances": TOLERANCES,
                 "standard_errors": STANDARD_ERRORS,
                 "theory": theory,
@@ -101,7 +103,9 @@ def compare_metrics(result: "SimulationResult", prediction: "Prediction") -> lis
         allowed = max(tolerance * simulated.mean, STANDARD_ERRORS * error)
         z_score = difference / error if error > 0 else math.nan
         agrees = abs(difference) <= allowed
-        rows.append(Comparison(metric, simulated.mean, error, predicted, difference / simulated.mean, z_score, agrees))
+        rows.append(
+            Comparison(metric, simulated.mean, error, predicted, difference / simulated.mean, z_score, agrees)
+        )
     return rows
 
 
@@ -126,8 +130,12 @@ def _print(rows: list[Comparison], agrees: bool, theory: str, result: "Simulatio
         )
     console = Console()
     console.print(table)
-    allowed = ", ".join(f"{tolerance:.1%} for {METRIC_TITLES[metric]}" for metric, tolerance in TOLERANCES.items())
+    allowed = ", ".join(
+        f"{tolerance:.1%} for {METRIC_TITLES[metric]}" for metric, tolerance in TOLERANCES.items()
+    )
     console.print(f"allowed: {STANDARD_ERRORS} standard errors, or {allowed}, whichever is more")
     console.print("agreement" if agrees else "[bold]no agreement[/bold]")
     for metric, change in result.unsteady_metrics.items():
-        console.print(f"note: the simulated {METRIC_TITLES[metric]} still changes by {change:+.1%} within its tail")
+        console.print(
+            f"note: the simulated {METRIC_TITLES[metric]} still changes by {change:+.1%} within its tail"
+        )

@@ -17,7 +17,9 @@ def register(app: typer.Typer) -> None:
 
 def predict(
     file: ScenarioFile,
-    theory: Annotated[str, typer.Option(help='"exact", or "paper" for the paper\'s approximation.')] = "exact",
+    theory: Annotated[
+        str, typer.Option(help='"exact", or "paper" for the paper\'s approximation.')
+    ] = "exact",
     small_stepsize: Annotated[
         bool, typer.Option("--small-stepsize", help="Paper's theory: drop terms of order stepsize squared.")
     ] = False,
@@ -90,8 +92,12 @@ def _print_curve(prediction: "Prediction") -> None:
 
     curve = prediction.learning_curve()
     last = len(curve.network_mse) - 1
-    table = Table("iteration", "network MSE", "server MSD", "test MSE", title="learning curve", title_justify="left")
+    table = Table(
+        "iteration", "network MSE", "server MSD", "test MSE", title="learning curve", title_justify="left"
+    )
     shown = sorted({0, last, *(int(last ** (step / 12)) for step in range(13))})
     for n in shown:
-        table.add_row(str(n), *(decibels(float(x[n])) for x in (curve.network_mse, curve.server_msd, curve.test_mse)))
+        table.add_row(
+            str(n), *(decibels(float(x[n])) for x in (curve.network_mse, curve.server_msd, curve.test_mse))
+        )
     Console().print(table)

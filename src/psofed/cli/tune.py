@@ -21,12 +21,14 @@ def tune(
     file: ScenarioFile,
     metric: Annotated[str, typer.Option(help="What to make small: network, test or msd.")] = "network",
     shared: Annotated[
-        str | None, typer.Option(metavar="1..D", help="Numbers of shared entries: 1..5, or 1,2,5; all by default.")
+        str | None,
+        typer.Option(metavar="1..D", help="Numbers of shared entries: 1..5, or 1,2,5; all by default."),
     ] = None,
     theory: Annotated[str, typer.Option(help='"exact" or "paper".')] = "exact",
     as_json: AsJson = False,
     plot: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Draw the error over the stepsize (.png, .svg or .pdf).")
+        Path | None,
+        typer.Option(metavar="PATH", help="Draw the error over the stepsize (.png, .svg or .pdf)."),
     ] = None,
     settings: Settings = [],  # noqa: B006
 ) -> None:
@@ -81,7 +83,9 @@ def _plot(scenario: "Scenario", tuning: "Tuning", theory: str, path: Path) -> No
     bottom = min(0.3 * min(point.stepsize for point in tuning.points), 0.01 * top)
     stepsizes = np.geomspace(bottom, 0.98 * top, 32)
     errors = {
-        point.num_shared: error_curve(scenario.replace(num_shared=point.num_shared), stepsizes, tuning.metric, theory)
+        point.num_shared: error_curve(
+            scenario.replace(num_shared=point.num_shared), stepsizes, tuning.metric, theory
+        )
         for point in tuning.points
     }
     save_figure(plot_tuning(tuning, stepsizes, errors), path)
@@ -106,5 +110,6 @@ def _print(tuning: "Tuning") -> None:
         )
     console = Console()
     console.print(table)
-    console.print("iterations: until the network MSE is within 1 dB of its steady state; numbers: exchanged per iteration")
+    console.print("iterations: until the network MSE is within 1 dB of its steady state")
+    console.print("numbers: exchanged per iteration, up and down, by all participants")
     console.print(f"* recommended: {tuning.reason}")

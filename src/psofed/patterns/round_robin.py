@@ -28,7 +28,7 @@ def draw_entries(key, gamma, first, clients, num_clients, dimension, coordinated
 
 
 def mask_period(dimension: int, num_shared: int) -> int:
-    """Number of iterations after which the window is back where it began: D / gcd(D, M).
+    """Return after how many iterations the window is back where it began: D / gcd(D, M).
 
     Examples
     --------

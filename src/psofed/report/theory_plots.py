@@ -34,14 +34,8 @@ def plot_tuning(tuning: Tuning, stepsizes: FloatArray, errors: Mapping[int, Floa
     axes = figure.add_subplot()
     for index, point in enumerate(tuning.points):
         colour, style = COLOURS[index % len(COLOURS)], _STYLES[index % len(_STYLES)]
-        axes.plot(
-            stepsizes,
-            to_decibels(errors[point.num_shared]),
-            color=colour,
-            ls=style,
-            lw=1.4,
-            label=f"M = {point.num_shared}",
-        )
+        curve = to_decibels(errors[point.num_shared])
+        axes.plot(stepsizes, curve, color=colour, ls=style, lw=1.4, label=f"M = {point.num_shared}")
         best = to_decibels(np.array([metric_of(point, tuning.metric)]))
         marker = "*" if point is tuning.recommended else "o"
         axes.plot(

@@ -12,8 +12,8 @@ Here an exchange is *separable*: the moments of the pair (k, l) become
     one_kl  = c₅ Y_kl + c₆ B_kl + t_l,
     none_kl = Y_kl,
 
-with Y = E[z_k z_lᵀ], B = E[b_k z_k z_lᵀ], Z = E[z_k z_lᵀ | b_k = b_l = 1], the same constants c for all pairs, and x, s, t
-made of the other moments and of two sums over clients. That is what lets the steady state be found without
+with Y = E[z_k z_lᵀ], B = E[b_k z_k z_lᵀ], Z = E[z_k z_lᵀ | b_k = b_l = 1], the same constants c for all pairs,
+and x, s, t made of the other moments and of two sums over clients. That is what lets the steady state be found without
 storing a pair (see :mod:`psofed.theory.reduced`).
 """
 
@@ -79,8 +79,13 @@ class Exchanged:
 class SeparableExchange(Protocol):
     """Upload and next download with masks that treat all pairs of clients alike."""
 
-    drawn: Participation
-    entries: Entries
+    @property
+    def drawn(self) -> Participation:
+        """Who participates."""
+
+    @property
+    def entries(self) -> Entries:
+        """Which entries of the blocks are tracked."""
 
     @property
     def constants(self) -> PairConstants:
@@ -95,7 +100,9 @@ def exchange_pairs(exchange: SeparableExchange, z: PairMoments, result: Exchange
     drawn, entries, c = exchange.drawn, exchange.entries, exchange.constants
     average = z.average(drawn, entries)
     weighted = drawn.pair * z.both + drawn.only_first * z.one
-    both = c.average_both * average + result.each[None, :] + entries.flip(result.each)[:, None] + result.everyone
+    both = (
+        c.average_both * average + result.each[None, :] + entries.flip(result.each)[:, None] + result.everyone
+    )
     if np.any(c.weighted_both) or np.any(c.both_both):
         both += c.weighted_both * (weighted + entries.flip_pairs(weighted))
         both += c.both_both * z.both + c.both_flipped * entries.flip(z.both)
@@ -177,7 +184,9 @@ class CommonMask:
         if self.remembered:
             # Where the mask is 1 the server holds z̄, so what a client downloads is z̄.
             got_client, got_got = average.mean_client, mean_mean
-            cross1 = neither * average.cross + only_j * average.server_mean + only_i * got_client + q * got_got
+            cross1 = (
+                neither * average.cross + only_j * average.server_mean + only_i * got_client + q * got_got
+            )
         else:
             got_client, got_got = cross0, server
             cross1 = (1 - self.mask.column) * cross0 + self.mask.column * server
@@ -232,7 +241,9 @@ class IndependentMasks:
         # With e = g + p (z̄ − g) the server is e + (1/s) Σ b_m (S_m − p) d_m, d_m = z_m − g, plus the attack.
         server_mean = average.server_mean
         blend = (
-            (1 - p) ** 2 * z.server + p * (1 - p) * (server_mean + flip(server_mean)) + p**2 * average.mean_mean
+            (1 - p) ** 2 * z.server
+            + p * (1 - p) * (server_mean + flip(server_mean))
+            + p**2 * average.mean_mean
         )
         pulls = drawn.single * (z.own1 - z.cross1 - flip(z.cross1) + z.server)  # E[b_m d_m d_mᵀ]
         injected = drawn.single / s**2 * poison[:, None] * self.entries.diagonal
@@ -320,9 +331,16 @@ class FixedMasks:
         other_cross = drawn.pair * z.cross1 + drawn.only_first * z.cross0  # E[b_k g z_lᵀ], k ≠ l
         pull_own = p * (z.own1 - z.cross1)
         # E[g' z_lᵀ]
-        client = p * z.cross1 + (1 - p) * z.cross0 + (
-            np.einsum("me,mle->le", row, weighted) - (row.sum(axis=0) - row) * other_cross + row * pull_own
-        ) / s
+        client = (
+            p * z.cross1
+            + (1 - p) * z.cross0
+            + (
+                np.einsum("me,mle->le", row, weighted)
+                - (row.sum(axis=0) - row) * other_cross
+                + row * pull_own
+            )
+            / s
+        )
         server = self._server(z, pairs, poison)
         own = p * z.own1 + (1 - p) * z.own0
         cross1 = (1 - column) * client + column * server

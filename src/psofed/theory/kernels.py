@@ -1,7 +1,7 @@
 """Sums over all pairs of clients in time linear in the number of clients.
 
-In the steady state the moment of a pair (k, l) is a smooth function of (ς_k², ς_l²) times numbers that belong to k or to l
-alone. Such a kernel h(ς_k², ς_l²) is, to rounding, Φ H Φᵀ with H its values on n Chebyshev nodes and Φ the
+In the steady state the moment of a pair (k, l) is a smooth function of (ς_k², ς_l²) times numbers that belong to
+k or to l alone. Such a kernel h(ς_k², ς_l²) is, to rounding, Φ H Φᵀ with H its values on n Chebyshev nodes and Φ the
 interpolation from the nodes to the clients, so that Σ_{k≠l} h_kl w_k costs O(Kn) instead of O(K²).
 """
 
@@ -94,7 +94,7 @@ class PairKernel:
 
     def sum_scaled(self, weight: FloatArray) -> FloatArray:
         """Σ_b weight_{bl} Σ_{k≠l} h_{ab,kl} for every a and l."""
-        return np.einsum("abl,bl->al", self._ones, weight)
+        return np.asarray(np.einsum("abl,bl->al", self._ones, weight))
 
     @property
     def _ones(self) -> FloatArray:

@@ -26,7 +26,7 @@ def solve_fixed_point(linear: LinearMap, source: FloatArray, guess: FloatArray |
     if not np.any(source):
         return np.zeros(size)
     if size <= _SMALL:
-        return np.linalg.solve(np.eye(size) - as_matrix(linear, size), source)
+        return np.asarray(np.linalg.solve(np.eye(size) - as_matrix(linear, size), source), dtype=np.float64)
     # The unknowns (server, cross, own) span orders of magnitude that GMRES sees through the residual's norm alone,
     # so the tolerance is far below what is asked of a prediction.
     operator = LinearOperator((size, size), matvec=lambda x: x - linear(x), dtype=np.float64)
@@ -55,7 +55,9 @@ def dominant_eigenvalue(linear: LinearMap, start: FloatArray) -> float:
         return float(np.abs(np.linalg.eigvals(as_matrix(linear, size))).max())
     operator = LinearOperator((size, size), matvec=linear, dtype=np.float64)
     try:
-        values = eigs(operator, k=1, which="LR", v0=start, return_eigenvectors=False, tol=1e-8, ncv=20, maxiter=3000)
+        values = eigs(
+            operator, k=1, which="LR", v0=start, return_eigenvectors=False, tol=1e-8, ncv=20, maxiter=3000
+        )
     except ArpackNoConvergence as error:
         values = error.eigenvalues
         if len(values) == 0:

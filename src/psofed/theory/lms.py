@@ -124,11 +124,11 @@ class CorrelatedLms:
 
     def excess(self, own: FloatArray) -> FloatArray:
         """tr(R_k P_k)."""
-        return np.einsum("kij,kji->k", self.covariances, _square(own, self._dimension))
+        return np.asarray(np.einsum("kij,kji->k", self.covariances, _square(own, self._dimension)))
 
     @property
     def _dimension(self) -> int:
-        return self.covariances.shape[-1]
+        return int(self.covariances.shape[-1])
 
     @property
     def _decay(self) -> FloatArray:
@@ -152,7 +152,9 @@ class CorrelatedLms:
         return np.asarray(first_order + 2.0 * left @ scaled + scaled * trace)
 
 
-def lms_of(fleet: Fleet, stepsize: float, entries: Entries, small_stepsize: bool = False) -> WhiteLms | CorrelatedLms:
+def lms_of(
+    fleet: Fleet, stepsize: float, entries: Entries, small_stepsize: bool = False
+) -> WhiteLms | CorrelatedLms:
     """Return the LMS step of a fleet on the tracked entries."""
     if entries.is_full:
         return CorrelatedLms(stepsize, fleet.covariances(), fleet.noise_variance, small_stepsize)

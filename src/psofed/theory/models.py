@@ -4,6 +4,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,9 @@ THEORIES = ("exact", "paper")
 
 _ENUMERATED_OFFSETS = 4096  # up to here all combinations of offsets are gone through
 _ENUMERATED_CORRELATED = 32  # likewise with correlated inputs, where each takes longer
-_OFFSET_SEED = 20240817  # of the sample of offsets beyond that; the same for all, so that predictions are repeatable
+_OFFSET_SEED = (
+    20240817  # of the sample of offsets beyond that; the same for all, so that predictions are repeatable
+)
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,9 @@ class Model:
         if self.theory not in THEORIES:
             raise InvalidValueError("theory", self.theory, '"exact" or "paper"')
         if self.small_stepsize and self.theory == "exact":
-            raise InvalidValueError("small_stepsize", True, 'False with theory = "exact"; it is an option of "paper"')
+            raise InvalidValueError(
+                "small_stepsize", True, 'False with theory = "exact"; it is an option of "paper"'
+            )
         if self.scenario.algorithm != "pso-fed":
             raise NotCoveredError(
                 f'the theory covers algorithm = "pso-fed"; "{self.scenario.algorithm}" is not linear in the models '
@@ -92,7 +97,9 @@ class Model:
             return np.zeros(self.scenario.num_clients)
         part = load_part("attacks", attack.kind)
         if not hasattr(part, "perturbation_moments"):
-            raise NotCoveredError(f'the theory does not cover attack.kind = "{attack.kind}": it states no moments')
+            raise NotCoveredError(
+                f'the theory does not cover attack.kind = "{attack.kind}": it states no moments'
+            )
         moments = part.perturbation_moments(attack, self.scenario.num_clients)
         if not moments.is_independent:
             raise NotCoveredError(
@@ -110,7 +117,9 @@ class Model:
             return Entries.white(scenario.dimension, 1)
         if scenario.selection.coordinated:
             period = self._round_robin.mask_period(scenario.dimension, scenario.num_shared)
-            return Entries.white(scenario.dimension, period, scenario.num_shared * period // scenario.dimension)
+            return Entries.white(
+                scenario.dimension, period, scenario.num_shared * period // scenario.dimension
+            )
         return Entries.white(scenario.dimension, scenario.dimension, scenario.num_shared)
 
     @cached_property
@@ -151,7 +160,9 @@ class Model:
         """Return the recursion of one branch at one stepsize."""
         lms = lms_of(self.fleet, stepsize, self.entries, self.small_stepsize)
         redrawn = self.scenario.uplink == "redrawn" or self.theory == "paper"
-        return Recursion(lms, branch.exchanges, self.drawn, self.entries, redrawn, self.poison, self.fleet.target)
+        return Recursion(
+            lms, branch.exchanges, self.drawn, self.entries, redrawn, self.poison, self.fleet.target
+        )
 
     @property
     def _moving_window(self) -> bool:
@@ -164,7 +175,7 @@ class Model:
         )
 
     @property
-    def _round_robin(self):  # type: ignore[no-untyped-def]
+    def _round_robin(self) -> ModuleType:
         return load_part("patterns", "round-robin")
 
     @property
@@ -195,7 +206,9 @@ class Model:
             return np.array([(0, *rest) for rest in itertools.product(range(dimension), repeat=clients - 1)])
         # The steady state is averaged over a period, so offsets that all move on by M are the same.
         first = range(dimension // self._period)
-        return np.array([(o, *rest) for o in first for rest in itertools.product(range(dimension), repeat=clients - 1)])
+        return np.array(
+            [(o, *rest) for o in first for rest in itertools.product(range(dimension), repeat=clients - 1)]
+        )
 
     def offset_branches(self, count: int) -> tuple[Branch, ...]:
         """Round-robin masks with an offset each, given the offsets: one branch for each of :meth:`offsets`."""
@@ -207,21 +220,23 @@ class Model:
         """Masks in the moving frame for each of :meth:`offsets`, (N, K, D)."""
         return self._masks(self.offsets(count), 0)
 
-    def _white_windows(self, offsets: FloatArray) -> tuple[Exchange, ...]:
+    def _white_windows(self, offsets: NDArray[np.int64]) -> tuple[Exchange, ...]:
         mask = self._masks(offsets, 0)
         return (FixedMasks(self.drawn, self.entries, mask, mask),)
 
-    def _full_windows(self, offsets: FloatArray) -> tuple[Exchange, ...]:
+    def _full_windows(self, offsets: NDArray[np.int64]) -> tuple[Exchange, ...]:
         exchanges = []
         for n in range(self._period):
             mask = self._masks(offsets, n + 1)
             dimension = mask.shape[-1]
             exchanges.append(
-                FixedMasks(self.drawn, self.entries, np.repeat(mask, dimension, axis=-1), np.tile(mask, dimension))
+                FixedMasks(
+                    self.drawn, self.entries, np.repeat(mask, dimension, axis=-1), np.tile(mask, dimension)
+                )
             )
         return tuple(exchanges)
 
-    def _masks(self, offsets: FloatArray, n: int) -> FloatArray:
+    def _masks(self, offsets: NDArray[np.int64], n: int) -> FloatArray:
         scenario = self.scenario
         return np.asarray(
             self._round_robin.mask_given_offset(scenario.dimension, scenario.num_shared, offsets, n)

@@ -147,7 +147,9 @@ class ClientMoments:
 
     def pack(self) -> FloatArray:
         """Return all numbers as one vector."""
-        return np.concatenate([self.server, *(x.ravel() for x in (self.cross1, self.cross0, self.own1, self.own0))])
+        return np.concatenate(
+            [self.server, *(x.ravel() for x in (self.cross1, self.cross0, self.own1, self.own0))]
+        )
 
     @classmethod
     def unpack(cls, vector: FloatArray, clients: int, entries: int) -> "ClientMoments":

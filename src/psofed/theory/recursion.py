@@ -24,6 +24,11 @@ class State:
         """Return all numbers as one vector."""
         return np.concatenate([self.clients.pack(), self.pairs.pack()])
 
+    @staticmethod
+    def length(clients: int, entries: int) -> int:
+        """Length of the packed vector."""
+        return ClientMoments.length(clients, entries) + PairMoments.length(clients, entries)
+
     @classmethod
     def unpack(cls, vector: FloatArray, clients: int, entries: int) -> "State":
         """Undo :meth:`pack`; the fields are views."""
@@ -114,9 +119,9 @@ class Recursion:
         if self.entries.shift:
             z, pairs = self._relabelled(z, pairs)
         if isinstance(exchange, FixedMasks):
-            return State(*exchange(z, pairs, poison))
+            return self._symmetric(*exchange(z, pairs, poison))
         result = exchange.clients(z, UploadSums.of(pairs, self.drawn), poison)
-        return State(result.clients, exchange_pairs(exchange, pairs, result))
+        return self._symmetric(result.clients, exchange_pairs(exchange, pairs, result))
 
     def level(self, v: State | ClientMoments) -> Level:
         """Excess network MSE and server MSD of a state."""
@@ -137,8 +142,8 @@ class Recursion:
         return excess, server
 
     def steady_state(self, sources: Sources) -> tuple[Level, State]:
-        """The fixed point of one period: its level averaged over the period, and the state at the period's start."""
-        guess = np.zeros(State_length(self.drawn.clients, self.entries.size))
+        """Find the fixed point of one period: its level, averaged over the period, and the state at its start."""
+        guess = np.zeros(State.length(self.drawn.clients, self.entries.size))
         vector = solve_fixed_point(
             lambda x: self._period(x, NO_SOURCES).pack(), self._period(guess, sources).pack()
         )
@@ -163,13 +168,20 @@ class Recursion:
     def _unpack(self, vector: FloatArray) -> State:
         return State.unpack(vector, self.drawn.clients, self.entries.size)
 
+    def _symmetric(self, v: ClientMoments, pairs: PairMoments) -> State:
+        """Make covariances symmetric again: rounding is not, and formulas that rely on symmetry may grow it."""
+        if not self.entries.is_full:
+            return State(v, pairs)
+        flip, flip_pairs = self.entries.flip, self.entries.flip_pairs
+        server, own1, own0 = (0.5 * (block + flip(block)) for block in (v.server, v.own1, v.own0))
+        both, none = (0.5 * (block + flip_pairs(block)) for block in (pairs.both, pairs.none))
+        return State(
+            ClientMoments(server, v.cross1, v.cross0, own1, own0), PairMoments(both, pairs.one, none)
+        )
+
     def _relabelled(self, z: ClientMoments, pairs: PairMoments) -> tuple[ClientMoments, PairMoments]:
         roll = self.entries.roll
         return (
             ClientMoments(roll(z.server), roll(z.cross1), roll(z.cross0), roll(z.own1), roll(z.own0)),
             PairMoments(roll(pairs.both), roll(pairs.one), roll(pairs.none)),
         )
-
-
-def State_length(clients: int, entries: int) -> int:  # noqa: N802
-    return ClientMoments.length(clients, entries) + PairMoments.length(clients, entries)

@@ -1,7 +1,7 @@
 """The recursion with all pairs of clients eliminated: 6K + 1 unknowns instead of 3K².
 
-In a steady state (or an eigenvector with eigenvalue λ) the pairs of a separable exchange obey, for each pair apart from all
-others, λ V_kl = θ_kl A V_kl + f_kl with the pair's LMS decay θ_kl, a small matrix A that is the same for all
+In a steady state (or an eigenvector with eigenvalue λ) the pairs of a separable exchange obey, each pair apart from
+all others, λ V_kl = θ_kl A V_kl + f_kl with the pair's LMS decay θ_kl, a small matrix A that is the same for all
 pairs, and f_kl = x_k + x_l + s made of the other moments. So V_kl = (λ − θ_kl A)⁻¹ f_kl is known at once, and only its
 sums over k act back on server and clients. White inputs only: there θ_kl is a number.
 """
@@ -78,7 +78,7 @@ class ReducedRecursion:
         return np.concatenate([result.clients.pack() / self.eigenvalue, self._sums(result).pack()])
 
     def steady_state(self, sources: Sources) -> tuple[Level, FloatArray]:
-        """The fixed point's level, and the fixed point itself."""
+        """Find the fixed point: its level, and itself."""
         source = self.step(np.zeros(self.size), sources)
         x = solve_fixed_point(lambda v: self.step(v, NO_SOURCES), source)
         return self.full.level(self.client_moments(x)), x
@@ -159,7 +159,9 @@ class ReducedRecursion:
 
     @cached_property
     def _decay_kernel(self) -> PairKernel:
-        return PairKernel.of(self._nodes, lambda a, b: self._lms.pair_decay(a, b)[None, None] / self.eigenvalue)
+        return PairKernel.of(
+            self._nodes, lambda a, b: self._lms.pair_decay(a, b)[None, None] / self.eigenvalue
+        )
 
     @cached_property
     def _decayed_average_kernel(self) -> PairKernel:
@@ -188,7 +190,9 @@ class ReducedRecursion:
     def _decayed(self, each: FloatArray, everyone: FloatArray) -> FloatArray:
         """Σ_{k≠l} (θ_kl/λ)(x_k + x_l + s)."""
         kernel = self._decay_kernel
-        columns = [_pair_sums(kernel, each[:, e][None], everyone[e][None, None])[0] for e in range(each.shape[1])]
+        columns = [
+            _pair_sums(kernel, each[:, e][None], everyone[e][None, None])[0] for e in range(each.shape[1])
+        ]
         return np.stack(columns, axis=1)
 
     def _decayed_own(self, own: FloatArray) -> FloatArray:

@@ -113,7 +113,7 @@ def _eigenvalues(fleet: Fleet) -> FloatArray:
     """λ_i(R_k), shape (K, D)."""
     if fleet.is_white:
         return np.repeat(fleet.input_variance[:, None], fleet.target.size, axis=1)
-    return np.linalg.eigvalsh(fleet.covariances())
+    return np.asarray(np.linalg.eigvalsh(fleet.covariances()), dtype=np.float64)
 
 
 def _largest_real(half_k: FloatArray, half_h: FloatArray) -> float:

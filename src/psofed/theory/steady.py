@@ -21,7 +21,9 @@ _CORRELATED_SAMPLE = 24
 _LARGEST_CORRELATED_SAMPLE = 192
 _CURVE_SAMPLE = 32
 _RADIUS_SAMPLE = 4
-_SAMPLE_ERROR = Level(0.001, 0.0025)  # asked of the sample of offsets: relative errors of network MSE and server MSD
+_SAMPLE_ERROR = Level(
+    0.001, 0.0025
+)  # asked of the sample of offsets: relative errors of network MSE and server MSD
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +79,10 @@ class Solver:
     def spectral_radius(self, stepsize: float) -> float:
         """ρ(𝓕): by how much what is left of the start shrinks per iteration."""
         if not self._has_growth:
-            return max(self.model.recursion(stepsize, branch).spectral_radius() for branch in self._radius_branches)
-        return max(_radius(lambda eigenvalue, g=growth: g(stepsize, eigenvalue)) for growth in self._growths)
+            return max(
+                self.model.recursion(stepsize, branch).spectral_radius() for branch in self._radius_branches
+            )
+        return max(_radius(growth, stepsize) for growth in self._growths)
 
     def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
         """Excess network MSE and server MSD over the iterations."""
@@ -114,7 +118,9 @@ class Solver:
 
     @cached_property
     def _radius_branches(self) -> tuple[Branch, ...]:
-        return self.model.offset_branches(_RADIUS_SAMPLE)[:_RADIUS_SAMPLE] if self.model.is_scattered else self.model.branches
+        if not self.model.is_scattered:
+            return self.model.branches
+        return self.model.offset_branches(_RADIUS_SAMPLE)[:_RADIUS_SAMPLE]
 
     @cached_property
     def _growths(self) -> tuple[Callable[[float, float], float], ...]:
@@ -210,7 +216,9 @@ class Solver:
             masks = self.model.window_masks(_LARGEST_CORRELATED_SAMPLE)[:count]
             paired = white._by_source(masks, stepsize)
             state = white.steady_state(stepsize)
-            centre = np.array([state.data.excess, state.data.server, state.attack.excess, state.attack.server])
+            centre = np.array(
+                [state.data.excess, state.data.server, state.attack.excess, state.attack.server]
+            )
             deviation = paired - paired.mean(axis=0)
             slope = (deviation * values).sum(axis=0) / np.maximum((deviation**2).sum(axis=0), 1e-300)
             values = values - slope * (paired - centre)
@@ -235,12 +243,12 @@ def _solve(recursion: Recursion, sources: Sources) -> Level:
     return recursion.steady_state(sources)[0]
 
 
-def _radius(growth: Callable[[float], float]) -> float:
+def _radius(growth: Callable[[float, float], float], stepsize: float) -> float:
     """Find λ with growth(λ) = 1, which is ρ(𝓕), by secants in log λ; growth falls with λ, about as ρ(𝓕)/λ."""
-    before, value_before = 0.0, math.log(growth(1.0))
+    before, value_before = 0.0, math.log(growth(stepsize, 1.0))
     now = max(value_before, -0.7) if math.isfinite(value_before) else 0.7
     for _ in range(60):
-        raw = growth(math.exp(now))
+        raw = growth(stepsize, math.exp(now))
         if not math.isfinite(raw):
             now = 0.5 * (now + before)  # below what a pair alone grows by: λ is too small
             continue

@@ -45,7 +45,7 @@ def optimal_stepsize(scenario: Scenario, theory: str = "exact", metric: str = "n
 
 
 def stable_range(solver: Solver) -> float:
-    """The largest stable stepsize of a model."""
+    """Find the largest stable stepsize of a model."""
     return stability_limit(solver.growth, mean_square_stepsize_bound(solver.model.fleet), tolerance=1e-4)
 
 

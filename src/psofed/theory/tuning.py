@@ -12,8 +12,8 @@ from psofed.scenario import Scenario
 from psofed.theory.models import Model
 from psofed.theory.moments import FloatArray
 from psofed.theory.recursion import Sources
-from psofed.theory.stepsize import error_at, minimise, stable_range
 from psofed.theory.steady import Solver
+from psofed.theory.stepsize import error_at, minimise, stable_range
 
 _SETTLED = 10**0.1  # converged: within 1 dB of the steady state
 _NEARLY_AS_GOOD = 10**0.01  # 0.1 dB
@@ -117,7 +117,7 @@ def error_curve(
 
 
 def metric_of(point: TuningPoint, metric: str) -> float:
-    """The error of a point that was minimised."""
+    """Return the error of a point that was minimised."""
     return {"network": point.network_mse, "test": point.test_mse, "msd": point.server_msd}[metric]
 
 
@@ -127,7 +127,9 @@ def _point(scenario: Scenario, metric: str, theory: str) -> TuningPoint:
     attacked = bool(np.any(solver.model.poison))
     stepsize = minimise(lambda mu: error_at(solver, mu, metric), limit) if attacked else scenario.stepsize
     stable = stepsize < limit
-    errors = {name: error_at(solver, stepsize, name) if stable else math.inf for name in ("network", "test", "msd")}
+    errors = {
+        name: error_at(solver, stepsize, name) if stable else math.inf for name in ("network", "test", "msd")
+    }
     traffic = measure_communication(scenario)
     return TuningPoint(
         num_shared=scenario.num_shared,
@@ -142,7 +144,7 @@ def _point(scenario: Scenario, metric: str, theory: str) -> TuningPoint:
 
 
 def _settling_time(solver: Solver, stepsize: float, steady: float) -> int | None:
-    """Iterations until the network MSE is, and stays, within 1 dB of `steady`; from ρ(𝓕) for very large fleets."""
+    """Count iterations until the network MSE is, and stays, within 1 dB of `steady`; from ρ(𝓕) for large fleets."""
     model = solver.model
     floor = float(model.fleet.noise_variance.mean())
     if model.drawn.clients > _MOST_CLIENTS_STEPPED:
@@ -181,7 +183,8 @@ def _recommend(points: tuple[TuningPoint, ...], metric: str, attacked: bool) -> 
     else:
         reason = f"M = {chosen.num_shared} at stepsize {chosen.stepsize:.4g} has "
     if not math.isfinite(metric_of(best, metric)):
-        return chosen, f"no choice is stable at stepsize {chosen.stepsize:g}; choose one below {chosen.max_stepsize:.4g}"
+        limit = f"{chosen.max_stepsize:.4g}"
+        return chosen, f"no choice is stable at stepsize {chosen.stepsize:g}; choose one below {limit}"
     if chosen is best:
         return chosen, reason + f"the lowest {title} of all."
     lost = 10 * math.log10(metric_of(chosen, metric) / metric_of(best, metric))

@@ -2,8 +2,8 @@
 
 Given all offsets the masks are certain, and the recursion is that of :class:`psofed.theory.exchange.FixedMasks`, of
 which this is the compiled form (a test holds the two together). The law of the server's error involves the
-offsets of all clients at once, so no finite set of moments averaged over offsets closes; what can be done is to solve the
-recursion for given offsets and to average the solutions, over all offsets or over a sample of them.
+offsets of all clients at once, so no finite set of moments averaged over offsets closes; what can be done is to
+solve the recursion for given offsets and to average the solutions, over all offsets or over a sample of them.
 
 Entries are labelled by their place c relative to the moving frame, in which client k's mask is always
 s_k(c) = 1 if (c − o_k) mod D < M, and every iteration relabels c + M as c.
@@ -126,7 +126,9 @@ def _exchange_clients(z, w, h, s, prob, participants, poison, client, server, ou
             cross1, cross0, own1 = z[1, k, c], z[2, k, c], z[3, k, c]
             cross = p * cross1 + (1 - p) * cross0
             cross_other = pair * cross1 + first * cross0
-            client[k, c] = cross + (w[k, c] - others * cross_other + s[k, c] * p * (own1 - cross1)) / participants
+            client[k, c] = (
+                cross + (w[k, c] - others * cross_other + s[k, c] * p * (own1 - cross1)) / participants
+            )
             if s[k, c] > 0.0:
                 total += 2.0 * p * (cross1 - g) / participants
                 second += p * (own1 - 2 * cross1 + g) + p * poison[k]
@@ -168,7 +170,7 @@ def _lms_clients(v, mu, r, noise, redrawn, shift, p, z):
 
 @compiled
 def _pair_forcing(sk, sl, client_k, client_l, server):
-    """Forcing of both, one (k participates) and its mirror image; 0/1 masks."""
+    """Return the forcing of both, one (k participates) and its mirror image; 0/1 masks."""
     if sk > 0.0 and sl > 0.0:
         return server, client_l, client_k
     if sk > 0.0:
@@ -180,7 +182,7 @@ def _pair_forcing(sk, sl, client_k, client_l, server):
 
 @compiled
 def _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, eigenvalue, w, h):
-    """Sums over pairs in a steady state: each pair's cycle through the entries is solved on its own."""
+    """Sum over pairs in a steady state: each pair's cycle through the entries is solved on its own."""
     clients, dimension = s.shape
     p, pair, first, neither = prob[0], prob[1], prob[2], prob[3]
     w[:] = 0.0
@@ -197,7 +199,9 @@ def _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, eigenvalue,
                 value, factor, c = 0.0, 1.0, start
                 for _ in range(cycles):
                     e = (c - shift) % dimension
-                    both, one, mirrored = _pair_forcing(s[k, e], s[l, e], client[k, e], client[l, e], server[e])
+                    both, one, mirrored = _pair_forcing(
+                        s[k, e], s[l, e], client[k, e], client[l, e], server[e]
+                    )
                     kept_k, kept_l = 1.0 - s[k, e], 1.0 - s[l, e]
                     alpha = theta * (pair * kept_k * kept_l + first * (kept_k + kept_l) + neither)
                     value = alpha * value + theta * (pair * both + first * (one + mirrored))
@@ -208,7 +212,9 @@ def _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, eigenvalue,
                     # value: the average before relabelling at c, which the exchange at e = c − shift sees
                     e = (c - shift) % dimension
                     kept_k, kept_l = 1.0 - s[k, e], 1.0 - s[l, e]
-                    both, one, mirrored = _pair_forcing(s[k, e], s[l, e], client[k, e], client[l, e], server[e])
+                    both, one, mirrored = _pair_forcing(
+                        s[k, e], s[l, e], client[k, e], client[l, e], server[e]
+                    )
                     both += kept_k * kept_l * value
                     one += kept_k * value
                     mirrored += kept_l * value
@@ -261,14 +267,30 @@ def _solve(s, mu, prob, participants, shift, redrawn, r, noise, poison):
     source, image = np.empty(size), np.empty(size)
     nothing = np.zeros(clients)
     x = np.zeros(size)
-    _reduced_step(x, s, mu, prob, participants, shift, redrawn, r, noise, poison, 1.0, work_z, client, server, source)
+    _reduced_step(
+        x, s, mu, prob, participants, shift, redrawn, r, noise, poison, 1.0, work_z, client, server, source
+    )
     scale = np.linalg.norm(source)
     if scale == 0.0:
         return x
     basis = np.empty((_RESTART + 1, size))
     for _ in range(20):
         _reduced_step(
-            x, s, mu, prob, participants, shift, redrawn, r, nothing, nothing, 1.0, work_z, client, server, image
+            x,
+            s,
+            mu,
+            prob,
+            participants,
+            shift,
+            redrawn,
+            r,
+            nothing,
+            nothing,
+            1.0,
+            work_z,
+            client,
+            server,
+            image,
         )
         residual = source - x + image
         norm = np.linalg.norm(residual)
@@ -282,8 +304,21 @@ def _solve(s, mu, prob, participants, shift, redrawn, r, noise, poison):
         used = 0
         for j in range(_RESTART):
             _reduced_step(
-                basis[j], s, mu, prob, participants, shift, redrawn, r, nothing, nothing, 1.0,
-                work_z, client, server, image,
+                basis[j],
+                s,
+                mu,
+                prob,
+                participants,
+                shift,
+                redrawn,
+                r,
+                nothing,
+                nothing,
+                1.0,
+                work_z,
+                client,
+                server,
+                image,
             )
             column = basis[j] - image
             for i in range(j + 1):
