@@ -208,7 +208,8 @@ def _statements(checks: Sequence[Check]) -> list[tuple[str, int]]:
             candidates += [(f"{factor} ≤ {value:g}", _mask(v <= value for v in values)) for value in distinct]
         elif len(distinct) > 2:
             candidates += [
-                (f"{factor} is not {_quote(str(value))}", _mask(v != value for v in values)) for value in distinct
+                (f"{factor} is not {_quote(str(value))}", _mask(v != value for v in values))
+                for value in distinct
             ]
         for text, mask in candidates:
             if mask not in (0, everything):

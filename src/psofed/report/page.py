@@ -97,7 +97,12 @@ def _chart_data(figure: FigureData) -> dict[str, Any]:
 
 def _claims_table(claims: list[Claim], reproduction: Reproduction) -> str:
     counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in _SIGNS}
-    words = {HOLDS: "hold", CONDITIONAL: "hold only under a condition", FAILS: "do not hold", UNDECIDED: "are open"}
+    words = {
+        HOLDS: "hold",
+        CONDITIONAL: "hold only under a condition",
+        FAILS: "do not hold",
+        UNDECIDED: "are open",
+    }
     summary = ", ".join(f"{count} {words[verdict]}" for verdict, count in counts.items() if count)
     rough = (
         ""
