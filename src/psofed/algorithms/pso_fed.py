@@ -128,7 +128,7 @@ def _make_kernel(lanes: int) -> Any:
     """Compile the kernel for a number of lanes; with it fixed, loops over lanes become vector code."""
 
     @compiled
-    def kernel(  # type: ignore[no-untyped-def]
+    def kernel(
         first, key, gamma, shape, scale, correlation, factors, noise_deviation, stepsize,
         participants, downloaded, uploaders, uploaded,
         has_attack, attack, attack_key, attack_gamma, attack_options, is_byzantine, aggregate, aggregate_options,
