@@ -51,7 +51,9 @@ class Option:
         if self.choices:
             return check_choice(field, value, self.choices)
         if isinstance(self.default, int):
-            return check_integer(field, value, int(self.low), None if math.isinf(self.high) else int(self.high))
+            return check_integer(
+                field, value, int(self.low), None if math.isinf(self.high) else int(self.high)
+            )
         return check_number(field, value, self.low, self.high, open_low=self.open_low)
 
 
@@ -122,7 +124,7 @@ def make_options(kind: str, name: str, given: Mapping[str, Any], prefix: str) ->
         What stands before the option in messages: ``attack.`` or ``aggregation_options.``.
     """
     declared = declared_options(kind, name)
-    if isinstance(given, Options) and given.part != name and given == _defaults(kind, given.part):
+    if isinstance(given, Options) and given.part not in ("", name) and given == _defaults(kind, given.part):
         given = {}
     for option, value in given.items():
         if option not in declared:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from psofed.attack import Attack
+from psofed.attack import Attack as Attack  # part of this module's interface
 from psofed.errors import InvalidValueError
 from psofed.part_options import Options, OptionValue, make_options
 from psofed.registry import part_names
@@ -160,7 +160,7 @@ class Scenario:
     selection: Selection = field(default_factory=Selection)
     data: Data = field(default_factory=Data)
     attack: Attack | None = None
-    aggregation_options: Mapping[str, OptionValue] = Options("", ())  # noqa: RUF009 (it is frozen)
+    aggregation_options: Mapping[str, OptionValue] = Options("", ())
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -188,8 +188,12 @@ class Scenario:
                 raise InvalidValueError("attack", self.attack, "a psofed.Attack or None")
             check_integer("attack.num_byzantine", self.attack.num_byzantine, 0, clients, "num_clients")
         if not isinstance(self.aggregation_options, Mapping):
-            raise InvalidValueError("aggregation_options", self.aggregation_options, "a table of the rule's options")
-        rule_options = make_options("aggregations", self.aggregation, self.aggregation_options, "aggregation_options.")
+            raise InvalidValueError(
+                "aggregation_options", self.aggregation_options, "a table of the rule's options"
+            )
+        rule_options = make_options(
+            "aggregations", self.aggregation, self.aggregation_options, "aggregation_options."
+        )
         set_(self, "aggregation_options", rule_options)
 
     @property

@@ -124,7 +124,10 @@ def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     5
     """
     mapping = scenario_to_mapping(scenario)
-    if scenario.attack is not None and changes.get("attack.kind", scenario.attack.kind) != scenario.attack.kind:
+    if (
+        scenario.attack is not None
+        and changes.get("attack.kind", scenario.attack.kind) != scenario.attack.kind
+    ):
         mapping["attack"] = {k: v for k, v in mapping["attack"].items() if k not in scenario.attack.options}
     if changes.get("aggregation", scenario.aggregation) != scenario.aggregation:
         mapping.pop("aggregation_options", None)

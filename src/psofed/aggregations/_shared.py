@@ -32,13 +32,13 @@ class RootData:
 
 
 @compiled(inline=True)
-def is_usable(number):  # type: ignore[no-untyped-def]
+def is_usable(number):
     """Whether a number counts as sent; false for NaN and infinity."""
     return abs(number) <= LARGEST
 
 
 @compiled
-def sort_lanes(values):  # type: ignore[no-untyped-def]
+def sort_lanes(values):
     """Sort ``values`` (rows, lanes) along the rows, every lane for itself, in place."""
     rows, lanes = values.shape
     # Comparing neighbours in the same order in all lanes makes vector code; few rows are the rule here.
@@ -51,7 +51,7 @@ def sort_lanes(values):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def move_by_trimmed_mean(entries, sent, trim, server):  # type: ignore[no-untyped-def]
+def move_by_trimmed_mean(entries, sent, trim, server):
     """Move each entry of ``server`` by q/P times the mean of its q changes without the `trim` lowest and highest.
 
     Where that would leave nothing, as many are left out as leave one or two in the middle: the median.
@@ -91,7 +91,7 @@ def move_by_trimmed_mean(entries, sent, trim, server):  # type: ignore[no-untype
 
 
 @compiled
-def gather_updates(entries, sent, server):  # type: ignore[no-untyped-def]
+def gather_updates(entries, sent, server):
     """Return each participant's change of the server's error (P, D, lanes), who answered, and how many.
 
     Changes are 0 in entries a participant did not send. Who answered (P, lanes) is 1 for all who sent a usable
@@ -114,7 +114,7 @@ def gather_updates(entries, sent, server):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def norms_from(updates, centre):  # type: ignore[no-untyped-def]
+def norms_from(updates, centre):
     """Return ‖u_p − c‖, shape (P, lanes), for ``updates`` (P, D, lanes) and ``centre`` (D, lanes)."""
     participants, dimension, lanes = updates.shape
     norms = np.zeros((participants, lanes))
@@ -129,7 +129,7 @@ def norms_from(updates, centre):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def move_by_weighted_sum(updates, weights, number, server):  # type: ignore[no-untyped-def]
+def move_by_weighted_sum(updates, weights, number, server):
     """Move ``server`` by P'/P times Σ_p weight_p u_p / Σ_p weight_p; not at all where all weights are 0."""
     participants, dimension, lanes = updates.shape
     scale = np.zeros(lanes)
@@ -156,5 +156,69 @@ def answered_updates(uploads: FloatArray, server: FloatArray) -> tuple[FloatArra
         w_n.
     """
     sent = np.abs(uploads) <= LARGEST
-    answered = sent.any(axis=1)
+    answered = np.asarray(sent.any(axis=1))
     return np.where(sent, uploads - server, 0.0)[answered], answered
+
+
+@compiled
+def krum_scores(updates, answered, number, tolerated):
+    """Return Krum's scores and the norms of all updates, both (P, lanes); infinite for who did not answer."""
+    participants, dimension, lanes = updates.shape
+    distances = np.empty((participants, participants, lanes))
+    norms = norms_from(updates, np.zeros((dimension, lanes)))
+    for p in range(participants):
+        for other in range(p):
+            squares = distances[p, other]
+            squares[:] = 0.0
+            for i in range(dimension):
+                for lane in range(lanes):
+                    difference = updates[p, i, lane] - updates[other, i, lane]
+                    squares[lane] += difference * difference
+            for lane in range(lanes):
+                if answered[p, lane] * answered[other, lane] == 0.0:
+                    squares[lane] = np.inf
+                distances[other, p, lane] = squares[lane]
+    scores = np.zeros((participants, lanes))
+    for p in range(participants):
+        distances[p, p] = np.inf
+        sort_lanes(distances[p])
+        for lane in range(lanes):
+            if answered[p, lane] == 0.0:
+                scores[p, lane] = np.inf
+                continue
+            others = np.int64(number[lane]) - 1
+            for j in range(min(max(1, others - tolerated - 1), others)):
+                scores[p, lane] += distances[p, j, lane]
+    return scores, norms
+
+
+@compiled
+def select_lowest(scores, norms, answered, selected):
+    """Return weights (P, lanes): 1 for the ``selected[lane]`` lowest scores of those who answered, else 0.
+
+    Of equal scores the lower norm comes first.
+    """
+    participants, lanes = scores.shape
+    weights = np.zeros((participants, lanes))
+    for lane in range(lanes):
+        for _ in range(min(selected[lane], participants)):
+            best = -1
+            for p in range(participants):
+                if answered[p, lane] > 0 and weights[p, lane] == 0.0:
+                    lower = best < 0 or scores[p, lane] < scores[best, lane]
+                    if lower or (
+                        scores[p, lane] == scores[best, lane] and norms[p, lane] < norms[best, lane]
+                    ):
+                        best = p
+            if best >= 0:
+                weights[best, lane] = 1.0
+    return weights
+
+
+def lowest_scores(updates: FloatArray, tolerated: int) -> list[int]:
+    """Return the numbers of the `updates` (P', D) in the order of their Krum scores, of equal ones by norm."""
+    count = len(updates)
+    distances = ((updates[:, None] - updates[None]) ** 2).sum(axis=2)
+    neighbours = min(max(1, count - tolerated - 2), count - 1)
+    scores = [np.sort(np.delete(distances[k], k))[:neighbours].sum() for k in range(count)]
+    return sorted(range(count), key=lambda k: (scores[k], np.linalg.norm(updates[k])))

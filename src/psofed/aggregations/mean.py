@@ -13,8 +13,6 @@ from psofed.part_options import Options
 from psofed.scenario import Scenario
 from psofed.streams import Stream
 
-OPTIONS = {}
-
 
 def options(scenario: Scenario, root_stream: Stream | None) -> FloatArray:
     """Return no numbers: the rule has no options."""
@@ -37,7 +35,9 @@ def aggregate(entries, sent, options, server):
             server[i, lane] += change[i, lane] / participants
 
 
-def combine(uploads: FloatArray, server: FloatArray, options: Options, root: RootData | None = None) -> FloatArray:
+def combine(
+    uploads: FloatArray, server: FloatArray, options: Options, root: RootData | None = None
+) -> FloatArray:
     """Return the server's next model.
 
     Parameters
@@ -58,4 +58,4 @@ def combine(uploads: FloatArray, server: FloatArray, options: Options, root: Roo
     >>> combine(uploads, np.array([0.0, 1.0]), make_options("aggregations", "mean", {}, ""))
     array([2. , 1.5])
     """
-    return np.where(np.abs(uploads) <= LARGEST, uploads, server).mean(axis=0)
+    return np.asarray(np.where(np.abs(uploads) <= LARGEST, uploads, server).mean(axis=0))

@@ -181,7 +181,17 @@ def _make_kernel(lanes: int) -> Any:
                     # Metrics are of the clean sample, the step of the poisoned one.
                     for lane in range(lanes):
                         error[lane] = noise_deviation[k] * normals[dimension, lane]
-                    poison(first + t, k, attack_key, attack_gamma, is_byzantine, attack_options, target, inputs, error)
+                    poison(
+                        first + t,
+                        k,
+                        attack_key,
+                        attack_gamma,
+                        is_byzantine,
+                        attack_options,
+                        target,
+                        inputs,
+                        error,
+                    )
                     for i in range(dimension):
                         for lane in range(lanes):
                             error[lane] += inputs[i, lane] * clients[k, i, lane]

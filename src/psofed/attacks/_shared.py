@@ -26,28 +26,28 @@ def pack_options(attack: Attack, *own: float) -> FloatArray:
 
 
 @compiled(inline=True)
-def first_word(n, clients, client, dimension):  # type: ignore[no-untyped-def]
-    """Address of client's words in iteration n: one for τ, then one for every two entries' normals."""
+def first_word(n, clients, client, dimension):
+    """Return the address of a client's words in iteration n: one for τ, then one for every two entries' normals."""
     return (n * clients + client) * (1 + (dimension + 1) // 2)
 
 
 @compiled(inline=True)
-def attacks_now(key, gamma, word, probability):  # type: ignore[no-untyped-def]
-    """τ_{k,n}: whether the Byzantine client whose words begin at `word` attacks."""
+def attacks_now(key, gamma, word, probability):
+    """Return τ_{k,n}, whether the Byzantine client whose words begin at `word` attacks."""
     return unit_uniform(mix_word(key + np.uint64(word) * gamma)) < probability
 
 
 @compiled(inline=True)
-def own_normal(key, gamma, word, entry):  # type: ignore[no-untyped-def]
-    """Standard normal of one client, iteration and entry."""
+def own_normal(key, gamma, word, entry):
+    """Return the standard normal of one client, iteration and entry."""
     high, low = split_word(mix_word(key + np.uint64(word + 1 + entry // 2) * gamma))
     x, y = normal_pair(high, low)
     return np.float64(y) if entry % 2 else np.float64(x)
 
 
 @compiled(inline=True)
-def common_normal(key, gamma, n, dimension, entry):  # type: ignore[no-untyped-def]
-    """Standard normal of one iteration and entry, the same for all clients."""
+def common_normal(key, gamma, n, dimension, entry):
+    """Return the standard normal of one iteration and entry, the same for all clients."""
     word = np.uint64(n * ((dimension + 1) // 2) + entry // 2) + _COMMON
     high, low = split_word(mix_word(key + word * gamma))
     x, y = normal_pair(high, low)
@@ -55,7 +55,7 @@ def common_normal(key, gamma, n, dimension, entry):  # type: ignore[no-untyped-d
 
 
 @compiled
-def redraw_byzantine(n, key, gamma, options, is_byzantine):  # type: ignore[no-untyped-def]
+def redraw_byzantine(n, key, gamma, options, is_byzantine):
     """Fill ``is_byzantine`` (K, lanes) with the set of iteration n, if the set is redrawn."""
     count = np.int64(options[1])
     if count < 0:
@@ -77,7 +77,7 @@ def redraw_byzantine(n, key, gamma, options, is_byzantine):  # type: ignore[no-u
 
 
 @compiled
-def draw_attacking(n, key, gamma, uploaders, is_byzantine, options, dimension):  # type: ignore[no-untyped-def]
+def draw_attacking(n, key, gamma, uploaders, is_byzantine, options, dimension):
     """Return which uploads (P, lanes) are attacked in iteration n: β_k τ_{k,n}."""
     redraw_byzantine(n, key, gamma, options, is_byzantine)
     participants, lanes = uploaders.shape
@@ -86,12 +86,14 @@ def draw_attacking(n, key, gamma, uploaders, is_byzantine, options, dimension): 
         for lane in range(lanes):
             client = uploaders[p, lane]
             word = first_word(n, is_byzantine.shape[0], client, dimension)
-            attacking[p, lane] = is_byzantine[client, lane] and attacks_now(key[lane], gamma[lane], word, options[0])
+            attacking[p, lane] = is_byzantine[client, lane] and attacks_now(
+                key[lane], gamma[lane], word, options[0]
+            )
     return attacking
 
 
 @compiled
-def clean_moments(entries, sent, attacking, dimension):  # type: ignore[no-untyped-def]
+def clean_moments(entries, sent, attacking, dimension):
     """Return count, mean and deviation (each (D, lanes)) of the clean uploads of every entry.
 
     The deviation is that of a sample, with count − 1 below; 0 where fewer than two clients share the entry.
@@ -166,7 +168,7 @@ def count_byzantine(attack: Attack, num_clients: int) -> tuple[FloatArray, float
 
 
 @compiled
-def _fill_shocks(key, gamma, options, is_byzantine, attacking, own, common):  # type: ignore[no-untyped-def]
+def _fill_shocks(key, gamma, options, is_byzantine, attacking, own, common):
     iterations, clients, dimension = own.shape
     everyone = np.arange(clients).astype(np.int32).reshape(clients, 1)
     for n in range(iterations):

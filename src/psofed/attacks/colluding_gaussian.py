@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.attacks._moments import PerturbationMoments
-from psofed.attacks._shared import OWN, common_normal, count_byzantine, draw_attacking, draw_shocks, pack_options
+from psofed.attacks._shared import (
+    OWN,
+    common_normal,
+    count_byzantine,
+    draw_attacking,
+    draw_shocks,
+    pack_options,
+)
 from psofed.compiled import hook
 from psofed.data import FloatArray
 from psofed.hooks import ATTACK
@@ -25,7 +32,7 @@ def options(attack: Attack, scenario: Scenario) -> FloatArray:
 
 
 @hook(ATTACK)
-def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):  # type: ignore[no-untyped-def]
+def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):
     """Add δ_n to every number that a Byzantine client sends while it attacks (so its error falls by δ_n)."""
     participants, shared, lanes = sent.shape
     attacking = draw_attacking(n, key, gamma, uploaders, is_byzantine, options, target.size)
@@ -55,7 +62,7 @@ def corrupt(
     array([[ 2., nan],
            [ 3.,  5.]])
     """
-    return uploads + attacking[:, None] * attack.variance**0.5 * common
+    return np.asarray(uploads + attacking[:, None] * attack.variance**0.5 * common)
 
 
 def draw_perturbations(key: WordArray, gamma: WordArray, scenario: Scenario) -> FloatArray:

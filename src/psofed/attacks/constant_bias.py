@@ -23,7 +23,7 @@ def options(attack: Attack, scenario: Scenario) -> FloatArray:
 
 
 @hook(ATTACK)
-def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):  # type: ignore[no-untyped-def]
+def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):
     """Add b to every number that a Byzantine client sends while it attacks (so its error falls by b)."""
     participants, shared, lanes = sent.shape
     attacking = draw_attacking(n, key, gamma, uploaders, is_byzantine, options, target.size)
@@ -47,12 +47,12 @@ def corrupt(
     Examples
     --------
     >>> uploads, attacking = np.array([[1.0, np.nan], [2.0, 3.0]]), np.array([True, False])
-    >>> nothing = np.zeros((2, 2))
-    >>> corrupt(Attack(num_byzantine=1, kind="constant-bias", bias=2), uploads, attacking, nothing[0], nothing, nothing[0])
+    >>> attack, nothing = Attack(num_byzantine=1, kind="constant-bias", bias=2), np.zeros((2, 2))
+    >>> corrupt(attack, uploads, attacking, nothing[0], nothing, nothing[0])
     array([[ 3., nan],
            [ 2.,  3.]])
     """
-    return uploads + attacking[:, None] * attack.bias
+    return np.asarray(uploads + attacking[:, None] * attack.bias)
 
 
 def draw_perturbations(key: WordArray, gamma: WordArray, scenario: Scenario) -> FloatArray:

@@ -13,8 +13,6 @@ from psofed.data import FloatArray
 from psofed.hooks import ATTACK
 from psofed.scenario import Attack, Scenario
 
-OPTIONS = {}
-
 
 def options(attack: Attack, scenario: Scenario) -> FloatArray:
     """Return p_a and the set."""
@@ -22,7 +20,7 @@ def options(attack: Attack, scenario: Scenario) -> FloatArray:
 
 
 @hook(ATTACK)
-def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):  # type: ignore[no-untyped-def]
+def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):
     """Send nothing (NaN) while a Byzantine client attacks."""
     participants, shared, lanes = sent.shape
     attacking = draw_attacking(n, key, gamma, uploaders, is_byzantine, options, target.size)

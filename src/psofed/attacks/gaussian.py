@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.attacks._moments import PerturbationMoments
-from psofed.attacks._shared import OWN, count_byzantine, draw_attacking, draw_shocks, first_word, own_normal, pack_options
+from psofed.attacks._shared import (
+    OWN,
+    count_byzantine,
+    draw_attacking,
+    draw_shocks,
+    first_word,
+    own_normal,
+    pack_options,
+)
 from psofed.compiled import hook
 from psofed.data import FloatArray
 from psofed.hooks import ATTACK
@@ -28,7 +36,7 @@ def options(attack: Attack, scenario: Scenario) -> FloatArray:
 
 
 @hook(ATTACK)
-def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):  # type: ignore[no-untyped-def]
+def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):
     """Add δ to every number that a Byzantine client sends while it attacks (so its error falls by δ)."""
     participants, shared, lanes = sent.shape
     clients, dimension = is_byzantine.shape[0], target.size
@@ -73,7 +81,7 @@ def corrupt(
     array([[ 2., nan],
            [ 2.,  3.]])
     """
-    return uploads + attacking[:, None] * attack.variance**0.5 * own
+    return np.asarray(uploads + attacking[:, None] * attack.variance**0.5 * own)
 
 
 def draw_perturbations(key: WordArray, gamma: WordArray, scenario: Scenario) -> FloatArray:

@@ -28,7 +28,7 @@ def options(attack: Attack, scenario: Scenario) -> FloatArray:
 
 
 @hook(ATTACK)
-def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):  # type: ignore[no-untyped-def]
+def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):
     """Put the turned clean mean in the place of every attacked number."""
     participants, shared, lanes = sent.shape
     attacking = draw_attacking(n, key, gamma, uploaders, is_byzantine, options, target.size)

@@ -24,7 +24,7 @@ def options(attack: Attack, scenario: Scenario) -> FloatArray:
 
 
 @hook(POISON)
-def poison(n, k, key, gamma, is_byzantine, options, target, inputs, noise):  # type: ignore[no-untyped-def]
+def poison(n, k, key, gamma, is_byzantine, options, target, inputs, noise):
     """Change ν = y − wᵀx into y' − wᵀx, where client k is Byzantine and attacks."""
     dimension, lanes = inputs.shape
     word = first_word(n, is_byzantine.shape[0], k, dimension)

@@ -19,8 +19,6 @@ from psofed.data import FloatArray
 from psofed.hooks import ATTACK
 from psofed.scenario import Attack, Scenario
 
-OPTIONS = {}
-
 
 def options(attack: Attack, scenario: Scenario) -> FloatArray:
     """Return p_a and the set."""
@@ -28,7 +26,7 @@ def options(attack: Attack, scenario: Scenario) -> FloatArray:
 
 
 @hook(ATTACK)
-def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):  # type: ignore[no-untyped-def]
+def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):
     """Copy the clean upload of the lowest client number into every attacked number."""
     participants, shared, lanes = sent.shape
     attacking = draw_attacking(n, key, gamma, uploaders, is_byzantine, options, target.size)

@@ -33,7 +33,7 @@ def options(attack: Attack, scenario: Scenario) -> FloatArray:
 
 
 @hook(ATTACK)
-def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):  # type: ignore[no-untyped-def]
+def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):
     """Turn round every number that a Byzantine client sends while it attacks."""
     participants, shared, lanes = sent.shape
     attacking = draw_attacking(n, key, gamma, uploaders, is_byzantine, options, target.size)

@@ -56,7 +56,9 @@ def make_server_side(
     attack = scenario.attack
     part = None if attack is None else load_part("attacks", attack.kind)
     if attack is not None and hasattr(part, "poison") and not poisons:
-        raise NotCoveredError(f'algorithm "{scenario.algorithm}" does not cover attack.kind = "{attack.kind}"')
+        raise NotCoveredError(
+            f'algorithm "{scenario.algorithm}" does not cover attack.kind = "{attack.kind}"'
+        )
     rule = load_part("aggregations", scenario.aggregation)
     byzantine = np.arange(scenario.num_clients) < scenario.num_byzantine
     return ServerSide(
@@ -78,10 +80,10 @@ def make_data_side(scenario: Scenario) -> DataSide:
 
 
 @hook(ATTACK)
-def _no_attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):  # type: ignore[no-untyped-def]
+def _no_attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):
     pass
 
 
 @hook(POISON)
-def _no_poison(n, k, key, gamma, is_byzantine, options, target, inputs, noise):  # type: ignore[no-untyped-def]
+def _no_poison(n, k, key, gamma, is_byzantine, options, target, inputs, noise):
     pass
