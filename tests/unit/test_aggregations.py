@@ -29,7 +29,13 @@ def run_rule(name: str, uploads: np.ndarray, server: np.ndarray, numbers: list[f
     participants, dimension = uploads.shape
     entries = np.repeat(np.arange(dimension, dtype=np.int32)[None], participants, axis=0)[:, :, None]
     error = -server[:, None].copy()
-    call(load_part("aggregations", name).aggregate.load(), entries, -uploads[:, :, None], np.array(numbers, dtype=np.float64), error)
+    call(
+        load_part("aggregations", name).aggregate.load(),
+        entries,
+        -uploads[:, :, None],
+        np.array(numbers, dtype=np.float64),
+        error,
+    )
     return -error[:, 0]
 
 
@@ -136,7 +142,8 @@ def test_another_rule_starts_from_its_own_options() -> None:
     scenario = Scenario(num_clients=5, dimension=2, aggregation="trimmed-mean")
     assert scenario.replace(aggregation="krum").aggregation_options == {"tolerated": 1}
     changed = with_values(
-        scenario.replace(aggregation_options={"trim": 2}), {"aggregation": "multi-krum", "aggregation_options.selected": 3}
+        scenario.replace(aggregation_options={"trim": 2}),
+        {"aggregation": "multi-krum", "aggregation_options.selected": 3},
     )
     assert changed.aggregation_options == {"tolerated": 1, "selected": 3}
 

@@ -28,7 +28,9 @@ def run_attack(attack: Attack, order: tuple[int, ...] = (0, 1, 2, 3)) -> np.ndar
     stream = make_stream(0, "attack", [0])
     uploads = UPLOADS[list(order)]
     entries = np.stack([np.flatnonzero(~np.isnan(row)) for row in uploads]).astype(np.int32)[:, :, None]
-    sent = np.stack([TARGET[row] - upload[row] for row, upload in zip(entries[:, :, 0], uploads, strict=True)])
+    sent = np.stack(
+        [TARGET[row] - upload[row] for row, upload in zip(entries[:, :, 0], uploads, strict=True)]
+    )
     sent = np.ascontiguousarray(sent[:, :, None])
     scenario = Scenario(num_clients=4, dimension=3, num_participants=4, num_shared=2, attack=attack)
     is_byzantine = np.array([[True], [False], [False], [False]])
@@ -88,8 +90,14 @@ def test_noise_is_the_drawn_normal_times_the_deviation(kind: str) -> None:
 
 def test_without_clean_uploads_the_omniscient_send_their_own() -> None:
     part = load_part("attacks", "little-is-enough")
-    attack, everyone, nothing = Attack(num_byzantine=4, kind="little-is-enough"), np.ones(4, bool), np.zeros((4, 3))
-    assert np.array_equal(part.corrupt(attack, UPLOADS, everyone, SERVER, nothing, nothing[0]), UPLOADS, equal_nan=True)
+    attack, everyone, nothing = (
+        Attack(num_byzantine=4, kind="little-is-enough"),
+        np.ones(4, bool),
+        np.zeros((4, 3)),
+    )
+    assert np.array_equal(
+        part.corrupt(attack, UPLOADS, everyone, SERVER, nothing, nothing[0]), UPLOADS, equal_nan=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,9 +107,13 @@ def test_without_clean_uploads_the_omniscient_send_their_own() -> None:
         ("data-poisoning", {"variance": 4.0}, [2.0, -3.0], 3.0),
     ],
 )
-def test_a_poisoned_sample_is_what_was_worked_out_by_hand(kind: str, options: dict, x: list, y: float) -> None:
+def test_a_poisoned_sample_is_what_was_worked_out_by_hand(
+    kind: str, options: dict, x: list, y: float
+) -> None:
     attack = Attack(num_byzantine=1, kind=kind, **options)
-    sample = load_part("attacks", kind).poison_sample(attack, np.array([1.0, -1.0]), 3.0, np.array([0.5, -1.0]))
+    sample = load_part("attacks", kind).poison_sample(
+        attack, np.array([1.0, -1.0]), 3.0, np.array([0.5, -1.0])
+    )
     assert np.allclose(sample[0], x)
     assert sample[1] == y
 
@@ -142,7 +154,9 @@ def test_a_redrawn_set_has_the_right_size_and_reaches_everyone_alike() -> None:
 
 
 def test_options_of_another_kind_are_refused_by_name() -> None:
-    with pytest.raises(InvalidValueError, match='attack.variance = 0.5 .*"sign-flip" does not read it; it reads scale'):
+    with pytest.raises(
+        InvalidValueError, match='attack.variance = 0.5 .*"sign-flip" does not read it; it reads scale'
+    ):
         Attack(num_byzantine=1, kind="sign-flip", variance=0.5)
     with pytest.raises(InvalidValueError, match="attack.deviations"):
         Scenario.from_toml("num_clients = 5\ndimension = 2\n[attack]\nnum_byzantine = 1\ndeviations = 1.0")

@@ -124,7 +124,7 @@ def combine(
     own = root.stepsize * root.inputs.T @ (root.outputs - root.inputs @ server) / len(root.outputs)
     total, trusts = np.zeros_like(server), 0.0
     for update, upload in zip(updates, uploads[answered], strict=True):
-        own_here = np.where(np.isfinite(upload), own, 0.0)
+        own_here = np.where(np.abs(upload) <= LARGEST, own, 0.0)
         if update @ own_here > 0:
             size, own_size = np.linalg.norm(update), np.linalg.norm(own_here)
             trust = update @ own_here / (size * own_size)

@@ -57,7 +57,9 @@ def run_literally(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
         uploads = np.where(draws.upload_masks[n, uploaders], local[uploaders], np.nan)
         if hasattr(attack_part, "corrupt"):
             own, common = shocks.own[n, uploaders], shocks.common[n]
-            uploads = attack_part.corrupt(attack, uploads, shocks.attacking[n, uploaders], server, own, common)
+            uploads = attack_part.corrupt(
+                attack, uploads, shocks.attacking[n, uploaders], server, own, common
+            )
         models[n + 1, 0] = rule.combine(uploads, server, options, root)
         models[n + 1, 1:] = local
     return ReferenceRun(models, network_mse, server_msd, test_mse)
