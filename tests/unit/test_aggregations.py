@@ -118,23 +118,23 @@ def test_fltrust_follows_those_who_agree_with_the_servers_own_step() -> None:
 
 def test_fltrust_without_root_data_is_refused_by_name() -> None:
     part, options = load_part("aggregations", "fltrust"), make_options("aggregations", "fltrust", {}, "")
-    with pytest.raises(NotCoveredError, match="fltrust"):
+    with pytest.raises(NotCoveredError, match=r"fltrust"):
         part.combine(FIVE, SERVER, options)
-    with pytest.raises(NotCoveredError, match="fltrust"):
+    with pytest.raises(NotCoveredError, match=r"fltrust"):
         part.options(Scenario(num_clients=5, dimension=2, aggregation="fltrust"), None)
 
 
 def test_options_of_another_rule_are_refused_by_name() -> None:
     sizes = {"num_clients": 5, "dimension": 2}
-    with pytest.raises(InvalidValueError, match='aggregation_options.trim = 1 .*"median" does not read it'):
+    with pytest.raises(InvalidValueError, match=r'aggregation_options.trim = 1 .*"median" does not read it'):
         Scenario(**sizes, aggregation="median", aggregation_options={"trim": 1})
-    with pytest.raises(UnknownFieldError, match="aggregation_options.depth"):
+    with pytest.raises(UnknownFieldError, match=r"aggregation_options.depth"):
         Scenario(**sizes, aggregation="krum", aggregation_options={"depth": 1})
     with pytest.raises(InvalidValueError, match=r"aggregation_options.radius = 0.*above 0"):
         Scenario(**sizes, aggregation="centred-clipping", aggregation_options={"radius": 0})
-    with pytest.raises(InvalidValueError, match="aggregation_options.tolerated = 1.5"):
+    with pytest.raises(InvalidValueError, match=r"aggregation_options.tolerated = 1.5"):
         Scenario(**sizes, aggregation="krum", aggregation_options={"tolerated": 1.5})
-    with pytest.raises(InvalidValueError, match="aggregation_options = 3"):
+    with pytest.raises(InvalidValueError, match=r"aggregation_options = 3"):
         Scenario(**sizes, aggregation_options=3)
 
 
@@ -150,5 +150,5 @@ def test_another_rule_starts_from_its_own_options() -> None:
 
 def test_the_block_form_refuses_what_it_does_not_know(small_scenario: Scenario) -> None:
     scenario = small_scenario.replace(aggregation="median")
-    with pytest.raises(NotCoveredError, match="block form"):
+    with pytest.raises(NotCoveredError, match=r"block form"):
         run_reference(scenario, draw_trial(scenario, 0, 0))

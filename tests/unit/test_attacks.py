@@ -155,14 +155,14 @@ def test_a_redrawn_set_has_the_right_size_and_reaches_everyone_alike() -> None:
 
 def test_options_of_another_kind_are_refused_by_name() -> None:
     with pytest.raises(
-        InvalidValueError, match='attack.variance = 0.5 .*"sign-flip" does not read it; it reads scale'
+        InvalidValueError, match=r'attack.variance = 0.5 .*"sign-flip" does not read it; it reads scale'
     ):
         Attack(num_byzantine=1, kind="sign-flip", variance=0.5)
-    with pytest.raises(InvalidValueError, match="attack.deviations"):
+    with pytest.raises(InvalidValueError, match=r"attack.deviations"):
         Scenario.from_toml("num_clients = 5\ndimension = 2\n[attack]\nnum_byzantine = 1\ndeviations = 1.0")
     with pytest.raises(UnknownFieldError, match=r"attack.strength .*byzantine_set, variance"):
         Attack(num_byzantine=1, strength=2)
-    with pytest.raises(InvalidValueError, match="attack.byzantine_set = 'moving'"):
+    with pytest.raises(InvalidValueError, match=r"attack.byzantine_set = 'moving'"):
         Attack(num_byzantine=1, byzantine_set="moving")
 
 

@@ -20,6 +20,7 @@ Cao, Fang, Liu, Gong, "FLTrust: Byzantine-robust federated learning via trust bo
 import numpy as np
 
 from psofed.aggregations._shared import (
+    LARGEST,
     RootData,
     answered_updates,
     gather_updates,

@@ -5,6 +5,8 @@ mean. Here attack and rule are the parts' own literal forms (``corrupt``, ``pois
 and not on errors. Slow; the fast engine is tested against it on the same draws.
 """
 
+from typing import Any
+
 import numpy as np
 
 from psofed.aggregations.fltrust import make_root_data
@@ -32,7 +34,7 @@ def run_literally(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
     attack_stream, root_stream = (make_stream(seed, source, [trial]) for source in ("attack", "root"))
     shocks = draw_shocks(attack_stream.key, attack_stream.gamma, scenario)
     attack = scenario.attack
-    attack_part = None if attack is None else load_part("attacks", attack.kind)
+    attack_part: Any = None if attack is None else load_part("attacks", attack.kind)
     rule = load_part("aggregations", scenario.aggregation)
     options = make_options("aggregations", scenario.aggregation, scenario.aggregation_options, "")
     root = make_root_data(scenario, root_stream) if scenario.aggregation == "fltrust" else None
