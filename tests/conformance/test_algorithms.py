@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from psofed import Attack, InvalidValueError, Scenario, UnknownFieldError, simulate
+from psofed import Attack, InvalidValueError, NotCoveredError, Scenario, UnknownFieldError, simulate
 from psofed.communication import measure_communication
 from psofed.data import draw_fleet
 from psofed.registry import load_part, part_names
@@ -152,10 +152,29 @@ def test_the_algorithm_alone_can_be_changed(algorithm: str) -> None:
 
 
 @every_algorithm
-def test_every_aggregation_rule_runs_and_stays_finite(small_scenario: Scenario, algorithm: str) -> None:
-    for rule in part_names("aggregations"):
-        result = simulate(small_scenario.replace(algorithm=algorithm, aggregation=rule), trials=4)
+@pytest.mark.parametrize("rule", part_names("aggregations"))
+def test_every_rule_joins_what_is_sent_or_is_refused_by_name(
+    small_scenario: Scenario, algorithm: str, rule: str
+) -> None:
+    scenario = small_scenario.replace(algorithm=algorithm, aggregation=rule)
+    try:
+        result = simulate(scenario, trials=4)
+    except NotCoveredError as error:
+        refusal = str(error)
+    else:
+        refusal = ""
         assert np.isfinite(result.curve["test_mse"]).all()
+    assert not refusal or (rule in refusal and algorithm in refusal)
+
+
+@every_algorithm
+@pytest.mark.parametrize("kind", part_names("attacks"))
+def test_every_attack_runs_on_every_algorithm(small_scenario: Scenario, algorithm: str, kind: str) -> None:
+    """It may do little (CS-Fed with all numbers turned round has direction and magnitude turned) or very much."""
+    attack = Attack(kind=kind, num_byzantine=2, probability=1.0)
+    result = simulate(small_scenario.replace(algorithm=algorithm, attack=attack), trials=4)
+    assert not np.isnan(result.curve["test_mse"]).any()
+    assert (np.isfinite(result.steady_state["test_mse"]) == (result.diverged_at < 0)).all()
 
 
 def test_scenarios_of_all_algorithms_are_made_without_numba() -> None:
