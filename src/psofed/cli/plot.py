@@ -12,7 +12,9 @@ def register(app: typer.Typer) -> None:
 
 
 def plot(
-    result: Annotated[Path, typer.Argument(metavar="RESULT", help="A result, saved as NetCDF by another command.")],
+    result: Annotated[
+        Path, typer.Argument(metavar="RESULT", help="A result, saved as NetCDF by another command.")
+    ],
     picture: Annotated[Path, typer.Argument(metavar="PICTURE", help="What to write (.png, .svg or .pdf).")],
 ) -> None:
     """Draw the learning curves of a saved result."""
