@@ -11,8 +11,8 @@ from psofed.errors import InvalidValueError, PsofedError, UnknownFieldError
 from psofed.scenario import Attack, Data, Scenario, Selection, Uniform
 
 _TABLES = {"selection": Selection, "data": Data, "attack": Attack}
-# Which fields the last has depends on the aggregation rule, so the scenario itself checks it.
-_TABLE_NAMES = (*_TABLES, "aggregation_options")
+# The scenario itself makes the last two: which fields they have depends on rule and algorithm.
+_TABLE_NAMES = (*_TABLES, "aggregation_options", "algorithm_options")
 
 EXAMPLE = """\
 # A psofed scenario: a fleet, the algorithm it runs, and the attack on it.
@@ -24,7 +24,7 @@ num_participants = 5             # |S_n|: clients the server talks to in each it
 num_shared = 1                   # M: entries a participant exchanges each way, 1 to dimension
 stepsize = 0.15                  # mu: of the clients' LMS steps
 iterations = 3000
-algorithm = "pso-fed"
+algorithm = "pso-fed"            # or "online-fed", "signsgd", "cs-fed", "qs-fed"; see [algorithm_options]
 uplink = "same"                  # who downloaded uploads (the paper's equations); or "redrawn"
 aggregation = "mean"             # how the server puts uploads together; "median", "krum", …: docs/aggregations.md
 
@@ -49,6 +49,10 @@ variance = 0.5                   # of the noise; each kind has options of its ow
 
 # [aggregation_options]          # what one rule alone knows, for example of "trimmed-mean":
 # trim = 1
+
+# [algorithm_options]            # what one algorithm alone knows, for example of "qs-fed":
+# rows = 5
+# columns = 1
 """
 
 
@@ -95,8 +99,10 @@ def scenario_from_mapping(mapping: Mapping[str, Any]) -> Scenario:
 
 
 def scenario_to_mapping(scenario: Scenario) -> dict[str, Any]:
-    """Return the scenario as nested dicts and lists; tables and fields that are None are left out."""
+    """Return the scenario as nested dicts and lists, without what is None and options left at their defaults."""
     plain = {f.name: _plain(getattr(scenario, f.name)) for f in dataclasses.fields(scenario)}
+    if scenario.algorithm_options == type(scenario.algorithm_options)():
+        del plain["algorithm_options"]
     return {name: value for name, value in plain.items() if value is not None and value != {}}
 
 
