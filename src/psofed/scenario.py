@@ -135,10 +135,10 @@ class Scenario:
         How the server puts uploads together, one of the parts in :mod:`psofed.aggregations`: ``"mean"``.
     selection, data, attack
         See :class:`Selection`, :class:`Data`, :class:`Attack`; no attack if None.
-    algorithm_options : mapping, or ``Options`` of the algorithm's module
-        What this algorithm alone knows (see :mod:`psofed.algorithms`); its defaults if None.
     aggregation_options : mapping
         What this aggregation rule alone knows, such as ``{"trim": 1}``; its defaults where left out.
+    algorithm_options : mapping, or ``Options`` of the algorithm's module
+        What this algorithm alone knows (see :mod:`psofed.algorithms`); its defaults if None.
 
     Examples
     --------
@@ -162,8 +162,8 @@ class Scenario:
     selection: Selection = field(default_factory=Selection)
     data: Data = field(default_factory=Data)
     attack: Attack | None = None
-    algorithm_options: Any = None
     aggregation_options: Mapping[str, OptionValue] = Options("", ())
+    algorithm_options: Any = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__

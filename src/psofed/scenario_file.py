@@ -11,7 +11,7 @@ from psofed.errors import InvalidValueError, PsofedError, UnknownFieldError
 from psofed.scenario import Attack, Data, Scenario, Selection, Uniform
 
 _TABLES = {"selection": Selection, "data": Data, "attack": Attack}
-# Which fields the last two have depends on the rule and the algorithm, so the scenario itself checks them.
+# The scenario itself makes the last two: which fields they have depends on rule and algorithm.
 _TABLE_NAMES = (*_TABLES, "aggregation_options", "algorithm_options")
 
 EXAMPLE = """\
@@ -47,12 +47,12 @@ byzantine_set = "fixed"          # the first of the fleet; or "redrawn" in each 
 probability = 0.2                # of an attack, each time a Byzantine client participates
 variance = 0.5                   # of the noise; each kind has options of its own
 
+# [aggregation_options]          # what one rule alone knows, for example of "trimmed-mean":
+# trim = 1
+
 # [algorithm_options]            # what one algorithm alone knows, for example of "qs-fed":
 # rows = 5
 # columns = 1
-
-# [aggregation_options]          # what one rule alone knows, for example of "trimmed-mean":
-# trim = 1
 """
 
 
