@@ -92,7 +92,7 @@ class Layout:
 
     def flatten(self, arrays: ArrayRecord) -> Vector:
         """Return the shared vector of `arrays`, a copy of shape (D,); ValueError if they do not fit the layout."""
-        if tuple(arrays) != self.names:
+        if set(arrays) != set(self.names):
             raise ValueError(f"arrays are named {_few(tuple(arrays))}, not {_few(self.names)}")
         parts = []
         for name, shape, dtype in zip(self.names, self.shapes, self.dtypes, strict=True):
