@@ -33,6 +33,7 @@ KINDS = (PART, START, FULL, EVALUATE)
 LEARNED, LOST = "learned", "lost"
 
 _NPY_HEADER_LIMIT = 1024
+_MAX_METRICS, _MAX_METRIC_LENGTH = 100, 4096
 
 
 class BadReplyError(ValueError):
@@ -260,6 +261,8 @@ def _decode_metrics(record: Any) -> tuple[int, dict[str, float | list[float]]]:
     if not isinstance(record, MetricRecord):
         raise BadReplyError("malformed", "no metrics record")
     metrics = dict(record)
+    if len(metrics) > _MAX_METRICS or any(isinstance(v, list) and len(v) > _MAX_METRIC_LENGTH for v in metrics.values()):
+        raise BadReplyError("malformed", "metrics beyond any use")  # they would fill the server's checkpoint
     num_examples = metrics.pop("num-examples", None)
     # Flower has no integer of its own: some clients count in floats.
     if isinstance(num_examples, float) and math.isfinite(num_examples) and num_examples.is_integer():
