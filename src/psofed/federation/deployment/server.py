@@ -1,0 +1,108 @@
+"""A server on this machine: SuperLink on loopback, the relay in front, all registered keys let in."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from psofed.errors import PsofedError
+from psofed.federation.app import HOME_VARIABLE
+from psofed.federation.deployment.processes import (
+    Process,
+    Supervisor,
+    flower_environment,
+    free_port,
+    is_listening,
+    wait_until,
+)
+from psofed.federation.deployment.relay import Relay
+from psofed.federation.deployment.superlink import (
+    Home,
+    register_nodes,
+    superlink_command,
+    supernode_command,
+    write_connection,
+)
+from psofed.federation.files import read_json, write_json
+
+START_TIMEOUT = 60.0
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server.
+
+    Attributes
+    ----------
+    home : Home
+        Its files.
+    supervisor : Supervisor
+        Of its processes; more can be started with it.
+    relay : Relay
+        What the nodes connect to.
+    superlink : Process
+        The SuperLink, on a loopback port of its own.
+    """
+
+    home: Home
+    supervisor: Supervisor
+    relay: Relay
+    superlink: Process
+
+    @property
+    def address(self) -> str:
+        """Where nodes connect."""
+        return f"{self.relay.host}:{self.relay.port}"
+
+
+@contextmanager
+def serve(home: Home, host: str = "127.0.0.1", port: int = 0) -> Iterator[Server]:
+    """Run a server until the block is left.
+
+    Parameters
+    ----------
+    host, port
+        Where nodes connect; port 0 for the port it had before, or else any free one.
+    """
+    home.credentials.check_server()
+    home.folder.mkdir(parents=True, exist_ok=True)
+    previous = read_json(home.server_info) if home.server_info.exists() else {}
+    if previous and is_listening("127.0.0.1", int(previous["superlink_port"])):
+        raise PsofedError(f"a server of {home.folder} is running already, at {previous['host']}:{previous['port']}")
+    link_port = free_port()
+    environment = {**flower_environment(home.flower.resolve()), HOME_VARIABLE: str(home.folder.resolve())}
+    with (
+        Relay(host, port or int(previous.get("port", 0)), link_port, home.traffic) as relay,
+        Supervisor(home.logs) as supervisor,
+    ):
+        link = supervisor.start("superlink", superlink_command(home, link_port), environment)
+        wait_until(lambda: is_listening("127.0.0.1", link_port), START_TIMEOUT, "starting the SuperLink", supervisor.check)
+        write_connection(home, link_port)
+        write_json(home.server_info, {"host": host, "port": relay.port, "superlink_port": link_port})
+        register_nodes(home)
+        try:
+            yield Server(home, supervisor, relay, link)
+        finally:
+            # The port is kept for the next start, so that the nodes find the server again.
+            write_json(home.server_info, {"host": host, "port": relay.port, "superlink_port": link_port})
+
+
+def start_node(
+    server: str, home: Path, key: Path, authority: Path, settings: dict[str, str | int | float | bool], supervisor: Supervisor
+) -> Process:
+    """Start a SuperNode, with a Flower home and a folder for its model of its own in `home`."""
+    settings = {"psofed-state": str((home / "state").resolve()), **settings}
+    command = supernode_command(server, authority, key, free_port(), settings)
+    return supervisor.start(home.name, command, flower_environment((home / "flower").resolve()))
+
+
+def exposure_warning(host: str, port: int) -> str | None:
+    """Return what to know before a server listens on more than loopback, or None if it does not."""
+    if host in LOOPBACK:
+        return None
+    return (
+        f"WARNING: {host}:{port} can be reached from other machines. TLS and node keys keep strangers' nodes out, but\n"
+        "Flower asks no credential of whoever submits a run or registers a node: anyone who reaches this port can run\n"
+        "code on every node. Let only the nodes' machines reach it (firewall, VPN or SSH tunnel); see docs/federation.md."
+    )
