@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from psofed.results import SimulationResult, load_result
     from psofed.scenario import Attack, Data, Scenario, Selection, Uniform
     from psofed.scenario_file import read_scenario
-    from psofed.simulate import simulate
+    from psofed.simulate.monte_carlo import simulate
 
 _HOME = {
     "Attack": "scenario",
@@ -43,7 +43,8 @@ __all__ = ["__version__", *_HOME]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'psofed' has no attribute {name!r}")
-    return getattr(import_module(f"psofed.{_HOME[name]}"), name)
+    home = import_module(f"psofed.{_HOME[name]}")
+    return home if _HOME[name] == name else getattr(home, name)  # simulate is a package that can be called
 
 
 def __dir__() -> list[str]:

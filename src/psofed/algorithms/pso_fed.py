@@ -1,0 +1,202 @@
+"""PSO-Fed: participants exchange M of D entries with the server; every client learns all the time.
+
+With S_n the participants, S_{k,n} the mask of client k in iteration n (eqs. PSO-Fed, psoagg):
+
+    download   v_k = S_{k,n} w_n + (I − S_{k,n}) w_{k,n}             k ∈ S_n, else v_k = w_{k,n}
+    step       ε_{k,n} = y_{k,n} − v_kᵀ x_{k,n},   w_{k,n+1} = v_k + μ x_{k,n} ε_{k,n}       all k
+    upload     w_{n+1} = 1/|S_n| Σ_{k∈S_n} [S_{k,n+1} w'_{k,n+1} + (I − S_{k,n+1}) w_n]
+
+where w' is w plus the attack's perturbation. The kernel holds errors, w − w_{k,n} and w − w_n, instead of
+models: the recursion is the same and y need not be formed.
+
+References
+----------
+Lari, Arablouei, Gogineni, Werner, "Resilience in Online Federated Learning: Mitigating Model-Poisoning
+Attacks via Partial Sharing", IEEE TSIPN.
+"""
+
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.compiled import compiled
+from psofed.data import Fleet
+from psofed.gaussian import next_normals
+from psofed.registry import load_part
+from psofed.scenario import Scenario
+from psofed.simulate.inputs import InputModel, colour, make_input_model
+from psofed.simulate.participation import draw_participants
+from psofed.simulate.test_set import draw_test_set, test_error
+from psofed.streams import make_stream
+
+# About how many bytes of participants, masks and perturbations are drawn ahead at a time.
+_CHUNK_BYTES = 4_000_000
+
+
+def start(scenario: Scenario, fleet: Fleet, seed: int, trials: range) -> "PsoFedRun":
+    """Set up the given trials of a scenario at iteration 0, all models zero."""
+    return PsoFedRun(scenario, fleet, seed, trials)
+
+
+class PsoFedRun:
+    """Several trials of PSO-Fed in lock step.
+
+    Attributes
+    ----------
+    clients : array (K, D, lanes)
+        Errors w − w_{k,n}.
+    server : array (D, lanes)
+        Error w − w_n.
+    chunk : int
+        How many iterations :meth:`advance` should be asked for at a time.
+    """
+
+    def __init__(self, scenario: Scenario, fleet: Fleet, seed: int, trials: range) -> None:
+        self._scenario = scenario
+        lanes = len(trials)
+        self._streams = {
+            source: make_stream(seed, source, trials)
+            for source in ("data", "participation", "uplink", "masks", "attack", "test")
+        }
+        self._test_set = draw_test_set(scenario, fleet, self._streams["test"])
+        self._inputs: InputModel = make_input_model(fleet)
+        self._noise_deviation = np.sqrt(fleet.noise_variance)
+        self._pattern: ModuleType = load_part("patterns", scenario.selection.pattern)
+        self._kernel = _make_kernel(lanes)
+        self.server = np.repeat(fleet.target[:, None], lanes, axis=1)
+        self.clients = np.repeat(self.server[None], scenario.num_clients, axis=0)
+        exchanged = scenario.num_participants * (scenario.num_shared + 1) * lanes
+        self.chunk = int(np.clip(_CHUNK_BYTES // (16 * exchanged), 1, 256))
+
+    def advance(self, first: int, metrics: NDArray[np.float64]) -> None:
+        """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, lane]``."""
+        participants = self._draw_participants("participation", first, len(metrics))
+        redrawn = self._scenario.uplink == "redrawn"
+        uploaders = self._draw_participants("uplink", first, len(metrics)) if redrawn else participants
+        uploaded = self._draw_entries(first + 1, uploaders)
+        data = self._streams["data"]
+        self._kernel(
+            first,
+            data.key,
+            data.gamma,
+            *self._inputs,
+            self._noise_deviation,
+            self._scenario.stepsize,
+            participants,
+            self._draw_entries(first, participants),
+            uploaders,
+            uploaded,
+            self._draw_perturbation(first, uploaders, uploaded),
+            self._test_set.rows,
+            self._test_set.is_gram,
+            self._test_set.instances,
+            self.clients,
+            self.server,
+            metrics,
+        )
+
+    def _draw_participants(self, source: str, first: int, count: int) -> NDArray[np.int32]:
+        stream = self._streams[source]
+        out = np.empty((count, self._scenario.num_participants, stream.key.size), np.int32)
+        draw_participants(stream.key, stream.gamma, first, self._scenario.num_clients, out)
+        return out
+
+    def _draw_entries(self, first: int, clients: NDArray[np.int32]) -> NDArray[np.int32]:
+        scenario, stream = self._scenario, self._streams["masks"]
+        count, participants, lanes = clients.shape
+        out = np.empty((count, participants, scenario.num_shared, lanes), np.int32)
+        self._pattern.draw_entries(
+            stream.key, stream.gamma, first, clients,
+            scenario.num_clients, scenario.dimension, scenario.selection.coordinated, out,
+        )  # fmt: skip
+        return out
+
+    def _draw_perturbation(
+        self, first: int, clients: NDArray[np.int32], entries: NDArray[np.int32]
+    ) -> NDArray[np.float64]:
+        scenario, stream = self._scenario, self._streams["attack"]
+        if scenario.attack is None:
+            return np.zeros((0, 0, 0, 0))
+        out = np.empty(entries.shape)
+        load_part("attacks", scenario.attack.kind).draw_perturbation(
+            stream.key, stream.gamma, first, clients, entries,
+            scenario.num_clients, scenario.dimension, scenario.attack, out,
+        )  # fmt: skip
+        return out
+
+
+@cache
+def _make_kernel(lanes: int) -> Any:
+    """Compile the kernel for a number of lanes; with it fixed, loops over lanes become vector code."""
+
+    @compiled
+    def kernel(  # type: ignore[no-untyped-def]
+        first, key, gamma, shape, scale, correlation, factors, noise_deviation, stepsize,
+        participants, downloaded, uploaders, uploaded, perturbation,
+        test_rows, test_is_gram, test_instances, clients, server, metrics,
+    ):  # fmt: skip
+        num_clients, dimension, _ = clients.shape
+        words = (dimension + 2) // 2
+        num_participants, num_shared = uploaded.shape[1:3]
+        counter = np.empty(lanes, np.uint64)
+        high, low = np.empty((words, lanes), np.uint32), np.empty((words, lanes), np.int32)
+        normals = np.empty((2 * words, lanes), np.float32)
+        inputs = np.empty((dimension, lanes))
+        error = np.empty(lanes)
+        squares = np.empty(lanes)
+        change = np.empty((dimension, lanes))
+        for lane in range(lanes):
+            counter[lane] = key[lane] + np.uint64(first * num_clients * words) * gamma[lane]
+
+        for t in range(metrics.shape[0]):
+            for lane in range(lanes):
+                squares[lane] = 0.0
+            for i in range(dimension):
+                for lane in range(lanes):
+                    squares[lane] += server[i, lane] * server[i, lane]
+            for lane in range(lanes):
+                metrics[t, 1, lane] = squares[lane]
+                squares[lane] = 0.0
+            test_error(server, test_rows, test_is_gram, test_instances, metrics[t, 2])
+
+            for p in range(num_participants):
+                for m in range(num_shared):
+                    for lane in range(lanes):
+                        i = downloaded[t, p, m, lane]
+                        clients[participants[t, p, lane], i, lane] = server[i, lane]
+
+            for k in range(num_clients):
+                next_normals(lanes, counter, gamma, high, low, normals)
+                colour(lanes, shape, scale, correlation, factors, k, normals, inputs)
+                for lane in range(lanes):
+                    error[lane] = noise_deviation[k] * normals[dimension, lane]
+                for i in range(dimension):
+                    for lane in range(lanes):
+                        error[lane] += inputs[i, lane] * clients[k, i, lane]
+                for lane in range(lanes):
+                    squares[lane] += error[lane] * error[lane]
+                    error[lane] *= stepsize
+                for i in range(dimension):
+                    for lane in range(lanes):
+                        clients[k, i, lane] -= error[lane] * inputs[i, lane]
+            for lane in range(lanes):
+                metrics[t, 0, lane] = squares[lane] / num_clients
+
+            for i in range(dimension):
+                for lane in range(lanes):
+                    change[i, lane] = 0.0
+            for p in range(num_participants):
+                for m in range(num_shared):
+                    for lane in range(lanes):
+                        i = uploaded[t, p, m, lane]
+                        change[i, lane] += clients[uploaders[t, p, lane], i, lane] - server[i, lane]
+                        if perturbation.size:
+                            change[i, lane] -= perturbation[t, p, m, lane]
+            for i in range(dimension):
+                for lane in range(lanes):
+                    server[i, lane] += change[i, lane] / num_participants
+
+    return kernel
