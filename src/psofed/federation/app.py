@@ -7,8 +7,7 @@ data from its node's settings. So nobody who submits a run can name a file on so
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from flwr.app import ArrayRecord, Context, Message, MetricRecord
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from psofed.data import draw_fleet
 from psofed.errors import PsofedError
 from psofed.federation.attacks import gaussian
 from psofed.federation.checkpoint import ServerState
@@ -29,8 +27,7 @@ from psofed.federation.report import build_result, save_result
 from psofed.federation.settings import RunSettings
 from psofed.federation.sources import Source, open_source
 from psofed.federation.strategy import PSOFed
-from psofed.federation.synthetic import SyntheticSource
-from psofed.scenario import Scenario
+from psofed.federation.synthetic import SyntheticSource, evaluate_model
 
 HOME_VARIABLE = "PSOFED_FEDERATION_HOME"
 
@@ -65,10 +62,10 @@ def run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
     scenario = settings.scenario
     before, started = read_traffic(home.traffic), time.time()
 
-    def on_round(state: ServerState) -> None:
-        last = state.history[-1]
+    def write_status(state: ServerState, word: str = "running") -> None:
         document = {"session": state.session, "round": state.round_number, "rounds": scenario.iterations}
-        write_json(home.status, {**document, "state": "running", "last": last, "conduct": state.conduct})
+        last = state.history[-1] if state.history else None
+        write_json(home.status, {**document, "state": word, "last": last, "conduct": state.conduct})
 
     strategy = PSOFed(
         num_shared=scenario.num_shared,
@@ -82,18 +79,22 @@ def run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
         limits=settings.limits,
         checkpoint=home.checkpoint,
         resume=settings.resume,
-        on_round=on_round,
+        on_round=write_status,
     )
     initial = ArrayRecord([np.zeros(scenario.dimension, dtype=settings.dtype)])
-    evaluate = partial(_evaluate, scenario) if settings.synthetic else None
-    strategy.start(grid, initial, num_rounds=scenario.iterations, timeout=settings.deadline, evaluate_fn=evaluate)
+
+    def evaluate(round_number: int, arrays: ArrayRecord) -> MetricRecord:
+        (model,) = arrays.to_numpy_ndarrays()
+        return MetricRecord(dict(evaluate_model(scenario, model, settings.seed)))
+
+    strategy.start(grid, initial, num_rounds=scenario.iterations, timeout=settings.deadline, evaluate_fn=evaluate if settings.synthetic else None)
     state = strategy.state
     assert state is not None  # start has made it
     after = read_traffic(home.traffic)
     counted = after.since(before) if before and after else None
     result = build_result(state, settings, counted, window=(started, time.time()))
     save_result(result, home.result)
-    write_json(home.status, {"session": state.session, "round": state.round_number, "rounds": scenario.iterations, "state": "finished", "conduct": state.conduct})
+    write_status(state, "finished")
 
 
 def apply_mods(function: ClientFunction, mods: Sequence[Mod]) -> ClientFunction:
@@ -115,12 +116,3 @@ def _source_of(context: Context, settings: RunSettings) -> Source:
     if name is None:
         raise PsofedError("this node has no data: start it with `psofed federation client --data …`")
     return open_source(str(name), settings.scenario.dimension, partition)
-
-
-def _evaluate(scenario: Scenario, round_number: int, arrays: ArrayRecord) -> MetricRecord:
-    """Return the server's MSD, ‖w_n − w‖², which only synthetic data allow to know."""
-    (model,) = arrays.to_numpy_ndarrays()
-    return MetricRecord({"server-msd": float(np.sum(np.square(model - draw_fleet(scenario).target)))})
-
-
-EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]

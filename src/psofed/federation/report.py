@@ -1,6 +1,7 @@
 """What came of a federation: curves, bytes and bad replies, as JSON and as labelled NetCDF."""
 
 import datetime
+import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,10 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psofed._version import __version__
+from psofed.data import FloatArray, draw_fleet
 from psofed.federation.checkpoint import ServerState
+from psofed.federation.checks import Conduct
 from psofed.federation.deployment.relay import Traffic
-from psofed.federation.files import read_json, write_atomically, write_json
+from psofed.federation.files import read_json, write_json
 from psofed.federation.settings import RunSettings
+from psofed.federation.synthetic import evaluate_model
+from psofed.files import atomic_path
+from psofed.results import METRIC_TITLES, SimulationResult
+from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
     import xarray
@@ -55,7 +62,7 @@ def build_result(
 
 
 def learning_curve(state: ServerState) -> dict[str, list[Any]]:
-    """Return by round: the clients' mean squared a-priori error and the server's MSD where it is known.
+    """Return by round: the clients' mean squared a-priori error, and the server's MSD and test MSE after the round.
 
     The network MSE of round n is the mean of e² over all clients that have reported on that round by the end;
     a client left out reports when it is next asked. It is what the clients say: a liar may say anything.
@@ -67,14 +74,16 @@ def learning_curve(state: ServerState) -> dict[str, list[Any]]:
             if not isinstance(values, list) or not isinstance(last, int | float):
                 continue
             for back, value in enumerate(reversed(values)):
-                if isinstance(value, int | float) and math.isfinite(value):
+                if value is not None:
                     errors.setdefault(int(last) - back, {})[node] = float(value)
     numbers = [record["round"] for record in state.history]
+    evaluations = [record.get("evaluation", {}) for record in state.history]
     return {
         "round": numbers,
         "network_mse": [float(np.mean(list(errors[n].values()))) if n in errors else None for n in numbers],
-        "reporting": [len(errors.get(n, {})) for n in numbers],
-        "server_msd": [record.get("evaluation", {}).get("server-msd") for record in state.history],
+        "clients_reporting": [len(errors.get(n, {})) for n in numbers],
+        "server_msd": [evaluation.get("server-msd") for evaluation in evaluations],
+        "test_mse": [evaluation.get("test-mse") for evaluation in evaluations],
         "seconds": [record["seconds"] for record in state.history],
     }
 
@@ -102,19 +111,14 @@ def communication(state: ServerState, counted: Traffic | None) -> dict[str, Any]
 
 def benched(state: ServerState, settings: RunSettings) -> list[str]:
     """Return the nodes that were asked no more at the end."""
-    from psofed.federation.checks import Conduct
-
     return sorted(str(node) for node in Conduct.from_mapping(state.conduct, settings.limits).benched)
 
 
 def save_result(result: dict[str, Any], path: Path) -> None:
     """Write `result` as JSON to `path` and its curves as NetCDF beside it, both atomically."""
     write_json(path, result)
-    dataset = result_dataset(result)
-    partial = path.with_suffix(".nc.partial")
-    dataset.to_netcdf(partial, engine="h5netcdf")
-    write_atomically(path.with_suffix(".nc"), partial.read_bytes())
-    partial.unlink()
+    with atomic_path(path.with_suffix(".nc")) as temporary:
+        result_dataset(result).to_netcdf(temporary, engine="h5netcdf")
 
 
 def load_federation_result(path: Path) -> dict[str, Any]:
@@ -123,26 +127,50 @@ def load_federation_result(path: Path) -> dict[str, Any]:
 
 
 def result_dataset(result: dict[str, Any]) -> "xarray.Dataset":
-    """Return the curves as a labelled dataset, with scenario, seed and version as attributes."""
-    import json
+    """Return the curves as a labelled dataset that :func:`psofed.load_result` reads as one trial.
 
-    import xarray
-
-    curve = result["learning_curve"]
-    names = {"network_mse": "mean squared a-priori error of the clients", "server_msd": "squared deviation of the server"}
-    variables = {
-        name: ("round", np.array(curve[name], dtype=np.float64), {"long_name": text}) for name, text in names.items()
-    }
+    As in a simulation, iteration n is round n + 1 and the server's metrics are those at its start. What was not
+    measured is NaN.
+    """
+    scenario = Scenario.from_mapping(result["scenario"]).replace(iterations=result["rounds"])
+    curve = {name: _floats(result["learning_curve"][name]) for name in METRIC_TITLES}
+    if result["settings"]["synthetic"]:
+        start = evaluate_model(scenario, np.zeros(scenario.dimension), result["seed"])
+        for name in ("server_msd", "test_mse"):
+            curve[name] = np.append(start[name.replace("_", "-")], curve[name][:-1])
+    rounds = len(curve["network_mse"])
+    tail = max(1, rounds // 4)
+    half = tail // 2
+    simulated = SimulationResult(
+        scenario=scenario,
+        fleet=draw_fleet(scenario),
+        seed=result["seed"],
+        tail=tail,
+        bin_width=1,
+        steady_state={name: np.array([values[-tail:].mean()]) for name, values in curve.items()},
+        tail_change={
+            name: np.array([values[-half:].mean() - values[-tail:-half].mean() if half else math.nan])
+            for name, values in curve.items()
+        },
+        curve=curve,
+        curve_standard_error={name: np.full(rounds, math.nan) for name in curve},
+        diverged_at=np.array([-1]),
+        trial_curves=None,
+        seconds=result["window"][1] - result["window"][0],
+        version=result["version"],
+    )
+    dataset = simulated.to_dataset()
     for way in ("down", "up"):
         values = np.array([record[f"values_{way}"] for record in result["history"]], dtype=np.int64)
-        variables[f"values_{way}"] = ("round", values, {"long_name": f"numbers sent {way}"})
-    attributes = {name: str(result[name]) for name in ("kind", "version", "session", "started", "finished")}
-    attributes["scenario"] = json.dumps(result["scenario"])
-    return xarray.Dataset(
-        variables,
-        coords={"round": np.array(curve["round"], dtype=np.int64)},
-        attrs={**attributes, "seed": result["seed"]},
-    )
+        dataset[f"values_{way}"] = ("iteration", values)
+    dataset.attrs["title"] = "psofed federation"
+    dataset.attrs["communication"] = json.dumps(result["communication"])
+    dataset.attrs["session"] = result["session"]
+    return dataset
+
+
+def _floats(values: list[float | None]) -> FloatArray:
+    return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
 
 
 def _clock(seconds: float) -> str:

@@ -1,14 +1,12 @@
 """PSO-Fed as a Flower strategy: thin, with its arithmetic in :mod:`psofed.federation.aggregate`."""
 
 import logging
-import math
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
@@ -22,6 +20,7 @@ from psofed.federation.layout import Layout
 from psofed.federation.masks import DERIVATION, MAX_SEED, PATTERNS, DerivedMasks, MaskSource, resolve_num_shared
 from psofed.federation.models import arrays_of
 from psofed.federation.participants import DerivedParticipants, ParticipantSource
+from psofed.federation.rounds import average_metrics, describe_round, finite_metrics, mean_of
 from psofed.federation.wire import (
     EVALUATE,
     FULL,
@@ -176,10 +175,10 @@ class PSOFed(Strategy):
             questions = list(self.configure_evaluate(round_number, arrays, evaluate_config or ConfigRecord(), grid))
             if questions and (own := self.aggregate_evaluate(round_number, exchange(grid, questions, timeout).replies)):
                 result.evaluate_metrics_clientapp[round_number] = own
-                state.history[-1]["client_evaluation"] = _finite(own)
+                state.history[-1]["client_evaluation"] = finite_metrics(own)
             if evaluate_fn and (found := evaluate_fn(round_number, arrays)) is not None:
                 result.evaluate_metrics_serverapp[round_number] = found
-                state.history[-1]["evaluation"] = _finite(found)
+                state.history[-1]["evaluation"] = finite_metrics(found)
             self._complete()
         result.arrays = arrays
         return result
@@ -264,11 +263,11 @@ class PSOFed(Strategy):
                 state.seen[node] = server_round
         state.round_number = server_round
         state.conduct = self.conduct.to_mapping()
-        state.history.append(self._round_record(server_round, valid, dropped))
+        state.history.append(describe_round(server_round, self._asked, valid, dropped, state.layout.dtype.itemsize, time.monotonic() - self._round_started))
         if not learned:
             _log.warning("round %d: no valid reply, the model stays as it was", server_round)
-            return None, _average_metrics(learned)
-        return state.layout.restore(state.model, state.kept), _average_metrics(learned)
+            return None, average_metrics(learned)
+        return state.layout.restore(state.model, state.kept), average_metrics(learned)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -295,7 +294,7 @@ class PSOFed(Strategy):
         for message in replies:
             if message.has_content() and isinstance(record := message.content.get("metrics"), MetricRecord):
                 reports.append(dict(record))
-        return _mean_of(reports) if reports else None
+        return mean_of(reports) if reports else None
 
     # --- helpers ----------------------------------------------------------------------------------
 
@@ -331,7 +330,6 @@ class PSOFed(Strategy):
             self.conduct.note(node, dropped[node], round_number)
             _log.warning("round %d: node %d, %s", round_number, node, dropped[node])
         self._unreadable = set()
-        state.seen = {node: last for node, last in state.seen.items()}
         return valid, dropped
 
     def _judge(self, message: Message, node: int, round_number: int) -> Reply:
@@ -393,25 +391,6 @@ class PSOFed(Strategy):
         _log.warning("round %d: %d of %d nodes, going on", round_number, len(there), self.min_nodes)
         return there
 
-    def _round_record(self, round_number: int, valid: Mapping[int, Reply], dropped: Mapping[int, str]) -> dict[str, Any]:
-        item = self._current().layout.dtype.itemsize
-        down = [_num_values(message.content) for message in self._asked]
-        up = [0 if reply.values is None else int(reply.values.size) for reply in valid.values()]
-        return {
-            "round": round_number,
-            "participants": [message.metadata.dst_node_id for message in self._asked],
-            "accepted": sorted(node for node, reply in valid.items() if reply.status != LOST),
-            "lost_state": sorted(node for node, reply in valid.items() if reply.status == LOST),
-            "dropped": {str(node): kind for node, kind in sorted(dropped.items())},
-            "values_down": sum(down),
-            "values_up": sum(up),
-            "bytes_down": sum(down) * item,
-            "bytes_up": sum(up) * item,
-            "examples": sum(reply.num_examples for reply in valid.values()),
-            "seconds": round(time.monotonic() - self._round_started, 3),
-            "metrics": {str(node): _finite(reply.metrics) for node, reply in sorted(valid.items())},
-        }
-
     def _settings(self) -> dict[str, Any]:
         return {
             "num_shared": self.num_shared,
@@ -442,32 +421,3 @@ class PSOFed(Strategy):
 
     def _masks(self) -> MaskSource:
         return self._supplied_masks or self._derived()
-
-
-def _num_values(content: RecordDict) -> int:
-    return sum(math.prod(array.shape) for record in content.array_records.values() for array in record.values())
-
-
-def _average_metrics(replies: Mapping[int, Reply]) -> MetricRecord:
-    return _mean_of([{**reply.metrics, "num-examples": reply.num_examples} for reply in replies.values()])
-
-
-def _mean_of(reports: list[dict[str, Any]]) -> MetricRecord:
-    """Average each scalar over those who report it; lists and what is not finite are left out."""
-    names = {name: None for report in reports for name in report}
-    means: dict[str, Any] = {}
-    for name in names:
-        found = [report[name] for report in reports if isinstance(report.get(name), int | float) and math.isfinite(report[name])]
-        if found:
-            means[name] = float(np.mean(found))
-    return MetricRecord(means)
-
-
-def _finite(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metrics as strict JSON holds them."""
-    clean: dict[str, Any] = {}
-    for name, value in metrics.items():
-        entries = value if isinstance(value, list) else [value]
-        numbers = [entry if isinstance(entry, int) or math.isfinite(entry) else None for entry in entries]
-        clean[name] = numbers if isinstance(value, list) else numbers[0]
-    return clean

@@ -6,7 +6,7 @@ from typing import Any
 
 from psofed._version import __version__
 from psofed.errors import PsofedError
-from psofed.federation.deployment.superlink import CONNECTION, Home, _toml, flower_command
+from psofed.federation.deployment.superlink import CONNECTION, Home, flower_command, to_toml_value
 from psofed.federation.files import read_json, write_json
 from psofed.federation.settings import RunSettings
 
@@ -40,7 +40,7 @@ def write_app(home: Home, settings: RunSettings) -> None:
     """Write the Flower app that carries `settings` to server and nodes; the code itself is psofed's own."""
     package = home.app / "psofed_run"
     package.mkdir(parents=True, exist_ok=True)
-    config = "\n".join(f"{name} = {_toml(value)}" for name, value in settings.to_config().items())
+    config = "\n".join(f"{name} = {to_toml_value(value)}" for name, value in settings.to_config().items())
     (home.app / "pyproject.toml").write_text(_PYPROJECT.format(version=__version__, config=config))
     (package / "__init__.py").write_text("")
     (package / "apps.py").write_text(_MODULE)
@@ -49,6 +49,7 @@ def write_app(home: Home, settings: RunSettings) -> None:
 def submit(home: Home, settings: RunSettings) -> str:
     """Submit a run and return Flower's id of it."""
     write_app(home, settings)
+    write_json(home.settings, settings.to_config())
     done = read_json(home.status)["round"] if settings.resume and home.status.exists() else 0
     write_json(home.status, {"round": done, "rounds": settings.scenario.iterations, "state": "submitted"})
     answer = flower_command(home, "run", str(home.app.resolve()), CONNECTION)

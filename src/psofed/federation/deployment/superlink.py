@@ -61,6 +61,11 @@ class Home:
         return self.folder / "checkpoint.npz"
 
     @property
+    def settings(self) -> Path:
+        """Settings of the latest run."""
+        return self.folder / "run.json"
+
+    @property
     def status(self) -> Path:
         """Progress of the latest run."""
         return self.folder / "status.json"
@@ -100,7 +105,7 @@ def supernode_command(server: str, authority: Path, key: Path, port: int, settin
         *("--auth-supernode-private-key", str(key)),
         *("--host", "127.0.0.1"),
         *("--port", str(port)),
-        *("--node-config", " ".join(f"{name}={_toml(value)}" for name, value in settings.items())),
+        *("--node-config", " ".join(f"{name}={to_toml_value(value)}" for name, value in settings.items())),
     ]
 
 
@@ -110,7 +115,7 @@ def write_connection(home: Home, port: int) -> None:
     authority = home.credentials.authority.resolve()
     (home.flower / "config.toml").write_text(
         f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
-        f'address = "127.0.0.1:{port}"\nroot-certificates = {_toml(str(authority))}\n'
+        f'address = "127.0.0.1:{port}"\nroot-certificates = {to_toml_value(str(authority))}\n'
     )
 
 
@@ -152,7 +157,8 @@ def register_nodes(home: Home) -> int:
     return new
 
 
-def _toml(value: Any) -> str:
+def to_toml_value(value: Any) -> str:
+    """Return `value` as TOML writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(value) if isinstance(value, str) else repr(value)
