@@ -5,7 +5,7 @@ import sys
 import typer
 
 from psofed._version import __version__
-from psofed.cli import example
+from psofed.cli import example, federation
 from psofed.errors import PsofedError
 
 app = typer.Typer(
@@ -16,6 +16,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 example.register(app)
+federation.register(app)
 
 
 def _show_version(value: bool) -> None:
