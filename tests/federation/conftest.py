@@ -37,7 +37,9 @@ def make_app():
             arrays = message.content["arrays"]
             trained = [array + np.asarray(step, array.dtype) for array in arrays.to_numpy_ndarrays()]
             named = ArrayRecord(dict(zip(arrays, ArrayRecord(trained).values(), strict=True)))
-            return Message(RecordDict({"arrays": named, "metrics": MetricRecord({"num-examples": 2})}), reply_to=message)
+            return Message(
+                RecordDict({"arrays": named, "metrics": MetricRecord({"num-examples": 2})}), reply_to=message
+            )
 
         return app
 

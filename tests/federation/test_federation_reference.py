@@ -32,11 +32,15 @@ class ArraySource:
 
 
 def run_federation(scenario, draws, upload_shift=0):
-    """Run the federation on given draws; `upload_shift` = −1 uploads with the mask of the download (wrong)."""
+    """Run the federation on given draws; `upload_shift` = −1 takes the wrong upload mask."""
     target = draw_fleet(scenario).target
     nodes = [FIRST_NODE + k for k in range(scenario.num_clients)]
     every_mask = np.concatenate([draws.download_masks, draws.upload_masks[-1:]])
-    given = {(n + 1, node): np.flatnonzero(mask[k]) for n, mask in enumerate(every_mask) for k, node in enumerate(nodes)}
+    given = {
+        (n + 1, node): np.flatnonzero(mask[k])
+        for n, mask in enumerate(every_mask)
+        for k, node in enumerate(nodes)
+    }
     masks = SuppliedMasks(given)
 
     def perturbation(round_number, node, count):
@@ -48,7 +52,9 @@ def run_federation(scenario, draws, upload_shift=0):
         targets = draws.inputs[:, k] @ target + draws.noise[:, k]
         sharing = partial_sharing(catch_up=True, masks=masks)
         mods = [perturbing(perturbation), sharing] if scenario.attack else [sharing]
-        app.train(mods=mods)(online_regression(ArraySource(draws.inputs[:, k], targets), scenario.stepsize, 1))
+        app.train(mods=mods)(
+            online_regression(ArraySource(draws.inputs[:, k], targets), scenario.stepsize, 1)
+        )
         return app
 
     grid = InProcessGrid({node: make_app(k) for k, node in enumerate(nodes)})
@@ -83,15 +89,26 @@ class ShiftedUploads:
 
 
 SCENARIOS = {
-    "random-coordinated": Scenario(num_clients=7, dimension=5, num_participants=3, num_shared=2, iterations=60),
+    "random-coordinated": Scenario(
+        num_clients=7, dimension=5, num_participants=3, num_shared=2, iterations=60
+    ),
     "random-own-masks": Scenario(
         num_clients=7, dimension=5, num_participants=2, iterations=60, selection=Selection(coordinated=False)
     ),
     "round-robin": Scenario(
-        num_clients=6, dimension=5, num_participants=2, num_shared=2, iterations=60, selection=Selection(pattern="round-robin")
+        num_clients=6,
+        dimension=5,
+        num_participants=2,
+        num_shared=2,
+        iterations=60,
+        selection=Selection(pattern="round-robin"),
     ),
     "attacked": Scenario(
-        num_clients=6, dimension=4, num_participants=3, iterations=60, attack=Attack(num_byzantine=2, probability=0.5)
+        num_clients=6,
+        dimension=4,
+        num_participants=3,
+        iterations=60,
+        attack=Attack(num_byzantine=2, probability=0.5),
     ),
     "full-sharing": Scenario(num_clients=5, dimension=3, num_participants=2, num_shared=3, iterations=40),
     "everybody": Scenario(num_clients=4, dimension=3, num_participants=4, iterations=40),
@@ -116,7 +133,8 @@ def test_the_reported_errors_are_the_references_network_mse():
     draws = draw_trial(scenario, seed=4, trial=0)
     _, _, strategy = run_federation(scenario, draws)
     reported = [
-        np.mean([metrics["mse"] for metrics in record["metrics"].values()]) for record in strategy.state.history
+        np.mean([metrics["mse"] for metrics in record["metrics"].values()])
+        for record in strategy.state.history
     ]
     np.testing.assert_allclose(reported, run_reference(scenario, draws).network_mse, rtol=1e-9)
 

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from psofed.cli.common import AsJson, ScenarioFile, Settings, decibels, print_json, progress, read_scenario_with
+from psofed.cli.common import (
+    AsJson,
+    ScenarioFile,
+    Settings,
+    decibels,
+    print_json,
+    progress,
+    read_scenario_with,
+)
 
 if TYPE_CHECKING:
     from psofed.federation.deployment.superlink import Home
@@ -21,10 +29,17 @@ federation = typer.Typer(
     no_args_is_help=True,
 )
 
-HomeFolder = Annotated[Path, typer.Option("--home", metavar="DIR", help="Folder of all files of this federation.")]
-Deadline = Annotated[float, typer.Option("--deadline", metavar="SECONDS", help="When a round ends at the latest.")]
+HomeFolder = Annotated[
+    Path, typer.Option("--home", metavar="DIR", help="Folder of all files of this federation.")
+]
+Deadline = Annotated[
+    float, typer.Option("--deadline", metavar="SECONDS", help="When a round ends at the latest.")
+]
 SamplesPerRound = Annotated[
-    int, typer.Option("--samples-per-round", metavar="Q", help="Samples that arrive per client and round; 0: all there are.")
+    int,
+    typer.Option(
+        "--samples-per-round", metavar="Q", help="Samples that arrive per client and round; 0: all there are."
+    ),
 ]
 _DEFAULT_HOME = Path("psofed-federation")
 
@@ -38,7 +53,9 @@ def register(app: typer.Typer) -> None:
 def demo(
     nodes: Annotated[int, typer.Option("--nodes", min=2, max=64, help="SuperNodes to start.")] = 4,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds to run.")] = 10,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of data, masks, participants and attack.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="Seed of data, masks, participants and attack.")
+    ] = 0,
     home: HomeFolder = Path("psofed-demo"),
     deadline: Deadline = 60.0,
     samples_per_round: SamplesPerRound = 1,
@@ -67,7 +84,10 @@ def demo(
 def certs(
     home: HomeFolder = _DEFAULT_HOME,
     hosts: Annotated[
-        list[str], typer.Option("--host", metavar="NAME", help="Name or address by which nodes reach the server; repeatable.")
+        list[str],
+        typer.Option(
+            "--host", metavar="NAME", help="Name or address by which nodes reach the server; repeatable."
+        ),
     ] = [],  # noqa: B006 - typer copies it
     nodes: Annotated[int, typer.Option("--nodes", min=0, help="Node keys to make, node-0 and on.")] = 0,
     names: Annotated[
@@ -78,7 +98,9 @@ def certs(
     with _ready():
         from psofed.federation.deployment.credentials import make_credentials
 
-        made = make_credentials(_home(home).credentials.folder, hosts, [*(f"node-{k}" for k in range(nodes)), *names])
+        made = make_credentials(
+            _home(home).credentials.folder, hosts, [*(f"node-{k}" for k in range(nodes)), *names]
+        )
         typer.echo(f"authority    {made.authority}  (goes to every machine)")
         typer.echo(f"server       {made.certificate}, {made.key}  (stay here)")
         for path in made.public_keys():
@@ -89,7 +111,9 @@ def certs(
 def server(
     home: HomeFolder = _DEFAULT_HOME,
     host: Annotated[str, typer.Option("--host", help="Address to listen on for nodes.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 for any, kept from then on.")] = 9092,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 for any, kept from then on.")
+    ] = 9092,
 ) -> None:
     """Run the server until Ctrl-C: a SuperLink on loopback, and the counting relay that nodes connect to."""
     with _ready():
@@ -99,28 +123,46 @@ def server(
         if warning:
             _say(warning)
         with serve(_home(home), host, port) as running:
-            _say(f"listening on {running.address}; {len(running.home.credentials.public_keys())} node keys let in; Ctrl-C stops")
+            keys = len(running.home.credentials.public_keys())
+            _say(f"listening on {running.address}; {keys} node keys let in; Ctrl-C stops")
             _watch(running.supervisor)
 
 
 @federation.command()
 def client(
-    server: Annotated[str, typer.Option("--server", metavar="HOST:PORT", help="The server.")] = "127.0.0.1:9092",
-    key: Annotated[Path, typer.Option("--key", help="This node's private key.")] = _DEFAULT_HOME / "credentials/node-0.key",
-    authority: Annotated[Path, typer.Option("--ca", help="The authority's certificate.")] = _DEFAULT_HOME / "credentials/ca.pem",
+    server: Annotated[
+        str, typer.Option("--server", metavar="HOST:PORT", help="The server.")
+    ] = "127.0.0.1:9092",
+    key: Annotated[Path, typer.Option("--key", help="This node's private key.")] = _DEFAULT_HOME
+    / "credentials/node-0.key",
+    authority: Annotated[Path, typer.Option("--ca", help="The authority's certificate.")] = _DEFAULT_HOME
+    / "credentials/ca.pem",
     data: Annotated[
-        str, typer.Option("--data", metavar="SOURCE", help="A .csv file, a .parquet file or folder, or module:function.")
+        str,
+        typer.Option(
+            "--data", metavar="SOURCE", help="A .csv file, a .parquet file or folder, or module:function."
+        ),
     ] = "",
-    partition: Annotated[int, typer.Option("--partition", min=0, help="Number of this client, for module:function.")] = 0,
-    home: Annotated[Path | None, typer.Option("--home", metavar="DIR", help="Folder for this node's model and logs.")] = None,
-    byzantine: Annotated[bool, typer.Option("--byzantine", help="Rehearse an attack: poison what this node uploads.")] = False,
-    probability: Annotated[float, typer.Option("--attack-probability", min=0, max=1, help="How often it attacks.")] = 0.2,
-    variance: Annotated[float, typer.Option("--attack-variance", min=0, help="Variance of what it adds.")] = 0.5,
+    partition: Annotated[
+        int, typer.Option("--partition", min=0, help="Number of this client, for module:function.")
+    ] = 0,
+    home: Annotated[
+        Path | None, typer.Option("--home", metavar="DIR", help="Folder for this node's model and logs.")
+    ] = None,
+    byzantine: Annotated[
+        bool, typer.Option("--byzantine", help="Rehearse an attack: poison what this node uploads.")
+    ] = False,
+    probability: Annotated[
+        float, typer.Option("--attack-probability", min=0, max=1, help="How often it attacks.")
+    ] = 0.2,
+    variance: Annotated[
+        float, typer.Option("--attack-variance", min=0, help="Variance of what it adds.")
+    ] = 0.5,
 ) -> None:
     """Run one node until Ctrl-C."""
     with _ready():
         from psofed.federation.deployment.processes import Supervisor
-        from psofed.federation.deployment.server import start_node
+        from psofed.federation.deployment.server import keep_node_running, start_node
 
         folder = home if home is not None else Path(f"psofed-{key.stem}")
         settings: dict[str, str | int | float | bool] = {"partition": partition}
@@ -130,9 +172,8 @@ def client(
             settings |= {"byzantine": True, "attack-probability": probability, "attack-variance": variance}
             _say("this node is Byzantine: it poisons what it uploads")
         with Supervisor(folder / "logs") as supervisor:
-            start_node(server, folder, key, authority, settings, supervisor)
             _say(f"node {key.stem} works for {server}; log in {folder / 'logs'}; Ctrl-C stops")
-            _watch(supervisor)
+            keep_node_running(lambda: start_node(server, folder, key, authority, settings, supervisor), _say)
 
 
 @federation.command()
@@ -143,12 +184,19 @@ def run(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of masks and participants.")] = 0,
     deadline: Deadline = 60.0,
     samples_per_round: SamplesPerRound = 0,
-    min_nodes: Annotated[int, typer.Option("--min-nodes", min=1, help="Nodes to wait for before a round.")] = 1,
+    min_nodes: Annotated[
+        int, typer.Option("--min-nodes", min=1, help="Nodes to wait for before a round.")
+    ] = 1,
     max_magnitude: Annotated[
-        float, typer.Option("--max-magnitude", min=0, help="Drop replies with a value beyond this; 0: no bound.")
+        float,
+        typer.Option("--max-magnitude", min=0, help="Drop replies with a value beyond this; 0: no bound."),
     ] = 0.0,
-    bench_after: Annotated[int, typer.Option("--bench-after", min=0, help="Bad replies that bench a node; 0: never.")] = 3,
-    synthetic: Annotated[bool, typer.Option("--synthetic", help="Clients draw their data from the scenario.")] = False,
+    bench_after: Annotated[
+        int, typer.Option("--bench-after", min=0, help="Bad replies that bench a node; 0: never.")
+    ] = 3,
+    synthetic: Annotated[
+        bool, typer.Option("--synthetic", help="Clients draw their data from the scenario.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a scenario on the server of this machine; its iterations are the rounds."""
@@ -201,10 +249,16 @@ def status(home: HomeFolder = _DEFAULT_HOME, as_json: AsJson = False) -> None:
         for node in found["nodes"]:
             typer.echo(f"node       {node['node-id']}  {node['status']}")
         latest = found["run"]
-        typer.echo(f"run        {latest['state']}, round {latest['round']} of {latest['rounds']}" if latest else "run        none")
+        typer.echo(
+            f"run        {latest['state']}, round {latest['round']} of {latest['rounds']}"
+            if latest
+            else "run        none"
+        )
         typer.echo(f"checkpoint {found['checkpoint'] or 'none'}")
         for node, counts in found["bad_replies"].items():
-            typer.echo(f"dropped    node {node}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
+            typer.echo(
+                f"dropped    node {node}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items())
+            )
 
 
 @contextmanager
@@ -235,7 +289,7 @@ def _say(text: str) -> None:
 
 
 def _check_data(name: str) -> str:
-    """Return the source's name with an absolute path; a mistake in it should show here and not on the first round."""
+    """Return the source's name with an absolute path; a mistake should show here, not in the first round."""
     from psofed.errors import PsofedError
     from psofed.federation.sources import GeneratorSource, open_source
 
@@ -282,8 +336,9 @@ def _show_round(status: dict[str, Any], update: Any) -> None:
     if not last or sys.stderr.isatty():
         return
     dropped = ", ".join(f"{node}: {kind}" for node, kind in last["dropped"].items())
-    _say(f"round {last['round']}/{status['rounds']}: {len(last['accepted'])} of {len(last['participants'])} nodes, "
-         f"{last['seconds']:.1f} s" + (f"; dropped {dropped}" if dropped else ""))  # fmt: skip
+    answered = f"{len(last['accepted'])} of {len(last['participants'])} nodes"
+    line = f"round {last['round']}/{status['rounds']}: {answered}, {last['seconds']:.1f} s"
+    _say(f"{line}; dropped {dropped}" if dropped else line)
 
 
 def _print_curve(result: dict[str, Any], prediction: Any) -> None:
@@ -312,7 +367,11 @@ def _print_outcome(result: dict[str, Any], home: "Home") -> None:
         f"{100 * traffic['fraction_of_full_sharing']:.1f} % of full sharing"
     )
     if traffic["socket_bytes_up"] is not None:
-        typer.echo(f"at the socket: {traffic['socket_bytes_down']:,} bytes down, {traffic['socket_bytes_up']:,} up")
+        typer.echo(
+            f"at the socket: {traffic['socket_bytes_down']:,} bytes down, {traffic['socket_bytes_up']:,} up"
+        )
     for node, counts in result["bad_replies"].items():
-        typer.echo(f"dropped from node {node}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
+        typer.echo(
+            f"dropped from node {node}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        )
     typer.echo(f"result in {home.result} and {home.result.with_suffix('.nc')}; logs in {home.logs}")

@@ -29,7 +29,18 @@ _HOME = {
     "partial_sharing": "client",
 }
 
-__all__ = sorted(_HOME)
+__all__ = [
+    "DerivedMasks",
+    "DerivedParticipants",
+    "MaskSource",
+    "PSOFed",
+    "ParticipantSource",
+    "SuppliedMasks",
+    "arrays_of",
+    "load_into",
+    "online_regression",
+    "partial_sharing",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 Vector = NDArray[Any]
 
 
-def aggregate(model: Vector, uploads: Sequence[tuple[NDArray[np.int64], Vector]], weights: Sequence[float] | None = None) -> Vector:
+def aggregate(
+    model: Vector, uploads: Sequence[tuple[NDArray[np.int64], Vector]], weights: Sequence[float] | None = None
+) -> Vector:
     """Return w_{n+1}, the average over participants of (uploaded entry, or w_n's where not shared).
 
     w_{n+1} = Σ_k a_k [S_{k,n+1} u_k + (I − S_{k,n+1}) w_n] / Σ_k a_k, with a_k = 1 but for `weights`.
@@ -30,7 +32,8 @@ def aggregate(model: Vector, uploads: Sequence[tuple[NDArray[np.int64], Vector]]
 
     Examples
     --------
-    >>> aggregate(np.array([0.0, 10.0]), [(np.array([0]), np.array([4.0])), (np.array([1]), np.array([20.0]))])
+    >>> uploads = [(np.array([0]), np.array([4.0])), (np.array([1]), np.array([20.0]))]
+    >>> aggregate(np.array([0.0, 10.0]), uploads)
     array([ 2., 15.])
     """
     result = model.astype(np.float64)

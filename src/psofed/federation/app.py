@@ -39,7 +39,9 @@ server_app = ServerApp()
 def train(message: Message, context: Context) -> Message:
     """Learn from all samples since the last call, and share a part."""
     settings = RunSettings.from_config(context.run_config)
-    function = online_regression(_source_of(context, settings), settings.scenario.stepsize, settings.samples_per_round)
+    function = online_regression(
+        _source_of(context, settings), settings.scenario.stepsize, settings.samples_per_round
+    )
     mods: list[Mod] = [partial_sharing(catch_up=True)]
     if context.node_config.get("byzantine"):
         attack = settings.scenario.attack
@@ -53,7 +55,9 @@ def train(message: Message, context: Context) -> Message:
 def main(grid: Grid, context: Context) -> None:
     """Run the rounds; keep checkpoint, status and result in the server's folder."""
     if HOME_VARIABLE not in os.environ:
-        raise PsofedError("this app is started by `psofed federation server`, which says where to keep its files")
+        raise PsofedError(
+            "this app is started by `psofed federation server`, which says where to keep its files"
+        )
     run_server(grid, RunSettings.from_config(context.run_config), Home(Path(os.environ[HOME_VARIABLE])))
 
 
@@ -87,7 +91,13 @@ def run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
         (model,) = arrays.to_numpy_ndarrays()
         return MetricRecord(dict(evaluate_model(scenario, model, settings.seed)))
 
-    strategy.start(grid, initial, num_rounds=scenario.iterations, timeout=settings.deadline, evaluate_fn=evaluate if settings.synthetic else None)
+    strategy.start(
+        grid,
+        initial,
+        num_rounds=scenario.iterations,
+        timeout=settings.deadline,
+        evaluate_fn=evaluate if settings.synthetic else None,
+    )
     state = strategy.state
     assert state is not None  # start has made it
     after = read_traffic(home.traffic)

@@ -8,8 +8,8 @@ stays clean. Unlike the simulator's attacks these run on real nodes, so they mus
 from typing import Protocol
 
 import numpy as np
-from flwr.app import ArrayRecord, Context, Message, RecordDict
 from flwr.app import Array as FlowerArray
+from flwr.app import ArrayRecord, Context, Message, RecordDict
 
 from psofed.federation.client import ClientFunction, Mod
 from psofed.federation.layout import Vector
@@ -50,7 +50,7 @@ def gaussian(*, probability: float = 0.2, variance: float = 0.5, seed: int = 0) 
         generator = np.random.default_rng(derive_words(seed, node, round_number, ATTACK, 4).tolist())
         if generator.random() >= probability:
             return None
-        return np.sqrt(variance) * generator.standard_normal(count)
+        return np.asarray(np.sqrt(variance) * generator.standard_normal(count))
 
     return perturbing(draw)
 
@@ -70,7 +70,9 @@ def perturbing(perturbation: Perturbation) -> Mod:
         if not isinstance(record, ArrayRecord) or VALUES not in record:
             return reply  # nothing is uploaded: the client has lost its state
         values = record[VALUES].numpy()
-        delta = perturbation(int(str(content.config_records[SETTINGS]["round"])), context.node_id, values.size)
+        delta = perturbation(
+            int(str(content.config_records[SETTINGS]["round"])), context.node_id, values.size
+        )
         if delta is not None:
             poisoned = FlowerArray(np.asarray(values + delta, dtype=values.dtype))
             reply.content = RecordDict({**content, ARRAYS: ArrayRecord({VALUES: poisoned})})

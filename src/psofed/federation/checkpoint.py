@@ -77,14 +77,18 @@ def load_checkpoint(path: Path) -> ServerState:
             entries = {name: archive[name] for name in archive.files}
         document = json.loads(entries["document"].tobytes())
         if document["checkpoint"] != CHECKPOINT_FORMAT:
-            raise PsofedError(f"{path} is a checkpoint of format {document['checkpoint']}, this psofed reads {CHECKPOINT_FORMAT}")
+            raise PsofedError(
+                f"{path} is of format {document['checkpoint']}; this psofed reads {CHECKPOINT_FORMAT}"
+            )
         return ServerState(
             session=document["session"],
             settings=document["settings"],
             round_number=document["round"],
             model=entries["model"],
             layout=Layout.from_text(document["layout"]),
-            kept=ArrayRecord({name[5:]: Array(value) for name, value in entries.items() if name.startswith("kept/")}),
+            kept=ArrayRecord(
+                {name[5:]: Array(value) for name, value in entries.items() if name.startswith("kept/")}
+            ),
             seen={int(node): last for node, last in document["seen"].items()},
             conduct=document["conduct"],
             history=document["history"],

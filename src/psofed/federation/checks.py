@@ -45,7 +45,7 @@ class ReplyLimits:
     bench_after : int
         Bad replies after which a node is asked no more; 0 for never.
     rest_rounds : int
-        Rounds a silent or failing node is left alone, so that a dead node does not cost every round its deadline.
+        Rounds a silent or failing node is left alone: a dead one must not cost every round its deadline.
     """
 
     max_magnitude: float | None = None

@@ -70,8 +70,8 @@ def partial_sharing(
     ... def train(message, context):
     ...     (weights,) = message.content["arrays"].to_numpy_ndarrays()
     ...     weights = weights + 1.0  # any training
-    ...     content = RecordDict({"arrays": ArrayRecord([weights]), "metrics": MetricRecord({"num-examples": 1})})
-    ...     return Message(content, reply_to=message)
+    ...     records = {"arrays": ArrayRecord([weights]), "metrics": MetricRecord({"num-examples": 1})}
+    ...     return Message(RecordDict(records), reply_to=message)
     """
 
     def mod(message: Message, context: Context, call_next: ClientFunction) -> Message:
@@ -82,7 +82,10 @@ def partial_sharing(
         state = find_state(working, instruction.session, directory)
         config = _config_of(message)
         source = masks or instruction.masks
-        if message.metadata.message_type.split(".")[0] == MessageType.EVALUATE or instruction.kind == EVALUATE:
+        if (
+            message.metadata.message_type.split(".")[0] == MessageType.EVALUATE
+            or instruction.kind == EVALUATE
+        ):
             return _evaluate(message, working, call_next, state, config)
         if state is not None and state.round_number == instruction.round_number:
             # The server asks again, say after it was restarted: the same answer, and nothing learned twice.
@@ -93,15 +96,18 @@ def partial_sharing(
             return Message(encode_reply(lost), reply_to=message)
         layout, model, kept, elapsed = begun
 
-        def train(model: Vector, kept: ArrayRecord, phase: str) -> tuple[Vector, ArrayRecord, int, dict[str, Any]]:
+        def train(
+            model: Vector, kept: ArrayRecord, phase: str
+        ) -> tuple[Vector, ArrayRecord, int, dict[str, Any]]:
             settings = {**config, ROUND: instruction.round_number, PHASE: phase, ELAPSED: elapsed}
-            message.content = RecordDict({ARRAYS: layout.restore(model, kept), CONFIG: ConfigRecord(settings)})
+            message.content = RecordDict(
+                {ARRAYS: layout.restore(model, kept), CONFIG: ConfigRecord(settings)}
+            )
             return _read_training(call_next(message, working), layout)
 
-        missed: tuple[int, dict[str, Any]] = (0, {})
+        earlier_examples, earlier_metrics = 0, dict[str, Any]()
         if catch_up and elapsed > 1:
-            model, kept, *rest = train(model, kept, MISSED)
-            missed = (rest[0], rest[1])
+            model, kept, earlier_examples, earlier_metrics = train(model, kept, MISSED)
         indices = source.indices(instruction.round_number, context.node_id)
         assert instruction.values is not None  # decode_instruction gives values with every kind but EVALUATE
         received = instruction.values[indices] if instruction.kind == FULL else instruction.values
@@ -112,8 +118,8 @@ def partial_sharing(
             layout=layout,
             model=model,
             kept=kept,
-            num_examples=missed[0] + num_examples,
-            metrics=_join(missed[1], metrics),
+            num_examples=earlier_examples + num_examples,
+            metrics=_join(earlier_metrics, metrics),
         )
         commit_state(working, learned, directory)
         context.state = working.state
@@ -122,7 +128,9 @@ def partial_sharing(
     return mod
 
 
-def _begin(instruction: Instruction, state: ClientState | None) -> tuple[Layout, Vector, ArrayRecord, int] | None:
+def _begin(
+    instruction: Instruction, state: ClientState | None
+) -> tuple[Layout, Vector, ArrayRecord, int] | None:
     """Return (layout, model, unshared arrays, elapsed rounds) to begin with, or None if the state is lost."""
     n = instruction.round_number
     if state is not None and state.round_number >= instruction.expected:
@@ -132,7 +140,11 @@ def _begin(instruction: Instruction, state: ClientState | None) -> tuple[Layout,
     if instruction.kind == PART:
         return None
     layout = instruction.layout
-    if layout is None or layout.digest != instruction.digest or layout.dimension != instruction.masks.dimension:
+    if (
+        layout is None
+        or layout.digest != instruction.digest
+        or layout.dimension != instruction.masks.dimension
+    ):
         raise PsofedError("the server sent no layout of its model, or one that does not fit")
     if instruction.kind == FULL:
         # What arrived before is learned on top of the server's model: there is no older one to learn on.
@@ -170,13 +182,20 @@ def _read_training(reply: Message, layout: Layout) -> tuple[Vector, ArrayRecord,
 
 
 def _evaluate(
-    message: Message, context: Context, call_next: ClientFunction, state: ClientState | None, config: dict[str, Any]
+    message: Message,
+    context: Context,
+    call_next: ClientFunction,
+    state: ClientState | None,
+    config: dict[str, Any],
 ) -> Message:
     """Evaluate the client's own model; nothing is overwritten and nothing committed."""
     if state is None:
         raise PsofedError("this client has no model of its own yet")
     message.content = RecordDict(
-        {ARRAYS: state.layout.restore(state.model, state.kept), CONFIG: ConfigRecord({**config, ROUND: state.round_number})}
+        {
+            ARRAYS: state.layout.restore(state.model, state.kept),
+            CONFIG: ConfigRecord({**config, ROUND: state.round_number}),
+        }
     )
     reply = call_next(message, context)
     metrics: dict[str, Any] = {}

@@ -92,7 +92,8 @@ def copy_records(records: RecordDict) -> RecordDict:
         if isinstance(record, ArrayRecord):
             copy[name] = ArrayRecord(dict(record))
         else:
-            copy[name] = type(record)({key: list(v) if isinstance(v, list) else v for key, v in record.items()})
+            values: dict[str, Any] = {key: _copy_value(value) for key, value in record.items()}
+            copy[name] = type(record)(values)
     return copy
 
 
@@ -106,7 +107,9 @@ def save_records(records: RecordDict, path: Path) -> None:
             arrays.extend(array.numpy() for array in record.values())
         else:
             kind = "metrics" if isinstance(record, MetricRecord) else "config"
-            document.append({"name": name, "type": kind, "values": {key: _to_json(v) for key, v in record.items()}})
+            document.append(
+                {"name": name, "type": kind, "values": {key: _to_json(v) for key, v in record.items()}}
+            )
     buffer = io.BytesIO()
     text = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
     np.savez(buffer, allow_pickle=False, document=text, **{f"a{i}": array for i, array in enumerate(arrays)})
@@ -125,7 +128,9 @@ def load_records(path: Path) -> RecordDict:
                     records[entry["name"]] = ArrayRecord(named)
                 else:
                     values = {key: _from_json(value) for key, value in entry["values"].items()}
-                    records[entry["name"]] = MetricRecord(values) if entry["type"] == "metrics" else ConfigRecord(values)
+                    records[entry["name"]] = (
+                        MetricRecord(values) if entry["type"] == "metrics" else ConfigRecord(values)
+                    )
     except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
         raise PsofedError(f"{path} is not a client's state: {error}; remove it to start afresh") from None
     return records
@@ -133,7 +138,11 @@ def load_records(path: Path) -> RecordDict:
 
 def _read(records: RecordDict, session: str) -> ClientState | None:
     settings, arrays = records.get(STATE), records.get(MODEL)
-    if not isinstance(settings, ConfigRecord) or not isinstance(arrays, ArrayRecord) or settings["session"] != session:
+    if (
+        not isinstance(settings, ConfigRecord)
+        or not isinstance(arrays, ArrayRecord)
+        or settings["session"] != session
+    ):
         return None
     return ClientState(
         session=session,
@@ -152,9 +161,15 @@ def _path(directory: Path, node: int, session: str) -> Path:
 
 
 def _forget_old_sessions(newest: Path, node: int) -> None:
-    files = sorted(newest.parent.glob(f"{node}-*.npz"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    files = sorted(
+        newest.parent.glob(f"{node}-*.npz"), key=lambda path: path.stat().st_mtime_ns, reverse=True
+    )
     for path in files[_SESSIONS_KEPT:]:
         path.unlink(missing_ok=True)
+
+
+def _copy_value(value: Any) -> Any:
+    return list(value) if isinstance(value, list) else value
 
 
 def _to_json(value: Any) -> Any:

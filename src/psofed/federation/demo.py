@@ -30,7 +30,9 @@ class Prediction:
     server_msd: list[float]
 
 
-def demo_settings(nodes: int, rounds: int, seed: int, samples_per_round: int = 1, deadline: float = 60.0) -> RunSettings:
+def demo_settings(
+    nodes: int, rounds: int, seed: int, samples_per_round: int = 1, deadline: float = 60.0
+) -> RunSettings:
     """Return a run of `nodes` clients of which the first is Byzantine and half take part in a round.
 
     Examples
@@ -118,4 +120,6 @@ def predict_demo(settings: RunSettings) -> Prediction | None:
     except (AttributeError, ImportError, PsofedError):
         return None
     # Iteration n is round n + 1; the server's entry n is its state before that round, so after round n.
-    return Prediction(list(map(float, curve.network_mse[:rounds])), list(map(float, curve.server_msd[1 : rounds + 1])))
+    return Prediction(
+        list(map(float, curve.network_mse[:rounds])), list(map(float, curve.server_msd[1 : rounds + 1]))
+    )

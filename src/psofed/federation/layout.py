@@ -48,7 +48,9 @@ class Layout:
             dtypes=tuple(str(np.dtype(array.dtype)) for array in arrays.values()),
         )
         if layout.dimension == 0:
-            raise InvalidValueError("initial_arrays", f"{len(arrays)} arrays", "at least one floating number to share")
+            raise InvalidValueError(
+                "initial_arrays", f"{len(arrays)} arrays", "at least one floating number to share"
+            )
         unknown = [name for name in layout.shared_dtypes if name not in WIRE_DTYPES]
         if unknown:
             raise InvalidValueError("initial_arrays", unknown[0], "arrays of " + ", ".join(WIRE_DTYPES))
@@ -58,7 +60,10 @@ class Layout:
     def from_text(cls, text: str) -> Self:
         """Read what :meth:`to_text` wrote; any mistake in it raises ValueError."""
         try:
-            rows = [(str(name), tuple(int(side) for side in shape), str(np.dtype(dtype))) for name, shape, dtype in json.loads(text)]
+            rows = [
+                (str(name), tuple(int(side) for side in shape), str(np.dtype(dtype)))
+                for name, shape, dtype in json.loads(text)
+            ]
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"not a layout: {error}") from None
         names, shapes, dtypes = zip(*rows, strict=True) if rows else ((), (), ())
@@ -68,7 +73,10 @@ class Layout:
 
     def to_text(self) -> str:
         """Return the layout as one line of JSON."""
-        return json.dumps([list(row) for row in zip(self.names, self.shapes, self.dtypes, strict=True)], separators=(",", ":"))
+        return json.dumps(
+            [list(row) for row in zip(self.names, self.shapes, self.dtypes, strict=True)],
+            separators=(",", ":"),
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -88,10 +96,14 @@ class Layout:
     @cached_property
     def dimension(self) -> int:
         """D, the length of the shared vector."""
-        return sum(math.prod(shape) for shape, dtype in zip(self.shapes, self.dtypes, strict=True) if _is_shared(dtype))
+        return sum(
+            math.prod(shape)
+            for shape, dtype in zip(self.shapes, self.dtypes, strict=True)
+            if _is_shared(dtype)
+        )
 
     def flatten(self, arrays: ArrayRecord) -> Vector:
-        """Return the shared vector of `arrays`, a copy of shape (D,); ValueError if they do not fit the layout."""
+        """Return the shared vector of `arrays`, a copy of shape (D,); ValueError if they do not fit."""
         if set(arrays) != set(self.names):
             raise ValueError(f"arrays are named {_few(tuple(arrays))}, not {_few(self.names)}")
         parts = []
@@ -105,7 +117,7 @@ class Layout:
         return np.concatenate(parts)
 
     def restore(self, vector: Vector, own: ArrayRecord | None = None) -> ArrayRecord:
-        """Return a model's arrays from the shared vector and, for what is not shared, from `own` (or zeros)."""
+        """Return a model's arrays from the shared vector and, where not shared, from `own` (or zeros)."""
         record, start = ArrayRecord(), 0
         for name, shape, dtype in zip(self.names, self.shapes, self.dtypes, strict=True):
             if _is_shared(dtype):

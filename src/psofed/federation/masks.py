@@ -104,7 +104,9 @@ class SuppliedMasks:
         return np.sort(np.asarray(self.masks[round_number, node], dtype=np.int64))
 
 
-def derive_words(seed: int, node: int, round_number: int, purpose: int, count: int, start: int = 0) -> NDArray[np.uint64]:
+def derive_words(
+    seed: int, node: int, round_number: int, purpose: int, count: int, start: int = 0
+) -> NDArray[np.uint64]:
     """Return `count` 64-bit words of the stream of (seed, node, round, purpose), from word `start` on.
 
     The key of Philox4x64-10 is (seed, node), its counter (block, round, purpose, version); a block is four
@@ -115,7 +117,7 @@ def derive_words(seed: int, node: int, round_number: int, purpose: int, count: i
     return np.asarray(np.random.Philox(key=key, counter=counter).random_raw(count), dtype=np.uint64)
 
 
-def resolve_num_shared(num_shared: float, dimension: int) -> int:
+def resolve_num_shared(num_shared: int | float, dimension: int) -> int:
     """Return M: `num_shared` itself if a count, or that fraction of `dimension`, rounded, at least 1.
 
     Examples

@@ -8,7 +8,12 @@ from flwr.app import Array, ArrayRecord
 
 from psofed.errors import InvalidValueError
 
-_FITTED = ("coef_", "intercept_", "coefs_", "intercepts_")  # what scikit-learn's linear models and perceptrons hold
+_FITTED = (
+    "coef_",
+    "intercept_",
+    "coefs_",
+    "intercepts_",
+)  # what scikit-learn's linear models and perceptrons hold
 
 
 def arrays_of(model: Any) -> ArrayRecord:
@@ -39,7 +44,9 @@ def arrays_of(model: Any) -> ArrayRecord:
     parameters = _estimator_parameters(model)
     if not parameters:
         raise InvalidValueError(
-            "model", type(model).__name__, "an array, arrays, a fitted scikit-learn estimator, or a PyTorch module"
+            "model",
+            type(model).__name__,
+            "an array, arrays, a fitted scikit-learn estimator, or a PyTorch module",
         )
     return ArrayRecord({name: Array(value) for name, value in parameters.items()})
 

@@ -24,8 +24,9 @@ _ERRORS_REPORTED = 1024  # rounds whose mean squared error is reported in one re
 def online_regression(source: Source, stepsize: float, samples_per_round: int = 0) -> ClientFunction:
     """Return a training function for linear regression by LMS on a stream; use it with ``catch_up=True``.
 
-    e = y − wᵀx, w ← w + μ x e for each sample, once. Reports ``num-examples``, the mean squared a-priori error
-    ``mse``, and ``squared-errors``, the mean of e² in each round since the last call, up to ``last-round``.
+    e = y − wᵀx, w ← w + μ x e for each sample, once. Reports ``num-examples``, the mean squared a-priori
+    error ``mse``, and ``squared-errors``, the mean of e² in each round since the last call, up to
+    ``last-round``.
 
     Parameters
     ----------
@@ -82,7 +83,9 @@ def split_pending(pending: int, elapsed: int) -> tuple[int, int]:
     return pending - current, current
 
 
-def lms(out: NDArray[Any], inputs: NDArray[np.float64], targets: NDArray[np.float64], stepsize: float) -> NDArray[np.float64]:
+def lms(
+    out: NDArray[Any], inputs: NDArray[np.float64], targets: NDArray[np.float64], stepsize: float
+) -> NDArray[np.float64]:
     """Take one LMS step per sample, w ← w + μ x (y − wᵀx), in place, and return the a-priori errors.
 
     Parameters
@@ -137,4 +140,3 @@ def _report(errors: NDArray[np.float64], rounds: int, n: int, phase: str) -> dic
         report["mse"] = float(squared.mean())
         report["last-round"] = n
     return report
-

@@ -32,7 +32,10 @@ class DerivedParticipants:
 
     def draw(self, round_number: int, nodes: Collection[int], count: int) -> tuple[int, ...]:
         """Return the `count` nodes with the smallest words."""
-        ranked = sorted(nodes, key=lambda node: (int(derive_words(self.seed, node, round_number, PARTICIPANTS, 1)[0]), node))
+        ranked = sorted(
+            nodes,
+            key=lambda node: (int(derive_words(self.seed, node, round_number, PARTICIPANTS, 1)[0]), node),
+        )
         return tuple(sorted(ranked[:count]))
 
 

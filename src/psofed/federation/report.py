@@ -62,7 +62,7 @@ def build_result(
 
 
 def learning_curve(state: ServerState) -> dict[str, list[Any]]:
-    """Return by round: the clients' mean squared a-priori error, and the server's MSD and test MSE after the round.
+    """Return by round the clients' mean squared a-priori error, and the server's MSD and test MSE after it.
 
     The network MSE of round n is the mean of e² over all clients that have reported on that round by the end;
     a client left out reports when it is next asked. It is what the clients say: a liar may say anything.
@@ -129,8 +129,8 @@ def load_federation_result(path: Path) -> dict[str, Any]:
 def result_dataset(result: dict[str, Any]) -> "xarray.Dataset":
     """Return the curves as a labelled dataset that :func:`psofed.load_result` reads as one trial.
 
-    As in a simulation, iteration n is round n + 1 and the server's metrics are those at its start. What was not
-    measured is NaN.
+    As in a simulation, iteration n is round n + 1 and the server's metrics are those at its start. What was
+    not measured is NaN.
     """
     scenario = Scenario.from_mapping(result["scenario"]).replace(iterations=result["rounds"])
     curve = {name: _floats(result["learning_curve"][name]) for name in METRIC_TITLES}

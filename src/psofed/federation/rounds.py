@@ -67,10 +67,17 @@ def finite_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Return metrics as strict JSON holds them, None for what is not finite."""
     clean: dict[str, Any] = {}
     for name, value in metrics.items():
-        numbers = [entry if math.isfinite(entry) else None for entry in (value if isinstance(value, list) else [value])]
+        numbers = [
+            entry if math.isfinite(entry) else None
+            for entry in (value if isinstance(value, list) else [value])
+        ]
         clean[name] = numbers if isinstance(value, list) else numbers[0]
     return clean
 
 
 def _num_values(message: Message) -> int:
-    return sum(math.prod(array.shape) for record in message.content.array_records.values() for array in record.values())
+    return sum(
+        math.prod(array.shape)
+        for record in message.content.array_records.values()
+        for array in record.values()
+    )

@@ -70,7 +70,7 @@ class Source(Protocol):
 
 
 def open_source(name: str, dimension: int, partition: int = 0) -> Source:
-    """Return the source called `name`: a CSV or Parquet file, a folder of Parquet files, or ``module:function``."""
+    """Return the source called `name`: a CSV or Parquet file, a folder of these, or ``module:function``."""
     path = Path(name)
     if path.suffix == ".parquet" or path.is_dir():
         return ParquetSource(path, dimension)
@@ -130,9 +130,11 @@ class ParquetSource:
     def read(self, start: Position, limit: int) -> Samples:
         """Return the rows from `start` on."""
         try:
-            import pyarrow.parquet as parquet
+            from pyarrow import parquet
         except ImportError:
-            raise PsofedError("Parquet files need pyarrow; install it with: pip install 'psofed[parquet]'") from None
+            raise PsofedError(
+                "Parquet files need pyarrow; install it with: pip install 'psofed[parquet]'"
+            ) from None
         files = sorted(self.path.glob("*.parquet")) if self.path.is_dir() else [self.path]
         rows: list[list[float]] = []
         skip = start.samples
@@ -147,7 +149,9 @@ class ParquetSource:
                 raise PsofedError(f"cannot read {file}: {error}") from None
             skip = 0
             if table.num_columns != self.dimension + 1:
-                raise PsofedError(f"{file} has {table.num_columns} columns, not dimension + 1 = {self.dimension + 1}")
+                raise PsofedError(
+                    f"{file} has {table.num_columns} columns, not dimension + 1 = {self.dimension + 1}"
+                )
             columns = [column.to_numpy().astype(np.float64) for column in table.columns]
             rows.extend(np.stack(columns, axis=1).tolist())
             if len(rows) >= limit:
@@ -177,7 +181,9 @@ class GeneratorSource:
             x, y = pair
             inputs = np.asarray(x, dtype=np.float64).ravel()
             if inputs.size != self.dimension:
-                raise PsofedError(f"{self.module}:{self.function} yields {inputs.size} inputs, not {self.dimension}")
+                raise PsofedError(
+                    f"{self.module}:{self.function} yields {inputs.size} inputs, not {self.dimension}"
+                )
             rows.append(np.append(inputs, float(y)))
             ends.append(Position(start.samples + len(rows)))
         return _samples(rows, ends, self.dimension)

@@ -17,7 +17,14 @@ from psofed.federation.checkpoint import ServerState, load_checkpoint, save_chec
 from psofed.federation.checks import Conduct, ReplyLimits, check_reply
 from psofed.federation.exchange import exchange
 from psofed.federation.layout import Layout
-from psofed.federation.masks import DERIVATION, MAX_SEED, PATTERNS, DerivedMasks, MaskSource, resolve_num_shared
+from psofed.federation.masks import (
+    DERIVATION,
+    MAX_SEED,
+    PATTERNS,
+    DerivedMasks,
+    MaskSource,
+    resolve_num_shared,
+)
 from psofed.federation.models import arrays_of
 from psofed.federation.participants import DerivedParticipants, ParticipantSource
 from psofed.federation.rounds import average_metrics, describe_round, finite_metrics, mean_of
@@ -87,7 +94,7 @@ class PSOFed(Strategy):
     >>> strategy.pattern
     'random'
 
-    In a ServerApp: ``strategy.start(grid=grid, initial_arrays=ArrayRecord(model.state_dict()), num_rounds=100)``.
+    In a ServerApp: ``strategy.start(grid=grid, initial_arrays=model.state_dict(), num_rounds=100)``.
     """
 
     def __init__(
@@ -110,7 +117,9 @@ class PSOFed(Strategy):
         participants: ParticipantSource | None = None,
         on_round: Callable[[ServerState], None] | None = None,
     ) -> None:
-        resolve_num_shared(num_shared, 1) if isinstance(num_shared, float) else check_integer("num_shared", num_shared, 1)
+        resolve_num_shared(num_shared, 1) if isinstance(num_shared, float) else check_integer(
+            "num_shared", num_shared, 1
+        )
         self.num_shared = num_shared
         self.pattern = check_choice("pattern", pattern, PATTERNS)
         self.coordinated = check_boolean("coordinated", coordinated)
@@ -168,12 +177,20 @@ class PSOFed(Strategy):
         if evaluate_fn and state.round_number == 0 and (found := evaluate_fn(0, arrays)) is not None:
             result.evaluate_metrics_serverapp[0] = found
         for round_number in range(state.round_number + 1, num_rounds + 1):
-            answers = self._ask(grid, self.configure_train(round_number, arrays, train_config or ConfigRecord(), grid), timeout)
+            answers = self._ask(
+                grid,
+                self.configure_train(round_number, arrays, train_config or ConfigRecord(), grid),
+                timeout,
+            )
             averaged, metrics = self.aggregate_train(round_number, answers)
             arrays = arrays if averaged is None else averaged
             result.train_metrics_clientapp[round_number] = metrics or MetricRecord()
-            questions = list(self.configure_evaluate(round_number, arrays, evaluate_config or ConfigRecord(), grid))
-            if questions and (own := self.aggregate_evaluate(round_number, exchange(grid, questions, timeout).replies)):
+            questions = list(
+                self.configure_evaluate(round_number, arrays, evaluate_config or ConfigRecord(), grid)
+            )
+            if questions and (
+                own := self.aggregate_evaluate(round_number, exchange(grid, questions, timeout).replies)
+            ):
                 result.evaluate_metrics_clientapp[round_number] = own
                 state.history[-1]["client_evaluation"] = finite_metrics(own)
             if evaluate_fn and (found := evaluate_fn(round_number, arrays)) is not None:
@@ -263,7 +280,16 @@ class PSOFed(Strategy):
                 state.seen[node] = server_round
         state.round_number = server_round
         state.conduct = self.conduct.to_mapping()
-        state.history.append(describe_round(server_round, self._asked, valid, dropped, state.layout.dtype.itemsize, time.monotonic() - self._round_started))
+        state.history.append(
+            describe_round(
+                server_round,
+                self._asked,
+                valid,
+                dropped,
+                state.layout.dtype.itemsize,
+                time.monotonic() - self._round_started,
+            )
+        )
         if not learned:
             _log.warning("round %d: no valid reply, the model stays as it was", server_round)
             return None, average_metrics(learned)
@@ -298,9 +324,10 @@ class PSOFed(Strategy):
 
     # --- helpers ----------------------------------------------------------------------------------
 
-    def _sort_out(self, round_number: int, messages: Iterable[Message]) -> tuple[dict[int, Reply], dict[int, str]]:
+    def _sort_out(
+        self, round_number: int, messages: Iterable[Message]
+    ) -> tuple[dict[int, Reply], dict[int, str]]:
         """Split a round's replies into the valid ones by node and the kinds of the last bad one by node."""
-        state = self._current()
         asked = {message.metadata.message_id: message.metadata.dst_node_id for message in self._asked}
         valid: dict[int, Reply] = {}
         dropped: dict[int, str] = {}
@@ -345,10 +372,11 @@ class PSOFed(Strategy):
 
     def _instruct(self, node: int, round_number: int, config: ConfigRecord) -> Message:
         last = self._current().seen.get(node)
+        kind = PART
         if last is None:
             kind = START if self.newcomers == "zeros" else FULL
-        else:
-            kind = PART if last > 0 else FULL
+        elif last < 0:
+            kind = FULL
         return Message(
             encode_instruction(self._instruction(node, round_number, kind), config),
             dst_node_id=node,
@@ -387,7 +415,9 @@ class PSOFed(Strategy):
                 break
             time.sleep(0.25)
         if not there:
-            raise PsofedError(f"no node to work with after {self.wait_for_nodes:g} s ({len(self.conduct.benched)} benched)")
+            raise PsofedError(
+                f"no node to work with after {self.wait_for_nodes:g} s ({len(self.conduct.benched)} benched)"
+            )
         _log.warning("round %d: %d of %d nodes, going on", round_number, len(there), self.min_nodes)
         return there
 

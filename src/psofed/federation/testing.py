@@ -66,7 +66,12 @@ class InProcessGrid(Grid):
         raise NotImplementedError("an in-process grid has no run")
 
     def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
     ) -> Message:
         """Make a message."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
@@ -121,8 +126,8 @@ def carry(message: Message) -> Message:
     content = RecordDict()
     for name, record in message.content.items():
         content[name] = _reinflate(record)
-    copy = Message(content=content, metadata=message.metadata)  # type: ignore[call-overload]
-    return copy
+    arrived: Message = Message(content=content, metadata=message.metadata)  # type: ignore[call-overload]
+    return arrived
 
 
 def _reinflate(item: Any) -> Any:

@@ -111,7 +111,7 @@ class Reply:
     status: str
     values: Vector | None = None
     num_examples: int = 0
-    metrics: Mapping[str, float | list[float]] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
 
 
 def encode_instruction(instruction: Instruction, config: ConfigRecord | None = None) -> RecordDict:
@@ -147,9 +147,11 @@ def decode_instruction(content: RecordDict) -> Instruction:
     if not isinstance(settings, ConfigRecord):
         raise ValueError("the message is not from psofed's strategy: it has no settings record")
     if settings.get("format") != FORMAT:
-        raise ValueError(f"the server speaks format {settings.get('format')}, this psofed {FORMAT}: update the older one")
+        spoken = settings.get("format")
+        raise ValueError(f"the server speaks format {spoken!r}, this psofed {FORMAT}: update the older one")
     if settings.get("derivation") != DERIVATION:
-        raise ValueError(f"the server derives masks by version {settings.get('derivation')}, this psofed by {DERIVATION}")
+        version = settings.get("derivation")
+        raise ValueError(f"the server derives masks by version {version!r}, this psofed by {DERIVATION}")
     kind = _text(settings, "kind")
     if kind not in KINDS:
         raise ValueError(f"kind {kind!r} is not one of {', '.join(KINDS)}")
@@ -207,7 +209,8 @@ def decode_reply(content: RecordDict, length: int, dtype: np.dtype[Any]) -> Repl
     if settings.get("format") != FORMAT:
         raise BadReplyError("malformed", f"format {settings.get('format')!r}")
     try:
-        session, round_number, status = _text(settings, "session"), _integer(settings, "round"), _text(settings, "status")
+        session, status = _text(settings, "session"), _text(settings, "status")
+        round_number = _integer(settings, "round")
     except ValueError as error:
         raise BadReplyError("malformed", str(error)) from None
     if status not in (LEARNED, LOST):
@@ -257,11 +260,12 @@ def decode_array(array: Array, length: int, dtype: np.dtype[Any]) -> NDArray[Any
     return np.frombuffer(data, dtype=dtype, count=length, offset=stream.tell())
 
 
-def _decode_metrics(record: Any) -> tuple[int, dict[str, float | list[float]]]:
+def _decode_metrics(record: Any) -> tuple[int, dict[str, Any]]:
     if not isinstance(record, MetricRecord):
         raise BadReplyError("malformed", "no metrics record")
     metrics = dict(record)
-    if len(metrics) > _MAX_METRICS or any(isinstance(v, list) and len(v) > _MAX_METRIC_LENGTH for v in metrics.values()):
+    longest = max((len(value) for value in metrics.values() if isinstance(value, list)), default=0)
+    if len(metrics) > _MAX_METRICS or longest > _MAX_METRIC_LENGTH:
         raise BadReplyError("malformed", "metrics beyond any use")  # they would fill the server's checkpoint
     num_examples = metrics.pop("num-examples", None)
     # Flower has no integer of its own: some clients count in floats.

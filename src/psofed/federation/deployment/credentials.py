@@ -91,7 +91,9 @@ def make_node_key(path: Path) -> Path:
 def _make_server_certificate(credentials: Credentials, names: tuple[str, ...]) -> None:
     authority_key_path = credentials.folder / "ca.key"
     if credentials.authority.exists() != authority_key_path.exists():
-        raise PsofedError(f"{credentials.folder} holds only one of ca.pem and ca.key; a new certificate needs both")
+        raise PsofedError(
+            f"{credentials.folder} holds only one of ca.pem and ca.key; a new certificate needs both"
+        )
     if credentials.authority.exists():
         authority = x509.load_pem_x509_certificate(credentials.authority.read_bytes())
         loaded = serialization.load_pem_private_key(authority_key_path.read_bytes(), None)
@@ -126,15 +128,21 @@ def _sign(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(minutes=5))
         .not_valid_after(now + datetime.timedelta(days=VALID_DAYS * (10 if issuer is None else 1)))
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=0 if issuer is None else None), critical=True)
+        .add_extension(
+            x509.BasicConstraints(ca=issuer is None, path_length=0 if issuer is None else None), critical=True
+        )
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False
+        )
         .add_extension(_usage(is_authority=issuer is None), critical=True)
     )
     if issuer is not None:
         alternatives = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
         builder = builder.add_extension(alternatives, critical=False)
-        builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        builder = builder.add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
+        )
     return builder.sign(issuer_key, hashes.SHA384())
 
 

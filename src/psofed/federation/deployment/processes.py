@@ -1,7 +1,8 @@
 """Processes that are started, watched and stopped again, with all their descendants.
 
 Flower's processes start others, some of them in sessions of their own. Each process started here therefore
-carries a mark in its environment, which its descendants inherit and by which they are found.
+carries a mark in its environment, which its descendants inherit and by which they are found. And each is told
+by the kernel when its parent dies, so that not even kill -9 of a command leaves its processes behind.
 """
 
 import contextlib
@@ -18,7 +19,8 @@ from typing import Self
 
 from psofed.errors import PsofedError
 
-MARK = "PSOFED_FEDERATION_MARK"
+_MARK_PREFIX = "PSOFED_PROCESS_"
+_GUARD = Path(__file__).with_name("guard.py")
 
 OFFLINE = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -31,13 +33,11 @@ OFFLINE = {
 _POLL = 0.05
 
 
-def flower_environment(home: Path, mark: str | None = None) -> dict[str, str]:
-    """Return the environment for Flower's processes: offline, with a home of its own, our Python first in PATH."""
+def flower_environment(home: Path) -> dict[str, str]:
+    """Return the environment for Flower's processes: offline, a home of its own, our Python first in PATH."""
     environment = {**os.environ, **OFFLINE, "FLWR_HOME": str(home), "PYTHONUNBUFFERED": "1"}
     environment.setdefault("FLWR_SUPEREXEC_TASK_POLL_INTERVAL", "0.2")
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    if mark:
-        environment[MARK] = mark
     return environment
 
 
@@ -47,12 +47,12 @@ class Process:
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self.name = name
         self.log = log
-        self.mark = environment.get(MARK) or secrets.token_hex(8)
+        self.mark = f"{_MARK_PREFIX}{secrets.token_hex(8)}"
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                list(command),
-                env={**environment, MARK: self.mark},
+                [sys.executable, str(_GUARD), *command],
+                env={**environment, self.mark: "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -106,8 +106,7 @@ class Supervisor:
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> Process:
         """Start a process; its output goes to ``name.log``."""
-        plain = {key: value for key, value in environment.items() if key != MARK}
-        process = Process(name, command, plain, self.logs / f"{name}.log")
+        process = Process(name, command, environment, self.logs / f"{name}.log")
         self.processes.append(process)
         return process
 
@@ -116,7 +115,8 @@ class Supervisor:
         for process in self.processes:
             if not process.is_running:
                 raise PsofedError(
-                    f"{process.name} ended with code {process.process.returncode}; the end of {process.log}:\n{process.tail()}"
+                    f"{process.name} ended with code {process.process.returncode}; "
+                    f"the end of {process.log}:\n{process.tail()}"
                 )
 
     def stop(self) -> None:
@@ -138,8 +138,10 @@ class Supervisor:
             _restore_interrupts(previous)
 
 
-def wait_until(condition: Callable[[], bool], timeout: float, what: str, check: Callable[[], None] | None = None) -> None:
-    """Wait until `condition` holds; `check` may raise meanwhile; after `timeout` seconds an error names `what`."""
+def wait_until(
+    condition: Callable[[], bool], timeout: float, what: str, check: Callable[[], None] | None = None
+) -> None:
+    """Wait until `condition` holds; `check` may raise meanwhile; after `timeout` s an error names `what`."""
     deadline = time.monotonic() + timeout
     while not condition():
         if check is not None:
@@ -180,7 +182,7 @@ def _signal_all(processes: Iterable[Process], number: signal.Signals) -> None:
 
 def _marked(processes: Iterable[Process]) -> list[int]:
     """Return the processes that descend from `processes`, found by their mark (on Linux; elsewhere none)."""
-    marks = {f"{MARK}={process.mark}".encode() for process in processes}
+    marks = {f"{process.mark}=1".encode() for process in processes}
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

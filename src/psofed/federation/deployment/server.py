@@ -1,6 +1,7 @@
 """A server on this machine: SuperLink on loopback, the relay in front, all registered keys let in."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from psofed.federation.deployment.superlink import (
 from psofed.federation.files import read_json, write_json
 
 START_TIMEOUT = 60.0
+HASTY_END = 10.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -69,27 +71,36 @@ def serve(home: Home, host: str = "127.0.0.1", port: int = 0) -> Iterator[Server
     home.folder.mkdir(parents=True, exist_ok=True)
     previous = read_json(home.server_info) if home.server_info.exists() else {}
     if previous and is_listening("127.0.0.1", int(previous["superlink_port"])):
-        raise PsofedError(f"a server of {home.folder} is running already, at {previous['host']}:{previous['port']}")
+        raise PsofedError(
+            f"a server of {home.folder} is running already, at {previous['host']}:{previous['port']}"
+        )
     link_port = free_port()
     environment = {**flower_environment(home.flower.resolve()), HOME_VARIABLE: str(home.folder.resolve())}
-    with (
-        Relay(host, port or int(previous.get("port", 0)), link_port, home.traffic) as relay,
-        Supervisor(home.logs) as supervisor,
-    ):
+    with Supervisor(home.logs) as supervisor:
         link = supervisor.start("superlink", superlink_command(home, link_port), environment)
-        wait_until(lambda: is_listening("127.0.0.1", link_port), START_TIMEOUT, "starting the SuperLink", supervisor.check)
+        wait_until(
+            lambda: is_listening("127.0.0.1", link_port),
+            START_TIMEOUT,
+            "starting the SuperLink",
+            supervisor.check,
+        )
         write_connection(home, link_port)
-        write_json(home.server_info, {"host": host, "port": relay.port, "superlink_port": link_port})
         register_nodes(home)
-        try:
-            yield Server(home, supervisor, relay, link)
-        finally:
-            # The port is kept for the next start, so that the nodes find the server again.
+        # The relay opens last and closes first: a SuperNode that is refused a connection tries again, but one
+        # whose connection is accepted and then closed takes that for a TLS error and gives up for good.
+        with Relay(host, port or int(previous.get("port", 0)), link_port, home.traffic) as relay:
+            # The file stays when the server ends: the next one takes the same port, where the nodes look.
             write_json(home.server_info, {"host": host, "port": relay.port, "superlink_port": link_port})
+            yield Server(home, supervisor, relay, link)
 
 
 def start_node(
-    server: str, home: Path, key: Path, authority: Path, settings: dict[str, str | int | float | bool], supervisor: Supervisor
+    server: str,
+    home: Path,
+    key: Path,
+    authority: Path,
+    settings: dict[str, str | int | float | bool],
+    supervisor: Supervisor,
 ) -> Process:
     """Start a SuperNode, with a Flower home and a folder for its model of its own in `home`."""
     settings = {"psofed-state": str((home / "state").resolve()), **settings}
@@ -97,12 +108,34 @@ def start_node(
     return supervisor.start(home.name, command, flower_environment((home / "flower").resolve()))
 
 
+def keep_node_running(
+    start: Callable[[], Process], on_restart: Callable[[str], None], poll: float = 0.5
+) -> None:
+    """Start a SuperNode, and start it again whenever it ends by itself, until interrupted.
+
+    Flower's SuperNode waits for a server that is away, but gives up for good on some errors of a moment. Its
+    model is on disk, so a new one goes on where it was. One that ends three times within ten seconds of its
+    start, say because the server does not know its key, is given up.
+    """
+    hasty = 0
+    while True:
+        process, started = start(), time.monotonic()
+        while process.is_running:
+            time.sleep(poll)
+        hasty = hasty + 1 if time.monotonic() - started < HASTY_END else 0
+        if hasty >= 3:
+            raise PsofedError(f"the SuperNode does not stay up; the end of {process.log}:\n{process.tail()}")
+        on_restart(f"the SuperNode has ended (code {process.process.returncode}); starting it again")
+        time.sleep(min(2.0**hasty, 8.0))
+
+
 def exposure_warning(host: str, port: int) -> str | None:
     """Return what to know before a server listens on more than loopback, or None if it does not."""
     if host in LOOPBACK:
         return None
     return (
-        f"WARNING: {host}:{port} can be reached from other machines. TLS and node keys keep strangers' nodes out, but\n"
-        "Flower asks no credential of whoever submits a run or registers a node: anyone who reaches this port can run\n"
-        "code on every node. Let only the nodes' machines reach it (firewall, VPN or SSH tunnel); see docs/federation.md."
+        f"WARNING: {host}:{port} can be reached from other machines. TLS and node keys keep strangers'\n"
+        "nodes out, but Flower asks no credential of whoever submits a run or registers a node: anyone who\n"
+        "reaches this port can run code on every node. Let only the nodes' machines reach it (firewall, VPN or SSH\n"
+        "tunnel); see docs/federation.md."
     )

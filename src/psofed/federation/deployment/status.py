@@ -14,7 +14,9 @@ def server_address(home: Home) -> str | None:
     if not home.server_info.exists():
         return None
     info = read_json(home.server_info)
-    return f"{info['host']}:{info['port']}" if is_listening("127.0.0.1", int(info["superlink_port"])) else None
+    return (
+        f"{info['host']}:{info['port']}" if is_listening("127.0.0.1", int(info["superlink_port"])) else None
+    )
 
 
 def federation_status(home: Home) -> dict[str, Any]:

@@ -33,7 +33,13 @@ clientapp = "psofed_run.apps:client_app"
 {config}
 """
 
-_MODULE = '"""The app is part of psofed, which every machine has installed."""\n\nfrom psofed.federation.app import client_app, server_app\n\n__all__ = ["client_app", "server_app"]\n'
+_MODULE = '''\
+"""The app is part of psofed, which every machine has installed."""
+
+from psofed.federation.app import client_app, server_app
+
+__all__ = ["client_app", "server_app"]
+'''
 
 
 def write_app(home: Home, settings: RunSettings) -> None:
@@ -89,7 +95,9 @@ def follow(
             asked = time.monotonic()
             reason = failure_of(home, run)
             if reason is not None and read_json(home.status)["state"] != "finished":
-                raise PsofedError(f"the run has failed ({reason}); see {home.logs}; `psofed federation resume` goes on")
+                raise PsofedError(
+                    f"the run has failed ({reason}); see {home.logs}; `psofed federation resume` goes on"
+                )
         if time.monotonic() - moved > timeout:
             raise PsofedError(f"no progress for {timeout:g} s; see {home.logs}")
         time.sleep(0.2)

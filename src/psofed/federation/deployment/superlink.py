@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,11 @@ class Home:
     def database(self) -> Path:
         """The SuperLink's memory: nodes and keys."""
         return self.folder / "superlink.db"
+
+    @property
+    def registered(self) -> Path:
+        """Public keys that the SuperLink has been told."""
+        return self.folder / "registered.json"
 
     @property
     def server_info(self) -> Path:
@@ -93,7 +99,9 @@ def superlink_command(home: Home, port: int) -> list[str]:
     ]
 
 
-def supernode_command(server: str, authority: Path, key: Path, port: int, settings: Mapping[str, Any]) -> list[str]:
+def supernode_command(
+    server: str, authority: Path, key: Path, port: int, settings: Mapping[str, Any]
+) -> list[str]:
     """Return the command of a SuperNode; `port` is for its own processes and on loopback."""
     for path in (authority, key):
         if not path.is_file():
@@ -145,16 +153,27 @@ def flower_command(home: Home, *arguments: str, timeout: float = 60.0) -> dict[s
 
 
 def register_nodes(home: Home) -> int:
-    """Register all public keys of the credentials with the running SuperLink; return how many were new."""
-    new = 0
-    for path in home.credentials.public_keys():
+    """Register the public keys of the credentials that the SuperLink does not know; return how many."""
+    known = (
+        set(json.loads(home.registered.read_text()))
+        if home.registered.exists() and home.database.exists()
+        else set()
+    )
+    new = [path for path in home.credentials.public_keys() if path.read_text().strip() not in known]
+
+    def register(path: Path) -> None:
         try:
-            flower_command(home, "supernode", "register", str(path.resolve()), CONNECTION, "--name", path.stem)
-            new += 1
+            flower_command(
+                home, "supernode", "register", str(path.resolve()), CONNECTION, "--name", path.stem
+            )
         except PsofedError as error:
             if "already" not in str(error):
                 raise
-    return new
+
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        list(pool.map(register, new))
+    home.registered.write_text(json.dumps(sorted(known | {path.read_text().strip() for path in new})))
+    return len(new)
 
 
 def to_toml_value(value: Any) -> str:
