@@ -35,7 +35,9 @@ def make_app():
             if config["server-round"] in fail_in:
                 raise RuntimeError("training failed")
             arrays = message.content["arrays"]
-            trained = [array + np.asarray(step, array.dtype) for array in arrays.to_numpy_ndarrays()]
+            trained = [
+                np.asarray(array + np.asarray(step, array.dtype)) for array in arrays.to_numpy_ndarrays()
+            ]
             named = ArrayRecord(dict(zip(arrays, ArrayRecord(trained).values(), strict=True)))
             return Message(
                 RecordDict({"arrays": named, "metrics": MetricRecord({"num-examples": 2})}), reply_to=message

@@ -185,7 +185,7 @@ def run(
     deadline: Deadline = 60.0,
     samples_per_round: SamplesPerRound = 0,
     min_nodes: Annotated[
-        int, typer.Option("--min-nodes", min=1, help="Nodes to wait for before a round.")
+        int, typer.Option("--min-nodes", min=1, help="Nodes to wait for before the first round.")
     ] = 1,
     max_magnitude: Annotated[
         float,

@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
@@ -73,7 +74,7 @@ def save_checkpoint(state: ServerState, path: Path) -> None:
 def load_checkpoint(path: Path) -> ServerState:
     """Read what :func:`save_checkpoint` wrote; a PsofedError says what is wrong with the file."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
             entries = {name: archive[name] for name in archive.files}
         document = json.loads(entries["document"].tobytes())
         if document["checkpoint"] != CHECKPOINT_FORMAT:
@@ -95,5 +96,5 @@ def load_checkpoint(path: Path) -> ServerState:
         )
     except FileNotFoundError:
         raise PsofedError(f"there is no checkpoint {path}: nothing to resume") from None
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
         raise PsofedError(f"{path} is not a psofed checkpoint: {error}") from None

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
@@ -120,7 +121,7 @@ def load_records(path: Path) -> RecordDict:
     """Read what :func:`save_records` wrote."""
     records = RecordDict()
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
             for entry in json.loads(archive["document"].tobytes()):
                 if entry["type"] == "arrays":
                     first = entry["first"]
@@ -131,7 +132,7 @@ def load_records(path: Path) -> RecordDict:
                     records[entry["name"]] = (
                         MetricRecord(values) if entry["type"] == "metrics" else ConfigRecord(values)
                     )
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
         raise PsofedError(f"{path} is not a client's state: {error}; remove it to start afresh") from None
     return records
 

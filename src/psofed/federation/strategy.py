@@ -67,9 +67,9 @@ class PSOFed(Strategy):
     num_participants : int, optional
         |S_n|; all nodes that are there if None.
     min_nodes : int
-        Nodes to wait for before a round.
+        Nodes to wait for before the first round; later rounds wait for one.
     wait_for_nodes : float
-        Seconds to wait for them; then the round goes on with those there are, and without any the run ends.
+        Seconds to wait for them; then it goes on with those there are, and without any the run ends.
     newcomers : str
         What a client gets when it is met for the first time: ``"current"``, the full model once; or
         ``"zeros"``, nothing but its share: it starts from zero, as every client of the paper does.
@@ -144,6 +144,7 @@ class PSOFed(Strategy):
         self._participants: ParticipantSource = participants or DerivedParticipants(self.seed)
         self._asked: list[Message] = []
         self._unreadable: set[str] = set()
+        self._begun = False
         self._round_started = time.monotonic()
 
     def summary(self) -> None:
@@ -403,23 +404,21 @@ class PSOFed(Strategy):
         )
 
     def _wait_for_nodes(self, grid: Grid, round_number: int) -> list[int]:
+        """Return the nodes to draw from: those that rest only if there are no others."""
+        wanted = 1 if self._begun else self.min_nodes
         deadline = time.monotonic() + self.wait_for_nodes
         while True:
             there = sorted(set(grid.get_node_ids()) - self.conduct.benched)
-            awake = [node for node in there if self.conduct.may_play(node, round_number)]
-            if len(awake) >= min(self.min_nodes, max(len(there), self.min_nodes)):
-                return awake
-            if len(there) >= self.min_nodes:
-                return there  # rather a node that was silent than none
-            if time.monotonic() >= deadline:
+            if len(there) >= wanted or time.monotonic() >= deadline:
                 break
             time.sleep(0.25)
         if not there:
-            raise PsofedError(
-                f"no node to work with after {self.wait_for_nodes:g} s ({len(self.conduct.benched)} benched)"
-            )
-        _log.warning("round %d: %d of %d nodes, going on", round_number, len(there), self.min_nodes)
-        return there
+            benched = len(self.conduct.benched)
+            raise PsofedError(f"no node to work with after {self.wait_for_nodes:g} s ({benched} benched)")
+        if len(there) < wanted:
+            _log.warning("round %d: only %d of %d nodes, going on", round_number, len(there), wanted)
+        self._begun = True
+        return [node for node in there if self.conduct.may_play(node, round_number)] or there
 
     def _settings(self) -> dict[str, Any]:
         return {

@@ -135,7 +135,7 @@ def exposure_warning(host: str, port: int) -> str | None:
         return None
     return (
         f"WARNING: {host}:{port} can be reached from other machines. TLS and node keys keep strangers'\n"
-        "nodes out, but Flower asks no credential of whoever submits a run or registers a node: anyone who\n"
-        "reaches this port can run code on every node. Let only the nodes' machines reach it (firewall, VPN or SSH\n"
-        "tunnel); see docs/federation.md."
+        "nodes out, but Flower asks no credential of whoever submits a run or registers a node: anyone\n"
+        "who reaches this port can run code on every node. Let only the nodes' machines reach it\n"
+        "(firewall, VPN or SSH tunnel); see docs/federation.md."
     )
