@@ -29,7 +29,8 @@ class CountingProxy:
         self.log: list[tuple[float, str, int]] = []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.threads = [threading.Thread(target=self._accept, daemon=True)]
+        self.threads[0].start()
 
     def counted(self, way: str, begin: float, end: float) -> int:
         return sum(
@@ -37,7 +38,10 @@ class CountingProxy:
         )
 
     def close(self) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)  # wakes up the thread that accepts
         self.listener.close()
+        for thread in self.threads:
+            thread.join(timeout=10)
 
     def _accept(self) -> None:
         while True:
@@ -50,8 +54,15 @@ class CountingProxy:
             except OSError:
                 inner.close()
                 continue
-            for source, sink, way in ((inner, outer, "up"), (outer, inner, "down")):
-                threading.Thread(target=self._pump, args=(source, sink, way), daemon=True).start()
+            self.threads.append(threading.Thread(target=self._relay, args=(inner, outer), daemon=True))
+            self.threads[-1].start()
+
+    def _relay(self, inner: socket.socket, outer: socket.socket) -> None:
+        back = threading.Thread(target=self._pump, args=(outer, inner, "down"), daemon=True)
+        with inner, outer:
+            back.start()
+            self._pump(inner, outer, "up")
+            back.join(timeout=10)
 
     def _pump(self, source: socket.socket, sink: socket.socket, way: str) -> None:
         try:
@@ -97,7 +108,7 @@ def test_one_percent_costs_at_most_one_and_a_half_percent_of_full_sharing(tmp_pa
                 counted = proxy.counted(way, *result["window"])
                 assert traffic[f"socket_bytes_{way}"] == pytest.approx(counted, rel=0.01)
                 per_message.setdefault(label, {})[way] = counted / (NODES * ROUNDS)
-        proxy.close()
+    proxy.close()  # the nodes and the server have gone, so no connection is left
     for label, counts in per_message.items():
         print(f"{label}: {counts['down']:,.0f} bytes down, {counts['up']:,.0f} up per message")
         record_property(label, counts)
