@@ -51,7 +51,7 @@ class Process:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, str(_GUARD), *command],
+                [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), *command],
                 env={**environment, self.mark: "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
