@@ -7,15 +7,23 @@ kernels. Importing this module imports Numba: nothing that must start instantly 
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numba
+from numba.core import config as numba_config
 
 # Modules and packages (below psofed) in which kernels stand.
-_KERNEL_SOURCES = ("compiled.py", "gaussian.py", "patterns", "attacks", "algorithms", "simulate")
+_KERNEL_SOURCES = (
+    "compiled.py", "gaussian.py", "hooks.py", "patterns", "attacks", "aggregations", "algorithms", "simulate",
+)  # fmt: skip
+
+_SETTING_CACHE = Lock()
 
 
 def compiled(function: Callable[..., Any] | None = None, *, inline: bool = False) -> Callable[..., Any]:
@@ -35,12 +43,45 @@ def compiled(function: Callable[..., Any] | None = None, *, inline: bool = False
         return lambda f: compiled(f, inline=inline)
     if inline:
         return numba.njit(inline="always")(function)
-    previous = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = previous or str(_cache_folder())
-    try:
+    with _own_cache():
         return numba.njit(cache=True, nogil=True)(function)
-    finally:
-        numba.config.CACHE_DIR = previous
+
+
+@dataclass(frozen=True)
+class Hook:
+    """A function to be handed to a kernel as an argument, compiled when it is first loaded.
+
+    Every hook of one signature has the same type, so a kernel is compiled once for all of them, and both
+    are kept on disk. (A plain jitted function has a type of its own, and would recompile its kernel in
+    every process.)
+    """
+
+    function: Callable[..., Any]
+    signature: Any
+
+    @cache  # noqa: B019 (hooks live as long as their modules)
+    def load(self) -> Any:
+        """Return what kernels take."""
+        with _own_cache():
+            return numba.cfunc(self.signature, cache=True)(self.function)
+
+
+def hook(signature: Any) -> Callable[[Callable[..., Any]], Hook]:
+    """Make a function a :class:`Hook` of the given `signature` (see :mod:`psofed.hooks`)."""
+    return lambda function: Hook(function, signature)
+
+
+@contextmanager
+def _own_cache() -> Iterator[None]:
+    # Numba reads the folder when it decorates, so setting it for that moment leaves other users of it alone.
+    config: Any = numba_config
+    with _SETTING_CACHE:
+        previous = config.CACHE_DIR
+        config.CACHE_DIR = previous or str(_cache_folder())
+        try:
+            yield
+        finally:
+            config.CACHE_DIR = previous
 
 
 @cache

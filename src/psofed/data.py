@@ -1,5 +1,6 @@
 """Fleets: what each client's stream looks like, drawn once from the scenario."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +84,7 @@ def draw_fleet(scenario: Scenario) -> Fleet:
     else:
         input_variance = np.trace(explicit, axis1=1, axis2=2) / scenario.dimension
     return Fleet(
-        target=_read_only(np.full(scenario.dimension, scenario.dimension**-0.5)),
+        target=_read_only(np.full(scenario.dimension, 1.0 / math.sqrt(scenario.dimension))),
         input_variance=_read_only(input_variance),
         noise_variance=_read_only(_draw_variance(data.noise_variance, clients, noise_seed)),
         correlation=data.input_correlation,

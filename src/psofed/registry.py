@@ -12,7 +12,7 @@ from types import ModuleType
 
 from psofed.validation import check_choice
 
-KINDS = ("patterns", "attacks", "algorithms")
+KINDS = ("patterns", "attacks", "aggregations", "algorithms")
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Scenarios as nested mappings and as TOML: read with every key checked, written so that reading gives them back."""
+"""Scenarios as nested mappings and as TOML: every key is checked, and what is written reads back as it was."""
 
 import dataclasses
 import json
@@ -24,6 +24,7 @@ stepsize = 0.15                  # mu: of the clients' LMS steps
 iterations = 3000
 algorithm = "pso-fed"
 uplink = "same"                  # who downloaded uploads (the paper's equations); or "redrawn"
+aggregation = "mean"             # how the server puts uploads together
 
 [selection]
 pattern = "random"               # which entries are shared: "random" or "round-robin"
@@ -56,21 +57,15 @@ def read_scenario(path: str | Path) -> Scenario:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise PsofedError(f"{path}: no such file; `psofed example > {path}` writes one to start from") from None
+        raise PsofedError(
+            f"{path}: no such file; `psofed example > {path}` writes one to start from"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise PsofedError(f"{path}: cannot be read ({error})") from None
     try:
         return scenario_from_toml(text)
     except PsofedError as error:
-        raise type_preserving(error, path) from None
-
-
-def type_preserving(error: PsofedError, path: str | Path) -> PsofedError:
-    """Return an error of the same kind whose text begins with the file's name."""
-    named = error.__class__.__new__(error.__class__)
-    named.__dict__.update(error.__dict__)
-    named.args = (f"{path}: {error}",)
-    return named
+        raise _named(error, path) from None
 
 
 def scenario_from_toml(text: str) -> Scenario:
@@ -89,7 +84,8 @@ def scenario_from_mapping(mapping: Mapping[str, Any]) -> Scenario:
     for name, table in _TABLES.items():
         if name in values:
             values[name] = _table_from_mapping(name, values[name], table)
-    return _construct("", Scenario, values)
+    scenario: Scenario = _construct("", Scenario, values)
+    return scenario
 
 
 def scenario_to_mapping(scenario: Scenario) -> dict[str, Any]:
@@ -147,6 +143,14 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key.strip(), value.strip()
+
+
+def _named(error: PsofedError, path: str | Path) -> PsofedError:
+    # The same kind of error, with the file's name before its text.
+    named = error.__class__.__new__(error.__class__)
+    named.__dict__.update(error.__dict__)
+    named.args = (f"{path}: {error}",)
+    return named
 
 
 def _table_from_mapping(name: str, value: Any, table: type) -> Any:

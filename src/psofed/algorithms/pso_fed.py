@@ -29,6 +29,7 @@ from psofed.registry import load_part
 from psofed.scenario import Scenario
 from psofed.simulate.inputs import InputModel, colour, make_input_model
 from psofed.simulate.participation import draw_participants
+from psofed.simulate.server_side import make_server_side
 from psofed.simulate.test_set import draw_test_set, test_error
 from psofed.streams import make_stream
 
@@ -65,6 +66,8 @@ class PsoFedRun:
         self._inputs: InputModel = make_input_model(fleet)
         self._noise_deviation = np.sqrt(fleet.noise_variance)
         self._pattern: ModuleType = load_part("patterns", scenario.selection.pattern)
+        self._server_side = make_server_side(scenario, self._streams["attack"])
+        self._target = fleet.target.copy()
         self._kernel = _make_kernel(lanes)
         self.server = np.repeat(fleet.target[:, None], lanes, axis=1)
         self.clients = np.repeat(self.server[None], scenario.num_clients, axis=0)
@@ -76,7 +79,6 @@ class PsoFedRun:
         participants = self._draw_participants("participation", first, len(metrics))
         redrawn = self._scenario.uplink == "redrawn"
         uploaders = self._draw_participants("uplink", first, len(metrics)) if redrawn else participants
-        uploaded = self._draw_entries(first + 1, uploaders)
         data = self._streams["data"]
         self._kernel(
             first,
@@ -88,11 +90,12 @@ class PsoFedRun:
             participants,
             self._draw_entries(first, participants),
             uploaders,
-            uploaded,
-            self._draw_perturbation(first, uploaders, uploaded),
+            self._draw_entries(first + 1, uploaders),
+            *self._server_side,
             self._test_set.rows,
             self._test_set.is_gram,
             self._test_set.instances,
+            self._target,
             self.clients,
             self.server,
             metrics,
@@ -114,29 +117,17 @@ class PsoFedRun:
         )  # fmt: skip
         return out
 
-    def _draw_perturbation(
-        self, first: int, clients: NDArray[np.int32], entries: NDArray[np.int32]
-    ) -> NDArray[np.float64]:
-        scenario, stream = self._scenario, self._streams["attack"]
-        if scenario.attack is None:
-            return np.zeros((0, 0, 0, 0))
-        out = np.empty(entries.shape)
-        load_part("attacks", scenario.attack.kind).draw_perturbation(
-            stream.key, stream.gamma, first, clients, entries,
-            scenario.num_clients, scenario.dimension, scenario.attack, out,
-        )  # fmt: skip
-        return out
-
 
 @cache
 def _make_kernel(lanes: int) -> Any:
     """Compile the kernel for a number of lanes; with it fixed, loops over lanes become vector code."""
 
     @compiled
-    def kernel(  # type: ignore[no-untyped-def]
+    def kernel(
         first, key, gamma, shape, scale, correlation, factors, noise_deviation, stepsize,
-        participants, downloaded, uploaders, uploaded, perturbation,
-        test_rows, test_is_gram, test_instances, clients, server, metrics,
+        participants, downloaded, uploaders, uploaded,
+        has_attack, attack, attack_key, attack_gamma, attack_options, is_byzantine, aggregate, aggregate_options,
+        test_rows, test_is_gram, test_instances, target, clients, server, metrics,
     ):  # fmt: skip
         num_clients, dimension, _ = clients.shape
         words = (dimension + 2) // 2
@@ -147,7 +138,7 @@ def _make_kernel(lanes: int) -> Any:
         inputs = np.empty((dimension, lanes))
         error = np.empty(lanes)
         squares = np.empty(lanes)
-        change = np.empty((dimension, lanes))
+        sent = np.empty((num_participants, num_shared, lanes))
         for lane in range(lanes):
             counter[lane] = key[lane] + np.uint64(first * num_clients * words) * gamma[lane]
 
@@ -185,18 +176,15 @@ def _make_kernel(lanes: int) -> Any:
             for lane in range(lanes):
                 metrics[t, 0, lane] = squares[lane] / num_clients
 
-            for i in range(dimension):
-                for lane in range(lanes):
-                    change[i, lane] = 0.0
             for p in range(num_participants):
                 for m in range(num_shared):
                     for lane in range(lanes):
-                        i = uploaded[t, p, m, lane]
-                        change[i, lane] += clients[uploaders[t, p, lane], i, lane] - server[i, lane]
-                        if perturbation.size:
-                            change[i, lane] -= perturbation[t, p, m, lane]
-            for i in range(dimension):
-                for lane in range(lanes):
-                    server[i, lane] += change[i, lane] / num_participants
+                        sent[p, m, lane] = clients[uploaders[t, p, lane], uploaded[t, p, m, lane], lane]
+            if has_attack:
+                attack(
+                    first + t, attack_key, attack_gamma, uploaders[t], uploaded[t],
+                    is_byzantine, attack_options, target, server, sent,
+                )  # fmt: skip
+            aggregate(uploaded[t], sent, aggregate_options, server)
 
     return kernel

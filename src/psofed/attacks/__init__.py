@@ -1,6 +1,6 @@
-"""Attacks, one file each: how perturbations are drawn, and what their moments are.
+"""Attacks, one file each: what Byzantine clients do, and the moments of it that theory needs.
 
-An attack module has ``draw_perturbation(key, gamma, first, clients, entries, num_clients, dimension, attack,
-out)``: fills ``out[t, p, m, lane]`` with what client ``clients[t, p, lane]`` adds to entry
-``entries[t, p, m, lane]`` of its upload in iteration ``first + t``; 0 for the honest.
+An attack's module has ``attack``, a hook of signature :data:`psofed.hooks.ATTACK`, and
+``options(attack, scenario)``, the numbers it is called with. Its draws are addressed by iteration and client, so
+whether and how one client attacks does not depend on who else does.
 """

@@ -3,52 +3,79 @@
 w'_{k,n+1} = w_{k,n+1} + β_k τ_{k,n} δ_{k,n+1}; its own local model stays clean (eq:attack_model).
 """
 
-from typing import Any
+import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from psofed.compiled import compiled
+from psofed.compiled import compiled, hook
+from psofed.data import FloatArray
 from psofed.gaussian import mix_word, normal_pair, split_word, unit_uniform
-from psofed.scenario import Attack
+from psofed.hooks import ATTACK
+from psofed.scenario import Attack, Scenario
 from psofed.streams import WordArray
 
 
-def draw_perturbation(
-    key: WordArray,
-    gamma: WordArray,
-    first: int,
-    clients: NDArray[np.int32],
-    entries: NDArray[np.int32],
-    num_clients: int,
-    dimension: int,
-    attack: Attack,
-    out: NDArray[np.float64],
-) -> None:
-    """Fill ``out[t, p, m, lane]`` with β_k τ_{k,n} δ_{k,n+1} at the uploaded entries."""
-    options: tuple[Any, ...] = (attack.num_byzantine, attack.probability, attack.variance**0.5)
-    _draw(key, gamma, first, clients, entries, num_clients, dimension, *options, out)
+def options(attack: Attack, scenario: Scenario) -> FloatArray:
+    """Return p_a and σ_B."""
+    return np.array([attack.probability, math.sqrt(attack.variance)])
+
+
+@hook(ATTACK)
+def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):
+    """Add δ to every number that a Byzantine client sends while it attacks (so its error falls by δ)."""
+    participants, shared, lanes = sent.shape
+    width = _words_per_client(target.size)
+    for p in range(participants):
+        for lane in range(lanes):
+            client = uploaders[p, lane]
+            if is_byzantine[client]:
+                base = (n * is_byzantine.size + client) * width
+                if _attacks(key[lane], gamma[lane], base, options[0]):
+                    for m in range(shared):
+                        delta = _standard_delta(key[lane], gamma[lane], base, entries[p, m, lane])
+                        sent[p, m, lane] -= options[1] * delta
+
+
+def draw_perturbations(key: WordArray, gamma: WordArray, scenario: Scenario) -> FloatArray:
+    """Return β_k τ_{k,n} δ_{k,n+1} of one trial, shape (iterations, K, D), as the hook would add them.
+
+    Parameters
+    ----------
+    key, gamma : array (1,)
+        The trial's attack stream.
+    """
+    out = np.zeros((scenario.iterations, scenario.num_clients, scenario.dimension))
+    if scenario.attack is not None:
+        probability, deviation = options(scenario.attack, scenario)
+        _fill(key[0], gamma[0], scenario.attack.num_byzantine, probability, deviation, out)
+    return out
+
+
+@compiled(inline=True)
+def _words_per_client(size):
+    # In each iteration: one word for τ, then one for every two entries of δ.
+    return 1 + (size + 1) // 2
+
+
+@compiled(inline=True)
+def _attacks(key, gamma, base, probability):
+    return unit_uniform(mix_word(key + np.uint64(base) * gamma)) < probability
+
+
+@compiled(inline=True)
+def _standard_delta(key, gamma, base, entry):
+    high, low = split_word(mix_word(key + np.uint64(base + 1 + entry // 2) * gamma))
+    x, y = normal_pair(high, low)
+    return np.float64(y) if entry % 2 else np.float64(x)
 
 
 @compiled
-def _draw(key, gamma, first, clients, entries, num_clients, dimension, byzantine, probability, deviation, out):  # type: ignore[no-untyped-def]
-    # Of each client and iteration: one word for τ, then one for every two entries of δ.
-    words = 1 + (dimension + 1) // 2
-    iterations, participants, shared, lanes = out.shape
-    for t in range(iterations):
-        for p in range(participants):
-            for lane in range(lanes):
-                client = clients[t, p, lane]
-                base = ((first + t) * num_clients + client) * words
-                attacks = client < byzantine and (
-                    unit_uniform(mix_word(key[lane] + np.uint64(base) * gamma[lane])) < probability
-                )
-                for m in range(shared):
-                    value = 0.0
-                    if attacks:
-                        entry = entries[t, p, m, lane]
-                        word = mix_word(key[lane] + np.uint64(base + 1 + entry // 2) * gamma[lane])
-                        high, low = split_word(word)
-                        x, y = normal_pair(high, low)
-                        value = deviation * (y if entry % 2 else x)
-                    out[t, p, m, lane] = value
+def _fill(key, gamma, num_byzantine, probability, deviation, out):
+    iterations, clients, dimension = out.shape
+    width = _words_per_client(dimension)
+    for n in range(iterations):
+        for k in range(num_byzantine):
+            base = (n * clients + k) * width
+            if _attacks(key, gamma, base, probability):
+                for i in range(dimension):
+                    out[n, k, i] = deviation * _standard_delta(key, gamma, base, i)

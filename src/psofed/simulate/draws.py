@@ -83,9 +83,9 @@ def draw_trial(scenario: Scenario, seed: int, trial: int) -> Draws:
 def _draw_data(scenario: Scenario, fleet: Fleet, stream: Stream) -> tuple[FloatArray, FloatArray]:
     count, clients, dimension = scenario.iterations, scenario.num_clients, scenario.dimension
     words = (dimension + 2) // 2
-    normals = np.empty((2 * words * clients * count, 1), np.float32)
-    fill_standard_normal(stream.key, stream.gamma, 0, normals)
-    normals = normals.reshape(count, clients, 2 * words).astype(np.float64)
+    column = np.empty((2 * words * clients * count, 1), np.float32)
+    fill_standard_normal(stream.key, stream.gamma, 0, column)
+    normals = column.reshape(count, clients, 2 * words).astype(np.float64)
     model = make_input_model(fleet)
     if model.factors.size:
         inputs = np.einsum("kij,nkj->nki", model.factors, normals[..., :dimension])
@@ -116,16 +116,11 @@ def _draw_masks(scenario: Scenario, stream: Stream) -> NDArray[np.bool_]:
 
 
 def _draw_perturbations(scenario: Scenario, stream: Stream) -> FloatArray:
-    shape = (scenario.iterations, scenario.num_clients, scenario.dimension)
     if scenario.attack is None:
-        return np.zeros(shape)
-    everyone = np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape[:2])[:, :, None].copy()
-    entries = np.broadcast_to(np.arange(shape[2], dtype=np.int32), shape)[..., None].copy()
-    out = np.empty((*shape, 1))
-    load_part("attacks", scenario.attack.kind).draw_perturbation(
-        stream.key, stream.gamma, 0, everyone, entries, shape[1], shape[2], scenario.attack, out
-    )
-    return out[..., 0]
+        return np.zeros((scenario.iterations, scenario.num_clients, scenario.dimension))
+    part = load_part("attacks", scenario.attack.kind)
+    perturbations: FloatArray = part.draw_perturbations(stream.key, stream.gamma, scenario)
+    return perturbations
 
 
 def _indicator(indices: NDArray[np.int32], size: int) -> NDArray[np.bool_]:
