@@ -1,5 +1,6 @@
 """Keys, processes, the relay, settings and results, each by itself."""
 
+import contextlib
 import json
 import os
 import socket
@@ -11,6 +12,8 @@ import threading
 import numpy as np
 import pytest
 from cryptography import x509
+from hypothesis import given
+from hypothesis import strategies as st
 
 import psofed
 from psofed import Attack, Data, Scenario
@@ -18,6 +21,7 @@ from psofed.errors import InvalidValueError, PsofedError
 from psofed.federation.app import client_app, run_server
 from psofed.federation.demo import demo_settings, predict_demo
 from psofed.federation.deployment.credentials import make_credentials
+from psofed.federation.deployment.gate import Gate, RefusedError, check_head
 from psofed.federation.deployment.processes import (
     OFFLINE,
     Supervisor,
@@ -364,3 +368,93 @@ def marked(process):
     from psofed.federation.deployment.processes import _marked
 
     return _marked([process])
+
+
+# --- the gate -------------------------------------------------------------------------------------------
+
+GOOD_HEAD = b"POST /v1/fleet/pull-messages HTTP/1.1\r\nHost: a:1\r\nContent-Length: 5\r\nX-Key: q=\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        GOOD_HEAD.replace(b"fleet", b"control"),
+        GOOD_HEAD.replace(b"fleet", b"runtime"),
+        GOOD_HEAD.replace(b"pull-messages", b"../control/start-run"),
+        GOOD_HEAD.replace(b"pull-messages", b"%2e%2e/control/start-run"),
+        GOOD_HEAD.replace(b"pull-messages", b"pull-messages?x=1"),
+        GOOD_HEAD.replace(b"POST", b"GET"),
+        GOOD_HEAD.replace(b"HTTP/1.1", b"HTTP/1.0"),
+        GOOD_HEAD.replace(b"Host: a:1", b"Transfer-Encoding: chunked"),
+        GOOD_HEAD.replace(b"Host: a:1", b"Transfer-Encoding : chunked"),
+        GOOD_HEAD.replace(b"Host: a:1", b"Upgrade: websocket"),
+        GOOD_HEAD.replace(b"Host: a:1", b"Content-Length: 6"),
+        GOOD_HEAD.replace(b"Content-Length: 5", b"Content-Length: +5"),
+        GOOD_HEAD.replace(b"Content-Length: 5", b"Content-Length: 99999999999"),
+        GOOD_HEAD.replace(b"Content-Length: 5\r\n", b""),
+        GOOD_HEAD.replace(b"\r\nX-Key", b"\nX-Key"),
+        GOOD_HEAD.replace(b"X-Key", b" X-Key"),
+        GOOD_HEAD.replace(b"q=", b"\x00"),
+        b"\r\n\r\n",
+        b"",
+    ],
+)
+def test_the_gate_refuses_all_but_plain_requests_of_nodes(head):
+    assert check_head(GOOD_HEAD) == 5
+    with pytest.raises(RefusedError):
+        check_head(head)
+
+
+@given(
+    head=st.one_of(
+        st.binary(max_size=200), st.binary(max_size=9).map(lambda b: GOOD_HEAD[:-4] + b + b"\r\n\r\n")
+    )
+)
+def test_no_request_crashes_the_gate(head):
+    with contextlib.suppress(RefusedError):
+        assert check_head(head) >= 0
+
+
+def test_the_gate_passes_on_what_it_lets_in_and_nothing_else(tmp_path):
+    """A TLS server stands in for the SuperLink; requests come in one connection, the last one is refused."""
+    import http.client
+    import http.server
+    import ssl
+
+    credentials = make_credentials(tmp_path, [], [])
+    seen = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            seen.append((self.path, len(body)))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(credentials.certificate, credentials.key)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as link:
+        link.socket = context.wrap_socket(link.socket, server_side=True)
+        thread = threading.Thread(target=link.serve_forever)
+        thread.start()
+        with Gate(link.server_address[1], credentials) as gate:
+            trusting = ssl.create_default_context(cafile=str(credentials.authority))
+            client = http.client.HTTPSConnection("127.0.0.1", gate.port, context=trusting, timeout=10)
+            with contextlib.closing(client):
+                for body in (b"", b"x", b"y" * 300_000):
+                    client.request("POST", "/v1/fleet/push-object", body)
+                    assert client.getresponse().read() == body
+                client.request("POST", "/v1/control/start-run", b"run this")
+                answer = client.getresponse()
+                assert answer.status == 403
+                answer.read()
+        link.shutdown()
+        thread.join(timeout=10)
+    assert [length for _, length in seen] == [0, 1, 300_000]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -10,10 +11,17 @@ import numpy as np
 import pytest
 
 from psofed import Attack, Scenario
+from psofed.errors import PsofedError
 from psofed.federation.app import client_app, run_server
 from psofed.federation.deployment.credentials import make_credentials, make_node_key
 from psofed.federation.deployment.processes import Supervisor, flower_environment, free_port, wait_until
-from psofed.federation.deployment.superlink import Home, supernode_command
+from psofed.federation.deployment.superlink import (
+    CONNECTION,
+    Home,
+    flower_command,
+    supernode_command,
+    write_connection,
+)
 from psofed.federation.files import read_json
 from psofed.federation.settings import RunSettings
 from psofed.federation.testing import InProcessGrid
@@ -173,6 +181,18 @@ def test_strangers_are_refused(deployment):
     assert "Failed to activate SuperNode" in processes["unregistered"].tail(200)
     assert "must be registered" in processes["keyless"].tail(200)
     assert "CERTIFICATE_VERIFY_FAILED" in processes["no-authority"].tail(200)
+
+
+def test_runs_cannot_be_submitted_through_the_nodes_port(deployment, tmp_path):
+    """What Flower leaves open to whoever reaches its port is closed at the gate."""
+    info = read_json(deployment.home.server_info)
+    through_the_gate = Home(tmp_path)
+    shutil.copytree(deployment.home.credentials.folder, through_the_gate.credentials.folder)
+    write_connection(through_the_gate, info["port"])
+    with pytest.raises(PsofedError, match="failed"):
+        flower_command(through_the_gate, "list", CONNECTION)
+    write_connection(through_the_gate, info["superlink_port"])  # on loopback, the very same works
+    assert "runs" in flower_command(through_the_gate, "list", CONNECTION)
 
 
 def test_a_killed_node_costs_a_round_no_more_than_its_deadline(deployment):

@@ -1,4 +1,4 @@
-"""A server on this machine: SuperLink on loopback, the relay in front, all registered keys let in."""
+"""A server on this machine: SuperLink on loopback, gate and relay in front, registered keys let in."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from psofed.errors import PsofedError
 from psofed.federation.app import HOME_VARIABLE
+from psofed.federation.deployment.gate import Gate
 from psofed.federation.deployment.processes import (
     Process,
     Supervisor,
@@ -88,7 +89,10 @@ def serve(home: Home, host: str = "127.0.0.1", port: int = 0) -> Iterator[Server
         register_nodes(home)
         # The relay opens last and closes first: a SuperNode that is refused a connection tries again, but one
         # whose connection is accepted and then closed takes that for a TLS error and gives up for good.
-        with Relay(host, port or int(previous.get("port", 0)), link_port, home.traffic) as relay:
+        with (
+            Gate(link_port, home.credentials) as gate,
+            Relay(host, port or int(previous.get("port", 0)), gate.port, home.traffic) as relay,
+        ):
             # The file stays when the server ends: the next one takes the same port, where the nodes look.
             write_json(home.server_info, {"host": host, "port": relay.port, "superlink_port": link_port})
             yield Server(home, supervisor, relay, link)
@@ -134,8 +138,7 @@ def exposure_warning(host: str, port: int) -> str | None:
     if host in LOOPBACK:
         return None
     return (
-        f"WARNING: {host}:{port} can be reached from other machines. TLS and node keys keep strangers'\n"
-        "nodes out, but Flower asks no credential of whoever submits a run or registers a node: anyone\n"
-        "who reaches this port can run code on every node. Let only the nodes' machines reach it\n"
-        "(firewall, VPN or SSH tunnel); see docs/federation.md."
+        f"WARNING: {host}:{port} can be reached from other machines. Only nodes with a registered key get in, and\n"
+        "only Flower's Fleet API is open: runs are submitted and keys registered from this machine alone, where\n"
+        "Flower asks no credential of any user. Let only the nodes' machines reach the port; see docs/federation.md."
     )
