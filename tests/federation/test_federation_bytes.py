@@ -14,8 +14,6 @@ from psofed.federation.deployment.submit import follow, submit
 from psofed.federation.deployment.superlink import Home
 from psofed.federation.settings import RunSettings
 
-pytestmark = pytest.mark.xdist_group("federation-bytes")
-
 DIMENSION = 1_000_000
 NODES = 2
 ROUNDS = 2

@@ -26,8 +26,6 @@ from psofed.federation.files import read_json
 from psofed.federation.settings import RunSettings
 from psofed.federation.testing import InProcessGrid
 
-pytestmark = pytest.mark.xdist_group("federation-processes")
-
 PSOFED = str(Path(sys.executable).with_name("psofed"))
 NODES = 3
 SCENARIO = Scenario(
@@ -37,7 +35,7 @@ SCENARIO = Scenario(
     iterations=4,
     attack=Attack(num_byzantine=1, probability=0.5),
 )
-DEADLINE = 12.0
+DEADLINE = 25.0  # more than a loaded machine needs for a round
 
 
 class Deployment:
@@ -77,7 +75,7 @@ class Deployment:
         common = ["--home", str(self.home.folder), "--json"]
         return self.psofed(name, *arguments, *common)
 
-    def wait(self, text, process, timeout=60.0):
+    def wait(self, text, process, timeout=120.0):
         def there():
             assert process.is_running or text in process.tail(200), process.tail(40)
             return text in process.tail(400)
@@ -89,9 +87,10 @@ class Deployment:
         assert process.process.returncode == 0, process.tail(60)
         return read_json(self.home.result)
 
-    def round_done(self, count):
+    def round_done(self, count, of):
         def done():
-            return self.home.status.exists() and read_json(self.home.status)["round"] >= count
+            status = read_json(self.home.status) if self.home.status.exists() else {"rounds": 0}
+            return status["rounds"] == of and status["round"] >= count
 
         return done
 
@@ -124,14 +123,14 @@ def test_a_killed_server_resumes_as_if_nothing_had_happened(deployment, tmp_path
         str(NODES),
     ]
     first = deployment.run("run", *arguments)
-    wait_until(deployment.round_done(2), 90.0, "two rounds", check=lambda: deployment.wait("", first))
+    wait_until(deployment.round_done(2, of=4), 150.0, "two rounds", check=lambda: deployment.wait("", first))
     deployment.server.kill()  # kill -9 of the command, its SuperLink and its ServerApp at once
     interrupted = read_json(deployment.home.status)["round"]
-    wait_until(lambda: not first.is_running, 60.0, "the run to notice")
+    wait_until(lambda: not first.is_running, 120.0, "the run to notice")
     assert first.process.returncode == 2
     deployment.start_server("server-again")
     second = deployment.run("resume", "resume")
-    result = deployment.finish(second, 150.0)
+    result = deployment.finish(second, 300.0)
 
     assert [record["round"] for record in result["history"]] == [1, 2, 3, 4]
     assert interrupted < 4
@@ -176,7 +175,7 @@ def test_strangers_are_refused(deployment):
             command = [*command, "--max-retries", "0"]
             processes[name] = supervisor.start(name, command, flower_environment(deployment.folder / name))
         for name, process in processes.items():
-            wait_until(lambda process=process: not process.is_running, 40.0, f"{name} to be refused")
+            wait_until(lambda process=process: not process.is_running, 90.0, f"{name} to be refused")
             assert "SuperNode ID" not in process.tail(200), name  # what a node says once it is let in
     assert "Failed to activate SuperNode" in processes["unregistered"].tail(200)
     assert "must be registered" in processes["keyless"].tail(200)
@@ -208,22 +207,25 @@ def test_a_killed_node_costs_a_round_no_more_than_its_deadline(deployment):
     )
     deployment.nodes[2].kill()
     victim = deployment.node_ids()[2]
-    result = deployment.finish(run, 120.0)
+    result = deployment.finish(run, 240.0)
     others = sorted(node for node in deployment.node_ids().values() if node != victim)
     assert [record["accepted"] for record in result["history"][1:]] == [others] * 2
     assert result["history"][1]["dropped"] == {str(victim): "no-reply"}
     assert result["history"][2]["participants"] == others  # the dead node rests
-    assert DEADLINE <= result["history"][1]["seconds"] < DEADLINE + 3.0
+    assert DEADLINE <= result["history"][1]["seconds"] < DEADLINE + 5.0
     assert result["bad_replies"] == {str(victim): {"no-reply": 1}}
+    check_status(deployment, victim)
 
 
-def test_the_status_shows_nodes_and_rounds(deployment):
+def check_status(deployment, victim):
+    """What `psofed federation status` says after that run."""
     done = deployment.run("status", "status")
-    wait_until(lambda: not done.is_running, 30.0, "status")
+    wait_until(lambda: not done.is_running, 60.0, "status")
     status = json.loads("{" + done.log.read_text().split("{", 1)[1])
     assert status["server"] == f"127.0.0.1:{deployment.port}"
     assert len(status["nodes"]) == NODES
-    assert status["run"]["state"] == "finished"
+    assert (status["run"]["state"], status["run"]["round"]) == ("finished", 3)
+    assert status["bad_replies"] == {str(victim): {"no-reply": 1}}
 
 
 def test_nothing_is_left_running_after_an_interrupt(tmp_path):
@@ -241,10 +243,10 @@ def test_nothing_is_left_running_after_an_interrupt(tmp_path):
             str(tmp_path / "demo"),
         ]
         demo = supervisor.start("demo", command, dict(os.environ))
-        wait_until(lambda: "submitted" in demo.tail(), 60.0, "the demo to start", check=supervisor.check)
+        wait_until(lambda: "submitted" in demo.tail(), 120.0, "the demo to start", check=supervisor.check)
         assert len(_descendants(demo)) > 3
         demo.process.send_signal(signal.SIGINT)
-        wait_until(lambda: not demo.is_running, 30.0, "the demo to end")
+        wait_until(lambda: not demo.is_running, 60.0, "the demo to end")
         assert demo.process.returncode == 130
         wait_until(lambda: not _descendants(demo), 5.0, "its processes to end")
     assert (tmp_path / "demo" / "logs" / "superlink.log").stat().st_size > 0

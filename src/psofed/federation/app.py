@@ -21,7 +21,7 @@ from psofed.federation.checkpoint import ServerState
 from psofed.federation.client import ClientFunction, Mod, partial_sharing
 from psofed.federation.deployment.relay import read_traffic
 from psofed.federation.deployment.superlink import Home
-from psofed.federation.files import write_json
+from psofed.federation.files import read_json, write_json
 from psofed.federation.online import online_regression
 from psofed.federation.report import build_result, save_result
 from psofed.federation.settings import RunSettings
@@ -58,7 +58,13 @@ def main(grid: Grid, context: Context) -> None:
         raise PsofedError(
             "this app is started by `psofed federation server`, which says where to keep its files"
         )
-    run_server(grid, RunSettings.from_config(context.run_config), Home(Path(os.environ[HOME_VARIABLE])))
+    home = Home(Path(os.environ[HOME_VARIABLE]))
+    try:
+        run_server(grid, RunSettings.from_config(context.run_config), home)
+    except Exception as error:
+        status = read_json(home.status) if home.status.exists() else {"round": 0, "rounds": 0}
+        write_json(home.status, {**status, "state": "failed", "reason": f"{type(error).__name__}: {error}"})
+        raise
 
 
 def run_server(grid: Grid, settings: RunSettings, home: Home) -> None:

@@ -33,6 +33,8 @@ clientapp = "psofed_run.apps:client_app"
 {config}
 """
 
+_ASK_FLOWER_EVERY = 15.0
+
 _MODULE = '''\
 """The app is part of psofed, which every machine has installed."""
 
@@ -89,9 +91,12 @@ def follow(
                 on_progress(status)
         if status["state"] == "finished":
             return dict(read_json(home.result))
+        if status["state"] == "failed":
+            raise PsofedError(f"the run has failed: {status['reason']}; `psofed federation resume` goes on")
         if check is not None:
             check()
-        if time.monotonic() - asked > 5.0:
+        if time.monotonic() - asked > _ASK_FLOWER_EVERY:
+            # For a ServerApp that could not even say that it failed.
             asked = time.monotonic()
             reason = failure_of(home, run)
             if reason is not None and read_json(home.status)["state"] != "finished":
