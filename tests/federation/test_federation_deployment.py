@@ -142,7 +142,7 @@ def test_flowers_processes_are_offline_by_default(tmp_path):
 
 def test_a_warning_comes_with_every_address_but_loopback():
     assert exposure_warning("127.0.0.1", 1) is None
-    assert "run code on every node" in " ".join((exposure_warning("0.0.0.0", 1) or "").split())
+    assert "asks no credential" in " ".join((exposure_warning("0.0.0.0", 1) or "").split())
 
 
 # --- the relay ------------------------------------------------------------------------------------------

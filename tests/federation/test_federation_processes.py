@@ -201,9 +201,8 @@ def test_a_killed_node_costs_a_round_no_more_than_its_deadline(deployment):
         "run-killed", "run", str(deployment.scenario_file), "--synthetic", "--seed", "6",
         "--min-nodes", str(NODES), "--deadline", str(DEADLINE),
     )  # fmt: skip
-    started = deployment.round_done(1)
     wait_until(
-        lambda: read_json(deployment.home.status)["rounds"] == 3 and started(), 90.0, "the first round"
+        deployment.round_done(1, of=3), 150.0, "the first round", check=lambda: deployment.wait("", run)
     )
     deployment.nodes[2].kill()
     victim = deployment.node_ids()[2]
