@@ -16,8 +16,8 @@ def make_page() -> str:
     lines = [
         "# The command line",
         "",
-        "Made by `make docs` from the commands' own help; a test compares the two. Exit codes: 0 all well, 1 the answer",
-        "is no (a comparison failed), 2 a mistake in what was asked, 130 interrupted.",
+        "Made by `make docs` from the commands' own help; a test compares the two. Exit codes: 0 all well, 1 the",
+        "answer is no (a comparison failed), 2 a mistake in what was asked, 130 interrupted.",
     ]
     for path, command in commands("psofed", typer.main.get_command(app)):
         lines += ["", f"## `{path}`", "", (command.help or "").strip()]
