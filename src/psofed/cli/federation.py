@@ -343,17 +343,22 @@ def _show_round(status: dict[str, Any], update: Any) -> None:
 
 def _print_curve(result: dict[str, Any], prediction: Any) -> None:
     curve = result["learning_curve"]
-    known = curve["server_msd"] and curve["server_msd"][0] is not None
-    head = f"{'round':>5}  {'network MSE':>12}" + (f"  {'server MSD':>11}" if known else "")
+    columns: list[tuple[str, list[str]]] = [
+        ("round", [str(number) for number in curve["round"]]),
+        ("network MSE", [_level(value) for value in curve["network_mse"]]),
+    ]
     if prediction is not None:
-        head += f"   {'predicted MSE':>13}  {'predicted MSD':>13}"
-    typer.echo(head)
-    for i, number in enumerate(curve["round"]):
-        line = f"{number:>5}  {_level(curve['network_mse'][i]):>12}"
-        line += f"  {_level(curve['server_msd'][i]):>11}" if known else ""
-        if prediction is not None:
-            line += f"   {_level(prediction.network_mse[i]):>13}  {_level(prediction.server_msd[i]):>13}"
-        typer.echo(line)
+        columns.append(("theory", [_level(value) for value in prediction.network_mse]))
+    if any(value is not None for value in curve["server_msd"]):
+        columns.append(("server MSD", [_level(value) for value in curve["server_msd"]]))
+    if prediction is not None:
+        columns.append(("theory", [_level(value) for value in prediction.server_msd]))
+        bounds = zip(prediction.low, prediction.high, strict=True)
+        columns.append(("90 % of runs", [f"{_level(low)} … {_level(high)}" for low, high in bounds]))
+    widths = [max(map(len, (head, *cells))) for head, cells in columns]
+    typer.echo("  ".join(head.rjust(width) for (head, _), width in zip(columns, widths, strict=True)))
+    for row in zip(*(cells for _, cells in columns), strict=True):
+        typer.echo("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
 
 
 def _level(value: float | None) -> str:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from psofed.errors import PsofedError
+import numpy as np
+
 from psofed.federation.deployment.credentials import make_credentials
 from psofed.federation.deployment.server import Server, serve, start_node
 from psofed.federation.deployment.submit import follow, submit
@@ -16,18 +17,22 @@ from psofed.scenario import Attack, Data, Scenario
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the theory says about each round, before any has been run.
+    """What theory and simulation say about each round, whatever the real one did.
 
     Attributes
     ----------
     network_mse : list of float
-        The clients' expected squared a-priori error in rounds 1 … N.
+        The theory's expected squared a-priori error of the clients in rounds 1 … N.
     server_msd : list of float
-        The server's expected MSD after rounds 1 … N.
+        The theory's expected MSD of the server after rounds 1 … N.
+    low, high : list of float
+        Between these lies the server's MSD after each round in 90 % of simulated runs.
     """
 
     network_mse: list[float]
     server_msd: list[float]
+    low: list[float]
+    high: list[float]
 
 
 def demo_settings(
@@ -105,21 +110,29 @@ def start_demo_node(server: Server, name: str, partition: int, *, byzantine: boo
     )
 
 
-def predict_demo(settings: RunSettings) -> Prediction | None:
-    """Ask the theory for the learning curve, or return None where it has none to give.
+def predict_demo(settings: RunSettings, trials: int = 1000) -> Prediction | None:
+    """Ask the theory for the learning curve, and the simulator how far single runs stray from it.
 
-    It describes one sample per client and round, and this installation may not have it.
+    None if more than one sample arrives per client and round: neither describes that.
     """
     if settings.samples_per_round != 1:
         return None
-    import psofed
+    from psofed.simulate import simulate
+    from psofed.theory.prediction import predict
 
     rounds = settings.scenario.iterations
-    try:
-        curve = psofed.predict(settings.scenario).learning_curve(rounds + 1)
-    except (AttributeError, ImportError, PsofedError):
-        return None
+    curve = predict(settings.scenario).learning_curve(rounds + 1)
+    simulated = simulate(
+        settings.scenario.replace(iterations=rounds + 1), trials=trials, seed=settings.seed, keep_trials=True
+    )
+    if simulated.trial_curves is None or simulated.bin_width != 1:
+        return None  # a run so long that its curve is averaged over rounds
+    low, high = np.quantile(simulated.trial_curves["server_msd"], (0.05, 0.95), axis=0)
     # Iteration n is round n + 1; the server's entry n is its state before that round, so after round n.
+    after = slice(1, rounds + 1)
     return Prediction(
-        list(map(float, curve.network_mse[:rounds])), list(map(float, curve.server_msd[1 : rounds + 1]))
+        network_mse=curve.network_mse[:rounds].tolist(),
+        server_msd=curve.server_msd[after].tolist(),
+        low=low[after].tolist(),
+        high=high[after].tolist(),
     )
