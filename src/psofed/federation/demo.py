@@ -117,7 +117,7 @@ def predict_demo(settings: RunSettings, trials: int = 1000) -> Prediction | None
     """
     if settings.samples_per_round != 1:
         return None
-    from psofed.simulate import simulate
+    from psofed.simulate.monte_carlo import simulate
     from psofed.theory.prediction import predict
 
     rounds = settings.scenario.iterations
