@@ -41,6 +41,9 @@ SamplesPerRound = Annotated[
         "--samples-per-round", metavar="Q", help="Samples that arrive per client and round; 0: all there are."
     ),
 ]
+PlotFile = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw the learning curve (.png, .svg or .pdf).")
+]
 _DEFAULT_HOME = Path("psofed-federation")
 
 
@@ -59,12 +62,14 @@ def demo(
     home: HomeFolder = Path("psofed-demo"),
     deadline: Deadline = 60.0,
     samples_per_round: SamplesPerRound = 1,
+    plot: PlotFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a federation of real processes on this machine, with TLS, node keys and one Byzantine node."""
     with _ready():
         from psofed.federation.demo import demo_settings, predict_demo, run_demo
 
+        _check_plot(plot)
         settings = demo_settings(nodes, rounds, seed, samples_per_round, deadline)
         place = _home(home)
         with progress("federation", "rounds") as update:
@@ -72,6 +77,7 @@ def demo(
                 settings, place, on_step=_say, on_round=lambda status: _show_round(status, update)
             )
         prediction = predict_demo(settings)
+        _draw(result, prediction, plot)
         if as_json:
             curve = None if prediction is None else vars(prediction)
             print_json({**result, "prediction": curve})
@@ -197,6 +203,7 @@ def run(
     synthetic: Annotated[
         bool, typer.Option("--synthetic", help="Clients draw their data from the scenario.")
     ] = False,
+    plot: PlotFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a scenario on the server of this machine; its iterations are the rounds."""
@@ -213,13 +220,14 @@ def run(
             max_magnitude=max_magnitude,
             bench_after=bench_after,
         )
-        _submit_and_follow(chosen, _home(home), as_json)
+        _submit_and_follow(chosen, _home(home), plot, as_json)
 
 
 @federation.command()
 def resume(
     home: HomeFolder = _DEFAULT_HOME,
     rounds: Annotated[int, typer.Option("--rounds", min=0, help="New total of rounds; 0: as before.")] = 0,
+    plot: PlotFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Go on with the last run from its last completed round."""
@@ -232,7 +240,7 @@ def resume(
         place = _home(home)
         chosen = RunSettings.from_config(read_json(place.settings))
         scenario = chosen.scenario.replace(iterations=rounds) if rounds else chosen.scenario
-        _submit_and_follow(dataclasses.replace(chosen, resume=True, scenario=scenario), place, as_json)
+        _submit_and_follow(dataclasses.replace(chosen, resume=True, scenario=scenario), place, plot, as_json)
 
 
 @federation.command()
@@ -311,11 +319,12 @@ def _watch(supervisor: Any) -> None:
         time.sleep(0.5)
 
 
-def _submit_and_follow(settings: "RunSettings", home: "Home", as_json: bool) -> None:
+def _submit_and_follow(settings: "RunSettings", home: "Home", plot: Path | None, as_json: bool) -> None:
     from psofed.errors import PsofedError
     from psofed.federation.deployment.status import server_address
     from psofed.federation.deployment.submit import follow, submit
 
+    _check_plot(plot)
     if server_address(home) is None:
         raise PsofedError(f"no server of {home.folder} is running; start it with: psofed federation server")
     identity = submit(home, settings)
@@ -323,11 +332,27 @@ def _submit_and_follow(settings: "RunSettings", home: "Home", as_json: bool) -> 
     with progress("federation", "rounds") as update:
         patience = settings.wait_for_nodes + settings.deadline + 60.0
         result = follow(home, identity, patience, on_progress=lambda status: _show_round(status, update))
+    _draw(result, None, plot)
     if as_json:
         print_json(result)
         return
     _print_curve(result, None)
     _print_outcome(result, home)
+
+
+def _check_plot(plot: Path | None) -> None:
+    if plot is not None:
+        from psofed.report.plots import check_picture_format
+
+        check_picture_format(plot)
+
+
+def _draw(result: dict[str, Any], prediction: Any, plot: Path | None) -> None:
+    if plot is not None:
+        from psofed.federation.plots import plot_federation
+        from psofed.report.plots import save_figure
+
+        save_figure(plot_federation(result, prediction), plot)
 
 
 def _show_round(status: dict[str, Any], update: Any) -> None:
