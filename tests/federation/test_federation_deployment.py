@@ -458,3 +458,18 @@ def test_the_gate_passes_on_what_it_lets_in_and_nothing_else(tmp_path):
         link.shutdown()
         thread.join(timeout=10)
     assert [length for _, length in seen] == [0, 1, 300_000]
+
+
+def test_a_run_can_be_drawn_beside_its_prediction(finished, tmp_path):
+    from psofed.federation.demo import Prediction
+    from psofed.federation.plots import plot_federation
+    from psofed.report.plots import save_figure
+
+    result = read_json(finished.result)
+    flat = [0.1] * 60
+    figure = plot_federation(result, Prediction(flat, flat, [0.05] * 60, [0.2] * 60))
+    save_figure(figure, tmp_path / "curve.svg")
+    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert "server MSD, theory" in labels
+    assert "server MSD, 90 % of simulated runs" in labels
+    assert len(plot_federation(result).axes[0].get_legend().get_texts()) == 2

@@ -30,12 +30,18 @@ def plot_federation(result: dict[str, Any], prediction: "Prediction | None" = No
     rounds = np.array(curve["round"])
     figure = Figure(figsize=(7.2, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    measured = {"network_mse": ("network MSE, one run", "o"), "server_msd": ("server MSD, one run", "s")}
-    for colour, (name, (label, marker)) in zip(COLOURS, measured.items(), strict=False):
+    # The network MSE of one run is a mean of a few squares: points, for a line would suggest a course.
+    measured = {
+        "network_mse": ("network MSE, one run", "o", ""),
+        "server_msd": ("server MSD, one run", "s", "-"),
+    }
+    for colour, (name, (label, marker, line)) in zip(COLOURS, measured.items(), strict=False):
         values = np.array([np.nan if value is None else value for value in curve[name]])
         if np.isnan(values).all():
             continue
-        axes.plot(rounds, to_decibels(values), color=colour, marker=marker, ms=4, lw=1.0, label=label)
+        axes.plot(
+            rounds, to_decibels(values), color=colour, marker=marker, ms=4, ls=line, lw=1.0, label=label
+        )
         if prediction is not None:
             expected = to_decibels(np.array(getattr(prediction, name)))
             axes.plot(rounds, expected, color=colour, ls="--", lw=1.4, label=f"{label.split(',')[0]}, theory")
