@@ -1,18 +1,7 @@
-"""PSO-Fed: participants exchange M of D entries with the server; every client learns all the time.
+"""PSO-Fed's kernel: all clients and the server, several trials in lock step.
 
-With S_n the participants, S_{k,n} the mask of client k in iteration n (eqs. PSO-Fed, psoagg):
-
-    download   v_k = S_{k,n} w_n + (I − S_{k,n}) w_{k,n}             k ∈ S_n, else v_k = w_{k,n}
-    step       ε_{k,n} = y_{k,n} − v_kᵀ x_{k,n},   w_{k,n+1} = v_k + μ x_{k,n} ε_{k,n}       all k
-    upload     w_{n+1} = 1/|S_n| Σ_{k∈S_n} [S_{k,n+1} w'_{k,n+1} + (I − S_{k,n+1}) w_n]
-
-where w' is w plus the attack's perturbation. The kernel holds errors, w − w_{k,n} and w − w_n, instead of
-models: the recursion is the same and y need not be formed.
-
-References
-----------
-Lari, Arablouei, Gogineni, Werner, "Resilience in Online Federated Learning: Mitigating Model-Poisoning
-Attacks via Partial Sharing", IEEE TSIPN.
+The kernel holds errors, w − w_{k,n} and w − w_n, instead of models: the recursion is the same and y need not
+be formed.
 """
 
 from functools import cache
@@ -35,11 +24,6 @@ from psofed.streams import make_stream
 
 # About how many bytes of participants, masks and perturbations are drawn ahead at a time.
 _CHUNK_BYTES = 4_000_000
-
-
-def start(scenario: Scenario, fleet: Fleet, seed: int, trials: range) -> "PsoFedRun":
-    """Set up the given trials of a scenario at iteration 0, all models zero."""
-    return PsoFedRun(scenario, fleet, seed, trials)
 
 
 class PsoFedRun:
