@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import psofed
 from psofed import Attack, Data, Scenario
-from psofed.errors import InvalidValueError, PsofedError
+from psofed.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.federation.app import client_app, run_server
 from psofed.federation.demo import demo_settings, predict_demo
 from psofed.federation.deployment.credentials import make_credentials
@@ -198,6 +198,12 @@ def test_settings_survive_flowers_config():
 def test_bad_settings_are_named(bad):
     with pytest.raises(InvalidValueError, match=next(iter(bad))):
         RunSettings(scenario=Scenario(num_clients=6, dimension=3), **bad)
+
+
+@pytest.mark.parametrize("change", [{"uplink": "redrawn"}, {"algorithm": "online-fed"}])
+def test_what_only_the_simulator_can_do_is_refused(change):
+    with pytest.raises(NotCoveredError, match=next(iter(change))):
+        RunSettings(scenario=Scenario(num_clients=6, dimension=3, **change))
 
 
 def test_the_app_that_is_submitted_carries_settings_and_no_paths(tmp_path):

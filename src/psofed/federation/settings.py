@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from psofed.errors import NotCoveredError
 from psofed.federation.checks import ReplyLimits
-from psofed.federation.masks import MAX_SEED
+from psofed.federation.masks import MAX_SEED, PATTERNS
 from psofed.scenario import Scenario
 from psofed.validation import check_boolean, check_choice, check_integer, check_number
 
@@ -53,6 +54,7 @@ class RunSettings:
     resume: bool = False
 
     def __post_init__(self) -> None:
+        _check_covered(self.scenario)
         check_integer("seed", self.seed, 0, MAX_SEED)
         check_number("deadline", self.deadline, 0, open_low=True)
         check_integer("samples_per_round", self.samples_per_round, 0)
@@ -84,3 +86,16 @@ class RunSettings:
         values = {field.name: config[field.name.replace("_", "-")] for field in fields(cls)}
         values["scenario"] = Scenario.from_toml(values["scenario"])
         return cls(**values)
+
+
+def _check_covered(scenario: Scenario) -> None:
+    """Refuse what only the simulator can do."""
+    wanted = {"algorithm": "pso-fed", "uplink": "same", "aggregation": "mean"}
+    for name, value in wanted.items():
+        if (found := getattr(scenario, name)) != value:
+            raise NotCoveredError(f'a federation runs {name} = "{value}" only, not "{found}"')
+    check_choice("selection.pattern", scenario.selection.pattern, PATTERNS)
+    if scenario.attack is not None and scenario.attack.kind != "gaussian":
+        raise NotCoveredError(
+            f'a federation rehearses attack.kind = "gaussian" only, not "{scenario.attack.kind}"'
+        )
