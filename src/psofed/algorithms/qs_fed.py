@@ -153,7 +153,7 @@ def apply(joined, participants, normals, uniforms, options, memory, change):
     rows, columns, top = int(options[0]), int(options[1]), min(int(options[2]), dimension)
     momentum, feedback = options[3], options[4] != 0.0
     readings = np.empty(rows)
-    kept = np.empty(dimension, np.bool_)
+    magnitudes = np.empty(dimension)
     for lane in range(lanes):
         base = 0
         for cell in range(cells):
@@ -163,7 +163,6 @@ def apply(joined, participants, normals, uniforms, options, memory, change):
             for cell in range(cells):
                 memory[cells + cell, lane] += memory[cell, lane]
         for i in range(dimension):
-            kept[i] = False
             # The rows' readings, kept in order as they come.
             for r in range(rows):
                 place = 2 * (r * dimension + i)
@@ -175,16 +174,19 @@ def apply(joined, participants, normals, uniforms, options, memory, change):
                     at -= 1
                 readings[at] = value
             change[i, lane] = 0.5 * (readings[(rows - 1) // 2] + readings[rows // 2])
-        for _ in range(top if top < dimension else 0):
-            best, largest = -1, -1.0
+        if top < dimension:
             for i in range(dimension):
-                if not kept[i] and abs(change[i, lane]) > largest:
-                    best, largest = i, abs(change[i, lane])
-            if best >= 0:
-                kept[best] = True
-        for i in range(dimension):
-            if top < dimension and not kept[i]:
-                change[i, lane] = 0.0
+                magnitudes[i] = abs(change[i, lane])
+            # Entries above the threshold stay, and of those on it the first, until there are k.
+            threshold = np.sort(magnitudes)[dimension - top]
+            room = top
+            for i in range(dimension):
+                room -= magnitudes[i] > threshold
+            for i in range(dimension):
+                if magnitudes[i] == threshold and room > 0:
+                    room -= 1
+                elif not magnitudes[i] > threshold:
+                    change[i, lane] = 0.0
         if feedback:
             for r in range(rows):
                 for i in range(dimension):

@@ -93,7 +93,7 @@ def _print_summary(result: "SimulationResult") -> None:
     console.print(table)
     traffic = result.communication
     console.print(
-        f"Traffic per iteration: {traffic.numbers_down} numbers down and {traffic.numbers_up} up, "
+        f"Traffic per iteration: {traffic.numbers_down:g} numbers down and {traffic.numbers_up:g} up, "
         f"{traffic.ratio_to_full_sharing:.0%} of full sharing."
     )
     console.print(f"{result.client_updates_per_second / 1e6:.1f} million client updates per second.")

@@ -1,7 +1,7 @@
 """Theory for the figures: every steady state solved once, however many points and figures show it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from threading import Event
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from psofed.errors import PsofedError
 from psofed.figures.model import Series
-from psofed.scenario import Scenario
+from psofed.scenario import Attack, Scenario
 from psofed.sweep import Cell
 
 
@@ -47,7 +47,7 @@ def predict_point(scenario: Scenario, theory: str, small_stepsize: bool = False)
     common = scenario.replace(iterations=1, uplink="same" if theory == "paper" else scenario.uplink)
     if attack is None or not attack.num_byzantine:
         return _solve(common.replace(attack=None), theory, small_stepsize).scaled(0.0)
-    unit = common.replace(attack=replace(attack, probability=1.0, variance=1.0))
+    unit = common.replace(attack=Attack(num_byzantine=attack.num_byzantine, probability=1.0, variance=1.0))
     return _solve(unit, theory, small_stepsize).scaled(attack.probability * attack.variance)
 
 

@@ -113,4 +113,4 @@ def _own_draws(
 
 
 def _uniforms(stream: Stream, first: int, count: int) -> FloatArray:
-    return (stream.words(first, count)[:, 0] >> np.uint64(11)) * 2.0**-53
+    return np.float64(2.0**-53) * (stream.words(first, count)[:, 0] >> np.uint64(11)).astype(np.float64)

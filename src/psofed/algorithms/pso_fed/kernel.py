@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.attacks._shared import redraw_byzantine
 from psofed.compiled import compiled
 from psofed.data import Fleet
 from psofed.gaussian import next_normals
@@ -18,7 +19,7 @@ from psofed.registry import load_part
 from psofed.scenario import Scenario
 from psofed.simulate.inputs import InputModel, colour, make_input_model
 from psofed.simulate.participation import draw_participants
-from psofed.simulate.server_side import make_server_side
+from psofed.simulate.server_side import make_data_side, make_server_side
 from psofed.simulate.test_set import draw_test_set, test_error
 from psofed.streams import make_stream
 
@@ -44,13 +45,16 @@ class PsoFedRun:
         lanes = len(trials)
         self._streams = {
             source: make_stream(seed, source, trials)
-            for source in ("data", "participation", "uplink", "masks", "attack", "test")
+            for source in ("data", "participation", "uplink", "masks", "attack", "test", "root")
         }
         self._test_set = draw_test_set(scenario, fleet, self._streams["test"])
         self._inputs: InputModel = make_input_model(fleet)
         self._noise_deviation = np.sqrt(fleet.noise_variance)
         self._pattern: ModuleType = load_part("patterns", scenario.selection.pattern)
-        self._server_side = make_server_side(scenario, self._streams["attack"])
+        self._server_side = make_server_side(
+            scenario, self._streams["attack"], self._streams["root"], poisons=True
+        )
+        self._data_side = make_data_side(scenario)
         self._target = fleet.target.copy()
         self._kernel = _make_kernel(lanes)
         self.server = np.repeat(fleet.target[:, None], lanes, axis=1)
@@ -76,6 +80,7 @@ class PsoFedRun:
             uploaders,
             self._draw_entries(first + 1, uploaders),
             *self._server_side,
+            *self._data_side,
             self._test_set.rows,
             self._test_set.is_gram,
             self._test_set.instances,
@@ -111,6 +116,7 @@ def _make_kernel(lanes: int) -> Any:
         first, key, gamma, shape, scale, correlation, factors, noise_deviation, stepsize,
         participants, downloaded, uploaders, uploaded,
         has_attack, attack, attack_key, attack_gamma, attack_options, is_byzantine, aggregate, aggregate_options,
+        has_poison, poison,
         test_rows, test_is_gram, test_instances, target, clients, server, metrics,
     ):  # fmt: skip
         num_clients, dimension, _ = clients.shape
@@ -136,6 +142,8 @@ def _make_kernel(lanes: int) -> Any:
                 metrics[t, 1, lane] = squares[lane]
                 squares[lane] = 0.0
             test_error(server, test_rows, test_is_gram, test_instances, metrics[t, 2])
+            if has_poison:
+                redraw_byzantine(first + t, attack_key, attack_gamma, attack_options, is_byzantine)
 
             for p in range(num_participants):
                 for m in range(num_shared):
@@ -153,6 +161,25 @@ def _make_kernel(lanes: int) -> Any:
                         error[lane] += inputs[i, lane] * clients[k, i, lane]
                 for lane in range(lanes):
                     squares[lane] += error[lane] * error[lane]
+                if has_poison:
+                    # Metrics are of the clean sample, the step of the poisoned one.
+                    for lane in range(lanes):
+                        error[lane] = noise_deviation[k] * normals[dimension, lane]
+                    poison(
+                        first + t,
+                        k,
+                        attack_key,
+                        attack_gamma,
+                        is_byzantine,
+                        attack_options,
+                        target,
+                        inputs,
+                        error,
+                    )
+                    for i in range(dimension):
+                        for lane in range(lanes):
+                            error[lane] += inputs[i, lane] * clients[k, i, lane]
+                for lane in range(lanes):
                     error[lane] *= stepsize
                 for i in range(dimension):
                     for lane in range(lanes):
