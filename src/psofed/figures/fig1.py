@@ -28,7 +28,7 @@ from psofed.scenario_file import with_values
 from psofed.sweep import Axis, Cell, Grid
 
 BYZANTINE = (0, 5, 10, 15, 20)
-TRIALS, QUICK_TRIALS = 512, 32
+TRIALS, QUICK_TRIALS = 512, 16
 
 # Curves in order: their label, and what they change in the base scenario.
 SIGN: dict[str, Any] = {"algorithm": "signsgd", "stepsize": 0.08}
