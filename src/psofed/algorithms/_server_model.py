@@ -13,6 +13,7 @@ from numba import float64, int64, types
 from numpy.typing import NDArray
 
 from psofed.algorithms._exchange import Exchange
+from psofed.attacks._shared import redraw_byzantine
 from psofed.communication import Traffic
 from psofed.compiled import Hook, compiled
 from psofed.data import Fleet
@@ -20,7 +21,7 @@ from psofed.gaussian import mix_word, next_normals, normal_pair, split_word, uni
 from psofed.scenario import Scenario
 from psofed.simulate.inputs import InputModel, colour, make_input_model
 from psofed.simulate.participation import draw_participants
-from psofed.simulate.server_side import make_server_side
+from psofed.simulate.server_side import make_data_side, make_server_side
 from psofed.simulate.test_set import draw_test_set, test_error
 from psofed.streams import make_stream
 
@@ -60,12 +61,16 @@ class ServerModelRun:
         lanes = len(trials)
         self._streams = {
             source: make_stream(seed, source, trials)
-            for source in ("data", "participation", "attack", "test", "algorithm")
+            for source in ("data", "participation", "attack", "test", "algorithm", "root")
         }
         self._test_set = draw_test_set(scenario, fleet, self._streams["test"])
         self._inputs: InputModel = make_input_model(fleet)
         self._noise_deviation = np.sqrt(fleet.noise_variance)
-        self._server_side = make_server_side(scenario, self._streams["attack"])
+        # Root data say how the server's model should change, so a rule that has some must see models.
+        root = self._streams["root"] if exchange.sends_model else None
+        self._server_side = make_server_side(scenario, self._streams["attack"], root, poisons=True)
+        self._data_side = make_data_side(scenario)
+        self._data_target = fleet.target.copy()
         self._kernel = _make_kernel(lanes)
         self._hooks = (
             Hook(exchange.encode, _ENCODE).load(),
@@ -96,6 +101,8 @@ class ServerModelRun:
             participants,
             np.array(exchanges, np.int64),
             *self._server_side,
+            *self._data_side,
+            self._data_target,
             own.key,
             own.gamma,
             exchange.words_per_iteration(scenario.num_clients),
@@ -135,6 +142,7 @@ def _make_kernel(lanes: int) -> Any:
     def kernel(
         first, key, gamma, shape, scale, correlation, factors, noise_deviation, stepsize, participants, exchanges,
         has_attack, attack, attack_key, attack_gamma, attack_options, is_byzantine, aggregate, aggregate_options,
+        has_poison, poison, data_target,
         own_key, own_gamma, own_words, num_normals, num_uniforms, num_client_uniforms, fresh,
         encode, decode, apply, has_decode, decode_joined, sends_model, numbers, options, memory,
         test_rows, test_is_gram, test_instances, target, server, metrics,
@@ -185,6 +193,8 @@ def _make_kernel(lanes: int) -> Any:
             test_error(server, test_rows, test_is_gram, test_instances, metrics[t, 2])
 
             count = exchanges[t]
+            if has_poison:
+                redraw_byzantine(first + t, attack_key, attack_gamma, attack_options, is_byzantine)
             for p in range(count):
                 for lane in range(lanes):
                     place[participants[t, p, lane], lane] = p
@@ -198,6 +208,24 @@ def _make_kernel(lanes: int) -> Any:
                         error[lane] += inputs[i, lane] * server[i, lane]
                 for lane in range(lanes):
                     squares[lane] += error[lane] * error[lane]
+                if has_poison:
+                    # Metrics are of the clean sample, the update of the poisoned one.
+                    for lane in range(lanes):
+                        error[lane] = noise_deviation[k] * drawn[dimension, lane]
+                    poison(
+                        first + t,
+                        k,
+                        attack_key,
+                        attack_gamma,
+                        is_byzantine,
+                        attack_options,
+                        data_target,
+                        inputs,
+                        error,
+                    )
+                    for i in range(dimension):
+                        for lane in range(lanes):
+                            error[lane] += inputs[i, lane] * server[i, lane]
                 if count:
                     for lane in range(lanes):
                         p = place[k, lane]
