@@ -66,11 +66,10 @@ class ServerModelRun:
         self._test_set = draw_test_set(scenario, fleet, self._streams["test"])
         self._inputs: InputModel = make_input_model(fleet)
         self._noise_deviation = np.sqrt(fleet.noise_variance)
-        # Root data say how the server's model should change, so a rule that has some must see models.
+        # Root data are of the model's entries, so a rule that has some can only join models.
         root = self._streams["root"] if exchange.sends_model else None
         self._server_side = make_server_side(scenario, self._streams["attack"], root, poisons=True)
         self._data_side = make_data_side(scenario)
-        self._data_target = fleet.target.copy()
         self._kernel = _make_kernel(lanes)
         self._hooks = (
             Hook(exchange.encode, _ENCODE).load(),
@@ -81,7 +80,8 @@ class ServerModelRun:
         self._memory = np.zeros((exchange.memory, lanes))
         self.server = np.repeat(fleet.target[:, None], lanes, axis=1)
         # What attacks and aggregation rules take for the model before the exchange.
-        self._target = fleet.target.copy() if exchange.sends_model else np.zeros(exchange.numbers)
+        self._base = fleet.target.copy() if exchange.sends_model else np.zeros(exchange.numbers)
+        self._target = fleet.target.copy()
         self.chunk = int(np.clip(_CHUNK_BYTES // (4 * scenario.num_participants * lanes), 1, 256))
 
     def advance(self, first: int, metrics: NDArray[np.float64]) -> None:
@@ -102,7 +102,6 @@ class ServerModelRun:
             np.array(exchanges, np.int64),
             *self._server_side,
             *self._data_side,
-            self._data_target,
             own.key,
             own.gamma,
             exchange.words_per_iteration(scenario.num_clients),
@@ -120,6 +119,7 @@ class ServerModelRun:
             self._test_set.rows,
             self._test_set.is_gram,
             self._test_set.instances,
+            self._base,
             self._target,
             self.server,
             metrics,
@@ -142,10 +142,9 @@ def _make_kernel(lanes: int) -> Any:
     def kernel(
         first, key, gamma, shape, scale, correlation, factors, noise_deviation, stepsize, participants, exchanges,
         has_attack, attack, attack_key, attack_gamma, attack_options, is_byzantine, aggregate, aggregate_options,
-        has_poison, poison, data_target,
-        own_key, own_gamma, own_words, num_normals, num_uniforms, num_client_uniforms, fresh,
+        has_poison, poison, own_key, own_gamma, own_words, num_normals, num_uniforms, num_client_uniforms, fresh,
         encode, decode, apply, has_decode, decode_joined, sends_model, numbers, options, memory,
-        test_rows, test_is_gram, test_instances, target, server, metrics,
+        test_rows, test_is_gram, test_instances, base, target, server, metrics,
     ):  # fmt: skip
         num_clients = noise_deviation.size
         dimension = server.shape[0]
@@ -208,21 +207,14 @@ def _make_kernel(lanes: int) -> Any:
                         error[lane] += inputs[i, lane] * server[i, lane]
                 for lane in range(lanes):
                     squares[lane] += error[lane] * error[lane]
-                if has_poison:
+                if count and has_poison:
                     # Metrics are of the clean sample, the update of the poisoned one.
                     for lane in range(lanes):
                         error[lane] = noise_deviation[k] * drawn[dimension, lane]
                     poison(
-                        first + t,
-                        k,
-                        attack_key,
-                        attack_gamma,
-                        is_byzantine,
-                        attack_options,
-                        data_target,
-                        inputs,
-                        error,
-                    )
+                        first + t, k, attack_key, attack_gamma, is_byzantine, attack_options, target,
+                        inputs, error,
+                    )  # fmt: skip
                     for i in range(dimension):
                         for lane in range(lanes):
                             error[lane] += inputs[i, lane] * server[i, lane]
@@ -247,7 +239,7 @@ def _make_kernel(lanes: int) -> Any:
             )  # fmt: skip
             uploads = sent[:count]
             encode(updates[:count], normals, uniforms, client_uniforms[:count], options, uploads)
-            # Hooks of attacks and rules take errors: a model's entry is `target` less what they see.
+            # Hooks of attacks and rules take errors: a model's entry is `base` less what they see.
             _negate(uploads)
             if sends_model:
                 for p in range(count):
@@ -255,7 +247,7 @@ def _make_kernel(lanes: int) -> Any:
             if has_attack:
                 attack(
                     n, attack_key, attack_gamma, participants[t][:count], sent_entries[:count], is_byzantine,
-                    attack_options, target, server if sends_model else nothing, uploads,
+                    attack_options, base, server if sends_model else nothing, uploads,
                 )  # fmt: skip
             if sends_model:
                 aggregate(joined_entries[:count], uploads, aggregate_options, server)
