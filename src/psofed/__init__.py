@@ -13,7 +13,9 @@ from psofed._version import __version__
 
 if TYPE_CHECKING:
     from psofed.data import Fleet, draw_fleet
+    from psofed.drift import Drift
     from psofed.errors import InvalidValueError, NotCoveredError, PsofedError, UnknownFieldError
+    from psofed.model import Model
     from psofed.results import SimulationResult, load_result
     from psofed.scenario import Attack, Data, Scenario, Selection, Uniform
     from psofed.scenario_file import read_scenario
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
 _HOME = {
     "Attack": "scenario",
     "Data": "scenario",
+    "Drift": "drift",
     "Fleet": "data",
     "InvalidValueError": "errors",
+    "Model": "model",
     "NotCoveredError": "errors",
     "PsofedError": "errors",
     "Scenario": "scenario",

@@ -18,7 +18,8 @@ import numba
 
 # Modules and packages (below psofed) in which kernels stand.
 _KERNEL_SOURCES = (
-    "compiled.py", "gaussian.py", "hooks.py", "patterns", "attacks", "aggregations", "algorithms", "simulate",
+    "compiled.py", "gaussian.py", "hooks.py", "patterns", "attacks", "aggregations", "algorithms", "functions",
+    "simulate",
 )  # fmt: skip
 
 

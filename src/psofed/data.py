@@ -1,6 +1,6 @@
 """Fleets: what each client's stream looks like, drawn once from the scenario."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,10 @@ class Fleet:
     Attributes
     ----------
     target : array (D,)
-        w, the vector to be learned.
+        w, the vector to be learned; for streams that are not linear the best weights there are (see
+        :func:`psofed.nonlinear.fit_best_weights`).
+    input_dimension : int
+        d, the entries of x; D unless the model makes features of x.
     input_variance : array (K,)
         ς_k², the mean of the diagonal of R_k.
     noise_variance : array (K,)
@@ -32,6 +35,7 @@ class Fleet:
     """
 
     target: FloatArray
+    input_dimension: int
     input_variance: FloatArray
     noise_variance: FloatArray
     correlation: float
@@ -48,7 +52,7 @@ class Fleet:
         return float(self.noise_variance.mean())
 
     def covariances(self) -> FloatArray:
-        """Return all R_k, shape (K, D, D).
+        """Return all R_k, shape (K, d, d).
 
         Examples
         --------
@@ -60,7 +64,7 @@ class Fleet:
         """
         if self.explicit_covariances is not None:
             return self.explicit_covariances
-        entries = np.arange(self.target.size)
+        entries = np.arange(self.input_dimension)
         shape = self.correlation ** np.abs(entries[:, None] - entries[None, :])
         return np.asarray(self.input_variance[:, None, None] * shape)
 
@@ -75,15 +79,26 @@ def draw_fleet(scenario: Scenario) -> Fleet:
     -----
     As in the paper, w = (1, …, 1)/√D.
     """
+    fleet = draw_inputs(scenario)
+    if scenario.is_linear:
+        return fleet
+    from psofed.nonlinear import fit_best_weights
+
+    return replace(fleet, target=_read_only(fit_best_weights(scenario)))
+
+
+def draw_inputs(scenario: Scenario) -> Fleet:
+    """Draw the fleet's variances; the target is the paper's, whatever the stream is."""
     data, clients = scenario.data, scenario.num_clients
     input_seed, noise_seed = np.random.SeedSequence(data.fleet_seed).spawn(2)
     explicit = None if data.covariances is None else _read_only(np.array(data.covariances))
     if explicit is None:
         input_variance = _draw_variance(data.input_variance, clients, input_seed)
     else:
-        input_variance = np.trace(explicit, axis1=1, axis2=2) / scenario.dimension
+        input_variance = np.trace(explicit, axis1=1, axis2=2) / scenario.input_dimension
     return Fleet(
         target=_read_only(np.full(scenario.dimension, scenario.dimension**-0.5)),
+        input_dimension=scenario.input_dimension,
         input_variance=_read_only(input_variance),
         noise_variance=_read_only(_draw_variance(data.noise_variance, clients, noise_seed)),
         correlation=data.input_correlation,

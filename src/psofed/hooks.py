@@ -33,3 +33,8 @@ ATTACK = types.void(
 #   entries, sent, options       as above
 #   server       (D, lanes)      to be changed in place; no NaN or infinity in `sent` may reach it
 AGGREGATION = types.void(int32[:, :, ::1], float64[:, :, ::1], float64[::1], float64[:, ::1])
+
+# function(inputs, out)
+#   inputs       (d, lanes)      a client's inputs x
+#   out          (lanes,)        to be filled with f(x)
+FUNCTION = types.void(float64[:, ::1], float64[::1])

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from psofed.errors import InvalidValueError, PsofedError, UnknownFieldError
+from psofed.drift import Drift
+from psofed.model import Model
 from psofed.scenario import Attack, Data, Scenario, Selection, Uniform
 
-_TABLES = {"selection": Selection, "data": Data, "attack": Attack}
+_TABLES = {"selection": Selection, "model": Model, "data": Data, "drift": Drift, "attack": Attack}
 
 EXAMPLE = """\
 # A psofed scenario: a fleet, the algorithm it runs, and the attack on it.
@@ -30,6 +32,10 @@ aggregation = "mean"             # how the server puts uploads together
 pattern = "random"               # which entries are shared: "random" or "round-robin"
 coordinated = true               # one mask for all clients, or one for each
 
+[model]
+kind = "linear"                  # y = w'x; or "rff": random Fourier features, then also
+                                 # features = 100, bandwidth = 1.0, seed = 0 (dimension is features)
+
 [data]
 input_variance = {uniform = [0.2, 1.2]}      # or a number, or num_clients numbers
 noise_variance = {uniform = [0.005, 0.025]}  # likewise
@@ -37,6 +43,11 @@ input_correlation = 0.0          # rho in R_k[i, j] = input_variance * rho^|i-j|
 fleet_seed = 0                   # of the uniform draws above
 test_instances = 50              # the server's test set
 test_input_variance = 1.0
+# function = "root-sine"         # y = f(x) + noise instead of w'x + noise, with input_dimension entries of x
+
+# [drift]                        # the target moves while it is learned
+# kind = "random-walk"           # with variance; or "jump" with size and at; "sinusoid" with amplitude and period
+# variance = 1e-5
 
 [attack]                         # leave this section out for no attack
 kind = "gaussian"                # adds noise to what a Byzantine client uploads
@@ -90,6 +101,9 @@ def scenario_from_mapping(mapping: Mapping[str, Any]) -> Scenario:
     for name, table in _TABLES.items():
         if name in values:
             values[name] = _table_from_mapping(name, values[name], table)
+    model = values.get("model")
+    if "dimension" not in values and model is not None and model.features is not None:
+        values["dimension"] = model.features
     return _construct("", Scenario, values)
 
 
