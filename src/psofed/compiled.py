@@ -12,15 +12,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numba
+from numba.core import config as numba_config
 
 # Modules and packages (below psofed) in which kernels stand.
 _KERNEL_SOURCES = (
     "compiled.py", "gaussian.py", "hooks.py", "patterns", "attacks", "aggregations", "algorithms", "functions",
     "simulate",
 )  # fmt: skip
+
+_SETTING_CACHE = Lock()
 
 
 def compiled(function: Callable[..., Any] | None = None, *, inline: bool = False) -> Callable[..., Any]:
@@ -71,12 +75,14 @@ def hook(signature: Any) -> Callable[[Callable[..., Any]], Hook]:
 @contextmanager
 def _own_cache() -> Iterator[None]:
     # Numba reads the folder when it decorates, so setting it for that moment leaves other users of it alone.
-    previous = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = previous or str(_cache_folder())
-    try:
-        yield
-    finally:
-        numba.config.CACHE_DIR = previous
+    config: Any = numba_config
+    with _SETTING_CACHE:
+        previous = config.CACHE_DIR
+        config.CACHE_DIR = previous or str(_cache_folder())
+        try:
+            yield
+        finally:
+            config.CACHE_DIR = previous
 
 
 @cache

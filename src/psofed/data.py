@@ -1,5 +1,6 @@
 """Fleets: what each client's stream looks like, drawn once from the scenario."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,26 +21,31 @@ class Fleet:
     target : array (D,)
         w, the vector to be learned; for streams that are not linear the best weights there are (see
         :func:`psofed.nonlinear.fit_best_weights`).
-    input_dimension : int
-        d, the entries of x; D unless the model makes features of x.
     input_variance : array (K,)
         ς_k², the mean of the diagonal of R_k.
     noise_variance : array (K,)
         σ_νk².
     correlation : float
         ρ of R_k = ς_k² ρ^|i−j|; 0 for white inputs.
-    explicit_covariances : array (K, D, D) or None
+    explicit_covariances : array (K, d, d) or None
         R_k where they were given.
+    num_inputs : int or None
+        d where it is not D.
     test_noise_variance : float
         Variance of the noise in the server's test set, the clients' average.
     """
 
     target: FloatArray
-    input_dimension: int
     input_variance: FloatArray
     noise_variance: FloatArray
     correlation: float
     explicit_covariances: FloatArray | None
+    num_inputs: int | None = None
+
+    @property
+    def input_dimension(self) -> int:
+        """d, the entries of x: D unless the model makes features of x."""
+        return self.target.size if self.num_inputs is None else self.num_inputs
 
     @property
     def is_white(self) -> bool:
@@ -97,12 +103,12 @@ def draw_inputs(scenario: Scenario) -> Fleet:
     else:
         input_variance = np.trace(explicit, axis1=1, axis2=2) / scenario.input_dimension
     return Fleet(
-        target=_read_only(np.full(scenario.dimension, scenario.dimension**-0.5)),
-        input_dimension=scenario.input_dimension,
+        target=_read_only(np.full(scenario.dimension, 1.0 / math.sqrt(scenario.dimension))),
         input_variance=_read_only(input_variance),
         noise_variance=_read_only(_draw_variance(data.noise_variance, clients, noise_seed)),
         correlation=data.input_correlation,
         explicit_covariances=explicit,
+        num_inputs=scenario.input_dimension,
     )
 
 

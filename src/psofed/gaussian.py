@@ -34,23 +34,23 @@ _27, _30, _31, _32 = (np.uint64(bits) for bits in (27, 30, 31, 32))
 
 
 @intrinsic
-def _bits_of(typing_context, value):  # type: ignore[no-untyped-def]
+def _bits_of(typing_context, value):
     return types.int32(types.float32), lambda _c, b, _s, args: b.bitcast(args[0], ir.IntType(32))
 
 
 @intrinsic
-def _float_of(typing_context, bits):  # type: ignore[no-untyped-def]
+def _float_of(typing_context, bits):
     return types.float32(types.int32), lambda _c, b, _s, args: b.bitcast(args[0], ir.FloatType())
 
 
 @intrinsic
-def _fma(typing_context, a, b, c):  # type: ignore[no-untyped-def]
+def _fma(typing_context, a, b, c):
     """Return a·b + c rounded once."""
     return types.float32(types.float32, types.float32, types.float32), lambda _c, b, _s, args: b.fma(*args)
 
 
 @compiled(inline=True)
-def mix_word(word):  # type: ignore[no-untyped-def]
+def mix_word(word):
     """:func:`psofed.streams.mix` for kernels."""
     word = (word ^ (word >> _30)) * _MIX_1
     word = (word ^ (word >> _27)) * _MIX_2
@@ -58,13 +58,13 @@ def mix_word(word):  # type: ignore[no-untyped-def]
 
 
 @compiled(inline=True)
-def split_word(word):  # type: ignore[no-untyped-def]
+def split_word(word):
     """Return the upper and the lower half of a word, for :func:`normal_pair`."""
     return np.uint32(word >> _32), np.int32(word)
 
 
 @compiled(inline=True)
-def normal_pair(high, low):  # type: ignore[no-untyped-def]
+def normal_pair(high, low):
     """Two independent standard normals, float32, from 32 bits for the radius and 32 for the angle."""
     u = _fma(np.float32(high), _2_POW_M32, _2_POW_M33)
     bits = _bits_of(u)
@@ -96,19 +96,19 @@ def normal_pair(high, low):  # type: ignore[no-untyped-def]
 
 
 @compiled(inline=True)
-def bounded(word, limit):  # type: ignore[no-untyped-def]
+def bounded(word, limit):
     """Return an integer from 0 to limit − 1, uniform to within limit/2³²."""
     return np.int64(((word >> _32) * np.uint64(limit)) >> _32)
 
 
 @compiled(inline=True)
-def unit_uniform(word):  # type: ignore[no-untyped-def]
+def unit_uniform(word):
     """Return a float64 in [0, 1), a multiple of 2⁻⁵³."""
     return np.float64(word >> np.uint64(11)) * 2.0**-53
 
 
 @compiled(inline=True)
-def next_normals(lanes, counter, gamma, high, low, out):  # type: ignore[no-untyped-def]
+def next_normals(lanes, counter, gamma, high, low, out):
     """Fill ``out`` (2·words, lanes) from the words at ``counter`` (lanes,), and move the counter on.
 
     ``high`` and ``low`` (words, lanes) are room for the halves: with the 64-bit hashing in a loop of its own,
@@ -127,7 +127,7 @@ def next_normals(lanes, counter, gamma, high, low, out):  # type: ignore[no-unty
 
 
 @compiled
-def fill_standard_normal(key, gamma, first, out):  # type: ignore[no-untyped-def]
+def fill_standard_normal(key, gamma, first, out):
     """Fill ``out`` (2·words, lanes) with the normals of words `first`, `first` + 1, … of each lane's stream."""
     for j in range(out.shape[0] // 2):
         for lane in range(out.shape[1]):

@@ -149,7 +149,10 @@ class SimulationResult:
             if not (math.isfinite(level) and level > 0 and change_estimate.standard_error > 0):
                 continue
             ratio = change_estimate.mean / level
-            if abs(ratio) > _DRIFT_RATIO and abs(change_estimate.mean) > _DRIFT_SCORE * change_estimate.standard_error:
+            if (
+                abs(ratio) > _DRIFT_RATIO
+                and abs(change_estimate.mean) > _DRIFT_SCORE * change_estimate.standard_error
+            ):
                 found[metric] = ratio
         return found
 

@@ -100,7 +100,9 @@ class Data:
         set_ = object.__setattr__
         for name in ("input_variance", "noise_variance"):
             set_(self, name, _check_variance(f"data.{name}", getattr(self, name)))
-        rho = check_number("data.input_correlation", self.input_correlation, -1, 1, open_low=True, open_high=True)
+        rho = check_number(
+            "data.input_correlation", self.input_correlation, -1, 1, open_low=True, open_high=True
+        )
         set_(self, "input_correlation", rho)
         set_(self, "fleet_seed", check_integer("data.fleet_seed", self.fleet_seed, 0))
         set_(self, "test_instances", check_integer("data.test_instances", self.test_instances, 1))
@@ -206,8 +208,11 @@ class Scenario:
         dimension = check_integer("dimension", self.dimension, 1)
         set_(self, "num_clients", clients)
         set_(self, "dimension", dimension)
-        set_(self, "num_participants",
-             check_integer("num_participants", self.num_participants, 1, clients, "num_clients"))
+        set_(
+            self,
+            "num_participants",
+            check_integer("num_participants", self.num_participants, 1, clients, "num_clients"),
+        )
         set_(self, "num_shared", check_integer("num_shared", self.num_shared, 1, dimension, "dimension"))
         set_(self, "stepsize", check_number("stepsize", self.stepsize, 0, open_low=True))
         set_(self, "iterations", check_integer("iterations", self.iterations, 1))
@@ -317,7 +322,9 @@ class Scenario:
             value = getattr(self.data, name)
             if isinstance(value, tuple) and len(value) != self.num_clients:
                 raise InvalidValueError(
-                    f"data.{name}", f"{len(value)} numbers", f"a number, or num_clients = {self.num_clients} numbers"
+                    f"data.{name}",
+                    f"{len(value)} numbers",
+                    f"a number, or num_clients = {self.num_clients} numbers",
                 )
         covariances = self.data.covariances
         if covariances is not None:

@@ -1,4 +1,4 @@
-"""Scenarios as nested mappings and as TOML: read with every key checked, written so that reading gives them back."""
+"""Scenarios as nested mappings and as TOML: every key is checked, and what is written reads back as it was."""
 
 import dataclasses
 import json
@@ -68,21 +68,15 @@ def read_scenario(path: str | Path) -> Scenario:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise PsofedError(f"{path}: no such file; `psofed example > {path}` writes one to start from") from None
+        raise PsofedError(
+            f"{path}: no such file; `psofed example > {path}` writes one to start from"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise PsofedError(f"{path}: cannot be read ({error})") from None
     try:
         return scenario_from_toml(text)
     except PsofedError as error:
-        raise type_preserving(error, path) from None
-
-
-def type_preserving(error: PsofedError, path: str | Path) -> PsofedError:
-    """Return an error of the same kind whose text begins with the file's name."""
-    named = error.__class__.__new__(error.__class__)
-    named.__dict__.update(error.__dict__)
-    named.args = (f"{path}: {error}",)
-    return named
+        raise _named(error, path) from None
 
 
 def scenario_from_toml(text: str) -> Scenario:
@@ -104,7 +98,8 @@ def scenario_from_mapping(mapping: Mapping[str, Any]) -> Scenario:
     model = values.get("model")
     if "dimension" not in values and model is not None and model.features is not None:
         values["dimension"] = model.features
-    return _construct("", Scenario, values)
+    scenario: Scenario = _construct("", Scenario, values)
+    return scenario
 
 
 def scenario_to_mapping(scenario: Scenario) -> dict[str, Any]:
@@ -162,6 +157,14 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key.strip(), value.strip()
+
+
+def _named(error: PsofedError, path: str | Path) -> PsofedError:
+    # The same kind of error, with the file's name before its text.
+    named = error.__class__.__new__(error.__class__)
+    named.__dict__.update(error.__dict__)
+    named.args = (f"{path}: {error}",)
+    return named
 
 
 def _table_from_mapping(name: str, value: Any, table: type) -> Any:

@@ -17,7 +17,7 @@ def options(scenario: Scenario) -> FloatArray:
 
 
 @hook(AGGREGATION)
-def aggregate(entries, sent, options, server):  # type: ignore[no-untyped-def]
+def aggregate(entries, sent, options, server):
     """Move each entry of ``server`` by the mean over all participants of what they sent less its old value."""
     participants, shared, lanes = sent.shape
     change = np.zeros(server.shape)

@@ -165,7 +165,7 @@ def _make_kernel(lanes: int, given: bool, moving: bool) -> Any:
     """
 
     @compiled
-    def kernel(  # type: ignore[no-untyped-def]
+    def kernel(
         first, key, gamma, shape, scale, correlation, factors, noise_deviation, stepsize,
         participants, downloaded, uploaders, uploaded,
         has_attack, attack, attack_key, attack_gamma, attack_options, is_byzantine, aggregate, aggregate_options,

@@ -3,6 +3,8 @@
 w'_{k,n+1} = w_{k,n+1} + β_k τ_{k,n} δ_{k,n+1}; its own local model stays clean (eq:attack_model).
 """
 
+import math
+
 import numpy as np
 
 from psofed.compiled import compiled, hook
@@ -15,11 +17,11 @@ from psofed.streams import WordArray
 
 def options(attack: Attack, scenario: Scenario) -> FloatArray:
     """Return p_a and σ_B."""
-    return np.array([attack.probability, attack.variance**0.5])
+    return np.array([attack.probability, math.sqrt(attack.variance)])
 
 
 @hook(ATTACK)
-def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):  # type: ignore[no-untyped-def]
+def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):
     """Add δ to every number that a Byzantine client sends while it attacks (so its error falls by δ)."""
     participants, shared, lanes = sent.shape
     width = _words_per_client(target.size)
@@ -50,25 +52,25 @@ def draw_perturbations(key: WordArray, gamma: WordArray, scenario: Scenario) -> 
 
 
 @compiled(inline=True)
-def _words_per_client(size):  # type: ignore[no-untyped-def]
+def _words_per_client(size):
     # In each iteration: one word for τ, then one for every two entries of δ.
     return 1 + (size + 1) // 2
 
 
 @compiled(inline=True)
-def _attacks(key, gamma, base, probability):  # type: ignore[no-untyped-def]
+def _attacks(key, gamma, base, probability):
     return unit_uniform(mix_word(key + np.uint64(base) * gamma)) < probability
 
 
 @compiled(inline=True)
-def _standard_delta(key, gamma, base, entry):  # type: ignore[no-untyped-def]
+def _standard_delta(key, gamma, base, entry):
     high, low = split_word(mix_word(key + np.uint64(base + 1 + entry // 2) * gamma))
     x, y = normal_pair(high, low)
     return np.float64(y) if entry % 2 else np.float64(x)
 
 
 @compiled
-def _fill(key, gamma, num_byzantine, probability, deviation, out):  # type: ignore[no-untyped-def]
+def _fill(key, gamma, num_byzantine, probability, deviation, out):
     iterations, clients, dimension = out.shape
     width = _words_per_client(dimension)
     for n in range(iterations):

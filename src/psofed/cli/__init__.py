@@ -5,7 +5,7 @@ import sys
 import typer
 
 from psofed._version import __version__
-from psofed.cli import example
+from psofed.cli import example, simulate
 from psofed.errors import PsofedError
 
 app = typer.Typer(
@@ -15,7 +15,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-example.register(app)
+for command in (example, simulate):
+    command.register(app)
 
 
 def _show_version(value: bool) -> None:
@@ -26,7 +27,9 @@ def _show_version(value: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Show the version."
+    ),
 ) -> None:
     pass
 
@@ -38,10 +41,3 @@ def main() -> None:
     except PsofedError as error:
         print(f"psofed: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("psofed: interrupted", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader (say, `head`) has gone; closing stderr keeps the interpreter from complaining at exit.
-        sys.stderr.close()
-        sys.exit(141)

@@ -13,9 +13,12 @@ import typer
 if TYPE_CHECKING:
     from psofed.scenario import Scenario
 
-ScenarioFile = Annotated[Path, typer.Argument(metavar="FILE", help="Scenario, a TOML file (see `psofed example`).")]
+ScenarioFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Scenario, a TOML file (see `psofed example`).")
+]
 Settings = Annotated[
-    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change a field, e.g. attack.variance=1.0; repeatable.")
+    list[str],
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a field, e.g. attack.variance=1.0; repeatable."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
@@ -69,7 +72,13 @@ def progress(label: str, unit: str = "") -> Iterator[Callable[[int, int], None]]
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeRemainingColumn(),
+    )
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
     task = bar.add_task(label, total=None)
     start = time.monotonic()

@@ -11,7 +11,7 @@ from psofed.gaussian import bounded, mix_word
 
 
 @compiled
-def draw_entries(key, gamma, first, clients, num_clients, dimension, coordinated, out):  # type: ignore[no-untyped-def]
+def draw_entries(key, gamma, first, clients, num_clients, dimension, coordinated, out):
     """Fill ``out[t, p, m, lane]`` with the entries shared in iteration ``first + t``."""
     iterations, participants, shared, lanes = out.shape
     for t in range(iterations):

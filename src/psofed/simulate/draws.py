@@ -96,9 +96,9 @@ def _draw_moves(scenario: Scenario, seed: int, trial: int) -> FloatArray:
 def _draw_data(scenario: Scenario, fleet: Fleet, stream: Stream) -> tuple[FloatArray, FloatArray]:
     count, clients, dimension = scenario.iterations, scenario.num_clients, scenario.input_dimension
     words = (dimension + 2) // 2
-    normals = np.empty((2 * words * clients * count, 1), np.float32)
-    fill_standard_normal(stream.key, stream.gamma, 0, normals)
-    normals = normals.reshape(count, clients, 2 * words).astype(np.float64)
+    column = np.empty((2 * words * clients * count, 1), np.float32)
+    fill_standard_normal(stream.key, stream.gamma, 0, column)
+    normals = column.reshape(count, clients, 2 * words).astype(np.float64)
     model = make_input_model(fleet)
     if model.factors.size:
         inputs = np.einsum("kij,nkj->nki", model.factors, normals[..., :dimension])

@@ -43,7 +43,7 @@ def make_input_model(fleet: Fleet) -> InputModel:
 
 
 @compiled(inline=True)
-def colour(lanes, shape, scale, correlation, factors, k, normals, out):  # type: ignore[no-untyped-def]
+def colour(lanes, shape, scale, correlation, factors, k, normals, out):
     """Write the inputs of client `k` into ``out`` (D, lanes), from ``normals`` (at least D, lanes)."""
     dimension = out.shape[0]
     if shape == GENERAL:

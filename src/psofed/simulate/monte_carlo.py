@@ -72,7 +72,9 @@ def simulate(
     seed = check_integer("seed", seed, 0)
     threads = check_integer("threads", threads if threads is not None else (os.cpu_count() or 1), 1)
     iterations = scenario.iterations
-    tail = check_integer("tail", tail if tail is not None else max(iterations // 5, 1), 1, iterations, "iterations")
+    tail = check_integer(
+        "tail", tail if tail is not None else max(iterations // 5, 1), 1, iterations, "iterations"
+    )
     recording = Recording(tail, -(-iterations // _MOST_BINS), keep_trials)
     started = time.perf_counter()
     total = _Total(iterations, recording)
@@ -180,6 +182,8 @@ class _Total:
             curve=dict(zip(METRICS, mean.T, strict=True)),
             curve_standard_error=dict(zip(METRICS, error.T, strict=True)),
             diverged_at=np.concatenate([block[1] for block in self._blocks]),
-            trial_curves=None if curves is None else dict(zip(METRICS, np.moveaxis(curves, 2, 0), strict=True)),
+            trial_curves=None
+            if curves is None
+            else dict(zip(METRICS, np.moveaxis(curves, 2, 0), strict=True)),
             seconds=seconds,
         )

@@ -7,7 +7,7 @@ from psofed.gaussian import bounded, mix_word
 
 
 @compiled
-def draw_participants(key, gamma, first, num_clients, out):  # type: ignore[no-untyped-def]
+def draw_participants(key, gamma, first, num_clients, out):
     """Fill ``out[t, :, lane]`` with the participants of iteration ``first + t``, all different.
 
     A partial Fisher–Yates shuffle whose swaps are undone, so that each iteration starts from the identity

@@ -84,13 +84,17 @@ class Progress:
         self.stop = Event()
 
 
-def run_block(scenario: Scenario, seed: int, trials: range, recording: Recording, progress: Progress | None = None) -> Block:
+def run_block(
+    scenario: Scenario, seed: int, trials: range, recording: Recording, progress: Progress | None = None
+) -> Block:
     """Run some trials in lock step. A trial's result depends on scenario, seed and trial alone, bit for bit."""
     count, iterations = len(trials), scenario.iterations
     # Kernels exist for a full block and for a single lane; idle lanes run trials that are not looked at.
     lanes = 1 if count == 1 else BLOCK
     lane_trials = range(trials.start, trials.start + lanes)
-    run: Run = load_part("algorithms", scenario.algorithm).start(scenario, draw_fleet(scenario), seed, lane_trials)
+    run: Run = load_part("algorithms", scenario.algorithm).start(
+        scenario, draw_fleet(scenario), seed, lane_trials
+    )
     bins = -(-iterations // recording.bin_width)
     bin_sums = np.zeros((len(METRICS), count))
     tail_sums = np.zeros((2, len(METRICS), count))
@@ -123,8 +127,18 @@ def run_block(scenario: Scenario, seed: int, trials: range, recording: Recording
 
 @compiled
 def _gather(
-    metrics, first, iterations, tail, bin_width, bin_sums, curve_sum, curve_squares, tail_sums, diverged_at, kept
-):  # type: ignore[no-untyped-def]
+    metrics,
+    first,
+    iterations,
+    tail,
+    bin_width,
+    bin_sums,
+    curve_sum,
+    curve_squares,
+    tail_sums,
+    diverged_at,
+    kept,
+):
     count, num_metrics, _ = metrics.shape
     lanes = diverged_at.size
     second_half = iterations - (tail + 1) // 2

@@ -4,6 +4,7 @@ With the server's error g = w − w_n and test noise ν̌, the test MSE is ‖X�
 evaluated as the quadratic form [g; 1]ᵀ G [g; 1] with G formed once, else from the instances themselves.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,8 +51,8 @@ def draw_test_instances(scenario: Scenario, fleet: Fleet, stream: Stream) -> NDA
     normals = np.empty((2 * words * count, stream.key.size), np.float32)
     fill_standard_normal(stream.key, stream.gamma, 0, normals)
     rows = normals.reshape(count, 2 * words, -1)[:, :width].astype(np.float64)
-    rows[:, :-1] *= scenario.data.test_input_variance**0.5
-    rows[:, -1] *= fleet.test_noise_variance**0.5
+    rows[:, :-1] *= math.sqrt(scenario.data.test_input_variance)
+    rows[:, -1] *= math.sqrt(fleet.test_noise_variance)
     return rows
 
 
@@ -68,7 +69,7 @@ def draw_test_set(scenario: Scenario, fleet: Fleet, stream: Stream) -> TestSet:
 
 
 @compiled
-def test_error(server, rows, is_gram, instances, out):  # type: ignore[no-untyped-def]
+def test_error(server, rows, is_gram, instances, out):
     """Write the test MSE of the server errors ``server`` (D, lanes) into ``out`` (lanes,)."""
     dimension, lanes = server.shape
     for lane in range(lanes):

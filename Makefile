@@ -1,0 +1,40 @@
+# Two commands do it all on a fresh clone: `make reproduce` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: install test bench lint format reproduce docs clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable ".[all]"
+	touch $(STAMP)
+
+test: install
+	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install
+	$(BIN)/python -m benchmarks
+
+reproduce: install
+	$(BIN)/psofed simulate examples/paper.toml --plot out/learning_curve.png --out out/learning_curve.nc
+	@echo "See out/learning_curve.png"
+
+docs: install
+	$(BIN)/python docs/make_cli_page.py
+
+clean:
+	rm -rf $(VENV) out .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Pictures and pages for people. Decibels appear here, and nowhere before."""

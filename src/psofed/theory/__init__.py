@@ -1,0 +1,1 @@
+"""Theory: predicts what the simulation will show, from the scenario alone."""

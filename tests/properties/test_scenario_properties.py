@@ -1,0 +1,86 @@
+"""What must hold for any scenario (Hypothesis)."""
+
+import contextlib
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from psofed import Attack, Data, Scenario, Selection, Uniform, simulate
+from psofed.errors import PsofedError
+from psofed.registry import part_names
+from psofed.simulate.draws import draw_trial
+
+variances = st.floats(0, 1e6, allow_nan=False)
+
+
+@st.composite
+def scenarios(draw: st.DrawFn, most_clients: int = 30, most_entries: int = 12) -> Scenario:
+    clients, dimension = draw(st.integers(1, most_clients)), draw(st.integers(1, most_entries))
+    variance = st.one_of(
+        variances,
+        st.lists(variances, min_size=clients, max_size=clients),
+        st.tuples(variances, variances).map(lambda ends: Uniform(*sorted(ends))),
+    )
+    attack = st.builds(
+        Attack,
+        num_byzantine=st.integers(0, clients),
+        probability=st.floats(0, 1),
+        variance=variances,
+    )
+    return Scenario(
+        num_clients=clients,
+        dimension=dimension,
+        num_participants=draw(st.integers(1, clients)),
+        num_shared=draw(st.integers(1, dimension)),
+        stepsize=draw(st.floats(1e-6, 1.0)),
+        iterations=draw(st.integers(1, 10**6)),
+        uplink=draw(st.sampled_from(["same", "redrawn"])),
+        selection=Selection(
+            pattern=draw(st.sampled_from(part_names("patterns"))), coordinated=draw(st.booleans())
+        ),
+        data=Data(
+            input_variance=draw(variance),
+            noise_variance=draw(variance),
+            input_correlation=draw(st.floats(-0.99, 0.99)),
+            fleet_seed=draw(st.integers(0, 2**64)),
+        ),
+        attack=draw(st.none() | attack),
+    )
+
+
+@given(scenarios())
+def test_any_scenario_survives_toml_and_back(scenario: Scenario) -> None:
+    assert Scenario.from_toml(scenario.to_toml()) == scenario
+    assert Scenario.from_mapping(scenario.to_mapping()) == scenario
+
+
+@given(st.text(max_size=200))
+def test_no_text_makes_the_reader_fail_otherwise_than_by_saying_so(text: str) -> None:
+    with contextlib.suppress(PsofedError):
+        Scenario.from_toml(text)
+
+
+@settings(deadline=None, max_examples=25)
+@given(scenarios(most_clients=8, most_entries=6))
+def test_draws_keep_their_promises(scenario: Scenario) -> None:
+    draws = draw_trial(scenario.replace(iterations=7), seed=1, trial=5)
+    assert (draws.download_masks.sum(axis=-1) == scenario.num_shared).all()
+    assert (draws.upload_masks.sum(axis=-1) == scenario.num_shared).all()
+    assert np.array_equal(draws.upload_masks[:-1], draws.download_masks[1:])
+    assert (draws.participants.sum(axis=1) == scenario.num_participants).all()
+    assert np.isfinite(draws.inputs).all()
+    if scenario.uplink == "same":
+        assert np.array_equal(draws.participants, draws.uploaders)
+
+
+@settings(deadline=None, max_examples=15)
+@given(scenarios(most_clients=8, most_entries=6))
+def test_full_sharing_by_all_leaves_every_client_with_the_servers_model(scenario: Scenario) -> None:
+    """M = D and everybody participates: the masks cannot matter, whatever their pattern."""
+    full = scenario.replace(
+        num_shared=scenario.dimension, num_participants=scenario.num_clients, iterations=5
+    )
+    patterns = [full.replace(selection=Selection(pattern=name)) for name in part_names("patterns")]
+    first, second = (simulate(s, trials=1, keep_trials=True).trial_curves["server_msd"] for s in patterns)
+    assert np.allclose(first, second, rtol=1e-9)

@@ -1,0 +1,118 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from psofed.cli import app
+from psofed.scenario_file import EXAMPLE
+
+PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()"]
+
+
+@pytest.fixture
+def scenario_file(tmp_path):
+    path = tmp_path / "scenario.toml"
+    path.write_text(EXAMPLE.replace("iterations = 3000", "iterations = 100"))
+    return path
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [*PSOFED, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_example_prints_the_scenario_to_start_from() -> None:
+    assert CliRunner().invoke(app, ["example"]).stdout == EXAMPLE
+
+
+def test_json_holds_what_was_promised(scenario_file) -> None:
+    done = run("simulate", scenario_file, "--trials", 4, "--seed", 9, "--json", "--set", "stepsize=0.1")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    for metric in ("network_mse", "server_msd", "test_mse"):
+        assert {"mean", "standard_error"} <= result[metric].keys()
+    assert result["scenario"]["stepsize"] == 0.1
+    assert result["seed"] == 9
+    assert result["communication"]["ratio_to_full_sharing"] == 0.2
+    assert result["client_updates_per_second"] > 0
+    assert result["version"]
+    assert len(result["fleet"]["input_variance"]) == 50
+
+
+def test_divergence_is_valid_json_and_said(scenario_file) -> None:
+    done = run("simulate", scenario_file, "--trials", 2, "--json", "--set", "stepsize=5")
+    result = json.loads(done.stdout)
+    assert result["network_mse"]["mean"] is None
+    assert result["diverged"]["trials"] == [0, 1]
+    assert (
+        "2 of 2 trials diverged"
+        in run("simulate", scenario_file, "--trials", 2, "--set", "stepsize=5").stdout
+    )
+
+
+def test_a_result_and_a_picture_are_written(scenario_file, tmp_path) -> None:
+    done = run(
+        "simulate", scenario_file, "--trials", 4, "--out", tmp_path / "r.nc", "--plot", tmp_path / "p.svg"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "network MSE" in done.stdout
+    assert (tmp_path / "r.nc").exists()
+    assert "<svg" in (tmp_path / "p.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--set", "num_shared=9"],
+            "num_shared = 9 is not allowed; allowed: an integer from 1 to dimension = 5",
+        ),
+        (["--set", "nonsense=1"], "nonsense is not a known field"),
+        (["--set", "nonsense"], "key=value"),
+        (["--plot", "curve.gif"], "a name ending in .png, .svg, .pdf"),
+        (["--tail", "200"], "tail = 200"),
+        (["--trials", "0"], "--trials"),
+        (["--threads", "-1"], "--threads"),
+        (["--wrong"], "--wrong"),
+    ],
+)
+def test_a_users_mistake_ends_with_code_2_and_no_traceback(
+    scenario_file, arguments: list, message: str
+) -> None:
+    done = run("simulate", scenario_file, *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_file_is_a_users_mistake(tmp_path) -> None:
+    done = run("simulate", tmp_path / "none.toml")
+    assert done.returncode == 2
+    assert "no such file" in done.stderr
+
+
+def test_help_and_import_load_nothing_heavy() -> None:
+    code = "import sys, psofed, psofed.cli; print([m for m in sys.modules if m.split('.')[0] in {heavy!r}])"
+    heavy = {"numba", "numpy", "scipy", "xarray", "matplotlib", "flwr", "dask"}
+    done = subprocess.run(
+        [sys.executable, "-c", code.format(heavy=heavy)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_interrupting_ends_cleanly(tmp_path) -> None:
+    path = tmp_path / "long.toml"
+    path.write_text("num_clients = 1000\ndimension = 50\niterations = 1000000\n")
+    command = [*PSOFED, "simulate", str(path), "--trials", "64"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    time.sleep(4)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in errors

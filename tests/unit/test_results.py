@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+
+from psofed import PsofedError, Scenario, load_result, simulate
+from psofed.files import atomic_path
+from psofed.results import estimate
+
+
+def test_a_saved_result_loads_as_it_was(tmp_path, small_scenario: Scenario) -> None:
+    result = simulate(small_scenario, trials=5, seed=3, keep_trials=True)
+    result.save(tmp_path / "deep" / "result.nc")
+    loaded = load_result(tmp_path / "deep" / "result.nc")
+    assert loaded.scenario == result.scenario
+    assert (loaded.seed, loaded.version, loaded.tail) == (3, result.version, result.tail)
+    assert loaded.to_json() == result.to_json()
+    for metric in result.curve:
+        assert np.array_equal(loaded.curve[metric], result.curve[metric])
+        assert np.array_equal(loaded.trial_curves[metric], result.trial_curves[metric])
+
+
+def test_a_data_set_is_labelled(small_scenario: Scenario) -> None:
+    data = simulate(small_scenario, trials=4).to_dataset()
+    assert data["network_mse"].dims == ("trial",)
+    assert data["network_mse_curve"].dims == ("iteration",)
+    assert data["is_byzantine"].values.tolist() == [True] * 3 + [False] * 4
+    assert Scenario.from_toml(data.attrs["scenario"]) == small_scenario
+
+
+def test_a_file_that_is_no_result_is_refused(tmp_path) -> None:
+    (tmp_path / "x.nc").write_bytes(b"no result")
+    with pytest.raises(PsofedError, match="not a psofed result"):
+        load_result(tmp_path / "x.nc")
+    with pytest.raises(PsofedError, match="no such file"):
+        load_result(tmp_path / "y.nc")
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path) -> None:
+    path = tmp_path / "kept.txt"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), atomic_path(path) as temporary:
+        temporary.write_text(str(1 / 0))
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_be_written_is_a_users_mistake(tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PsofedError, match="cannot be written"), atomic_path(tmp_path / "file" / "x.nc"):
+        pass
+
+
+def test_an_estimate_uses_students_interval() -> None:
+    value = estimate(np.array([1.0, 2.0, 3.0, 4.0]))
+    assert value.mean == 2.5
+    assert value.standard_error == pytest.approx(0.6454972)
+    assert value.interval[1] - value.mean == pytest.approx(3.182446 * 0.6454972, rel=1e-6)

@@ -1,0 +1,158 @@
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+from psofed import (
+    Attack,
+    Data,
+    InvalidValueError,
+    PsofedError,
+    Scenario,
+    Selection,
+    Uniform,
+    UnknownFieldError,
+)
+from psofed.scenario_file import EXAMPLE, parse_setting, read_scenario, with_values
+
+SIZES = {"num_clients": 10, "dimension": 4}
+
+
+def test_defaults_are_the_papers() -> None:
+    scenario = Scenario(**SIZES)
+    assert (scenario.num_participants, scenario.num_shared, scenario.stepsize) == (5, 1, 0.15)
+    assert scenario.data.input_variance == Uniform(0.2, 1.2)
+    assert scenario.data.noise_variance == Uniform(0.005, 0.025)
+    assert scenario.attack is None
+    assert scenario.selection == Selection(pattern="random", coordinated=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"num_clients": 0}, "num_clients"),
+        ({"num_clients": 10.0}, "num_clients"),
+        ({"num_clients": True}, "num_clients"),
+        ({"dimension": "5"}, "dimension"),
+        ({"num_shared": 5}, "num_shared"),
+        ({"num_shared": 0}, "num_shared"),
+        ({"num_participants": 11}, "num_participants"),
+        ({"stepsize": 0.0}, "stepsize"),
+        ({"stepsize": math.nan}, "stepsize"),
+        ({"stepsize": math.inf}, "stepsize"),
+        ({"stepsize": -0.1}, "stepsize"),
+        ({"iterations": -1}, "iterations"),
+        ({"algorithm": "fedavg"}, "algorithm"),
+        ({"uplink": "both"}, "uplink"),
+        ({"aggregation": "sum"}, "aggregation"),
+        ({"selection.pattern": "spiral"}, "selection.pattern"),
+        ({"selection.coordinated": 1}, "selection.coordinated"),
+        ({"selection": "random"}, "selection"),
+        ({"data.input_variance": -1.0}, "data.input_variance"),
+        ({"data.input_variance": [1.0, 2.0]}, "data.input_variance"),
+        ({"data.input_variance": [1.0] * 9 + [-1.0]}, "data.input_variance[9]"),
+        ({"data.input_variance": {"normal": [0, 1]}}, "data.input_variance"),
+        ({"data.noise_variance": {"uniform": [0.5, 0.1]}}, "data.noise_variance.uniform"),
+        ({"data.noise_variance": math.nan}, "data.noise_variance"),
+        ({"data.input_correlation": 1.0}, "data.input_correlation"),
+        ({"data.fleet_seed": -1}, "data.fleet_seed"),
+        ({"data.test_instances": 0}, "data.test_instances"),
+        ({"data.covariances": [[[1.0, 2.0], [0.0, 1.0]]]}, "data.covariances[0]"),
+        ({"data.covariances": [[[1.0, 2.0], [2.0, 1.0]]]}, "data.covariances[0]"),
+        ({"data.covariances": [[[1.0]]]}, "data.covariances"),
+        ({"data.covariances": "white"}, "data.covariances"),
+        ({"attack.num_byzantine": 11}, "attack.num_byzantine"),
+        ({"attack.num_byzantine": 1, "attack.probability": 1.5}, "attack.probability"),
+        ({"attack.num_byzantine": 1, "attack.variance": -1}, "attack.variance"),
+        ({"attack.num_byzantine": 1, "attack.kind": "loud"}, "attack.kind"),
+        ({"attack.probability": 0.5}, "attack.num_byzantine"),
+    ],
+)
+def test_a_bad_value_is_refused_by_name(changes: dict, field: str) -> None:
+    with pytest.raises(InvalidValueError) as caught:
+        with_values(Scenario(**SIZES), changes)
+    assert caught.value.field == field
+    assert str(caught.value).startswith(f"{field} = ")
+    assert "allowed: " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "key", ["stepsiz", "attack.strength", "data.rho", "grid.x", "selection.pattern.deep"]
+)
+def test_an_unknown_key_is_refused_and_the_known_are_named(key: str) -> None:
+    with pytest.raises(UnknownFieldError, match="not a known field; allowed: "):
+        with_values(Scenario(**SIZES, attack=Attack(num_byzantine=1)), {key: 1})
+
+
+def test_a_missing_size_is_named() -> None:
+    with pytest.raises(InvalidValueError, match="num_clients = None"):
+        Scenario.from_mapping({"dimension": 5})
+
+
+def test_the_example_is_a_valid_scenario() -> None:
+    scenario = Scenario.from_toml(EXAMPLE)
+    assert scenario == Scenario(
+        num_clients=50, dimension=5, attack=Attack(num_byzantine=15, probability=0.2, variance=0.5)
+    )
+
+
+def test_explicit_covariances_survive_toml() -> None:
+    covariances = np.array([[[2.0, 0.3], [0.3, 1.0]], [[1.0, 0.1], [0.1, 0.5]]])
+    scenario = Scenario(num_clients=2, dimension=2, num_participants=1, data=Data(covariances=covariances))
+    assert Scenario.from_toml(scenario.to_toml()) == scenario
+    assert hash(scenario) == hash(Scenario.from_toml(scenario.to_toml()))
+
+
+def test_covariances_exclude_variances() -> None:
+    with pytest.raises(InvalidValueError, match="either covariances, or"):
+        Data(covariances=[[[1.0]]], input_variance=2.0)
+
+
+def test_numpy_numbers_are_taken_as_numbers() -> None:
+    scenario = Scenario(num_clients=np.int64(10), dimension=np.int32(4), stepsize=np.float32(0.5))
+    assert type(scenario.num_clients) is int
+    assert type(scenario.stepsize) is float
+    assert Scenario(**SIZES, data=Data(input_variance=np.linspace(0.1, 1, 10))).data.input_variance[9] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("stepsize=0.03", ("stepsize", 0.03)),
+        ("uplink=redrawn", ("uplink", "redrawn")),
+        ("data.input_variance={uniform = [0.1, 1]}", ("data.input_variance", {"uniform": [0.1, 1]})),
+        ("selection.coordinated=false", ("selection.coordinated", False)),
+    ],
+)
+def test_settings_are_read_as_toml_or_as_a_word(text: str, expected: tuple) -> None:
+    assert parse_setting(text) == expected
+
+
+@pytest.mark.parametrize("text", ["stepsize", "=3", ""])
+def test_a_setting_without_key_and_value_is_refused(text: str) -> None:
+    with pytest.raises(InvalidValueError, match="key=value"):
+        parse_setting(text)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"num_clients = ", "not valid TOML"),
+        (b"\xff\xfe", "cannot be read"),
+        (b"dimension = 3", "num_clients"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path, content: bytes, message: str) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_bytes(content)
+    with pytest.raises(PsofedError, match=message) as caught:
+        read_scenario(path)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_errors_survive_the_way_between_processes() -> None:
+    error = InvalidValueError("stepsize", -1, "above 0")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    unknown = UnknownFieldError("x", ("a", "b"))
+    assert str(pickle.loads(pickle.dumps(unknown))) == str(unknown)
