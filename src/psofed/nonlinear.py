@@ -136,9 +136,7 @@ def evaluate_function(scenario: Scenario, inputs: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=16)
 def _estimate_moments(clients: int, dimension: int, model: Model, data: Data) -> StreamMoments:
-    scenario = Scenario(
-        num_clients=clients, dimension=dimension, num_participants=1, model=model, data=data
-    )
+    scenario = Scenario(num_clients=clients, dimension=dimension, num_participants=1, model=model, data=data)
     fleet = draw_inputs(scenario)
     features = make_features(model, fleet.input_dimension, dimension)
     count = max(_SAMPLES // clients, 200)

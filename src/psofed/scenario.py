@@ -301,7 +301,9 @@ class Scenario:
             raise InvalidValueError("model.features", features, allowed)
         fixed = None if function is None else _function_inputs(function)
         if fixed is not None and self.input_dimension != fixed:
-            raise InvalidValueError("data.input_dimension", self.input_dimension, f'{fixed} with "{function}"')
+            raise InvalidValueError(
+                "data.input_dimension", self.input_dimension, f'{fixed} with "{function}"'
+            )
         if self.model.kind == "linear" and self.input_dimension != self.dimension:
             allowed = f'dimension = {self.dimension} with model.kind = "linear"'
             raise InvalidValueError("data.input_dimension", self.input_dimension, allowed)
@@ -312,7 +314,9 @@ class Scenario:
         if not isinstance(self.drift, Drift):
             raise InvalidValueError("drift", self.drift, "a psofed.Drift or None")
         if not self.is_linear:
-            allowed = 'only with model.kind = "linear" and no data.function, where there is a target vector to move'
+            allowed = (
+                'only with model.kind = "linear" and no data.function, where there is a target vector to move'
+            )
             raise InvalidValueError("drift", self.drift.kind, allowed)
         if self.drift.at is not None:
             check_integer("drift.at", self.drift.at, 0, self.iterations - 1, "iterations - 1")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from psofed.errors import InvalidValueError, PsofedError, UnknownFieldError
 from psofed.drift import Drift
+from psofed.errors import InvalidValueError, PsofedError, UnknownFieldError
 from psofed.model import Model
 from psofed.scenario import Attack, Data, Scenario, Selection, Uniform
 

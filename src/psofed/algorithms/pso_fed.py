@@ -82,7 +82,9 @@ class PsoFedRun:
             samples = FunctionSamples(scenario, fleet, self._streams["data"])
         self._samples = samples
         self._tests_on_next = samples is not None and samples.tests_on_next
-        self._test_set = NO_TESTS if self._tests_on_next else draw_test_set(scenario, fleet, self._streams["test"])
+        self._test_set = (
+            NO_TESTS if self._tests_on_next else draw_test_set(scenario, fleet, self._streams["test"])
+        )
         self._moves: TargetMoves | None = make_moves(scenario, seed, trials)
         self._inputs: InputModel = make_input_model(fleet)
         self._noise_deviation = np.sqrt(fleet.noise_variance)
