@@ -5,6 +5,7 @@ the residuals y − w°ᵀz: with a client's error w° − w its prediction erro
 as for linear streams, where the residual is the noise.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
@@ -94,6 +95,63 @@ class FunctionSamples:
             features.frequencies, features.phases, features.scale, self._weights, inputs, residuals,
         )  # fmt: skip
         return Chunk(inputs, residuals, np.full(count, clients))
+
+
+class TableSamples:
+    """Rows of a table in their order, the same in every trial.
+
+    Parameters
+    ----------
+    inputs : sequence of arrays (samples_k, D)
+        Features of every client's rows.
+    residuals : sequence of arrays (samples_k,)
+        Labels less w°ᵀz.
+    epochs : int
+        How many times each client goes through its rows; after that it has no sample.
+    """
+
+    tests_on_next = True
+
+    def __init__(self, inputs: Sequence[FloatArray], residuals: Sequence[FloatArray], epochs: int) -> None:
+        self._inputs, self._residuals, self._epochs = inputs, residuals, epochs
+        self.bytes_per_iteration = 8 * len(inputs) * (inputs[0].shape[1] + 1)
+
+    def chunk(self, first: int, count: int) -> Chunk:
+        """Return the rows of iterations `first` … `first + count − 1`; zeros where a client has none left."""
+        clients, dimension = len(self._inputs), self._inputs[0].shape[1]
+        inputs = np.zeros((count, clients, dimension, 1))
+        residuals = np.zeros((count, clients, 1))
+        active = np.zeros(count, np.int64)
+        n = np.arange(first, first + count)
+        for k, (rows, labels) in enumerate(zip(self._inputs, self._residuals, strict=True)):
+            has = n < len(labels) * self._epochs
+            inputs[has, k, :, 0] = rows[n[has] % len(labels)]
+            residuals[has, k, 0] = labels[n[has] % len(labels)]
+            active += has
+        return Chunk(inputs, residuals, active)
+
+
+class SampleSource(Protocol):
+    """Data that do not come from the scenario, such as :class:`psofed.OwnData`."""
+
+    inputs: tuple[FloatArray, ...]
+    targets: tuple[FloatArray, ...]
+    epochs: int
+
+    def fleet(self, features: FeatureMap | None = None) -> Fleet:
+        """Return the fleet as measured."""
+
+    def samples_from(self, iteration: int) -> FloatArray:
+        """Return how many samples each client still has from an iteration on."""
+
+
+def make_table_samples(scenario: Scenario, source: SampleSource) -> tuple[Fleet, TableSamples]:
+    """Return the fleet of a table and its samples, as features for the scenario's model."""
+    features = make_features(scenario.model, source.inputs[0].shape[1], scenario.dimension)
+    fleet = source.fleet(features)
+    inputs = [features(rows) for rows in source.inputs]
+    residuals = [y - z @ fleet.target for y, z in zip(source.targets, inputs, strict=True)]
+    return fleet, TableSamples(inputs, residuals, source.epochs)
 
 
 def draw_function_tests(scenario: Scenario, fleet: Fleet, stream: Stream) -> FloatArray:
