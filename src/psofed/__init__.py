@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from psofed.drift import Drift
     from psofed.errors import InvalidValueError, NotCoveredError, PsofedError, UnknownFieldError
     from psofed.model import Model
+    from psofed.own_data import OwnData, read_data
     from psofed.results import SimulationResult, load_result
     from psofed.scenario import Attack, Data, Scenario, Selection, Uniform
     from psofed.scenario_file import read_scenario
@@ -28,6 +29,7 @@ _HOME = {
     "Fleet": "data",
     "InvalidValueError": "errors",
     "Model": "model",
+    "OwnData": "own_data",
     "NotCoveredError": "errors",
     "PsofedError": "errors",
     "Scenario": "scenario",
@@ -37,6 +39,7 @@ _HOME = {
     "UnknownFieldError": "errors",
     "draw_fleet": "data",
     "load_result": "results",
+    "read_data": "own_data",
     "read_scenario": "scenario_file",
     "simulate": "simulate",
 }

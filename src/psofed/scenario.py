@@ -318,8 +318,6 @@ class Scenario:
                 'only with model.kind = "linear" and no data.function, where there is a target vector to move'
             )
             raise InvalidValueError("drift", self.drift.kind, allowed)
-        if self.drift.at is not None:
-            check_integer("drift.at", self.drift.at, 0, self.iterations - 1, "iterations - 1")
 
     def _check_data_sizes(self) -> None:
         for name in ("input_variance", "noise_variance"):

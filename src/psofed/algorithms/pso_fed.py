@@ -40,6 +40,9 @@ from psofed.streams import make_stream
 # About how many bytes of participants, masks and perturbations are drawn ahead at a time.
 _CHUNK_BYTES = 4_000_000
 
+# Whether it runs on given samples and with a target that moves.
+TAKES_SAMPLES = True
+
 # What the kernel is handed where it needs none.
 _NO_INPUTS, _NO_RESIDUALS, _NO_MOVES = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0)), np.zeros((0, 0, 0))
 

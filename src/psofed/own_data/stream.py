@@ -68,7 +68,8 @@ class OwnData:
 
     def samples_from(self, iteration: int) -> FloatArray:
         """Return how many samples each client still has from an iteration on, shape (K,)."""
-        return np.maximum(np.array(self.samples) * self.epochs - iteration, 0).astype(np.float64)
+        left = np.array(self.samples, dtype=np.float64) * self.epochs - iteration
+        return np.asarray(np.maximum(left, 0.0))
 
     def moments(self, features: FeatureMap | None = None) -> StreamMoments:
         """Estimate second moments of every client's features and labels from all its samples."""
@@ -135,8 +136,8 @@ class OwnData:
             lines.append(f"{self.clipped} inputs beyond {self.clip:g} standard deviations were set to that.")
         if min(self.samples) < max(self.samples):
             lines.append(
-                f"clients have {min(self.samples)} to {max(self.samples)} samples; one that has used up its own takes no "
-                "more steps, does not count in the MSE, and still exchanges its model."
+                f"clients have {min(self.samples)} to {max(self.samples)} samples; one that has used up its own takes "
+                "no more steps, does not count in the MSE, and still exchanges its model."
             )
         return lines
 
@@ -151,7 +152,7 @@ def read_data(
     warmup: int = 20,
     clip: float = 5.0,
 ) -> OwnData:
-    """Read a table and make it a fleet: one client for each value of `client_column`, streaming its rows in order.
+    r"""Read a table and make it a fleet: one client for each value of `client_column`, streaming its rows in order.
 
     Parameters
     ----------
@@ -169,7 +170,7 @@ def read_data(
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "data.csv"
     >>> lines = [f"{'ab'[n % 2]},{n % 7},{(n % 7) + n % 3}" for n in range(100)]
-    >>> _ = path.write_text("station,x,y\\n" + "\\n".join(lines))
+    >>> _ = path.write_text("station,x,y\n" + "\n".join(lines))
     >>> data = read_data(path, "station", "y")
     >>> data.num_clients, data.num_columns, data.samples
     (2, 1, (30, 30))

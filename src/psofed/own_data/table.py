@@ -59,7 +59,9 @@ class Table:
         """Input columns that never change, with the clients in which they do not."""
         found: dict[str, tuple[str, ...]] = {}
         for j, name in enumerate(self.features):
-            clients = tuple(c for c, x in zip(self.clients, self.inputs, strict=True) if _is_constant(x[:, j]))
+            clients = tuple(
+                c for c, x in zip(self.clients, self.inputs, strict=True) if _is_constant(x[:, j])
+            )
             if clients:
                 found[name] = clients
         return found
@@ -189,7 +191,9 @@ def _choose_columns(
     repeated = sorted({name for name in header if header.count(name) > 1})
     if repeated:
         raise PsofedError(f"{path}: column {repeated[0]} appears {header.count(repeated[0])} times")
-    chosen = tuple(features) if features is not None else tuple(n for n in header if n not in (client, target))
+    chosen = (
+        tuple(features) if features is not None else tuple(n for n in header if n not in (client, target))
+    )
     for name in (client, target, *chosen):
         if name not in header:
             raise PsofedError(f"{path}: no column {name}; there are {', '.join(header)}")

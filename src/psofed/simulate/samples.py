@@ -134,9 +134,17 @@ class TableSamples:
 class SampleSource(Protocol):
     """Data that do not come from the scenario, such as :class:`psofed.OwnData`."""
 
-    inputs: tuple[FloatArray, ...]
-    targets: tuple[FloatArray, ...]
-    epochs: int
+    @property
+    def inputs(self) -> tuple[FloatArray, ...]:
+        """Every client's inputs, arrays (samples_k, d)."""
+
+    @property
+    def targets(self) -> tuple[FloatArray, ...]:
+        """Every client's labels, arrays (samples_k,)."""
+
+    @property
+    def epochs(self) -> int:
+        """How many times each client goes through its samples."""
 
     def fleet(self, features: FeatureMap | None = None) -> Fleet:
         """Return the fleet as measured."""
