@@ -65,6 +65,15 @@ def read_scenario(path: str | Path) -> Scenario:
     PsofedError
         If the file cannot be read, is not TOML, or does not describe a valid scenario.
     """
+    mapping = read_mapping(path)
+    try:
+        return scenario_from_mapping(mapping)
+    except PsofedError as error:
+        raise _named(error, path) from None
+
+
+def read_mapping(path: str | Path) -> dict[str, Any]:
+    """Read a TOML file without looking at what is in it."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -74,18 +83,14 @@ def read_scenario(path: str | Path) -> Scenario:
     except (OSError, UnicodeDecodeError) as error:
         raise PsofedError(f"{path}: cannot be read ({error})") from None
     try:
-        return scenario_from_toml(text)
+        return _parse(text)
     except PsofedError as error:
         raise _named(error, path) from None
 
 
 def scenario_from_toml(text: str) -> Scenario:
     """Make a scenario from TOML text."""
-    try:
-        mapping = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise PsofedError(f"not valid TOML: {error}") from None
-    return scenario_from_mapping(mapping)
+    return scenario_from_mapping(_parse(text))
 
 
 def scenario_from_mapping(mapping: Mapping[str, Any]) -> Scenario:
@@ -130,16 +135,21 @@ def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     >>> with_values(Scenario(num_clients=50, dimension=5), {"attack.num_byzantine": 5}).attack.num_byzantine
     5
     """
-    mapping = scenario_to_mapping(scenario)
+    return scenario_from_mapping(set_values(scenario_to_mapping(scenario), changes))
+
+
+def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a scenario's mapping with fields set by dotted name, unchecked."""
+    changed = dict(mapping)
     for dotted, value in changes.items():
         table, _, key = dotted.rpartition(".")
         if not table:
-            mapping[key] = value
+            changed[key] = value
         elif table in _TABLES:
-            mapping[table] = {**mapping.get(table, {}), key: value}
+            changed[table] = {**changed.get(table, {}), key: value}
         else:
             raise UnknownFieldError(dotted, tuple(_TABLES))
-    return scenario_from_mapping(mapping)
+    return changed
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -157,6 +167,13 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key.strip(), value.strip()
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PsofedError(f"not valid TOML: {error}") from None
 
 
 def _named(error: PsofedError, path: str | Path) -> PsofedError:

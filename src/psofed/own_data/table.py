@@ -127,6 +127,12 @@ def read_table(
     )
 
 
+def read_header(path: str | Path) -> list[str]:
+    """Return the names of the columns of a CSV or Parquet file."""
+    path = Path(path)
+    return (_read_parquet(path) if path.suffix.lower() in _PARQUET else _read_csv(path))[0]
+
+
 Rows = Iterator[tuple[int, Sequence[Any]]]
 
 
