@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from psofed.scenario import Attack, Data, Scenario, Selection, Uniform
     from psofed.scenario_file import read_scenario
     from psofed.simulate.monte_carlo import simulate
+    from psofed.theory.prediction import LearningCurve, Prediction, Terms, predict
+    from psofed.theory.stepsize import optimal_stepsize
 
 _HOME = {
     "Attack": "scenario",
@@ -28,17 +30,22 @@ _HOME = {
     "Drift": "drift",
     "Fleet": "data",
     "InvalidValueError": "errors",
+    "LearningCurve": "theory.prediction",
     "Model": "model",
-    "OwnData": "own_data",
     "NotCoveredError": "errors",
+    "OwnData": "own_data",
+    "Prediction": "theory.prediction",
     "PsofedError": "errors",
     "Scenario": "scenario",
     "Selection": "scenario",
     "SimulationResult": "results",
+    "Terms": "theory.prediction",
     "Uniform": "scenario",
     "UnknownFieldError": "errors",
     "draw_fleet": "data",
     "load_result": "results",
+    "optimal_stepsize": "theory.stepsize",
+    "predict": "theory.prediction",
     "read_data": "own_data",
     "read_scenario": "scenario_file",
     "simulate": "simulate",

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from psofed.attacks._moments import PerturbationMoments
 from psofed.compiled import compiled, hook
 from psofed.data import FloatArray
 from psofed.gaussian import mix_word, normal_pair, split_word, unit_uniform
@@ -49,6 +50,23 @@ def draw_perturbations(key: WordArray, gamma: WordArray, scenario: Scenario) -> 
         probability, deviation = options(scenario.attack, scenario)
         _fill(key[0], gamma[0], scenario.attack.num_byzantine, probability, deviation, out)
     return out
+
+
+def perturbation_moments(attack: Attack, num_clients: int) -> PerturbationMoments:
+    """Return the moments of the perturbations τ_k δ_k of one uploaded entry.
+
+    The first `num_byzantine` clients have E[(τδ)²] = p_a σ_B² (the diagonal of the paper's Ω_δ), with mean zero and
+    independent between clients.
+
+    Examples
+    --------
+    >>> perturbation_moments(Attack(num_byzantine=1, probability=0.5, variance=2.0), 2).second
+    array([1., 0.])
+    """
+    byzantine = np.arange(num_clients) < attack.num_byzantine
+    nothing = np.zeros(num_clients)
+    second = np.where(byzantine, attack.probability * attack.variance, 0.0)
+    return PerturbationMoments(nothing, second, nothing)
 
 
 @compiled(inline=True)

@@ -4,6 +4,7 @@ S_{k,n} is independent over n, and over k unless coordinated.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from psofed.compiled import compiled
 from psofed.gaussian import bounded, mix_word
@@ -33,3 +34,21 @@ def draw_entries(key, gamma, first, clients, num_clients, dimension, coordinated
         if coordinated:
             for p in range(1, participants):
                 out[t, p] = out[t, 0]
+
+
+def mask_moments(dimension: int, num_shared: int) -> tuple[float, NDArray[np.float64]]:
+    """Return E[S(i)] and the matrix E[S(i) S(j)] of one mask, shape (D, D) (Appendix A).
+
+    E[S(i)] = p_e = M/D; E[S(i) S(j)] = p_e on the diagonal and p_e (M − 1)/(D − 1) off it.
+
+    Examples
+    --------
+    >>> first, second = mask_moments(3, 2)
+    >>> second.round(3)
+    array([[0.667, 0.333, 0.333],
+           [0.333, 0.667, 0.333],
+           [0.333, 0.333, 0.667]])
+    """
+    p = num_shared / dimension
+    off = p * (num_shared - 1) / (dimension - 1) if dimension > 1 else 0.0
+    return p, np.full((dimension, dimension), off) + (p - off) * np.eye(dimension)

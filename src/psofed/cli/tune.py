@@ -1,0 +1,115 @@
+"""``psofed tune``: set up a fleet from theory."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from psofed.cli.common import AsJson, ScenarioFile, Settings, decibels, print_json, read_scenario_with
+
+if TYPE_CHECKING:
+    from psofed.scenario import Scenario
+    from psofed.theory.tuning import Tuning
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(tune)
+
+
+def tune(
+    file: ScenarioFile,
+    metric: Annotated[str, typer.Option(help="What to make small: network, test or msd.")] = "network",
+    shared: Annotated[
+        str | None,
+        typer.Option(metavar="1..D", help="Numbers of shared entries: 1..5, or 1,2,5; all by default."),
+    ] = None,
+    theory: Annotated[str, typer.Option(help='"exact" or "paper".')] = "exact",
+    as_json: AsJson = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Draw the error over the stepsize (.png, .svg or .pdf)."),
+    ] = None,
+    settings: Settings = [],  # noqa: B006
+) -> None:
+    """Find the best stepsize for each number of shared entries, and recommend what to use."""
+    scenario = read_scenario_with(file, settings)
+    if plot is not None:
+        from psofed.report.plots import check_picture_format
+
+        check_picture_format(plot)
+    from psofed.theory.tuning import tune as tune_
+
+    tuning = tune_(scenario, metric, parse_shared(shared, scenario.dimension), theory)
+    if plot is not None:
+        _plot(scenario, tuning, theory, plot)
+    if as_json:
+        print_json(tuning.to_json() | {"theory": theory, "scenario": scenario.to_mapping()})
+    else:
+        _print(tuning)
+
+
+def parse_shared(text: str | None, dimension: int) -> tuple[int, ...]:
+    """Read ``1..5``, ``1,2,5`` or ``3``.
+
+    Examples
+    --------
+    >>> parse_shared("2..4", 5), parse_shared("1,5", 5), parse_shared(None, 3)
+    ((2, 3, 4), (1, 5), (1, 2, 3))
+    """
+    from psofed.errors import InvalidValueError
+
+    if text is None:
+        return tuple(range(1, dimension + 1))
+    low, dots, high = text.partition("..")
+    try:
+        counts = range(int(low), int(high) + 1) if dots else [int(part) for part in text.split(",")]
+    except ValueError:
+        counts = []
+    if not counts or min(counts) < 1 or max(counts) > dimension:
+        allowed = f"numbers from 1 to dimension = {dimension}, as 1..{dimension} or 1,{dimension}"
+        raise InvalidValueError("--shared", text, allowed)
+    return tuple(counts)
+
+
+def _plot(scenario: "Scenario", tuning: "Tuning", theory: str, path: Path) -> None:
+    import numpy as np
+
+    from psofed.report.plots import save_figure
+    from psofed.report.theory_plots import plot_tuning
+    from psofed.theory.tuning import error_curve
+
+    top = max(point.max_stepsize for point in tuning.points)
+    bottom = min(0.3 * min(point.stepsize for point in tuning.points), 0.01 * top)
+    stepsizes = np.geomspace(bottom, 0.98 * top, 32)
+    errors = {
+        point.num_shared: error_curve(
+            scenario.replace(num_shared=point.num_shared), stepsizes, tuning.metric, theory
+        )
+        for point in tuning.points
+    }
+    save_figure(plot_tuning(tuning, stepsizes, errors), path)
+
+
+def _print(tuning: "Tuning") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="best stepsize by number of shared entries", title_justify="left")
+    for name in ("M", "stepsize", "limit", "network MSE", "test MSE", "server MSD", "iterations", "numbers"):
+        table.add_column(name, justify="right")
+    for point in tuning.points:
+        settled = "–" if point.convergence_iterations is None else str(point.convergence_iterations)
+        table.add_row(
+            f"{point.num_shared}{' *' if point is tuning.recommended else ''}",
+            f"{point.stepsize:.4g}",
+            f"{point.max_stepsize:.4g}",
+            *(decibels(value) for value in (point.network_mse, point.test_mse, point.server_msd)),
+            settled,
+            str(point.numbers_per_iteration),
+        )
+    console = Console()
+    console.print(table)
+    console.print("iterations: until the network MSE is within 1 dB of its steady state")
+    console.print("numbers: exchanged per iteration, up and down, by all participants")
+    console.print(f"* recommended: {tuning.reason}")

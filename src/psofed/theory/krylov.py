@@ -1,0 +1,70 @@
+"""Fixed points and dominant eigenvalues of linear maps that are only known by what they do to a vector."""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs, gmres
+
+from psofed.errors import PsofedError
+from psofed.theory.moments import FloatArray
+
+LinearMap = Callable[[FloatArray], FloatArray]
+
+_SMALL = 24  # up to here a dense matrix is cheaper than a Krylov method, and ARPACK needs more
+_TOLERANCE = 1e-10
+
+
+def solve_fixed_point(linear: LinearMap, source: FloatArray, guess: FloatArray | None = None) -> FloatArray:
+    """Solve x = F x + `source` for a map F = `linear` with spectral radius below one.
+
+    Examples
+    --------
+    >>> solve_fixed_point(lambda x: 0.5 * x, np.array([1.0, 2.0])).round(6)
+    array([2., 4.])
+    """
+    size = source.size
+    if not np.any(source):
+        return np.zeros(size)
+    if size <= _SMALL:
+        return np.asarray(np.linalg.solve(np.eye(size) - as_matrix(linear, size), source), dtype=np.float64)
+    # The unknowns (server, cross, own) span orders of magnitude that GMRES sees through the residual's norm alone,
+    # so the tolerance is far below what is asked of a prediction.
+    operator = LinearOperator((size, size), matvec=lambda x: x - linear(x), dtype=np.float64)
+    scale = float(np.linalg.norm(source))
+    restart = int(np.clip(2**28 // (8 * size), 10, 80))
+    x, info = gmres(operator, source, x0=guess, rtol=_TOLERANCE, atol=0.0, restart=restart, maxiter=100)
+    if info != 0:
+        residual = float(np.linalg.norm(source - operator.matvec(x))) / scale
+        if not residual < 1e-6:
+            raise PsofedError(f"the steady state did not converge (relative residual {residual:.1e})")
+    return np.asarray(x)
+
+
+def dominant_eigenvalue(linear: LinearMap, start: FloatArray) -> float:
+    """Largest modulus among the eigenvalues of a map that keeps covariances covariances.
+
+    Such a map has its spectral radius as an eigenvalue (Krein and Rutman).
+
+    Examples
+    --------
+    >>> round(dominant_eigenvalue(lambda x: np.array([0.9, 0.5]) * x, np.ones(2)), 12)
+    0.9
+    """
+    size = start.size
+    if size <= _SMALL:
+        return float(np.abs(np.linalg.eigvals(as_matrix(linear, size))).max())
+    operator = LinearOperator((size, size), matvec=linear, dtype=np.float64)
+    try:
+        values = eigs(
+            operator, k=1, which="LR", v0=start, return_eigenvectors=False, tol=1e-8, ncv=20, maxiter=3000
+        )
+    except ArpackNoConvergence as error:
+        values = error.eigenvalues
+        if len(values) == 0:
+            raise PsofedError("the spectral radius did not converge") from None
+    return float(np.abs(values).max())
+
+
+def as_matrix(linear: LinearMap, size: int) -> FloatArray:
+    """Return the matrix of a linear map."""
+    return np.stack([linear(column) for column in np.eye(size)], axis=1)

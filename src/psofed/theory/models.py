@@ -1,0 +1,243 @@
+"""Which recursions a scenario means: one, or several to be averaged over the offsets of round-robin masks."""
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.data import Fleet, draw_fleet
+from psofed.errors import InvalidValueError, NotCoveredError
+from psofed.registry import load_part
+from psofed.scenario import Scenario
+from psofed.theory.exchange import CommonMask, FixedMasks, IndependentMasks, MaskMoments
+from psofed.theory.lms import lms_of
+from psofed.theory.moments import Entries, FloatArray, Participation
+from psofed.theory.recursion import Exchange, Recursion
+
+THEORIES = ("exact", "paper")
+
+_ENUMERATED_OFFSETS = 4096  # up to here all combinations of offsets are gone through
+_ENUMERATED_CORRELATED = 32  # likewise with correlated inputs, where each takes longer
+_OFFSET_SEED = (
+    20240817  # of the sample of offsets beyond that; the same for all, so that predictions are repeatable
+)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One way the offsets of round-robin masks can fall, with its probability.
+
+    Attributes
+    ----------
+    exchanges : tuple of exchanges
+        Upload and next download of one period.
+    weight : float
+        Probability, or share of the sample.
+    """
+
+    exchanges: tuple[Exchange, ...]
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A scenario as the theory sees it: everything but the stepsize is fixed.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    theory : str
+        ``"exact"`` or ``"paper"``.
+    small_stepsize : bool
+        Drop μ²𝓗 (paper's theory only).
+    """
+
+    scenario: Scenario
+    theory: str = "exact"
+    small_stepsize: bool = False
+
+    def __post_init__(self) -> None:
+        if self.theory not in THEORIES:
+            raise InvalidValueError("theory", self.theory, '"exact" or "paper"')
+        if self.small_stepsize and self.theory == "exact":
+            raise InvalidValueError(
+                "small_stepsize", True, 'False with theory = "exact"; it is an option of "paper"'
+            )
+        if self.scenario.algorithm != "pso-fed":
+            raise NotCoveredError(
+                f'the theory covers algorithm = "pso-fed"; "{self.scenario.algorithm}" is not linear in the models '
+                "and can only be simulated"
+            )
+        if self.scenario.aggregation != "mean":
+            raise NotCoveredError(
+                f'the theory covers aggregation = "mean"; "{self.scenario.aggregation}" is not linear in what is '
+                "uploaded and can only be simulated"
+            )
+        _ = self.poison
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """Statistics of the clients' streams."""
+        return draw_fleet(self.scenario)
+
+    @cached_property
+    def drawn(self) -> Participation:
+        """Probabilities of participation."""
+        return Participation(self.scenario.num_clients, self.scenario.num_participants)
+
+    @cached_property
+    def poison(self) -> FloatArray:
+        """E[(τ_k δ_k)²] per uploaded entry, shape (K,)."""
+        attack = self.scenario.attack
+        if attack is None:
+            return np.zeros(self.scenario.num_clients)
+        part = load_part("attacks", attack.kind)
+        if not hasattr(part, "perturbation_moments"):
+            raise NotCoveredError(
+                f'the theory does not cover attack.kind = "{attack.kind}": it states no moments'
+            )
+        moments = part.perturbation_moments(attack, self.scenario.num_clients)
+        if not moments.is_independent:
+            raise NotCoveredError(
+                f'the theory covers attacks of mean zero that are independent between clients; "{attack.kind}" is not'
+            )
+        return np.asarray(moments.second)
+
+    @cached_property
+    def entries(self) -> Entries:
+        """Which entries of the blocks are tracked."""
+        scenario = self.scenario
+        if not self.fleet.is_white:
+            return Entries.full(scenario.dimension)
+        if not self._moving_window:
+            return Entries.white(scenario.dimension, 1)
+        if scenario.selection.coordinated:
+            period = self._round_robin.mask_period(scenario.dimension, scenario.num_shared)
+            return Entries.white(
+                scenario.dimension, period, scenario.num_shared * period // scenario.dimension
+            )
+        return Entries.white(scenario.dimension, scenario.dimension, scenario.num_shared)
+
+    @cached_property
+    def branches(self) -> tuple[Branch, ...]:
+        """What has to be averaged, for the steady state."""
+        scenario = self.scenario
+        if not self._moving_window:
+            return (Branch((self._random_exchange(),), 1.0),)
+        if self.is_scattered:
+            return self.offset_branches(64)
+        if self.fleet.is_white:
+            place = np.arange(self.entries.size) < self.entries.shift
+            mask = place.astype(np.float64)
+            return (Branch((CommonMask(self.drawn, self.entries, MaskMoments(mask, mask, mask)),), 1.0),)
+        # Offsets o and o + M are the same masks one iteration apart; the steady state averages over a period.
+        distinct = scenario.dimension // self._period
+        return tuple(
+            Branch(tuple(self._window_exchange(offset, n) for n in range(self._period)), 1.0 / distinct)
+            for offset in range(distinct)
+        )
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether every client has a moving window of its own."""
+        return self._moving_window and not self.scenario.selection.coordinated
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the average over offsets is taken over a sample of them."""
+        if not self.is_scattered:
+            return False
+        free = (self.scenario.num_clients - 1) * math.log(self.scenario.dimension)
+        if self.fleet.is_white:
+            return free > math.log(_ENUMERATED_OFFSETS)
+        return free + math.log(self.scenario.dimension / self._period) > math.log(_ENUMERATED_CORRELATED)
+
+    def recursion(self, stepsize: float, branch: Branch) -> Recursion:
+        """Return the recursion of one branch at one stepsize."""
+        lms = lms_of(self.fleet, stepsize, self.entries, self.small_stepsize)
+        redrawn = self.scenario.uplink == "redrawn" or self.theory == "paper"
+        return Recursion(
+            lms, branch.exchanges, self.drawn, self.entries, redrawn, self.poison, self.fleet.target
+        )
+
+    @property
+    def _moving_window(self) -> bool:
+        # The paper's moments are those of p_e = M/D whatever the pattern; and with M = D all patterns are one.
+        scenario = self.scenario
+        return (
+            self.theory == "exact"
+            and scenario.selection.pattern == "round-robin"
+            and scenario.num_shared < scenario.dimension
+        )
+
+    @property
+    def _round_robin(self) -> ModuleType:
+        return load_part("patterns", "round-robin")
+
+    @property
+    def _period(self) -> int:
+        return int(self._round_robin.mask_period(self.scenario.dimension, self.scenario.num_shared))
+
+    def _random_exchange(self) -> Exchange:
+        scenario = self.scenario
+        first, second = load_part("patterns", "random").mask_moments(scenario.dimension, scenario.num_shared)
+        p = np.full(self.entries.size, first)
+        pair = second.ravel() if self.entries.is_full else p
+        kind = CommonMask if scenario.selection.coordinated else IndependentMasks
+        return kind(self.drawn, self.entries, MaskMoments(p, p, pair), remembered=self.theory == "exact")
+
+    def _window_exchange(self, offset: int, n: int) -> Exchange:
+        mask = self._masks(np.array(offset), n + 1)
+        row, column = np.repeat(mask, mask.size), np.tile(mask, mask.size)
+        return CommonMask(self.drawn, self.entries, MaskMoments(row, column, row * column))
+
+    def offsets(self, count: int) -> NDArray[np.int64]:
+        """Offsets of all clients, (N, K): all combinations if they can be gone through, else `count` drawn ones."""
+        scenario = self.scenario
+        clients, dimension = scenario.num_clients, scenario.dimension
+        if self.is_sampled:
+            return np.random.default_rng(_OFFSET_SEED).integers(0, dimension, (count, clients))
+        if self.fleet.is_white:
+            # Entries are exchangeable: only differences of offsets matter.
+            return np.array([(0, *rest) for rest in itertools.product(range(dimension), repeat=clients - 1)])
+        # The steady state is averaged over a period, so offsets that all move on by M are the same.
+        first = range(dimension // self._period)
+        return np.array(
+            [(o, *rest) for o in first for rest in itertools.product(range(dimension), repeat=clients - 1)]
+        )
+
+    def offset_branches(self, count: int) -> tuple[Branch, ...]:
+        """Round-robin masks with an offset each, given the offsets: one branch for each of :meth:`offsets`."""
+        offsets = self.offsets(count)
+        make = self._white_windows if self.fleet.is_white else self._full_windows
+        return tuple(Branch(make(offset), 1.0 / len(offsets)) for offset in offsets)
+
+    def window_masks(self, count: int) -> FloatArray:
+        """Masks in the moving frame for each of :meth:`offsets`, (N, K, D)."""
+        return self._masks(self.offsets(count), 0)
+
+    def _white_windows(self, offsets: NDArray[np.int64]) -> tuple[Exchange, ...]:
+        mask = self._masks(offsets, 0)
+        return (FixedMasks(self.drawn, self.entries, mask, mask),)
+
+    def _full_windows(self, offsets: NDArray[np.int64]) -> tuple[Exchange, ...]:
+        exchanges = []
+        for n in range(self._period):
+            mask = self._masks(offsets, n + 1)
+            dimension = mask.shape[-1]
+            exchanges.append(
+                FixedMasks(
+                    self.drawn, self.entries, np.repeat(mask, dimension, axis=-1), np.tile(mask, dimension)
+                )
+            )
+        return tuple(exchanges)
+
+    def _masks(self, offsets: NDArray[np.int64], n: int) -> FloatArray:
+        scenario = self.scenario
+        return np.asarray(
+            self._round_robin.mask_given_offset(scenario.dimension, scenario.num_shared, offsets, n)
+        )

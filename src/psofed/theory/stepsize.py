@@ -1,0 +1,92 @@
+"""The best stepsize: the true minimiser of a predicted error, and the paper's closed form."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from psofed.errors import InvalidValueError
+from psofed.scenario import Scenario
+from psofed.theory.models import Model
+from psofed.theory.stability import mean_square_stepsize_bound, stability_limit
+from psofed.theory.steady import Solver
+
+METRICS = ("network", "test", "msd")
+
+
+def optimal_stepsize(scenario: Scenario, theory: str = "exact", metric: str = "network") -> float:
+    """Find the stepsize with the lowest predicted steady-state error under attack.
+
+    Without an attack the error falls with the stepsize all the way down, so the answer is 0.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Its own stepsize plays no part.
+    theory : str
+        ``"exact"`` or ``"paper"``.
+    metric : str
+        ``"network"``, ``"test"`` or ``"msd"``; the last two have the same minimiser.
+
+    Examples
+    --------
+    >>> from psofed import Attack, Scenario
+    >>> optimal_stepsize(Scenario(num_clients=50, dimension=5))
+    0.0
+    >>> attack = Attack(num_byzantine=5, probability=0.25, variance=0.25)
+    >>> 0.02 < optimal_stepsize(Scenario(num_clients=50, dimension=5, attack=attack)) < 0.06
+    True
+    """
+    model = Model(scenario, theory)
+    if not np.any(model.poison):
+        return 0.0
+    solver = Solver(model)
+    return minimise(lambda mu: error_at(solver, mu, metric), stable_range(solver))
+
+
+def stable_range(solver: Solver) -> float:
+    """Find the largest stable stepsize of a model."""
+    return stability_limit(solver.growth, mean_square_stepsize_bound(solver.model.fleet), tolerance=1e-4)
+
+
+def error_at(solver: Solver, stepsize: float, metric: str) -> float:
+    """Predicted steady-state error at one stable stepsize."""
+    if metric not in METRICS:
+        raise InvalidValueError("metric", metric, "one of " + ", ".join(f'"{name}"' for name in METRICS))
+    state = solver.steady_state(stepsize)
+    total = state.data + state.attack
+    fleet, data = solver.model.fleet, solver.model.scenario.data
+    if metric == "network":
+        return total.excess + float(fleet.noise_variance.mean())
+    if metric == "test":
+        return data.test_input_variance * total.server + fleet.test_noise_variance
+    return total.server
+
+
+def minimise(error: Callable[[float], float], limit: float) -> float:
+    """Minimise an error that falls, then rises, over stepsizes in (0, `limit`), to about four digits.
+
+    Examples
+    --------
+    >>> round(minimise(lambda mu: mu + 0.01 / mu, 1.0), 4)
+    0.1
+    """
+    grid = [math.log(0.97 * limit) - step * math.log(2.5) for step in range(40)]
+    values = [error(math.exp(grid[0])), error(math.exp(grid[1]))]
+    # Walk down from the limit until the error has risen again: small stepsizes are the slow ones to solve.
+    while values[-1] < min(values[:-1]) and len(values) < len(grid):
+        values.append(error(math.exp(grid[len(values)])))
+    best = int(np.argmin(values))
+    if best == 0:
+        low, high = grid[1], math.log(limit)
+    elif best == len(values) - 1:
+        return math.exp(grid[best])
+    else:
+        low, high = grid[best + 1], grid[best - 1]
+    return math.exp(_golden(lambda x: error(math.exp(x)), low, high))
+
+
+def _golden(function: Callable[[float], float], low: float, high: float) -> float:
+    from scipy.optimize import minimize_scalar
+
+    return float(minimize_scalar(function, bounds=(low, high), method="bounded", options={"xatol": 2e-5}).x)

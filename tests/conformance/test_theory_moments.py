@@ -1,0 +1,62 @@
+"""Draws have the moments that theory is told: of the masks and of the attack."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from psofed import Attack, Scenario, Selection
+from psofed.registry import load_part, part_names
+from psofed.simulate.draws import draw_trial
+
+D, M = 5, 3
+
+
+def test_random_masks_have_the_stated_pair_moments() -> None:
+    selection = Selection(pattern="random", coordinated=False)
+    scenario = Scenario(num_clients=6, dimension=D, num_shared=M, iterations=2000, selection=selection)
+    masks = draw_trial(scenario, 5, 0).download_masks.reshape(-1, D).astype(float)
+    first, second = load_part("patterns", "random").mask_moments(D, M)
+    error = 4.5 * math.sqrt(0.25 / len(masks))
+    assert np.abs(masks.mean(axis=0) - first).max() < error
+    assert np.abs(masks.T @ masks / len(masks) - second).max() < error
+
+
+@pytest.mark.parametrize("coordinated", [True, False])
+def test_round_robin_masks_are_what_their_offset_says(coordinated: bool) -> None:
+    part = load_part("patterns", "round-robin")
+    selection = Selection(pattern="round-robin", coordinated=coordinated)
+    scenario = Scenario(num_clients=6, dimension=D, num_shared=M, iterations=20, selection=selection)
+    drawn = draw_trial(scenario, 5, 0).download_masks  # (n, K, D)
+    for k in range(6):
+        stated = [
+            offset
+            for offset in range(D)
+            if all(
+                np.array_equal(part.mask_given_offset(D, M, np.array(offset), n), drawn[n, k])
+                for n in range(20)
+            )
+        ]
+        assert len(stated) == 1
+    period = part.mask_period(D, M)
+    assert np.array_equal(drawn[0], drawn[period])
+
+
+@pytest.mark.parametrize(
+    "kind", [k for k in part_names("attacks") if hasattr(load_part("attacks", k), "perturbation_moments")]
+)
+def test_perturbations_have_the_stated_moments(kind: str) -> None:
+    part = load_part("attacks", kind)
+    attack = Attack(kind=kind, num_byzantine=3, probability=0.4, variance=0.7)
+    scenario = Scenario(num_clients=5, dimension=D, iterations=4000, attack=attack)
+    drawn = draw_trial(scenario, 5, 0).perturbations  # (n, K, D)
+    moments = part.perturbation_moments(attack, 5)
+    count = drawn.shape[0] * D
+    mean, second = drawn.mean(axis=(0, 2)), (drawn**2).mean(axis=(0, 2))
+    spread = math.sqrt(3 * 0.7**2 / drawn.shape[0])
+    assert np.abs(mean - moments.mean).max() < 4.5 * math.sqrt(0.7 / count)
+    assert np.abs(second - moments.second).max() < 4.5 * spread
+    for k, l in itertools.combinations(range(5), 2):  # noqa: E741
+        product = (drawn[:, k] * drawn[:, l]).mean()
+        assert abs(product - moments.common[k] * moments.common[l]) < 4.5 * 0.7 / math.sqrt(count)

@@ -1,0 +1,204 @@
+"""Every fast form equals a plain one: operators their dense matrices, reduced recursions the full ones."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import psofed
+from psofed import Attack, Data, Scenario, Selection
+from psofed.theory.dense import dense_data_matrices, dense_selection_matrices
+from psofed.theory.models import Model
+from psofed.theory.operators import PaperOperators, as_matrix
+from psofed.theory.recursion import NO_SOURCES, Sources
+from psofed.theory.reduced import ReducedRecursion, can_reduce
+from psofed.theory.steady import Solver
+
+MEASURED = Data(covariances=[[[0.9, 0.3], [0.3, 0.5]], [[0.4, -0.1], [-0.1, 0.7]], [[1.0, 0.0], [0.0, 0.2]]])
+
+
+def tiny(coordinated: bool, shared: int = 1) -> Scenario:
+    return Scenario(
+        num_clients=3,
+        dimension=2,
+        num_participants=2,
+        num_shared=shared,
+        selection=Selection(coordinated=coordinated),
+        data=MEASURED,
+        attack=Attack(num_byzantine=1),
+    )
+
+
+@pytest.mark.parametrize("coordinated", [True, False])
+@pytest.mark.parametrize("shared", [1, 2])
+def test_operators_equal_the_dense_block_kronecker_matrices(coordinated: bool, shared: int) -> None:
+    scenario = tiny(coordinated, shared)
+    operators = PaperOperators.of(scenario)
+    fast = (operators.download, operators.upload, operators.injection, operators.covariance, operators.fourth)
+    dense = (*dense_selection_matrices(scenario), *dense_data_matrices(scenario))
+    for operator, matrix in zip(fast, dense, strict=True):
+        np.testing.assert_allclose(as_matrix(operator, 3, 2), matrix, atol=1e-14)
+
+
+@pytest.mark.parametrize("coordinated", [True, False])
+@pytest.mark.parametrize("small_stepsize", [True, False])
+def test_the_papers_prediction_equals_the_dense_solution(coordinated: bool, small_stepsize: bool) -> None:
+    scenario, mu = tiny(coordinated), 0.15
+    operators = PaperOperators.of(scenario)
+    q_a, q_b, _ = dense_selection_matrices(scenario)
+    kappa, fourth = dense_data_matrices(scenario)
+    f = q_b @ (np.eye(len(q_a)) - mu * kappa + (0 if small_stepsize else mu**2) * fourth) @ q_a
+    source = mu**2 * operators.data_source.ravel() + operators.attack_source.ravel()
+    mse = np.linalg.solve(np.eye(len(f)) - f, source) @ operators.reader.ravel() / 3 + operators.noise
+    prediction = psofed.predict(scenario, theory="paper", small_stepsize=small_stepsize)
+    assert prediction.network_mse == pytest.approx(mse, rel=1e-8)
+    assert prediction.spectral_radius == pytest.approx(np.abs(np.linalg.eigvals(f)).max(), rel=1e-6)
+
+
+def reducible() -> list[tuple[Scenario, str]]:
+    scenarios = []
+    for pattern, coordinated, uplink in itertools.product(
+        ("random", "round-robin"), (True, False), ("same", "redrawn")
+    ):
+        if pattern == "round-robin" and not coordinated:
+            continue
+        for clients, participants, shared in ((7, 3, 1), (7, 7, 3), (7, 1, 2), (1, 1, 2), (40, 5, 3)):
+            scenario = Scenario(
+                num_clients=clients,
+                dimension=6,
+                num_participants=participants,
+                num_shared=shared,
+                uplink=uplink,
+                selection=Selection(pattern=pattern, coordinated=coordinated),
+                attack=Attack(num_byzantine=clients // 2),
+            )
+            scenarios += [(scenario, theory) for theory in ("exact", "paper")]
+    return scenarios
+
+
+@pytest.mark.parametrize("index", range(len(reducible())))
+def test_eliminating_pairs_changes_nothing(index: int) -> None:
+    scenario, theory = reducible()[index]
+    model = Model(scenario, theory)
+    recursion = model.recursion(0.1, model.branches[0])
+    assert can_reduce(recursion)
+    full, _ = recursion.steady_state(Sources())
+    reduced, _ = ReducedRecursion(recursion).steady_state(Sources())
+    assert reduced.excess == pytest.approx(full.excess, rel=1e-6)
+    assert reduced.server == pytest.approx(full.server, rel=1e-6)
+    assert Solver(model).spectral_radius(0.1) == pytest.approx(recursion.spectral_radius(), rel=1e-5)
+
+
+def test_interpolating_between_clients_changes_nothing() -> None:
+    # 200 clients are interpolated, as they have more different input variances than are tabulated.
+    scenario = Scenario(
+        num_clients=200, dimension=5, attack=Attack(num_byzantine=15), selection=Selection(coordinated=False)
+    )
+    model = Model(scenario)
+    recursion = model.recursion(0.1, model.branches[0])
+    full, _ = recursion.steady_state(Sources())
+    reduced, _ = ReducedRecursion(recursion).steady_state(Sources())
+    assert reduced.excess == pytest.approx(full.excess, rel=1e-7)
+    assert reduced.server == pytest.approx(full.server, rel=1e-7)
+
+
+@pytest.mark.parametrize("uplink", ["same", "redrawn"])
+@pytest.mark.parametrize(
+    ("clients", "participants", "dimension", "shared"), [(6, 3, 4, 1), (5, 1, 6, 4), (4, 4, 5, 3)]
+)
+def test_compiled_windows_equal_the_plain_recursion(uplink, clients, participants, dimension, shared) -> None:
+    scenario = Scenario(
+        num_clients=clients,
+        dimension=dimension,
+        num_participants=participants,
+        num_shared=shared,
+        uplink=uplink,
+        selection=Selection(pattern="round-robin", coordinated=False),
+        attack=Attack(num_byzantine=2),
+    )
+    model = Model(scenario)
+    windows, branches = Solver(model)._windows, model.offset_branches(3)[-3:]
+    masks = np.stack([branch.exchanges[0].row for branch in branches])
+    compiled = windows.steady_states(masks, 0.1, 1.0, 1.0)
+    for branch, (excess, server) in zip(branches, compiled, strict=True):
+        plain, _ = model.recursion(0.1, branch).steady_state(Sources())
+        assert plain.excess == pytest.approx(excess, rel=1e-5)
+        assert plain.server == pytest.approx(server, rel=1e-5)
+    np.testing.assert_allclose(
+        windows.curves(masks[:1], 0.1, 40), model.recursion(0.1, branches[0]).curve(40), rtol=1e-10
+    )
+
+
+def test_white_inputs_given_as_covariances_are_predicted_alike() -> None:
+    for pattern, coordinated in itertools.product(("random", "round-robin"), (True, False)):
+        white = Scenario(
+            num_clients=3,
+            dimension=2,
+            num_participants=2,
+            selection=Selection(pattern=pattern, coordinated=coordinated),
+            data=Data(input_variance=(0.3, 0.6, 1.0)),
+            attack=Attack(num_byzantine=1),
+        )
+        matrices = [(variance * np.eye(2)).tolist() for variance in (0.3, 0.6, 1.0)]
+        full = white.replace(data=Data(covariances=matrices))
+        one, other = psofed.predict(white), psofed.predict(full)
+        assert other.network_mse == pytest.approx(one.network_mse, rel=1e-7)
+        assert other.server_msd == pytest.approx(one.server_msd, rel=1e-7)
+        assert other.max_stepsize == pytest.approx(one.max_stepsize, rel=1e-4)
+
+
+def test_masks_known_in_advance_exchange_vectors_exactly() -> None:
+    # All participate and nothing is random: the moments of given vectors must become those of the exchanged ones.
+    from psofed.theory.exchange import FixedMasks
+    from psofed.theory.moments import ClientMoments, Entries, PairMoments, Participation
+
+    generator = np.random.default_rng(1)
+    masks = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
+    z = generator.standard_normal((3, 3))
+
+    def block(a, b):
+        return np.outer(a, b).ravel()
+
+    cross = np.stack([block(z[0], z[1]), block(z[0], z[2])])
+    own = np.stack([block(z[1], z[1]), block(z[2], z[2])])
+    pair = np.zeros((2, 2, 9))
+    pair[0, 1], pair[1, 0] = block(z[1], z[2]), block(z[2], z[1])
+    exchange = FixedMasks(
+        Participation(2, 2), Entries.full(3), np.repeat(masks, 3, axis=-1), np.tile(masks, 3)
+    )
+    clients, pairs = exchange(
+        ClientMoments(block(z[0], z[0]), cross, cross, own, own), PairMoments(pair, pair, pair), np.zeros(2)
+    )
+    server = z[0] + sum(masks[k] * (z[k + 1] - z[0]) for k in range(2)) / 2
+    v = [z[k + 1] + masks[k] * (server - z[k + 1]) for k in range(2)]
+    np.testing.assert_allclose(clients.server, block(server, server), atol=1e-13)
+    np.testing.assert_allclose(clients.cross1[1], block(server, v[1]), atol=1e-13)
+    np.testing.assert_allclose(clients.own1[0], block(v[0], v[0]), atol=1e-13)
+    np.testing.assert_allclose(pairs.both[0, 1], block(v[0], v[1]), atol=1e-13)
+
+
+def test_steady_state_is_where_the_learning_curve_ends() -> None:
+    for pattern, coordinated in itertools.product(("random", "round-robin"), (True, False)):
+        scenario = Scenario(
+            num_clients=4,
+            dimension=3,
+            num_participants=2,
+            num_shared=2,
+            selection=Selection(pattern=pattern, coordinated=coordinated),
+            data=Data(input_variance=0.8),
+            attack=Attack(num_byzantine=1),
+        )
+        prediction = psofed.predict(scenario)
+        curve = prediction.learning_curve(1500)
+        assert curve.network_mse[-1] == pytest.approx(prediction.network_mse, rel=1e-6)
+        assert curve.server_msd[-1] == pytest.approx(prediction.server_msd, rel=1e-6)
+        assert curve.test_mse[-1] == pytest.approx(prediction.test_mse, rel=1e-6)
+
+
+def test_correlated_steady_state_is_a_fixed_point_of_its_own_recursion() -> None:
+    model = Model(tiny(coordinated=False))
+    recursion = model.recursion(0.1, model.branches[0])
+    _, state = recursion.steady_state(Sources())
+    np.testing.assert_allclose(recursion.step(state).pack(), state.pack(), rtol=1e-6, atol=1e-9)
+    linear = recursion.step(state, sources=NO_SOURCES).pack()
+    assert not np.allclose(linear, state.pack())

@@ -1,0 +1,269 @@
+"""Small cases worked by hand, limits in which the two theories meet, and what the user sees."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import psofed
+from psofed import Attack, Data, Scenario, Selection
+from psofed.cli import app
+from psofed.theory.operators import closed_form_stepsize
+from psofed.theory.stability import mean_square_stepsize_bound
+from psofed.theory.tuning import tune
+
+RUNNER = CliRunner()
+KEYS = ["network_mse", "server_msd", "test_mse", "terms", "spectral_radius", "max_stepsize"]
+KEYS += ["mean_max_stepsize", "optimal_stepsize", "theory", "scenario"]
+
+
+def attacked(**changes) -> Scenario:
+    values = {"num_clients": 20, "dimension": 3, "attack": Attack(num_byzantine=5)} | changes
+    return Scenario(**values)
+
+
+def alone(dimension: int, shared: int) -> Scenario:
+    return Scenario(
+        num_clients=1,
+        dimension=dimension,
+        num_participants=1,
+        num_shared=shared,
+        stepsize=0.1,
+        data=Data(input_variance=0.8, noise_variance=0.02),
+    )
+
+
+@pytest.mark.parametrize(("dimension", "shared"), [(1, 1), (3, 3), (4, 2)])
+def test_a_single_honest_client_is_plain_lms(dimension: int, shared: int) -> None:
+    # Excess of LMS on white inputs: μ D ς² σ² / (2 − μ (D + 2) ς²); what is shared changes nothing for one client.
+    mu, r, sigma = 0.1, 0.8, 0.02
+    excess = mu * dimension * r * sigma / (2 - mu * (dimension + 2) * r)
+    prediction = psofed.predict(alone(dimension, shared))
+    assert prediction.terms.data == pytest.approx(excess, rel=1e-8)
+    assert prediction.max_stepsize == pytest.approx(2 / ((dimension + 2) * r), rel=1e-5)
+    expected = 1 - 2 * mu * r + (dimension + 2) * mu**2 * r**2
+    if shared == dimension:
+        assert prediction.spectral_radius == pytest.approx(expected, rel=1e-6)
+
+
+def test_white_inputs_give_the_bound_of_the_notes() -> None:
+    fleet = psofed.draw_fleet(Scenario(num_clients=5, dimension=5, data=Data(input_variance=1.2)))
+    assert mean_square_stepsize_bound(fleet) == pytest.approx(2 / (7 * 1.2))
+
+
+def test_the_bound_equals_that_of_the_dense_matrices() -> None:
+    from psofed.theory.dense import dense_data_matrices
+
+    data = Data(covariances=[[[0.9, 0.3], [0.3, 0.5]], [[0.1, -0.02], [-0.02, 0.05]]])
+    scenario = Scenario(num_clients=2, dimension=2, num_participants=1, data=data)
+    kappa, fourth = dense_data_matrices(scenario)
+    rate = np.linalg.eigvals(np.linalg.pinv(kappa) @ fourth).real.max()
+    size = len(kappa)
+    d = np.block([[kappa / 2, -fourth / 2], [np.eye(size), np.zeros((size, size))]])
+    values = np.linalg.eigvals(d)
+    real = values.real[np.abs(values.imag) < 1e-9].max()
+    assert mean_square_stepsize_bound(psofed.draw_fleet(scenario)) == pytest.approx(
+        1 / max(rate, real), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("coordinated", [True, False])
+def test_full_sharing_with_a_redrawn_uplink_is_what_the_paper_analyses(coordinated: bool) -> None:
+    scenario = attacked(num_shared=3, uplink="redrawn", selection=Selection(coordinated=coordinated))
+    exact, paper = psofed.predict(scenario), psofed.predict(scenario, theory="paper")
+    assert exact.network_mse == pytest.approx(paper.network_mse, rel=1e-8)
+    assert exact.server_msd == pytest.approx(paper.server_msd, rel=1e-8)
+
+
+def test_a_single_client_sharing_all_is_the_same_in_both_theories() -> None:
+    scenario = alone(3, 3).replace(attack=Attack(num_byzantine=1))
+    exact, paper = psofed.predict(scenario), psofed.predict(scenario, theory="paper")
+    assert exact.network_mse == pytest.approx(paper.network_mse, rel=1e-8)
+
+
+@pytest.mark.parametrize("shared", [1, 2, 3])
+def test_without_an_attack_both_theories_meet_as_the_stepsize_shrinks(shared: int) -> None:
+    gaps = []
+    for mu in (0.04, 0.01):
+        scenario = attacked(attack=None, num_shared=shared, stepsize=mu)
+        exact, paper = psofed.predict(scenario), psofed.predict(scenario, theory="paper")
+        gaps.append(abs(exact.network_mse / paper.network_mse - 1))
+    assert gaps[1] < 0.5 * gaps[0] + 1e-9
+    assert gaps[1] < 1e-3
+
+
+def test_all_patterns_are_one_when_all_is_shared() -> None:
+    values = [
+        psofed.predict(attacked(num_shared=3, selection=Selection(pattern=pattern, coordinated=coordinated)))
+        for pattern in ("random", "round-robin")
+        for coordinated in (True, False)
+    ]
+    assert np.ptp([value.network_mse for value in values]) < 1e-9
+
+
+def test_a_small_stepsize_needs_no_fourth_moments() -> None:
+    scenario = attacked(stepsize=0.002)
+    plain = psofed.predict(scenario, theory="paper").network_mse
+    assert psofed.predict(scenario, "paper", small_stepsize=True).network_mse == pytest.approx(
+        plain, rel=0.01
+    )
+    scenario = scenario.replace(stepsize=0.2)
+    plain = psofed.predict(scenario, theory="paper").network_mse
+    assert psofed.predict(scenario, "paper", small_stepsize=True).network_mse < 0.9 * plain
+
+
+def test_the_closed_form_stepsize_rises_and_falls_with_the_number_of_terms() -> None:
+    scenario = Scenario(
+        num_clients=50, dimension=5, attack=Attack(num_byzantine=5, probability=0.25, variance=0.25)
+    )
+    few, some, many = (closed_form_stepsize(scenario, terms) for terms in (3, 50, 1000))
+    assert few < some > many
+    assert 0.008 < some < 0.014
+    true = psofed.optimal_stepsize(scenario, theory="paper")
+    assert true == pytest.approx(0.036, abs=0.002)
+    independent = scenario.replace(selection=Selection(coordinated=False))
+    assert psofed.optimal_stepsize(independent, theory="paper") == pytest.approx(0.028, abs=0.002)
+
+
+def test_the_closed_form_is_the_minimum_of_its_own_parabola() -> None:
+    # muopt1 with J = 3, from dense powers of 𝓕 cut off after μ².
+    from psofed.theory.dense import dense_data_matrices, dense_selection_matrices
+    from psofed.theory.operators import PaperOperators
+
+    scenario = Scenario(
+        num_clients=2,
+        dimension=2,
+        num_participants=1,
+        data=Data(input_correlation=0.3),
+        attack=Attack(num_byzantine=1),
+    )
+    operators = PaperOperators.of(scenario)
+    q_a, q_b, _ = dense_selection_matrices(scenario)
+    kappa, fourth = dense_data_matrices(scenario)
+    a0, a1, a2 = q_a.T @ q_b.T, q_a.T @ kappa @ q_b.T, q_a.T @ fourth @ q_b.T
+    total = [np.zeros_like(a0) for _ in range(3)]
+    power = [np.eye(len(a0)), np.zeros_like(a0), np.zeros_like(a0)]
+    for _ in range(4):
+        total = [t + p for t, p in zip(total, power, strict=True)]
+        power = [
+            power[0] @ a0,
+            power[1] @ a0 - power[0] @ a1,
+            power[2] @ a0 - power[1] @ a1 + power[0] @ a2,
+        ]
+    sigma, phi, omega = (
+        x.ravel() for x in (operators.reader, operators.data_source, operators.attack_source)
+    )
+    expected = -(omega @ total[1] @ sigma) / (2 * (phi @ total[0] @ sigma + omega @ total[2] @ sigma))
+    assert closed_form_stepsize(scenario, 3) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_best_stepsize_is_a_minimum_of_the_predicted_error() -> None:
+    scenario = attacked()
+    for metric, name in (("network", "network_mse"), ("msd", "server_msd")):
+        best = psofed.theory.stepsize.optimal_stepsize(scenario, metric=metric)
+        lowest = getattr(psofed.predict(scenario.replace(stepsize=best)), name)
+        for factor in (0.9, 1.1):
+            assert getattr(psofed.predict(scenario.replace(stepsize=best * factor)), name) > lowest
+
+
+def test_unstable_predictions_are_infinite_and_null_in_json() -> None:
+    prediction = psofed.predict(attacked(stepsize=0.9))
+    assert prediction.spectral_radius > 1
+    assert math.isinf(prediction.network_mse)
+    assert prediction.to_json()["network_mse"] is None
+    assert prediction.to_json()["terms"]["attack"] is None
+    assert not np.isfinite(prediction.learning_curve(3000).network_mse[-1])
+
+
+def test_what_is_not_covered_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from psofed.attacks import gaussian
+    from psofed.attacks._moments import PerturbationMoments
+
+    ones = np.ones(20)
+    monkeypatch.setattr(
+        gaussian, "perturbation_moments", lambda *_: PerturbationMoments(ones, ones, 0 * ones)
+    )
+    with pytest.raises(psofed.NotCoveredError, match="gaussian"):
+        psofed.predict(attacked())
+    with pytest.raises(psofed.InvalidValueError, match="theory"):
+        psofed.predict(attacked(), theory="guess")
+    with pytest.raises(psofed.InvalidValueError, match="small_stepsize"):
+        psofed.predict(attacked(), small_stepsize=True)
+
+
+def test_tuning_recommends_fewer_numbers_where_little_is_lost() -> None:
+    tuning = tune(attacked(attack=Attack(num_byzantine=5, variance=0.5)))
+    assert tuning.recommended.num_shared == 1
+    assert all(point.convergence_iterations > 0 for point in tuning.points)
+    assert [point.numbers_per_iteration for point in tuning.points] == [10, 20, 30]
+    harmless = tune(attacked(attack=None, stepsize=0.05))
+    assert "without an attack" in harmless.reason
+    assert all(point.stepsize == 0.05 for point in harmless.points)
+
+
+def test_tuning_works_on_measured_covariances() -> None:
+    data = Data(covariances=[[[0.9, 0.3], [0.3, 0.5]], [[0.4, -0.1], [-0.1, 0.7]], [[1.0, 0.0], [0.0, 0.2]]])
+    scenario = Scenario(
+        num_clients=3, dimension=2, num_participants=2, data=data, attack=Attack(num_byzantine=1)
+    )
+    tuning = tune(scenario, metric="test")
+    assert 0 < tuning.recommended.stepsize < tuning.recommended.max_stepsize
+
+
+@pytest.fixture
+def scenario_file(tmp_path):
+    path = tmp_path / "scenario.toml"
+    path.write_text(attacked(iterations=400).to_toml(), encoding="utf-8")
+    return path
+
+
+def test_predict_prints_the_promised_json(scenario_file) -> None:
+    done = RUNNER.invoke(app, ["predict", str(scenario_file), "--json", "--curve"])
+    assert done.exit_code == 0
+    value = json.loads(done.stdout)
+    assert [key for key in value if key != "curve"] == KEYS
+    assert set(value["terms"]) == {"data", "attack", "noise"}
+    assert len(value["curve"]["network_mse"]) == 400
+    assert value["theory"] == "exact"
+
+
+def test_predict_speaks_to_people_too(scenario_file) -> None:
+    done = RUNNER.invoke(app, ["predict", str(scenario_file), "--theory", "paper", "--curve"])
+    assert done.exit_code == 0
+    assert "dB" in done.stdout
+    unstable = RUNNER.invoke(app, ["predict", str(scenario_file), "--set", "stepsize=0.9"])
+    assert "unstable" in unstable.stdout
+    honest = RUNNER.invoke(app, ["predict", str(scenario_file), "--set", "attack.num_byzantine=0"])
+    assert "the smaller the better" in honest.stdout
+
+
+def test_tune_draws_and_prints(scenario_file, tmp_path) -> None:
+    picture = tmp_path / "tune.svg"
+    done = RUNNER.invoke(
+        app, ["tune", str(scenario_file), "--shared", "1..2", "--json", "--plot", str(picture)]
+    )
+    assert done.exit_code == 0
+    value = json.loads(done.stdout)
+    assert [point["num_shared"] for point in value["points"]] == [1, 2]
+    assert value["recommendation"]["reason"]
+    assert picture.stat().st_size > 1000
+    assert "recommended" in RUNNER.invoke(app, ["tune", str(scenario_file), "--shared", "1,3"]).stdout
+
+
+def test_tune_refuses_numbers_of_entries_that_do_not_exist(scenario_file) -> None:
+    done = RUNNER.invoke(app, ["tune", str(scenario_file), "--shared", "1..9"])
+    assert isinstance(done.exception, psofed.InvalidValueError)
+
+
+def test_compare_passes_the_exact_theory_and_fails_the_papers(scenario_file, tmp_path) -> None:
+    picture = tmp_path / "compare.png"
+    common = ["compare", str(scenario_file), "--trials", "100", "--set", "num_shared=3"]
+    done = RUNNER.invoke(app, [*common, "--json", "--plot", str(picture)])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["agrees"] is True
+    assert picture.stat().st_size > 1000
+    wrong = RUNNER.invoke(app, [*common, "--theory", "paper"])
+    assert wrong.exit_code == 1
+    assert "DIFFERS" in wrong.stdout
