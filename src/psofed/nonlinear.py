@@ -76,15 +76,22 @@ def best_mse(scenario: Scenario) -> float:
     return float(moments.residual_variance(moments.best_weights()).mean())
 
 
-def as_linear(scenario: Scenario) -> Scenario:
-    """Return the linear scenario with the same second moments: what theory can say of a non-linear stream.
+def measure_features(scenario: Scenario) -> Fleet:
+    """Return the linear fleet with the same second moments: what theory can say of a non-linear stream.
 
-    Its inputs have the covariances R_k of the features, its noise the variance of y − w°ᵀz. The theory then takes
-    them for Gaussian and for independent of each other, which features are not: the approximation is good for small
-    stepsizes, where only second moments matter (docs/rff.md shows how good).
+    Its inputs have the covariances R_k of the features, its noise the variance of y − w°ᵀz, its target is w°. The
+    theory then takes inputs for Gaussian and noise for independent of them, which features and what they leave are
+    not: the approximation is good for small stepsizes, where only second moments matter (docs/rff.md: how good).
     """
     moments = estimate_moments(scenario)
-    return linear_scenario(scenario, moments.covariances, moments.residual_variance(moments.best_weights()))
+    weights = moments.best_weights()
+    return Fleet(
+        target=weights,
+        input_variance=np.trace(moments.covariances, axis1=1, axis2=2) / weights.size,
+        noise_variance=moments.residual_variance(weights),
+        correlation=0.0,
+        explicit_covariances=moments.covariances,
+    )
 
 
 def linear_scenario(scenario: Scenario, covariances: FloatArray, noise_variance: FloatArray) -> Scenario:

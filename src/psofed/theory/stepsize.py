@@ -15,9 +15,9 @@ METRICS = ("network", "test", "msd")
 
 
 def optimal_stepsize(scenario: Scenario, theory: str = "exact", metric: str = "network") -> float:
-    """Find the stepsize with the lowest predicted steady-state error under attack.
+    """Find the stepsize with the lowest predicted steady-state error under attack, or with a target that walks.
 
-    Without an attack the error falls with the stepsize all the way down, so the answer is 0.
+    Without either the error falls with the stepsize all the way down, so the answer is 0.
 
     Parameters
     ----------
@@ -38,10 +38,15 @@ def optimal_stepsize(scenario: Scenario, theory: str = "exact", metric: str = "n
     True
     """
     model = Model(scenario, theory)
-    if not np.any(model.poison):
+    if not has_optimum(model):
         return 0.0
     solver = Solver(model)
     return minimise(lambda mu: error_at(solver, mu, metric), stable_range(solver))
+
+
+def has_optimum(model: Model) -> bool:
+    """Whether small stepsizes have a price: an attack to be averaged out, or a target to keep up with."""
+    return bool(np.any(model.poison)) or model.walk > 0
 
 
 def stable_range(solver: Solver) -> float:
@@ -54,7 +59,7 @@ def error_at(solver: Solver, stepsize: float, metric: str) -> float:
     if metric not in METRICS:
         raise InvalidValueError("metric", metric, "one of " + ", ".join(f'"{name}"' for name in METRICS))
     state = solver.steady_state(stepsize)
-    total = state.data + state.attack
+    total = state.total
     fleet, data = solver.model.fleet, solver.model.scenario.data
     if metric == "network":
         return total.excess + float(fleet.noise_variance.mean())
