@@ -49,9 +49,9 @@ def has_optimum(model: Model) -> bool:
     return bool(np.any(model.poison)) or model.walk > 0
 
 
-def stable_range(solver: Solver) -> float:
+def stable_range(solver: Solver, tolerance: float = 1e-4) -> float:
     """Find the largest stable stepsize of a model."""
-    return stability_limit(solver.growth, mean_square_stepsize_bound(solver.model.fleet), tolerance=1e-4)
+    return stability_limit(solver.growth, mean_square_stepsize_bound(solver.model.fleet), tolerance=tolerance)
 
 
 def error_at(solver: Solver, stepsize: float, metric: str) -> float:
@@ -68,8 +68,8 @@ def error_at(solver: Solver, stepsize: float, metric: str) -> float:
     return total.server
 
 
-def minimise(error: Callable[[float], float], limit: float) -> float:
-    """Minimise an error that falls, then rises, over stepsizes in (0, `limit`), to about four digits.
+def minimise(error: Callable[[float], float], limit: float, tolerance: float = 2e-5) -> float:
+    """Minimise an error that falls, then rises, over stepsizes in (0, `limit`), to a relative `tolerance`.
 
     Examples
     --------
@@ -88,10 +88,11 @@ def minimise(error: Callable[[float], float], limit: float) -> float:
         return math.exp(grid[best])
     else:
         low, high = grid[best + 1], grid[best - 1]
-    return math.exp(_golden(lambda x: error(math.exp(x)), low, high))
+    return math.exp(_golden(lambda x: error(math.exp(x)), low, high, tolerance))
 
 
-def _golden(function: Callable[[float], float], low: float, high: float) -> float:
+def _golden(function: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
     from scipy.optimize import minimize_scalar
 
-    return float(minimize_scalar(function, bounds=(low, high), method="bounded", options={"xatol": 2e-5}).x)
+    options = {"xatol": tolerance}
+    return float(minimize_scalar(function, bounds=(low, high), method="bounded", options=options).x)
