@@ -54,6 +54,8 @@ def plot_stepsizes(data: OwnData, path: Path) -> None:
     print(f"| least squares in hindsight | {found[0]['least_squares']:.4f} | |")
     print(f"| running mean, no model | {found[0]['average']:.4f} | |")
     axes.set_xscale("log")
+    axes.set_xticks([0.002, 0.005, 0.01, 0.02, 0.05], ["0.002", "0.005", "0.01", "0.02", "0.05"])
+    axes.set_xticks([], minor=True)
     axes.set_ylim(0.3, 1.2)
     finish_axes(axes, "stepsize", "MSE over the year (1: no model)")
     save_figure(figure, path)
