@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from psofed.drift import Drift
-from psofed.errors import InvalidValueError
+from psofed.errors import InvalidValueError, UnknownFieldError
 from psofed.model import Model
 from psofed.registry import load_part, part_names
 from psofed.validation import check_boolean, check_choice, check_integer, check_number
@@ -167,7 +167,7 @@ class Scenario:
     iterations : int
         Length of the run.
     algorithm : str
-        ``"pso-fed"``.
+        ``"pso-fed"``, or one it is compared with: ``"online-fed"``, ``"signsgd"``, ``"cs-fed"``, ``"qs-fed"``.
     uplink : str
         ``"same"``: those who downloaded upload (the paper's equations). ``"redrawn"``: the uploading
         participants are drawn afresh, which is what the paper's analysis describes.
@@ -176,6 +176,8 @@ class Scenario:
     selection, model, data, drift, attack
         See :class:`Selection`, :class:`psofed.Model`, :class:`Data`, :class:`psofed.Drift`,
         :class:`Attack`; no drift or attack if None.
+    algorithm_options : mapping, or ``Options`` of the algorithm's module
+        What this algorithm alone knows (see :mod:`psofed.algorithms`); its defaults if None.
 
     Examples
     --------
@@ -201,6 +203,7 @@ class Scenario:
     data: Data = field(default_factory=Data)
     drift: Drift | None = None
     attack: Attack | None = None
+    algorithm_options: Any = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -229,6 +232,9 @@ class Scenario:
             if not isinstance(self.attack, Attack):
                 raise InvalidValueError("attack", self.attack, "a psofed.Attack or None")
             check_integer("attack.num_byzantine", self.attack.num_byzantine, 0, clients, "num_clients")
+        algorithm = load_part("algorithms", self.algorithm)
+        set_(self, "algorithm_options", _make_options(algorithm.Options, self.algorithm_options))
+        algorithm.check(self)
 
     @property
     def share_probability(self) -> float:
@@ -342,6 +348,22 @@ class Scenario:
 def _function_inputs(function: str) -> int | None:
     size: int | None = load_part("functions", function).INPUT_DIMENSION
     return size
+
+
+def _make_options(kind: type, value: Any) -> Any:
+    if isinstance(value, kind):
+        return value
+    # Options left at the defaults of another algorithm are none: changing `algorithm` alone must do.
+    is_options = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    if value is None or (is_options and value == type(value)()):
+        return kind()
+    if not isinstance(value, Mapping):
+        raise InvalidValueError("algorithm_options", value, f"a mapping, or a {kind.__module__}.Options")
+    known = tuple(f.name for f in dataclasses.fields(kind))
+    for key in value:
+        if key not in known:
+            raise UnknownFieldError(f"algorithm_options.{key}", known)
+    return kind(**value)
 
 
 def _default(kind: type, name: str) -> Any:

@@ -13,6 +13,8 @@ from psofed.model import Model
 from psofed.scenario import Attack, Data, Scenario, Selection, Uniform
 
 _TABLES = {"selection": Selection, "model": Model, "data": Data, "drift": Drift, "attack": Attack}
+# The last is made by the scenario itself: which fields it has depends on the algorithm.
+_TABLE_NAMES = (*_TABLES, "algorithm_options")
 
 EXAMPLE = """\
 # A psofed scenario: a fleet, the algorithm it runs, and the attack on it.
@@ -24,7 +26,7 @@ num_participants = 5             # |S_n|: clients the server talks to in each it
 num_shared = 1                   # M: entries a participant exchanges each way, 1 to dimension
 stepsize = 0.15                  # mu: of the clients' LMS steps
 iterations = 3000
-algorithm = "pso-fed"
+algorithm = "pso-fed"            # or "online-fed", "signsgd", "cs-fed", "qs-fed"; see [algorithm_options]
 uplink = "same"                  # who downloaded uploads (the paper's equations); or "redrawn"
 aggregation = "mean"             # how the server puts uploads together
 
@@ -54,6 +56,10 @@ kind = "gaussian"                # adds noise to what a Byzantine client uploads
 num_byzantine = 15               # the first clients of the fleet
 probability = 0.2                # of an attack, each time a Byzantine client participates
 variance = 0.5                   # of the noise
+
+# [algorithm_options]            # what one algorithm alone knows, for example of "qs-fed":
+# rows = 5
+# columns = 1
 """
 
 
@@ -108,16 +114,18 @@ def scenario_from_mapping(mapping: Mapping[str, Any]) -> Scenario:
 
 
 def scenario_to_mapping(scenario: Scenario) -> dict[str, Any]:
-    """Return the scenario as nested dicts and lists; tables and fields that are None are left out."""
+    """Return the scenario as nested dicts and lists, without what is None and options left at their defaults."""
     plain = {f.name: _plain(getattr(scenario, f.name)) for f in dataclasses.fields(scenario)}
+    if scenario.algorithm_options == type(scenario.algorithm_options)():
+        del plain["algorithm_options"]
     return {name: value for name, value in plain.items() if value is not None}
 
 
 def scenario_to_toml(scenario: Scenario) -> str:
     """Return the scenario as TOML text."""
     mapping = scenario_to_mapping(scenario)
-    lines = [f"{key} = {_toml_value(value)}" for key, value in mapping.items() if key not in _TABLES]
-    for name in _TABLES:
+    lines = [f"{key} = {_toml_value(value)}" for key, value in mapping.items() if key not in _TABLE_NAMES]
+    for name in _TABLE_NAMES:
         if name in mapping:
             lines += ["", f"[{name}]"]
             lines += [f"{key} = {_toml_value(value)}" for key, value in mapping[name].items()]
@@ -145,10 +153,10 @@ def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
         table, _, key = dotted.rpartition(".")
         if not table:
             changed[key] = value
-        elif table in _TABLES:
+        elif table in _TABLE_NAMES:
             changed[table] = {**changed.get(table, {}), key: value}
         else:
-            raise UnknownFieldError(dotted, tuple(_TABLES))
+            raise UnknownFieldError(dotted, _TABLE_NAMES)
     return changed
 
 

@@ -11,6 +11,9 @@ from psofed.registry import load_part, part_names
 from psofed.simulate.draws import draw_trial
 
 D, M = 5, 3
+WITH_MOMENTS = [
+    kind for kind in part_names("attacks") if hasattr(load_part("attacks", kind), "perturbation_moments")
+]
 
 
 def test_random_masks_have_the_stated_pair_moments() -> None:
@@ -43,9 +46,7 @@ def test_round_robin_masks_are_what_their_offset_says(coordinated: bool) -> None
     assert np.array_equal(drawn[0], drawn[period])
 
 
-@pytest.mark.parametrize(
-    "kind", [k for k in part_names("attacks") if hasattr(load_part("attacks", k), "perturbation_moments")]
-)
+@pytest.mark.parametrize("kind", WITH_MOMENTS)
 def test_perturbations_have_the_stated_moments(kind: str) -> None:
     part = load_part("attacks", kind)
     attack = Attack(kind=kind, num_byzantine=3, probability=0.4, variance=0.7)

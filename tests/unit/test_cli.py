@@ -64,6 +64,11 @@ def test_a_result_and_a_picture_are_written(scenario_file, tmp_path) -> None:
     assert "network MSE" in done.stdout
     assert (tmp_path / "r.nc").exists()
     assert "<svg" in (tmp_path / "p.svg").read_text()
+    assert run("plot", tmp_path / "r.nc", tmp_path / "again.svg").returncode == 0
+    assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "p.svg").read_bytes()
+    refused = run("plot", tmp_path / "p.svg", tmp_path / "again.svg")
+    assert refused.returncode == 2
+    assert "not a psofed result" in refused.stderr
 
 
 @pytest.mark.parametrize(

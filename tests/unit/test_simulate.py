@@ -114,7 +114,9 @@ def test_progress_reaches_its_end(small_scenario: Scenario) -> None:
 def test_communication_counts_numbers_and_bytes() -> None:
     scenario = Scenario(num_clients=50, dimension=5, num_participants=4, num_shared=2, iterations=10)
     traffic = psofed.simulate(scenario, trials=1).communication.to_json()
-    assert traffic["per_iteration"] == {"numbers_down": 8, "numbers_up": 8, "bytes_down": 64, "bytes_up": 64}
+    assert traffic["per_iteration"] == {
+        "numbers_down": 8, "numbers_up": 8, "bytes_down": 64, "bytes_up": 64, "bits_down": 512, "bits_up": 512,
+    }  # fmt: skip
     assert traffic["total"]["bytes_up"] == 640
     assert traffic["full_sharing"]["total"]["numbers_down"] == 200
     assert traffic["ratio_to_full_sharing"] == 0.4

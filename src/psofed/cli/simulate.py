@@ -113,7 +113,7 @@ def _print_summary(result: "SimulationResult") -> None:
     console.print(table)
     traffic = result.communication
     console.print(
-        f"Traffic per iteration: {traffic.numbers_down} numbers down and {traffic.numbers_up} up, "
+        f"Traffic per iteration: {traffic.numbers_down:g} numbers down and {traffic.numbers_up:g} up, "
         f"{traffic.ratio_to_full_sharing:.0%} of full sharing."
     )
     if result.tracking is not None:

@@ -7,6 +7,7 @@ interpolation from the nodes to the clients, so that Σ_{k≠l} h_kl w_k costs O
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -89,21 +90,23 @@ class PairKernel:
     def sum(self, weight: FloatArray) -> FloatArray:
         """Σ_b Σ_{k≠l} h_{ab,kl} weight_{bk} for every a and l; `weight` is (B, K), the result (A, K)."""
         phi = self.nodes.weights
-        at_nodes = np.einsum("abmn,bm->an", self.table, weight @ phi)
+        at_nodes = (self._flat_table @ (weight @ phi).ravel()).reshape(-1, phi.shape[1])
         return np.asarray(at_nodes @ phi.T - np.einsum("abk,bk->ak", self.same, weight))
 
     def sum_scaled(self, weight: FloatArray) -> FloatArray:
         """Σ_b weight_{bl} Σ_{k≠l} h_{ab,kl} for every a and l."""
         return np.asarray(np.einsum("abl,bl->al", self._ones, weight))
 
-    @property
+    @cached_property
+    def _flat_table(self) -> FloatArray:
+        # One matrix from all (b, node) to all (a, node), so that a sum is one product
+        rows, columns, size, _ = self.table.shape
+        return np.ascontiguousarray(self.table.transpose(0, 3, 1, 2).reshape(rows * size, columns * size))
+
+    @cached_property
     def _ones(self) -> FloatArray:
-        cached = self.__dict__.get("_ones_cache")
-        if cached is None:
-            phi = self.nodes.weights
-            cached = np.einsum("abmn,m->abn", self.table, phi.sum(axis=0)) @ phi.T - self.same
-            self.__dict__["_ones_cache"] = cached
-        return np.asarray(cached)
+        phi = self.nodes.weights
+        return np.asarray(np.einsum("abmn,m->abn", self.table, phi.sum(axis=0)) @ phi.T - self.same)
 
 
 def _chebyshev(low: float, high: float, count: int, at: FloatArray) -> tuple[FloatArray, FloatArray]:

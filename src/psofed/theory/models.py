@@ -70,8 +70,8 @@ class Model:
             )
         if self.scenario.algorithm != "pso-fed":
             raise NotCoveredError(
-                f'the theory covers algorithm = "pso-fed"; "{self.scenario.algorithm}" is not linear in the models '
-                "and can only be simulated"
+                f'the theory covers algorithm = "pso-fed"; it has none for "{self.scenario.algorithm}", which can only '
+                "be simulated"
             )
         if self.scenario.aggregation != "mean":
             raise NotCoveredError(

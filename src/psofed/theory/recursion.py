@@ -58,6 +58,11 @@ class Level:
     excess: float
     server: float
 
+    def __post_init__(self) -> None:
+        # Plain floats, so that what is printed or written as JSON does not show where it came from
+        object.__setattr__(self, "excess", float(self.excess))
+        object.__setattr__(self, "server", float(self.server))
+
     def __add__(self, other: "Level") -> "Level":
         return Level(self.excess + other.excess, self.server + other.server)
 

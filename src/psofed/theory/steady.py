@@ -8,10 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
+from psofed.errors import PsofedError
 from psofed.scenario import Data, Scenario
 from psofed.theory.models import Branch, Model
 from psofed.theory.moments import FloatArray
-from psofed.theory.recursion import Level, Recursion, Sources
+from psofed.theory.recursion import Level, Recursion, Sources, State
 from psofed.theory.reduced import ReducedRecursion, can_reduce
 from psofed.theory.windows import WindowProblem
 
@@ -76,7 +77,9 @@ class Solver:
         data = attack = Level(0.0, 0.0)
         for branch in self.model.branches:
             recursion = self.model.recursion(stepsize, branch)
-            data += _solve(recursion, Sources(1.0, 0.0, 0.0)).scaled(branch.weight)
+            known = self._solved.get((stepsize, id(branch)))
+            level = known[0] if known else _solve(recursion, Sources(1.0, 0.0, 0.0))
+            data += level.scaled(branch.weight)
             if np.any(self.model.poison):
                 attack += _solve(recursion, Sources(0.0, 1.0, 0.0)).scaled(branch.weight)
         return SteadyState(data, attack, Level(0.0, 0.0))
@@ -96,7 +99,34 @@ class Solver:
 
     def is_stable(self, stepsize: float) -> bool:
         """Whether all second moments stay bounded."""
+        if (
+            not self._has_growth
+            and not self.model.is_scattered
+            and np.all(self.model.fleet.noise_variance > 0)
+        ):
+            return all(self._noise_state(stepsize, branch)[1] for branch in self.model.branches)
         return self.growth(stepsize) < 1.0
+
+    def _noise_state(self, stepsize: float, branch: Branch) -> tuple[Level, bool]:
+        """Steady state due to the noise alone, and whether it is one.
+
+        A map F of covariances to covariances with ρ(F) ≥ 1 has x = F x + s solved by no covariance if s excites
+        everything: with F's left eigenvector φ, φ·x (1 − ρ) = φ·s > 0. So the solution tells whether F is stable, and
+        the eigenvalue need not be found.
+        """
+        key = (stepsize, id(branch))
+        if key not in self._solved:
+            recursion = self.model.recursion(stepsize, branch)
+            try:
+                level, state = recursion.steady_state(Sources(1.0, 0.0, 0.0))
+                self._solved[key] = (level, is_covariance(recursion, state))
+            except PsofedError:
+                self._solved[key] = (Level(math.inf, math.inf), recursion.spectral_radius() < 1.0)
+        return self._solved[key]
+
+    @cached_property
+    def _solved(self) -> dict[tuple[float, int], tuple[Level, bool]]:
+        return {}
 
     def spectral_radius(self, stepsize: float) -> float:
         """ρ(𝓕): by how much what is left of the start shrinks per iteration."""
@@ -257,6 +287,22 @@ class Solver:
         poisoned = bool(np.any(self.model.poison))
         attack = self._windows.steady_states(masks, stepsize, 0.0, 1.0) if poisoned else np.zeros_like(data)
         return np.concatenate([data, attack], axis=1)
+
+
+def is_covariance(recursion: Recursion, state: State) -> bool:
+    """Whether the average moments of server and clients are a covariance matrix, to rounding."""
+    clients, size, drawn = recursion.drawn.clients, recursion.entries.dimension, recursion.drawn
+    v = state.clients.mixed(drawn)
+    joint = np.empty((clients + 1, clients + 1, size, size))
+    shape = (size, size)
+    joint[0, 0] = v.server.reshape(shape)
+    joint[0, 1:] = v.cross1.reshape(-1, *shape)
+    joint[1:, 0] = joint[0, 1:].swapaxes(-1, -2)
+    joint[1:, 1:] = state.pairs.average(drawn, recursion.entries).reshape(clients, clients, *shape)
+    k = np.arange(clients)
+    joint[1 + k, 1 + k] = v.own1.reshape(-1, *shape)
+    values = np.linalg.eigvalsh(joint.swapaxes(1, 2).reshape((clients + 1) * size, -1))
+    return bool(np.isfinite(values).all() and values[0] >= -1e-6 * values[-1] and values[-1] > 0)
 
 
 def _solve(recursion: Recursion, sources: Sources) -> Level:

@@ -143,7 +143,7 @@ def _point(scenario: Scenario, metric: str, theory: str) -> TuningPoint:
         test_mse=errors["test"],
         max_stepsize=limit,
         convergence_iterations=_settling_time(solver, stepsize, errors["network"]) if stable else None,
-        numbers_per_iteration=traffic.numbers_down + traffic.numbers_up,
+        numbers_per_iteration=int(traffic.numbers_down + traffic.numbers_up),
     )
 
 

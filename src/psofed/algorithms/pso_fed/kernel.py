@@ -1,20 +1,9 @@
-"""PSO-Fed: participants exchange M of D entries with the server; every client learns all the time.
+"""PSO-Fed's kernel: all clients and the server, several trials in lock step.
 
-With S_n the participants, S_{k,n} the mask of client k in iteration n (eqs. PSO-Fed, psoagg):
-
-    download   v_k = S_{k,n} w_n + (I − S_{k,n}) w_{k,n}             k ∈ S_n, else v_k = w_{k,n}
-    step       ε_{k,n} = y_{k,n} − v_kᵀ x_{k,n},   w_{k,n+1} = v_k + μ x_{k,n} ε_{k,n}       all k
-    upload     w_{n+1} = 1/|S_n| Σ_{k∈S_n} [S_{k,n+1} w'_{k,n+1} + (I − S_{k,n+1}) w_n]
-
-where w' is w plus the attack's perturbation. The kernel holds errors, w − w_{k,n} and w − w_n, instead of
-models: the recursion is the same and y need not be formed. A target that moves (drift) adds xᵀ(w*_n − w*_0) to the
-labels, with errors still counted from w*_0; samples that are not the paper's come as arrays
-(:mod:`psofed.simulate.samples`). The kernel is compiled apart for each of these, and the paper's case pays for none.
-
-References
-----------
-Lari, Arablouei, Gogineni, Werner, "Resilience in Online Federated Learning: Mitigating Model-Poisoning
-Attacks via Partial Sharing", IEEE TSIPN.
+The kernel holds errors, w − w_{k,n} and w − w_n, instead of models: the recursion is the same and y need not
+be formed. A target that moves (drift) adds xᵀ(w*_n − w*_0) to the labels, with errors still counted from w*_0;
+samples that are not the paper's come as arrays (:mod:`psofed.simulate.samples`). The kernel is compiled apart for
+each of these, and the paper's case pays for none.
 """
 
 from functools import cache
@@ -40,21 +29,8 @@ from psofed.streams import make_stream
 # About how many bytes of participants, masks and perturbations are drawn ahead at a time.
 _CHUNK_BYTES = 4_000_000
 
-# Whether it runs on given samples and with a target that moves.
-TAKES_SAMPLES = True
-
 # What the kernel is handed where it needs none.
 _NO_INPUTS, _NO_RESIDUALS, _NO_MOVES = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0)), np.zeros((0, 0, 0))
-
-
-def start(
-    scenario: Scenario, fleet: Fleet, seed: int, trials: range, samples: Samples | None = None
-) -> "PsoFedRun":
-    """Set up the given trials of a scenario at iteration 0, all models zero.
-
-    Clients learn from `samples` if they are given, else from the streams that the scenario describes.
-    """
-    return PsoFedRun(scenario, fleet, seed, trials, samples)
 
 
 class PsoFedRun:

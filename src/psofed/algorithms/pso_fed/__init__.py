@@ -1,0 +1,65 @@
+"""PSO-Fed: participants exchange M of D entries with the server; every client learns all the time.
+
+With S_n the participants, S_{k,n} the mask of client k in iteration n (eqs. PSO-Fed, psoagg):
+
+    download   v_k = S_{k,n} w_n + (I − S_{k,n}) w_{k,n}             k ∈ S_n, else v_k = w_{k,n}
+    step       ε_{k,n} = y_{k,n} − v_kᵀ x_{k,n},   w_{k,n+1} = v_k + μ x_{k,n} ε_{k,n}       all k
+    upload     w_{n+1} = 1/|S_n| Σ_{k∈S_n} [S_{k,n+1} w'_{k,n+1} + (I − S_{k,n+1}) w_n]
+
+where w' is w plus the attack's perturbation.
+
+References
+----------
+Lari, Arablouei, Gogineni, Werner, "Resilience in Online Federated Learning: Mitigating Model-Poisoning
+Attacks via Partial Sharing", IEEE TSIPN.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from psofed.communication import BITS_PER_NUMBER, Traffic, spend_budget
+from psofed.scenario import Scenario
+
+if TYPE_CHECKING:
+    from psofed.algorithms.pso_fed.kernel import PsoFedRun
+    from psofed.data import Fleet
+    from psofed.simulate.reference import ReferenceRun
+    from psofed.simulate.samples import Samples
+
+# Whether it runs on given samples and with a target that moves.
+TAKES_SAMPLES = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """PSO-Fed has no options of its own; masks and uplink stand in the scenario itself."""
+
+
+def check(scenario: Scenario) -> None:
+    """Accept every scenario."""
+
+
+def traffic(scenario: Scenario) -> Traffic:
+    """Count M numbers each way for every participant, in every iteration: the budget of all algorithms."""
+    bits = BITS_PER_NUMBER * scenario.num_shared
+    return spend_budget(scenario, bits_up=bits, bits_down=bits)
+
+
+def start(
+    scenario: Scenario, fleet: "Fleet", seed: int, trials: range, samples: "Samples | None" = None
+) -> "PsoFedRun":
+    """Set up the given trials of a scenario at iteration 0, all models zero.
+
+    Clients learn from `samples` if they are given, else from the streams that the scenario describes.
+    """
+    from psofed.algorithms.pso_fed.kernel import PsoFedRun
+
+    return PsoFedRun(scenario, fleet, seed, trials, samples)
+
+
+def reference(scenario: Scenario, seed: int, trial: int) -> "ReferenceRun":
+    """Run one trial in the paper's block form."""
+    from psofed.simulate.draws import draw_trial
+    from psofed.simulate.reference import run_reference
+
+    return run_reference(scenario, draw_trial(scenario, seed, trial))

@@ -1,0 +1,201 @@
+"""Every algorithm, no exceptions: same bits anywhere, paired draws, the budget, divergence, options."""
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from psofed import Attack, InvalidValueError, NotCoveredError, Scenario, UnknownFieldError, simulate
+from psofed.communication import measure_communication
+from psofed.data import draw_fleet
+from psofed.registry import load_part, part_names
+from psofed.scenario_file import with_values
+
+ALGORITHMS = part_names("algorithms")
+every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
+
+
+@every_algorithm
+def test_a_trial_has_the_same_bits_on_any_thread_and_in_any_block(
+    small_scenario: Scenario, algorithm: str
+) -> None:
+    scenario = small_scenario.replace(algorithm=algorithm)
+    many = simulate(scenario, trials=23, seed=6, threads=1, keep_trials=True)
+    for few, threads in ((1, 1), (3, 2), (23, 3)):
+        other = simulate(scenario, trials=few, seed=6, threads=threads, keep_trials=True)
+        for metric, curves in other.trial_curves.items():
+            assert np.array_equal(curves, many.trial_curves[metric][:few])
+
+
+@every_algorithm
+def test_chunks_of_iterations_do_not_matter(small_scenario: Scenario, algorithm: str) -> None:
+    scenario = small_scenario.replace(algorithm=algorithm)
+    runs = [
+        load_part("algorithms", algorithm).start(scenario, draw_fleet(scenario), 1, range(16))
+        for _ in range(2)
+    ]
+    whole, pieces = np.empty((60, 3, 16)), np.empty((60, 3, 16))
+    runs[0].advance(0, whole)
+    for first, last in ((0, 7), (7, 8), (8, 60)):
+        runs[1].advance(first, pieces[first:last])
+    assert np.array_equal(whole, pieces)
+
+
+@every_algorithm
+def test_the_attack_leaves_the_data_alone(small_scenario: Scenario, algorithm: str) -> None:
+    """Before anything is uploaded, runs with and without attack cannot differ; a null attack never differs."""
+    scenario = small_scenario.replace(algorithm=algorithm)
+    null = Attack(num_byzantine=7, probability=1.0, variance=0.0)
+    strong = Attack(num_byzantine=7, probability=1.0, variance=4.0)
+    none, nulled, attacked = (
+        simulate(scenario.replace(attack=attack), trials=4, keep_trials=True)
+        for attack in (None, null, strong)
+    )
+    for metric, curves in none.trial_curves.items():
+        assert np.array_equal(curves, nulled.trial_curves[metric])
+        assert np.array_equal(curves[:, 0], attacked.trial_curves[metric][:, 0])
+        assert not np.array_equal(curves, attacked.trial_curves[metric])
+
+
+@every_algorithm
+def test_all_algorithms_see_the_same_data_and_the_same_test_set(
+    small_scenario: Scenario, algorithm: str
+) -> None:
+    """All start from models that are zero, so the first iteration shows the data: errors are y themselves."""
+    first = [
+        simulate(small_scenario.replace(algorithm=name), trials=4, seed=3, keep_trials=True).trial_curves
+        for name in ("pso-fed", algorithm)
+    ]
+    for metric in first[0]:
+        assert np.allclose(first[0][metric][:, 0], first[1][metric][:, 0], rtol=1e-14, atol=0)
+
+
+@every_algorithm
+def test_divergence_is_reported(small_scenario: Scenario, algorithm: str) -> None:
+    scenario = small_scenario.replace(algorithm=algorithm, stepsize=1e8)
+    result = simulate(scenario, trials=5)
+    assert result.diverged_trials.tolist() == [0, 1, 2, 3, 4]
+    assert (result.diverged_at < 60).all()
+    assert not np.isnan(result.curve["test_mse"]).any()
+
+
+@every_algorithm
+@pytest.mark.parametrize(
+    ("participants", "shared", "dimension"), [(5, 1, 5), (3, 2, 7), (4, 6, 6), (1, 3, 8)]
+)
+def test_traffic_stays_within_the_budget(
+    algorithm: str, participants: int, shared: int, dimension: int
+) -> None:
+    scenario = Scenario(
+        num_clients=9,
+        dimension=dimension,
+        num_participants=participants,
+        num_shared=shared,
+        algorithm=algorithm,
+        iterations=1000,
+    )
+    budget = measure_communication(scenario.replace(algorithm="pso-fed"))
+    sent = measure_communication(scenario)
+    assert 0 < sent.bits_up <= budget.bits_up == 64 * participants * shared
+    assert 0 < sent.bits_down <= budget.bits_down
+    # Not only on average: nothing is ever sent before the budget has paid for it, and nothing is left unused.
+    traffic = sent.traffic
+    made = [traffic.exchanges_in(n) for n in range(1000)]
+    assert sum(made) == traffic.exchanges_before(1000)
+    assert all(0 <= count <= participants for count in made)
+    largest = max(traffic.bits_up, traffic.bits_down)
+    assert all(traffic.exchanges_before(n) * largest <= n * traffic.budget for n in range(1000))
+    assert traffic.budget * 1000 - sum(made) * largest < traffic.group * largest
+    total = sent.to_json()["total"]
+    assert total["bits_down"] == sum(made) * traffic.bits_down == 8 * total["bytes_down"]
+
+
+@every_algorithm
+def test_options_survive_toml_and_back(algorithm: str) -> None:
+    scenario = Scenario(num_clients=9, dimension=4, algorithm=algorithm)
+    kind = load_part("algorithms", algorithm).Options
+    assert scenario.algorithm_options == kind()
+    assert "algorithm_options" not in scenario.to_toml()
+    assert Scenario.from_toml(scenario.to_toml()) == scenario
+    for option in dataclasses.fields(kind):
+        value = _another(option)
+        if value is None:
+            continue
+        changed = scenario.replace(algorithm_options={option.name: value})
+        assert getattr(changed.algorithm_options, option.name) == value
+        assert "[algorithm_options]" in changed.to_toml()
+        assert Scenario.from_toml(changed.to_toml()) == changed
+        assert with_values(scenario, {f"algorithm_options.{option.name}": value}) == changed
+        assert changed.replace(algorithm_options=None) == scenario
+
+
+@every_algorithm
+def test_bad_options_are_refused_by_name(algorithm: str) -> None:
+    scenario = Scenario(num_clients=9, dimension=4, algorithm=algorithm)
+    with pytest.raises(UnknownFieldError, match=r"algorithm_options\.nonsense"):
+        scenario.replace(algorithm_options={"nonsense": 1})
+    with pytest.raises(InvalidValueError, match="algorithm_options"):
+        scenario.replace(algorithm_options=7)
+    for option in dataclasses.fields(load_part("algorithms", algorithm).Options):
+        for bad in ("nonsense", float("nan"), -1, None):
+            with pytest.raises(InvalidValueError, match=rf"algorithm_options\.{option.name}"):
+                scenario.replace(algorithm_options={option.name: bad})
+
+
+@every_algorithm
+def test_the_algorithm_alone_can_be_changed(algorithm: str) -> None:
+    for name in ALGORITHMS:
+        scenario = Scenario(num_clients=9, dimension=4, algorithm=name)
+        assert scenario.replace(algorithm=algorithm).algorithm == algorithm
+
+
+@every_algorithm
+@pytest.mark.parametrize("rule", part_names("aggregations"))
+def test_every_rule_joins_what_is_sent_or_is_refused_by_name(
+    small_scenario: Scenario, algorithm: str, rule: str
+) -> None:
+    scenario = small_scenario.replace(algorithm=algorithm, aggregation=rule)
+    try:
+        result = simulate(scenario, trials=4)
+    except NotCoveredError as error:
+        refusal = str(error)
+    else:
+        refusal = ""
+        assert np.isfinite(result.curve["test_mse"]).all()
+    assert not refusal or (rule in refusal and algorithm in refusal)
+
+
+@every_algorithm
+@pytest.mark.parametrize("kind", part_names("attacks"))
+def test_every_attack_runs_on_every_algorithm(small_scenario: Scenario, algorithm: str, kind: str) -> None:
+    """It may do little (CS-Fed with all numbers turned round has direction and magnitude turned) or very much."""
+    attack = Attack(kind=kind, num_byzantine=2, probability=1.0)
+    result = simulate(small_scenario.replace(algorithm=algorithm, attack=attack), trials=4)
+    assert not np.isnan(result.curve["test_mse"]).any()
+    assert (np.isfinite(result.steady_state["test_mse"]) == (result.diverged_at < 0)).all()
+
+
+def test_scenarios_of_all_algorithms_are_made_without_numba() -> None:
+    code = (
+        "import sys, psofed\n"
+        f"for name in {ALGORITHMS!r}: psofed.Scenario(num_clients=9, dimension=4, algorithm=name)\n"
+        "sys.exit('numba' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def _another(option: dataclasses.Field) -> object:
+    # A value that differs from the default; None where there is none that stands by itself.
+    special = {
+        "budget": "fewer-participants",
+        "signs": "deterministic",
+        "vote": "mean",
+        "hashes": "fixed",
+        "momentum": None,
+        "error_feedback": None,
+    }
+    if option.name in special:
+        return special[option.name]
+    return (not option.default) if isinstance(option.default, bool) else option.default + 1
