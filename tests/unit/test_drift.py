@@ -92,7 +92,7 @@ def test_bad_drifts_are_named(values: dict, message: str) -> None:
 
 def test_a_jump_must_fall_within_the_run() -> None:
     with pytest.raises(InvalidValueError, match=r"drift.at = 400 is not allowed"):
-        BASE.replace(drift=Drift(kind="jump", size=1.0, at=400))
+        simulate(BASE.replace(drift=Drift(kind="jump", size=1.0, at=400)), trials=1)
 
 
 def test_features_have_no_target_that_could_move() -> None:
