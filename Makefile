@@ -30,8 +30,7 @@ bench: install
 	$(BIN)/python -m benchmarks
 
 reproduce: install
-	$(BIN)/psofed simulate examples/paper.toml --plot out/learning_curve.png --out out/learning_curve.nc
-	@echo "See out/learning_curve.png"
+	$(BIN)/psofed reproduce all --out out
 
 docs: install
 	$(BIN)/python docs/make_cli_page.py

@@ -1,4 +1,4 @@
-"""Run every benchmark of this folder and print its table; with --write-readme, put the tables into the README."""
+"""Run every benchmark of this folder and print its table; with --write-readme, put it into README and docs."""
 
 import argparse
 import importlib
@@ -7,14 +7,16 @@ import re
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-README = FOLDER.parent / "README.md"
+PAGES = (FOLDER.parent / "README.md", *sorted((FOLDER.parent / "docs").glob("*.md")))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = [m.name for m in pkgutil.iter_modules([str(FOLDER)]) if not m.name.startswith("_")]
     parser.add_argument("names", nargs="*", help=f"which to run: {', '.join(names)} (default: all)")
-    parser.add_argument("--write-readme", action="store_true", help="replace the tables in the README")
+    parser.add_argument(
+        "--write-readme", action="store_true", help="replace the tables in the README and docs"
+    )
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(names):
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
@@ -26,10 +28,13 @@ def main() -> None:
 
 
 def write_into_readme(name: str, table: str) -> None:
-    """Replace what stands between the benchmark's markers, if the README has them."""
-    text = README.read_text(encoding="utf-8")
-    pattern = rf"(<!-- bench:{name} -->\n).*?(\n<!-- /bench:{name} -->)"
-    README.write_text(re.sub(pattern, lambda m: m[1] + table + m[2], text, flags=re.S), encoding="utf-8")
+    """Replace what stands between the benchmark's markers, on the pages that have them."""
+    pattern = rf"(<!-- bench:{name} -->\n).*?(\n?<!-- /bench:{name} -->)"
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        changed = re.sub(pattern, lambda m: m[1] + table + "\n" + m[2].lstrip("\n"), text, flags=re.S)
+        if changed != text:
+            page.write_text(changed, encoding="utf-8")
 
 
 if __name__ == "__main__":

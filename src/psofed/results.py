@@ -69,6 +69,31 @@ def estimate(values: FloatArray) -> Estimate:
     return Estimate(mean, error, (mean - reach, mean + reach))
 
 
+def find_unsteady(
+    steady_state: dict[str, FloatArray], tail_change: dict[str, FloatArray]
+) -> dict[str, float]:
+    """Return the metrics that still change over the tail, with the relative change between its halves.
+
+    Examples
+    --------
+    >>> level, change = np.array([1.0, 1.1, 0.9, 1.0]), np.array([0.10, 0.11, 0.09, 0.10])
+    >>> {metric: round(ratio, 3) for metric, ratio in find_unsteady({"mse": level}, {"mse": change}).items()}
+    {'mse': 0.1}
+    """
+    found = {}
+    for metric, change in tail_change.items():
+        change_estimate, level = estimate(change), estimate(steady_state[metric]).mean
+        if not (math.isfinite(level) and level > 0 and change_estimate.standard_error > 0):
+            continue
+        ratio = change_estimate.mean / level
+        if (
+            abs(ratio) > _DRIFT_RATIO
+            and abs(change_estimate.mean) > _DRIFT_SCORE * change_estimate.standard_error
+        ):
+            found[metric] = ratio
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class SimulationResult:
     """The outcome of :func:`psofed.simulate`.
@@ -148,18 +173,7 @@ class SimulationResult:
     @property
     def unsteady_metrics(self) -> dict[str, float]:
         """Metrics that still change over the tail, with the relative change from its first to its second half."""
-        found = {}
-        for metric, change in self.tail_change.items():
-            change_estimate, level = estimate(change), estimate(self.steady_state[metric]).mean
-            if not (math.isfinite(level) and level > 0 and change_estimate.standard_error > 0):
-                continue
-            ratio = change_estimate.mean / level
-            if (
-                abs(ratio) > _DRIFT_RATIO
-                and abs(change_estimate.mean) > _DRIFT_SCORE * change_estimate.standard_error
-            ):
-                found[metric] = ratio
-        return found
+        return find_unsteady(self.steady_state, self.tail_change)
 
     @property
     def tracking(self) -> "Tracking | None":

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from psofed.attack import Attack as Attack  # part of this module's interface
 from psofed.drift import Drift
 from psofed.errors import InvalidValueError, UnknownFieldError
 from psofed.model import Model
+from psofed.part_options import Options, OptionValue, make_options
 from psofed.registry import load_part, part_names
 from psofed.validation import check_boolean, check_choice, check_integer, check_number
 
@@ -122,35 +124,6 @@ class Data:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attack:
-    """Model poisoning by the first `num_byzantine` clients, each time with some probability.
-
-    Parameters
-    ----------
-    kind : str
-        What a Byzantine client does to the entries it uploads; ``"gaussian"`` adds noise.
-    num_byzantine : int
-        |S_B|: clients 0 … num_byzantine − 1 are Byzantine.
-    probability : float
-        p_a: probability that a Byzantine participant attacks in an iteration.
-    variance : float
-        σ_B²: variance of the perturbation δ.
-    """
-
-    num_byzantine: int
-    kind: str = "gaussian"
-    probability: float = 0.2
-    variance: float = 0.5
-
-    def __post_init__(self) -> None:
-        set_ = object.__setattr__
-        check_choice("attack.kind", self.kind, part_names("attacks"))
-        set_(self, "num_byzantine", check_integer("attack.num_byzantine", self.num_byzantine, 0))
-        set_(self, "probability", check_number("attack.probability", self.probability, 0, 1))
-        set_(self, "variance", check_number("attack.variance", self.variance, 0))
-
-
-@dataclass(frozen=True, kw_only=True)
 class Scenario:
     """A fleet, the algorithm it runs and the attack on it.
 
@@ -172,10 +145,12 @@ class Scenario:
         ``"same"``: those who downloaded upload (the paper's equations). ``"redrawn"``: the uploading
         participants are drawn afresh, which is what the paper's analysis describes.
     aggregation : str
-        How the server puts uploads together: ``"mean"``.
+        How the server puts uploads together, one of the parts in :mod:`psofed.aggregations`: ``"mean"``.
     selection, model, data, drift, attack
         See :class:`Selection`, :class:`psofed.Model`, :class:`Data`, :class:`psofed.Drift`,
         :class:`Attack`; no drift or attack if None.
+    aggregation_options : mapping
+        What this aggregation rule alone knows, such as ``{"trim": 1}``; its defaults where left out.
     algorithm_options : mapping, or ``Options`` of the algorithm's module
         What this algorithm alone knows (see :mod:`psofed.algorithms`); its defaults if None.
 
@@ -203,6 +178,7 @@ class Scenario:
     data: Data = field(default_factory=Data)
     drift: Drift | None = None
     attack: Attack | None = None
+    aggregation_options: Mapping[str, OptionValue] = Options("", ())
     algorithm_options: Any = None
 
     def __post_init__(self) -> None:
@@ -232,6 +208,14 @@ class Scenario:
             if not isinstance(self.attack, Attack):
                 raise InvalidValueError("attack", self.attack, "a psofed.Attack or None")
             check_integer("attack.num_byzantine", self.attack.num_byzantine, 0, clients, "num_clients")
+        if not isinstance(self.aggregation_options, Mapping):
+            raise InvalidValueError(
+                "aggregation_options", self.aggregation_options, "a table of the rule's options"
+            )
+        rule_options = make_options(
+            "aggregations", self.aggregation, self.aggregation_options, "aggregation_options."
+        )
+        set_(self, "aggregation_options", rule_options)
         algorithm = load_part("algorithms", self.algorithm)
         set_(self, "algorithm_options", _make_options(algorithm.Options, self.algorithm_options))
         algorithm.check(self)

@@ -13,8 +13,8 @@ from psofed.model import Model
 from psofed.scenario import Attack, Data, Scenario, Selection, Uniform
 
 _TABLES = {"selection": Selection, "model": Model, "data": Data, "drift": Drift, "attack": Attack}
-# The last is made by the scenario itself: which fields it has depends on the algorithm.
-_TABLE_NAMES = (*_TABLES, "algorithm_options")
+# The scenario itself makes the last two: which fields they have depends on rule and algorithm.
+_TABLE_NAMES = (*_TABLES, "aggregation_options", "algorithm_options")
 
 EXAMPLE = """\
 # A psofed scenario: a fleet, the algorithm it runs, and the attack on it.
@@ -28,7 +28,7 @@ stepsize = 0.15                  # mu: of the clients' LMS steps
 iterations = 3000
 algorithm = "pso-fed"            # or "online-fed", "signsgd", "cs-fed", "qs-fed"; see [algorithm_options]
 uplink = "same"                  # who downloaded uploads (the paper's equations); or "redrawn"
-aggregation = "mean"             # how the server puts uploads together
+aggregation = "mean"             # how the server puts uploads together; "median", "krum", …: docs/aggregations.md
 
 [selection]
 pattern = "random"               # which entries are shared: "random" or "round-robin"
@@ -52,10 +52,14 @@ test_input_variance = 1.0
 # variance = 1e-5
 
 [attack]                         # leave this section out for no attack
-kind = "gaussian"                # adds noise to what a Byzantine client uploads
-num_byzantine = 15               # the first clients of the fleet
+kind = "gaussian"                # adds noise to what a Byzantine client uploads; others: docs/attacks.md
+num_byzantine = 15               # how many clients are Byzantine
+byzantine_set = "fixed"          # the first of the fleet; or "redrawn" in each iteration
 probability = 0.2                # of an attack, each time a Byzantine client participates
-variance = 0.5                   # of the noise
+variance = 0.5                   # of the noise; each kind has options of its own
+
+# [aggregation_options]          # what one rule alone knows, for example of "trimmed-mean":
+# trim = 1
 
 # [algorithm_options]            # what one algorithm alone knows, for example of "qs-fed":
 # rows = 5
@@ -118,7 +122,7 @@ def scenario_to_mapping(scenario: Scenario) -> dict[str, Any]:
     plain = {f.name: _plain(getattr(scenario, f.name)) for f in dataclasses.fields(scenario)}
     if scenario.algorithm_options == type(scenario.algorithm_options)():
         del plain["algorithm_options"]
-    return {name: value for name, value in plain.items() if value is not None}
+    return {name: value for name, value in plain.items() if value is not None and value != {}}
 
 
 def scenario_to_toml(scenario: Scenario) -> str:
@@ -135,7 +139,8 @@ def scenario_to_toml(scenario: Scenario) -> str:
 def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     """Return the scenario with fields set by dotted name, as ``--set`` and sweeps do.
 
-    Setting a field of an absent attack makes the attack, provided that all it needs is set.
+    Setting a field of an absent attack makes the attack, provided that all it needs is set. Another
+    ``attack.kind`` or ``aggregation`` starts from its own default options.
 
     Examples
     --------
@@ -143,7 +148,15 @@ def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     >>> with_values(Scenario(num_clients=50, dimension=5), {"attack.num_byzantine": 5}).attack.num_byzantine
     5
     """
-    return scenario_from_mapping(set_values(scenario_to_mapping(scenario), changes))
+    mapping = scenario_to_mapping(scenario)
+    if (
+        scenario.attack is not None
+        and changes.get("attack.kind", scenario.attack.kind) != scenario.attack.kind
+    ):
+        mapping["attack"] = {k: v for k, v in mapping["attack"].items() if k not in scenario.attack.options}
+    if changes.get("aggregation", scenario.aggregation) != scenario.aggregation:
+        mapping.pop("aggregation_options", None)
+    return scenario_from_mapping(set_values(mapping, changes))
 
 
 def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,7 +209,8 @@ def _table_from_mapping(name: str, value: Any, table: type) -> Any:
     if not isinstance(value, Mapping):
         raise InvalidValueError(name, value, f"a table [{name}]")
     values = dict(value)
-    _refuse_unknown(f"{name}.", values, table)
+    if table is not Attack or "options" in values:  # else the attack refuses what its kind does not read
+        _refuse_unknown(f"{name}.", values, table)
     for key in ("input_variance", "noise_variance"):
         if isinstance(values.get(key), Mapping):
             values[key] = _uniform(f"{name}.{key}", values[key])
@@ -211,7 +225,7 @@ def _uniform(field: str, value: Mapping[str, Any]) -> Uniform:
 
 
 def _refuse_unknown(prefix: str, values: Mapping[str, Any], table: type) -> None:
-    known = tuple(f.name for f in dataclasses.fields(table))
+    known = tuple(f.name for f in dataclasses.fields(table) if (table, f.name) != (Attack, "options"))
     for key in values:
         if key not in known:
             raise UnknownFieldError(f"{prefix}{key}", known)
@@ -228,6 +242,10 @@ def _construct(prefix: str, table: type, values: Mapping[str, Any]) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, Uniform):
         return {"uniform": [value.low, value.high]}
+    if isinstance(value, Attack):
+        return value.to_mapping()
+    if isinstance(value, Mapping):
+        return dict(value)
     if dataclasses.is_dataclass(value):
         plain = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {name: entry for name, entry in plain.items() if entry is not None}

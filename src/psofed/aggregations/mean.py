@@ -5,13 +5,16 @@ w_{n+1} = 1/|S_n| Σ_{k∈S_n} [S_{k,n+1} w'_{k,n+1} + (I − S_{k,n+1}) w_n]  (
 
 import numpy as np
 
+from psofed.aggregations._shared import LARGEST, RootData, is_usable
 from psofed.compiled import hook
 from psofed.data import FloatArray
 from psofed.hooks import AGGREGATION
+from psofed.part_options import Options
 from psofed.scenario import Scenario
+from psofed.streams import Stream
 
 
-def options(scenario: Scenario) -> FloatArray:
+def options(scenario: Scenario, root_stream: Stream | None) -> FloatArray:
     """Return no numbers: the rule has no options."""
     return np.zeros(0)
 
@@ -25,8 +28,34 @@ def aggregate(entries, sent, options, server):
         for m in range(shared):
             for lane in range(lanes):
                 i = entries[p, m, lane]
-                if np.isfinite(sent[p, m, lane]):
+                if is_usable(sent[p, m, lane]):
                     change[i, lane] += sent[p, m, lane] - server[i, lane]
     for i in range(server.shape[0]):
         for lane in range(lanes):
             server[i, lane] += change[i, lane] / participants
+
+
+def combine(
+    uploads: FloatArray, server: FloatArray, options: Options, root: RootData | None = None
+) -> FloatArray:
+    """Return the server's next model.
+
+    Parameters
+    ----------
+    uploads : array (P, D)
+        Models of the participants; NaN where an entry was not sent.
+    server : array (D,)
+        w_n.
+    options : Options
+        Of the rule.
+    root : RootData, optional
+        The server's own samples, where the rule has some.
+
+    Examples
+    --------
+    >>> from psofed.part_options import make_options
+    >>> uploads = np.array([[1.0, np.nan], [3.0, 2.0]])
+    >>> combine(uploads, np.array([0.0, 1.0]), make_options("aggregations", "mean", {}, ""))
+    array([2. , 1.5])
+    """
+    return np.asarray(np.where(np.abs(uploads) <= LARGEST, uploads, server).mean(axis=0))

@@ -13,6 +13,7 @@ from numba import float64, int64, types
 from numpy.typing import NDArray
 
 from psofed.algorithms._exchange import Exchange
+from psofed.attacks._shared import redraw_byzantine
 from psofed.communication import Traffic
 from psofed.compiled import Hook, compiled
 from psofed.data import Fleet
@@ -20,7 +21,7 @@ from psofed.gaussian import mix_word, next_normals, normal_pair, split_word, uni
 from psofed.scenario import Scenario
 from psofed.simulate.inputs import InputModel, colour, make_input_model
 from psofed.simulate.participation import draw_participants
-from psofed.simulate.server_side import make_server_side
+from psofed.simulate.server_side import make_data_side, make_server_side
 from psofed.simulate.test_set import draw_test_set, test_error
 from psofed.streams import make_stream
 
@@ -60,12 +61,15 @@ class ServerModelRun:
         lanes = len(trials)
         self._streams = {
             source: make_stream(seed, source, trials)
-            for source in ("data", "participation", "attack", "test", "algorithm")
+            for source in ("data", "participation", "attack", "test", "algorithm", "root")
         }
         self._test_set = draw_test_set(scenario, fleet, self._streams["test"])
         self._inputs: InputModel = make_input_model(fleet)
         self._noise_deviation = np.sqrt(fleet.noise_variance)
-        self._server_side = make_server_side(scenario, self._streams["attack"])
+        # Root data are of the model's entries, so a rule that has some can only join models.
+        root = self._streams["root"] if exchange.sends_model else None
+        self._server_side = make_server_side(scenario, self._streams["attack"], root, poisons=True)
+        self._data_side = make_data_side(scenario)
         self._kernel = _make_kernel(lanes)
         self._hooks = (
             Hook(exchange.encode, _ENCODE).load(),
@@ -76,7 +80,8 @@ class ServerModelRun:
         self._memory = np.zeros((exchange.memory, lanes))
         self.server = np.repeat(fleet.target[:, None], lanes, axis=1)
         # What attacks and aggregation rules take for the model before the exchange.
-        self._target = fleet.target.copy() if exchange.sends_model else np.zeros(exchange.numbers)
+        self._base = fleet.target.copy() if exchange.sends_model else np.zeros(exchange.numbers)
+        self._target = fleet.target.copy()
         self.chunk = int(np.clip(_CHUNK_BYTES // (4 * scenario.num_participants * lanes), 1, 256))
 
     def advance(self, first: int, metrics: NDArray[np.float64]) -> None:
@@ -96,6 +101,7 @@ class ServerModelRun:
             participants,
             np.array(exchanges, np.int64),
             *self._server_side,
+            *self._data_side,
             own.key,
             own.gamma,
             exchange.words_per_iteration(scenario.num_clients),
@@ -113,6 +119,7 @@ class ServerModelRun:
             self._test_set.rows,
             self._test_set.is_gram,
             self._test_set.instances,
+            self._base,
             self._target,
             self.server,
             metrics,
@@ -135,9 +142,9 @@ def _make_kernel(lanes: int) -> Any:
     def kernel(
         first, key, gamma, shape, scale, correlation, factors, noise_deviation, stepsize, participants, exchanges,
         has_attack, attack, attack_key, attack_gamma, attack_options, is_byzantine, aggregate, aggregate_options,
-        own_key, own_gamma, own_words, num_normals, num_uniforms, num_client_uniforms, fresh,
+        has_poison, poison, own_key, own_gamma, own_words, num_normals, num_uniforms, num_client_uniforms, fresh,
         encode, decode, apply, has_decode, decode_joined, sends_model, numbers, options, memory,
-        test_rows, test_is_gram, test_instances, target, server, metrics,
+        test_rows, test_is_gram, test_instances, base, target, server, metrics,
     ):  # fmt: skip
         num_clients = noise_deviation.size
         dimension = server.shape[0]
@@ -185,6 +192,8 @@ def _make_kernel(lanes: int) -> Any:
             test_error(server, test_rows, test_is_gram, test_instances, metrics[t, 2])
 
             count = exchanges[t]
+            if has_poison:
+                redraw_byzantine(first + t, attack_key, attack_gamma, attack_options, is_byzantine)
             for p in range(count):
                 for lane in range(lanes):
                     place[participants[t, p, lane], lane] = p
@@ -198,6 +207,17 @@ def _make_kernel(lanes: int) -> Any:
                         error[lane] += inputs[i, lane] * server[i, lane]
                 for lane in range(lanes):
                     squares[lane] += error[lane] * error[lane]
+                if count and has_poison:
+                    # Metrics are of the clean sample, the update of the poisoned one.
+                    for lane in range(lanes):
+                        error[lane] = noise_deviation[k] * drawn[dimension, lane]
+                    poison(
+                        first + t, k, attack_key, attack_gamma, is_byzantine, attack_options, target,
+                        inputs, error,
+                    )  # fmt: skip
+                    for i in range(dimension):
+                        for lane in range(lanes):
+                            error[lane] += inputs[i, lane] * server[i, lane]
                 if count:
                     for lane in range(lanes):
                         p = place[k, lane]
@@ -219,7 +239,7 @@ def _make_kernel(lanes: int) -> Any:
             )  # fmt: skip
             uploads = sent[:count]
             encode(updates[:count], normals, uniforms, client_uniforms[:count], options, uploads)
-            # Hooks of attacks and rules take errors: a model's entry is `target` less what they see.
+            # Hooks of attacks and rules take errors: a model's entry is `base` less what they see.
             _negate(uploads)
             if sends_model:
                 for p in range(count):
@@ -227,7 +247,7 @@ def _make_kernel(lanes: int) -> Any:
             if has_attack:
                 attack(
                     n, attack_key, attack_gamma, participants[t][:count], sent_entries[:count], is_byzantine,
-                    attack_options, target, server if sends_model else nothing, uploads,
+                    attack_options, base, server if sends_model else nothing, uploads,
                 )  # fmt: skip
             if sends_model:
                 aggregate(joined_entries[:count], uploads, aggregate_options, server)

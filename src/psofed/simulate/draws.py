@@ -32,7 +32,8 @@ class Draws:
     download_masks, upload_masks : bool array (N, K, D)
         Diagonals of S_{k,n} and of S_{k,n+1}.
     perturbations : array (N, K, D)
-        β_k τ_{k,n} δ_{k,n+1}: what an uploading client adds; 0 where it does not attack.
+        β_k τ_{k,n} δ_{k,n+1}: what an uploading client adds; 0 where it does not attack, NaN for an attack that is no
+        sum (see :mod:`psofed.simulate.literal`).
     test_inputs, test_noise : array (N_t, D), array (N_t,)
         The server's test set.
     moves : array (N, D)
@@ -145,6 +146,8 @@ def _draw_perturbations(scenario: Scenario, stream: Stream) -> FloatArray:
     if scenario.attack is None:
         return np.zeros((scenario.iterations, scenario.num_clients, scenario.dimension))
     part = load_part("attacks", scenario.attack.kind)
+    if not hasattr(part, "draw_perturbations"):
+        return np.full((scenario.iterations, scenario.num_clients, scenario.dimension), np.nan)
     perturbations: FloatArray = part.draw_perturbations(stream.key, stream.gamma, scenario)
     return perturbations
 

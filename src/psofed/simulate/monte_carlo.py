@@ -116,7 +116,13 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
         "data of your own": data is not None,
     }
     covers_samples = getattr(load_part("algorithms", scenario.algorithm), "TAKES_SAMPLES", False)
+    has_root_set = hasattr(load_part("aggregations", scenario.aggregation), "make_root_data")
     for name, is_wanted in wanted.items():
+        if is_wanted and has_root_set:
+            raise NotCoveredError(
+                f'aggregation = "{scenario.aggregation}" has root data drawn from linear streams, and is not '
+                f"simulated with {name}"
+            )
         if is_wanted and not covers_samples:
             raise NotCoveredError(
                 f'algorithm = "{scenario.algorithm}" is not simulated with {name}; "pso-fed" is'

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from psofed.data import FloatArray, draw_fleet
+from psofed.errors import NotCoveredError
 from psofed.scenario import Scenario
 from psofed.simulate.draws import Draws
 
@@ -33,7 +34,15 @@ class ReferenceRun:
 
 
 def run_reference(scenario: Scenario, draws: Draws) -> ReferenceRun:
-    """Run the recursion on given draws, from models that are zero."""
+    """Run the recursion on given draws, from models that are zero.
+
+    Raises
+    ------
+    NotCoveredError
+        For attacks that are no sum and rules other than the mean; :mod:`psofed.simulate.literal` has those.
+    """
+    if scenario.aggregation != "mean" or np.isnan(draws.perturbations).any():
+        raise NotCoveredError("the paper's block form knows attacks that add something, and the mean")
     iterations, clients, dimension = draws.inputs.shape
     fixed = draw_fleet(scenario).target
     models = np.zeros((iterations + 1, clients + 1, dimension))

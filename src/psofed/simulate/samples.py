@@ -200,6 +200,16 @@ def take_sample(lanes, given_inputs, given_residuals, inputs, error):
             error[lane] = given_residuals[0]
 
 
+@compiled(inline=True)
+def has_sample(given_inputs):
+    """Whether a client has a sample at all: without one its inputs (D, lanes or 1) are all zero."""
+    found = False
+    for i in range(given_inputs.shape[0]):
+        if given_inputs[i, 0] != 0.0:
+            found = True
+    return found
+
+
 @compiled
 def error_on_next(lanes, server, given_inputs, given_residuals, out):
     """Write the server model's mean squared error on all clients' next samples into ``out`` (lanes,)."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.attacks._shared import redraw_byzantine
 from psofed.compiled import compiled
 from psofed.data import Fleet
 from psofed.gaussian import next_normals
@@ -21,8 +22,8 @@ from psofed.scenario import Scenario
 from psofed.simulate.inputs import InputModel, colour, make_input_model
 from psofed.simulate.moves import TargetMoves, make_moves
 from psofed.simulate.participation import draw_participants
-from psofed.simulate.samples import FunctionSamples, Samples, error_on_next, take_sample
-from psofed.simulate.server_side import make_server_side
+from psofed.simulate.samples import FunctionSamples, Samples, error_on_next, has_sample, take_sample
+from psofed.simulate.server_side import make_data_side, make_server_side
 from psofed.simulate.test_set import NO_TESTS, draw_test_set, test_error
 from psofed.streams import make_stream
 
@@ -55,7 +56,7 @@ class PsoFedRun:
         lanes = len(trials)
         self._streams = {
             source: make_stream(seed, source, trials)
-            for source in ("data", "participation", "uplink", "masks", "attack", "test")
+            for source in ("data", "participation", "uplink", "masks", "attack", "test", "root")
         }
         if samples is None and not scenario.is_linear:
             samples = FunctionSamples(scenario, fleet, self._streams["data"])
@@ -68,7 +69,10 @@ class PsoFedRun:
         self._inputs: InputModel = make_input_model(fleet)
         self._noise_deviation = np.sqrt(fleet.noise_variance)
         self._pattern: ModuleType = load_part("patterns", scenario.selection.pattern)
-        self._server_side = make_server_side(scenario, self._streams["attack"])
+        self._server_side = make_server_side(
+            scenario, self._streams["attack"], self._streams["root"], poisons=True
+        )
+        self._data_side = make_data_side(scenario)
         self._target = fleet.target.copy()
         self._kernel = _make_kernel(lanes, samples is not None, self._moves is not None)
         self.server = np.repeat(fleet.target[:, None], lanes, axis=1)
@@ -100,6 +104,7 @@ class PsoFedRun:
             uploaders,
             self._draw_entries(first + 1, uploaders),
             *self._server_side,
+            *self._data_side,
             self._test_set.rows,
             self._test_set.is_gram,
             self._test_set.instances,
@@ -150,6 +155,7 @@ def _make_kernel(lanes: int, given: bool, moving: bool) -> Any:
         first, key, gamma, shape, scale, correlation, factors, noise_deviation, stepsize,
         participants, downloaded, uploaders, uploaded,
         has_attack, attack, attack_key, attack_gamma, attack_options, is_byzantine, aggregate, aggregate_options,
+        has_poison, poison,
         test_rows, test_is_gram, test_instances, target,
         given_inputs, given_residuals, tests_on_next, moves, watched_from, client_squares,
         clients, server, metrics,
@@ -185,6 +191,8 @@ def _make_kernel(lanes: int, given: bool, moving: bool) -> Any:
                 error_on_next(lanes, server, given_inputs[t], given_residuals[t], metrics[t, 2])
             else:
                 test_error(distance, test_rows, test_is_gram, test_instances, metrics[t, 2])
+            if has_poison:
+                redraw_byzantine(first + t, attack_key, attack_gamma, attack_options, is_byzantine)
 
             for p in range(num_participants):
                 for m in range(num_shared):
@@ -212,6 +220,32 @@ def _make_kernel(lanes: int, given: bool, moving: bool) -> Any:
                         client_squares[k, lane] += error[lane] * error[lane]
                 for lane in range(lanes):
                     squares[lane] += error[lane] * error[lane]
+                if has_poison and not (given and not has_sample(given_inputs[t, k])):
+                    # Metrics are of the clean sample, the step of the poisoned one.
+                    if given:
+                        take_sample(lanes, given_inputs[t, k], given_residuals[t, k], inputs, error)
+                    else:
+                        for lane in range(lanes):
+                            error[lane] = noise_deviation[k] * normals[dimension, lane]
+                    if moving:
+                        for i in range(dimension):
+                            for lane in range(lanes):
+                                error[lane] += inputs[i, lane] * moves[t, i, lane]
+                    poison(
+                        first + t,
+                        k,
+                        attack_key,
+                        attack_gamma,
+                        is_byzantine,
+                        attack_options,
+                        target,
+                        inputs,
+                        error,
+                    )
+                    for i in range(dimension):
+                        for lane in range(lanes):
+                            error[lane] += inputs[i, lane] * clients[k, i, lane]
+                for lane in range(lanes):
                     error[lane] *= stepsize
                 for i in range(dimension):
                     for lane in range(lanes):

@@ -1,0 +1,70 @@
+"""``psofed reproduce``: make the paper's figures again, with a report."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from psofed.cli.common import AsJson, print_json, progress
+from psofed.cli.sweep import Cluster
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(reproduce)
+
+
+def reproduce(
+    figures: Annotated[
+        list[str] | None, typer.Argument(metavar="[fig1 … fig9 | all]", help="Which figures; all by default.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A rough version in seconds.")] = False,
+    trials: Annotated[
+        int | None, typer.Option(help="Trials of every point, instead of each figure's own.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of all figures.")] = 0,
+    threads: Annotated[
+        int | None, typer.Option(help="Points computed at once; all cores by default.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where figures, data, report and cells go.")
+    ] = Path("out"),
+    cluster: Cluster = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the paper's figures again: simulation, the paper's theory, the exact theory, the printed points.
+
+    Writes each figure as SVG, PNG, JSON, NetCDF and CSV, and report.html with the verdicts on the paper's
+    claims. Finished points are kept in DIR/cells; run it again to go on where it was stopped.
+    """
+    from psofed.figures.model import Quality
+    from psofed.figures.reproduce import choose_figures
+    from psofed.figures.reproduce import reproduce as make_figures
+    from psofed.report.reproduction import save_reproduction
+    from psofed.sweep import CellStore
+    from psofed.sweep.execute import connect
+    from psofed.validation import check_integer
+
+    names = choose_figures(figures or [])
+    if trials is not None:
+        check_integer("--trials", trials, 2)
+    quality = Quality(quick=quick, trials=trials, seed=check_integer("--seed", seed, 0))
+    store = CellStore(out / "cells")
+    with connect(cluster) as executor, progress("simulating", "M updates") as report:
+        found = make_figures(names, quality, threads=threads, executor=executor, store=store, progress=report)
+    if store.damaged:
+        typer.echo(f"psofed: {len(store.damaged)} damaged cells were computed again", err=True)
+    claims, page = save_reproduction(found, out)
+    if as_json:
+        documents = [data.to_json() for data in found.figures.values()]
+        about = {"claims": [claim.to_json() for claim in claims], "report": str(page)}
+        print_json({**documents[0], **about} if len(documents) == 1 else {"figures": documents, **about})
+        return
+    for data in found.figures.values():
+        error = data.worst_standard_error_db
+        typer.echo(f"{data.name}  {data.title} ({data.trials} trials, standard errors up to {error:.3f} dB)")
+    for claim in claims:
+        typer.echo(
+            f"{claim.verdict:>14}  {claim.statement}" + (f": {claim.condition}" if claim.condition else "")
+        )
+    typer.echo(f"See {page}")

@@ -1,0 +1,94 @@
+"""The same bits from threads, processes and a Dask cluster, and after a process was killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+
+from psofed.scenario import Attack, Scenario
+from psofed.sweep import Axis, Cell, CellStore, Grid, read_grid, run_cells
+
+SCENARIO = Scenario(
+    num_clients=8, dimension=4, num_participants=3, iterations=100, attack=Attack(num_byzantine=3)
+)
+CELLS = Grid(
+    SCENARIO,
+    (Axis(("uplink",), (("same",), ("redrawn",))), Axis(("num_shared",), ((1,), (2,), (4,)))),
+    trials=17,
+).cells()
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return run_cells(CELLS, threads=1)
+
+
+def assert_same_bits(found, expected):
+    assert len(found) == len(expected)
+    assert all(a.same_bits(b) for a, b in zip(found, expected, strict=True))
+
+
+def test_any_number_of_threads_gives_the_same_bits(expected):
+    assert_same_bits(run_cells(CELLS, threads=3), expected)
+
+
+def test_worker_processes_give_the_same_bits(expected):
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        assert_same_bits(run_cells(CELLS, executor=executor), expected)
+
+
+def test_a_dask_cluster_of_two_processes_gives_the_same_bits(expected, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    from psofed.sweep.execute import connect
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Dask's own making, at start and end
+        with distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs="ERROR"
+        ) as cluster:
+            with connect(cluster.scheduler_address) as executor:
+                found = run_cells(CELLS, executor=executor, store=CellStore(tmp_path))
+            processes = {worker.process.pid for worker in cluster.workers.values()}
+    assert len(processes | {os.getpid()}) == 3
+    assert_same_bits(found, expected)
+    assert_same_bits([CellStore(tmp_path).load(cell) for cell in CELLS], expected)
+
+
+def test_a_killed_sweep_goes_on_where_it_was_and_ends_with_the_same_bits(tmp_path):
+    grid = tmp_path / "grid.toml"
+    grid.write_text(
+        "trials = 16\nseed = 5\n[base]\nnum_clients = 40\ndimension = 5\niterations = 8000\n"
+        "[grid]\nstepsize = [0.01, 0.03, 0.05, 0.07, 0.09, 0.11, 0.13, 0.15]\n"
+    )
+    cells = read_grid(grid).cells()
+    folder = tmp_path / "out" / "cells"
+    psofed = [sys.executable, "-c", "from psofed.cli import main; main()"]
+    command = [*psofed, "sweep", str(grid), "--out", str(tmp_path / "out"), "--threads", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while len(list(folder.glob("*.cell"))) < 2:
+        assert process.poll() is None, "the sweep ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    kept = {path: path.stat().st_mtime_ns for path in folder.glob("*.cell")}
+    assert 2 <= len(kept) < len(cells)
+
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept, "finished cells were computed again"
+    found = [CellStore(folder).load(cell) for cell in cells]
+    assert_same_bits(found, run_cells(cells))
+    assert (tmp_path / "out" / "sweep.nc").exists()
+
+
+def test_a_cell_computed_twice_in_one_process_gives_the_same_bits(expected):
+    assert_same_bits(
+        run_cells([Cell(cell.scenario, cell.trials, cell.seed, cell.tail) for cell in CELLS]), expected
+    )

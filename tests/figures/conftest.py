@@ -1,0 +1,27 @@
+"""All nine figures, made once for the tests of this folder."""
+
+import pytest
+
+from psofed.figures.model import Quality
+from psofed.figures.reproduce import Reproduction, reproduce
+from psofed.report.reproduction import save_reproduction
+
+
+def pytest_collection_modifyitems(items):
+    # One worker makes the figures and runs all tests that look at them.
+    for item in items:
+        if "figures" in item.path.parts:
+            item.add_marker(pytest.mark.xdist_group("figures"))
+
+
+@pytest.fixture(scope="session")
+def reproduction() -> Reproduction:
+    return reproduce([], Quality(quick=True))
+
+
+@pytest.fixture(scope="session")
+def saved(reproduction, tmp_path_factory):
+    """The folder, the claims and the page of the saved figures."""
+    folder = tmp_path_factory.mktemp("reproduction")
+    claims, page = save_reproduction(reproduction, folder)
+    return folder, claims, page
