@@ -13,7 +13,10 @@ from psofed._version import __version__
 
 if TYPE_CHECKING:
     from psofed.data import Fleet, draw_fleet
+    from psofed.drift import Drift
     from psofed.errors import InvalidValueError, NotCoveredError, PsofedError, UnknownFieldError
+    from psofed.model import Model
+    from psofed.own_data import OwnData, read_data
     from psofed.results import SimulationResult, load_result
     from psofed.scenario import Attack, Data, Scenario, Selection, Uniform
     from psofed.scenario_file import read_scenario
@@ -24,10 +27,13 @@ if TYPE_CHECKING:
 _HOME = {
     "Attack": "scenario",
     "Data": "scenario",
+    "Drift": "drift",
     "Fleet": "data",
     "InvalidValueError": "errors",
     "LearningCurve": "theory.prediction",
+    "Model": "model",
     "NotCoveredError": "errors",
+    "OwnData": "own_data",
     "Prediction": "theory.prediction",
     "PsofedError": "errors",
     "Scenario": "scenario",
@@ -40,6 +46,7 @@ _HOME = {
     "load_result": "results",
     "optimal_stepsize": "theory.stepsize",
     "predict": "theory.prediction",
+    "read_data": "own_data",
     "read_scenario": "scenario_file",
     "simulate": "simulate",
 }

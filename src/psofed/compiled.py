@@ -20,8 +20,8 @@ from numba.core import config as numba_config
 
 # Modules and packages (below psofed) in which kernels stand.
 _KERNEL_SOURCES = (
-    "compiled.py", "gaussian.py", "hooks.py", "patterns", "attacks", "aggregations", "algorithms", "simulate",
-    "theory/windows.py",
+    "compiled.py", "gaussian.py", "hooks.py", "patterns", "attacks", "aggregations", "algorithms", "functions",
+    "own_data", "simulate", "theory/windows.py",
 )  # fmt: skip
 
 _SETTING_CACHE = Lock()

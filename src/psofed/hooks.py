@@ -50,3 +50,8 @@ POISON = types.void(
     float64[:, ::1],
     float64[::1],
 )
+
+# function(inputs, out)
+#   inputs       (d, lanes)      a client's inputs x
+#   out          (lanes,)        to be filled with f(x)
+FUNCTION = types.void(float64[:, ::1], float64[::1])

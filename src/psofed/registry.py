@@ -12,7 +12,7 @@ from types import ModuleType
 
 from psofed.validation import check_choice
 
-KINDS = ("patterns", "attacks", "aggregations", "algorithms")
+KINDS = ("patterns", "attacks", "aggregations", "algorithms", "models", "functions", "drifts")
 
 
 @cache

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,8 @@ from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
     import xarray
+
+    from psofed.tracking import Tracking
 
 METRIC_TITLES = {"network_mse": "network MSE", "server_msd": "server MSD", "test_mse": "test MSE"}
 
@@ -119,6 +121,8 @@ class SimulationResult:
         Each trial's learning curve, if asked for.
     seconds : float
         How long it took.
+    details : dict
+        What else there is to say, as plain values: ``"data"`` for data of your own.
     """
 
     scenario: Scenario
@@ -134,6 +138,7 @@ class SimulationResult:
     trial_curves: dict[str, FloatArray] | None
     seconds: float
     version: str = __version__
+    details: dict[str, Any] = field(default_factory=dict)
 
     @property
     def network_mse(self) -> Estimate:
@@ -171,6 +176,13 @@ class SimulationResult:
         return find_unsteady(self.steady_state, self.tail_change)
 
     @property
+    def tracking(self) -> "Tracking | None":
+        """How well a moving target was followed; None if it did not move."""
+        from psofed.tracking import measure_tracking
+
+        return None if self.scenario.drift is None else measure_tracking(self)
+
+    @property
     def communication(self) -> Communication:
         """Numbers and bytes sent."""
         return measure_communication(self.scenario)
@@ -192,6 +204,8 @@ class SimulationResult:
                 "iterations": self.diverged_at[diverged].tolist(),
             },
             "unsteady": self.unsteady_metrics,
+            **self.details,
+            **({} if self.tracking is None else {"tracking": self.tracking.to_json()}),
             "communication": self.communication.to_json(),
             "fleet": {
                 "input_variance": self.fleet.input_variance.tolist(),
@@ -219,6 +233,9 @@ class SimulationResult:
         variables["diverged_at"] = ("trial", self.diverged_at)
         variables["input_variance"] = ("client", self.fleet.input_variance)
         variables["noise_variance"] = ("client", self.fleet.noise_variance)
+        if "data" in self.details:
+            variables["target"] = ("entry", self.fleet.target)
+            variables["covariances"] = (("client", "entry", "other_entry"), self.fleet.covariances())
         clients = np.arange(self.scenario.num_clients)
         variables["is_byzantine"] = ("client", clients < self.scenario.num_byzantine)
         return xarray.Dataset(
@@ -233,6 +250,7 @@ class SimulationResult:
                 "bin_width": self.bin_width,
                 "seconds": self.seconds,
                 "communication": json.dumps(self.communication.to_json()),
+                "details": json.dumps(self.details),
             },
         )
 
@@ -254,9 +272,10 @@ def load_result(path: str | Path) -> SimulationResult:
         def by_metric(suffix: str) -> dict[str, FloatArray]:
             return {metric: data[f"{metric}{suffix}"].values for metric in METRIC_TITLES}
 
+        details = json.loads(data.attrs.get("details", "{}"))
         return SimulationResult(
             scenario=scenario,
-            fleet=draw_fleet(scenario),
+            fleet=_measured_fleet(data) if "data" in details else draw_fleet(scenario),
             seed=int(data.attrs["seed"]),
             tail=int(data.attrs["tail"]),
             bin_width=int(data.attrs["bin_width"]),
@@ -268,11 +287,23 @@ def load_result(path: str | Path) -> SimulationResult:
             trial_curves=by_metric("_trial_curves") if "network_mse_trial_curves" in data else None,
             seconds=float(data.attrs["seconds"]),
             version=str(data.attrs["version"]),
+            details=details,
         )
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None
     except (OSError, KeyError, ValueError) as error:
         raise PsofedError(f"{path}: not a psofed result ({error})") from None
+
+
+def _measured_fleet(data: "xarray.Dataset") -> Fleet:
+    # Data of one's own are not in the file; their statistics are.
+    return Fleet(
+        target=data["target"].values,
+        input_variance=data["input_variance"].values,
+        noise_variance=data["noise_variance"].values,
+        correlation=0.0,
+        explicit_covariances=data["covariances"].values,
+    )
 
 
 def _estimate_to_json(value: Estimate) -> dict[str, Any]:

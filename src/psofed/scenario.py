@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from psofed.attack import Attack as Attack  # part of this module's interface
+from psofed.drift import Drift
 from psofed.errors import InvalidValueError, UnknownFieldError
+from psofed.model import Model
 from psofed.part_options import Options, OptionValue, make_options
 from psofed.registry import load_part, part_names
 from psofed.validation import check_boolean, check_choice, check_integer, check_number
@@ -76,6 +78,10 @@ class Data:
         Size N_t of the server's test set.
     test_input_variance : float
         Variance of the (white) test inputs.
+    function : str, optional
+        f of the streams y = f(x) + ν, one of the parts in :mod:`psofed.functions`; y = wᵀx + ν if absent.
+    input_dimension : int, optional
+        d, the entries of x, where they are not the model's D: with random features, or as `function` takes.
 
     Notes
     -----
@@ -89,6 +95,8 @@ class Data:
     fleet_seed: int = 0
     test_instances: int = 50
     test_input_variance: float = 1.0
+    function: str | None = None
+    input_dimension: int | None = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -102,6 +110,11 @@ class Data:
         set_(self, "test_instances", check_integer("data.test_instances", self.test_instances, 1))
         test_variance = check_number("data.test_input_variance", self.test_input_variance, 0, open_low=True)
         set_(self, "test_input_variance", test_variance)
+        if self.function is not None:
+            check_choice("data.function", self.function, part_names("functions"))
+        if self.input_dimension is not None:
+            size = check_integer("data.input_dimension", self.input_dimension, 1)
+            set_(self, "input_dimension", size)
         if self.covariances is not None:
             set_(self, "covariances", _check_covariances("data.covariances", self.covariances))
             if self.input_variance != _default(Data, "input_variance") or self.input_correlation:
@@ -133,8 +146,9 @@ class Scenario:
         participants are drawn afresh, which is what the paper's analysis describes.
     aggregation : str
         How the server puts uploads together, one of the parts in :mod:`psofed.aggregations`: ``"mean"``.
-    selection, data, attack
-        See :class:`Selection`, :class:`Data`, :class:`Attack`; no attack if None.
+    selection, model, data, drift, attack
+        See :class:`Selection`, :class:`psofed.Model`, :class:`Data`, :class:`psofed.Drift`,
+        :class:`Attack`; no drift or attack if None.
     aggregation_options : mapping
         What this aggregation rule alone knows, such as ``{"trim": 1}``; its defaults where left out.
     algorithm_options : mapping, or ``Options`` of the algorithm's module
@@ -160,7 +174,9 @@ class Scenario:
     uplink: str = "same"
     aggregation: str = "mean"
     selection: Selection = field(default_factory=Selection)
+    model: Model = field(default_factory=Model)
     data: Data = field(default_factory=Data)
+    drift: Drift | None = None
     attack: Attack | None = None
     aggregation_options: Mapping[str, OptionValue] = Options("", ())
     algorithm_options: Any = None
@@ -182,10 +198,12 @@ class Scenario:
         check_choice("algorithm", self.algorithm, part_names("algorithms"))
         check_choice("uplink", self.uplink, UPLINKS)
         check_choice("aggregation", self.aggregation, part_names("aggregations"))
-        for name, kind in (("selection", Selection), ("data", Data)):
+        for name, kind in (("selection", Selection), ("model", Model), ("data", Data)):
             if not isinstance(getattr(self, name), kind):
                 raise InvalidValueError(name, getattr(self, name), f"a psofed.{kind.__name__}")
+        self._check_input_dimension()
         self._check_data_sizes()
+        self._check_drift()
         if self.attack is not None:
             if not isinstance(self.attack, Attack):
                 raise InvalidValueError("attack", self.attack, "a psofed.Attack or None")
@@ -216,6 +234,19 @@ class Scenario:
     def num_byzantine(self) -> int:
         """|S_B|, 0 without an attack."""
         return 0 if self.attack is None else self.attack.num_byzantine
+
+    @property
+    def input_dimension(self) -> int:
+        """d, the entries of a client's input x: D unless the model makes features of x."""
+        if self.data.input_dimension is not None:
+            return self.data.input_dimension
+        fixed = None if self.data.function is None else _function_inputs(self.data.function)
+        return self.dimension if fixed is None else fixed
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether streams are the paper's, y = wᵀx + ν, and the model ŷ = wᵀx."""
+        return self.model.kind == "linear" and self.data.function is None
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, checked anew.
@@ -253,6 +284,31 @@ class Scenario:
 
         return scenario_from_toml(text)
 
+    def _check_input_dimension(self) -> None:
+        features, function = self.model.features, self.data.function
+        if features is not None and features != self.dimension:
+            allowed = f"dimension = {self.dimension}, since the model's entries are the features' weights"
+            raise InvalidValueError("model.features", features, allowed)
+        fixed = None if function is None else _function_inputs(function)
+        if fixed is not None and self.input_dimension != fixed:
+            raise InvalidValueError(
+                "data.input_dimension", self.input_dimension, f'{fixed} with "{function}"'
+            )
+        if self.model.kind == "linear" and self.input_dimension != self.dimension:
+            allowed = f'dimension = {self.dimension} with model.kind = "linear"'
+            raise InvalidValueError("data.input_dimension", self.input_dimension, allowed)
+
+    def _check_drift(self) -> None:
+        if self.drift is None:
+            return
+        if not isinstance(self.drift, Drift):
+            raise InvalidValueError("drift", self.drift, "a psofed.Drift or None")
+        if not self.is_linear:
+            allowed = (
+                'only with model.kind = "linear" and no data.function, where there is a target vector to move'
+            )
+            raise InvalidValueError("drift", self.drift.kind, allowed)
+
     def _check_data_sizes(self) -> None:
         for name in ("input_variance", "noise_variance"):
             value = getattr(self.data, name)
@@ -265,12 +321,17 @@ class Scenario:
         covariances = self.data.covariances
         if covariances is not None:
             shape = (len(covariances), len(covariances[0]))
-            if shape != (self.num_clients, self.dimension):
+            if shape != (self.num_clients, self.input_dimension):
                 raise InvalidValueError(
                     "data.covariances",
                     f"{shape[0]} matrices of {shape[1]} rows",
-                    f"num_clients = {self.num_clients} matrices of dimension = {self.dimension} rows",
+                    f"num_clients = {self.num_clients} matrices of {self.input_dimension} rows",
                 )
+
+
+def _function_inputs(function: str) -> int | None:
+    size: int | None = load_part("functions", function).INPUT_DIMENSION
+    return size
 
 
 def _make_options(kind: type, value: Any) -> Any:

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from psofed.drift import Drift
 from psofed.errors import InvalidValueError, PsofedError, UnknownFieldError
+from psofed.model import Model
 from psofed.scenario import Attack, Data, Scenario, Selection, Uniform
 
-_TABLES = {"selection": Selection, "data": Data, "attack": Attack}
+_TABLES = {"selection": Selection, "model": Model, "data": Data, "drift": Drift, "attack": Attack}
 # The scenario itself makes the last two: which fields they have depends on rule and algorithm.
 _TABLE_NAMES = (*_TABLES, "aggregation_options", "algorithm_options")
 
@@ -32,6 +34,10 @@ aggregation = "mean"             # how the server puts uploads together; "median
 pattern = "random"               # which entries are shared: "random" or "round-robin"
 coordinated = true               # one mask for all clients, or one for each
 
+[model]
+kind = "linear"                  # y = w'x; or "rff": random Fourier features, then also
+                                 # features = 100, bandwidth = 1.0, seed = 0 (dimension is features)
+
 [data]
 input_variance = {uniform = [0.2, 1.2]}      # or a number, or num_clients numbers
 noise_variance = {uniform = [0.005, 0.025]}  # likewise
@@ -39,6 +45,11 @@ input_correlation = 0.0          # rho in R_k[i, j] = input_variance * rho^|i-j|
 fleet_seed = 0                   # of the uniform draws above
 test_instances = 50              # the server's test set
 test_input_variance = 1.0
+# function = "root-sine"         # y = f(x) + noise instead of w'x + noise, with input_dimension entries of x
+
+# [drift]                        # the target moves while it is learned
+# kind = "random-walk"           # with variance; or "jump" with size and at; "sinusoid" with amplitude and period
+# variance = 1e-5
 
 [attack]                         # leave this section out for no attack
 kind = "gaussian"                # adds noise to what a Byzantine client uploads; others: docs/attacks.md
@@ -64,6 +75,15 @@ def read_scenario(path: str | Path) -> Scenario:
     PsofedError
         If the file cannot be read, is not TOML, or does not describe a valid scenario.
     """
+    mapping = read_mapping(path)
+    try:
+        return scenario_from_mapping(mapping)
+    except PsofedError as error:
+        raise _named(error, path) from None
+
+
+def read_mapping(path: str | Path) -> dict[str, Any]:
+    """Read a TOML file without looking at what is in it."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -73,18 +93,14 @@ def read_scenario(path: str | Path) -> Scenario:
     except (OSError, UnicodeDecodeError) as error:
         raise PsofedError(f"{path}: cannot be read ({error})") from None
     try:
-        return scenario_from_toml(text)
+        return _parse(text)
     except PsofedError as error:
         raise _named(error, path) from None
 
 
 def scenario_from_toml(text: str) -> Scenario:
     """Make a scenario from TOML text."""
-    try:
-        mapping = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise PsofedError(f"not valid TOML: {error}") from None
-    return scenario_from_mapping(mapping)
+    return scenario_from_mapping(_parse(text))
 
 
 def scenario_from_mapping(mapping: Mapping[str, Any]) -> Scenario:
@@ -94,6 +110,9 @@ def scenario_from_mapping(mapping: Mapping[str, Any]) -> Scenario:
     for name, table in _TABLES.items():
         if name in values:
             values[name] = _table_from_mapping(name, values[name], table)
+    model = values.get("model")
+    if "dimension" not in values and model is not None and model.features is not None:
+        values["dimension"] = model.features
     scenario: Scenario = _construct("", Scenario, values)
     return scenario
 
@@ -137,15 +156,21 @@ def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
         mapping["attack"] = {k: v for k, v in mapping["attack"].items() if k not in scenario.attack.options}
     if changes.get("aggregation", scenario.aggregation) != scenario.aggregation:
         mapping.pop("aggregation_options", None)
+    return scenario_from_mapping(set_values(mapping, changes))
+
+
+def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a scenario's mapping with fields set by dotted name, unchecked."""
+    changed = dict(mapping)
     for dotted, value in changes.items():
         table, _, key = dotted.rpartition(".")
         if not table:
-            mapping[key] = value
+            changed[key] = value
         elif table in _TABLE_NAMES:
-            mapping[table] = {**mapping.get(table, {}), key: value}
+            changed[table] = {**changed.get(table, {}), key: value}
         else:
             raise UnknownFieldError(dotted, _TABLE_NAMES)
-    return scenario_from_mapping(mapping)
+    return changed
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -163,6 +188,13 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key.strip(), value.strip()
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PsofedError(f"not valid TOML: {error}") from None
 
 
 def _named(error: PsofedError, path: str | Path) -> PsofedError:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # What randomness is for. The order is part of the contract: it decides the bits of every seed.
-SOURCES = ("data", "participation", "uplink", "masks", "attack", "test", "algorithm", "root")
+SOURCES = ("data", "participation", "uplink", "masks", "attack", "test", "algorithm", "root", "drift")
 
 WordArray = NDArray[np.uint64]
 

@@ -58,6 +58,7 @@ def _print(prediction: "Prediction") -> None:
         ("  from the data's noise, through the models", terms.data),
         ("  from the attack", terms.attack),
         ("  from the noise itself", terms.noise),
+        *([("  from the target's walk", terms.drift)] if prediction.model.walk else []),
         ("server MSD", prediction.server_msd),
         ("test MSE", prediction.test_mse),
     ]

@@ -7,12 +7,21 @@ import typer
 
 from psofed.cli.common import (
     AsJson,
-    ScenarioFile,
     Settings,
     decibels,
     print_json,
     progress,
-    read_scenario_with,
+)
+from psofed.cli.own_data import (
+    ClientColumn,
+    DataFile,
+    Epochs,
+    Features,
+    OptionalScenarioFile,
+    TargetColumn,
+    print_data_summary,
+    read_own_data,
+    scenario_for,
 )
 
 if TYPE_CHECKING:
@@ -31,7 +40,7 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    file: ScenarioFile,
+    file: OptionalScenarioFile = None,
     trials: Trials = 100,
     seed: Seed = 0,
     threads: Threads = None,
@@ -44,10 +53,19 @@ def simulate(
     plot: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Draw the learning curves (.png, .svg or .pdf).")
     ] = None,
+    table: DataFile = None,
+    client_column: ClientColumn = None,
+    target_column: TargetColumn = None,
+    features: Features = None,
+    epochs: Epochs = 1,
     settings: Settings = [],  # noqa: B006 (Typer reads it, nobody writes it)
 ) -> None:
-    """Simulate a scenario many times over and report MSE and MSD with their uncertainty."""
-    scenario = read_scenario_with(file, settings)
+    """Simulate a scenario many times over and report MSE and MSD with their uncertainty.
+
+    With --data clients learn from a table of yours; each is compared with itself alone and with all data pooled.
+    """
+    data = read_own_data(table, client_column, target_column, features, epochs)
+    scenario = scenario_for(file, settings, data)
     if plot is not None:
         from psofed.report.plots import check_picture_format
 
@@ -55,7 +73,7 @@ def simulate(
     from psofed.simulate.monte_carlo import simulate as run
 
     with progress("simulating") as report:
-        result = run(scenario, trials, seed, threads, tail=tail, progress=report)
+        result = run(scenario, trials, seed, threads, tail=tail, progress=report, data=data)
     if out is not None:
         result.save(out)
     if plot is not None:
@@ -66,6 +84,8 @@ def simulate(
         print_json(result.to_json())
     else:
         _print_summary(result)
+        if data is not None:
+            print_data_summary(data, result)
 
 
 def _print_summary(result: "SimulationResult") -> None:
@@ -96,6 +116,8 @@ def _print_summary(result: "SimulationResult") -> None:
         f"Traffic per iteration: {traffic.numbers_down:g} numbers down and {traffic.numbers_up:g} up, "
         f"{traffic.ratio_to_full_sharing:.0%} of full sharing."
     )
+    if result.tracking is not None:
+        console.print(result.tracking.describe())
     console.print(f"{result.client_updates_per_second / 1e6:.1f} million client updates per second.")
     for line in _warnings(result):
         console.print(f"[bold]Note:[/bold] {line}")
@@ -112,9 +134,11 @@ def _warnings(result: "SimulationResult") -> list[str]:
             f"{diverged.size} of {result.trials} trials diverged (trial {diverged[times.argmin()]} first, "
             f"at iteration {times.min()}): the stepsize {result.scenario.stepsize:g} is too large for this fleet."
         )
+    remedy = (
+        "the data are not stationary"
+        if "data" in result.details
+        else "no steady state yet, give more iterations"
+    )
     for metric, change in result.unsteady_metrics.items():
-        lines.append(
-            f"the {METRIC_TITLES[metric]} still changes by {change:+.1%} within the tail: "
-            "no steady state yet, give more iterations."
-        )
+        lines.append(f"the {METRIC_TITLES[metric]} still changes by {change:+.1%} within the tail: {remedy}.")
     return lines

@@ -5,9 +5,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from psofed.cli.common import AsJson, ScenarioFile, Settings, decibels, print_json, read_scenario_with
+from psofed.cli.common import AsJson, Settings, decibels, print_json
+from psofed.cli.own_data import (
+    ClientColumn,
+    DataFile,
+    Epochs,
+    Features,
+    OptionalScenarioFile,
+    TargetColumn,
+    read_own_data,
+    scenario_for,
+)
 
 if TYPE_CHECKING:
+    from psofed.own_data import OwnData
     from psofed.scenario import Scenario
     from psofed.theory.tuning import Tuning
 
@@ -18,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 def tune(
-    file: ScenarioFile,
+    file: OptionalScenarioFile = None,
     metric: Annotated[str, typer.Option(help="What to make small: network, test or msd.")] = "network",
     shared: Annotated[
         str | None,
@@ -30,10 +41,23 @@ def tune(
         Path | None,
         typer.Option(metavar="PATH", help="Draw the error over the stepsize (.png, .svg or .pdf)."),
     ] = None,
+    table: DataFile = None,
+    client_column: ClientColumn = None,
+    target_column: TargetColumn = None,
+    features: Features = None,
+    epochs: Epochs = 1,
     settings: Settings = [],  # noqa: B006
 ) -> None:
-    """Find the best stepsize for each number of shared entries, and recommend what to use."""
-    scenario = read_scenario_with(file, settings)
+    """Find the best stepsize for each number of shared entries, and recommend what to use.
+
+    With --data the fleet's covariances and noise are measured in a table of yours.
+    """
+    data = read_own_data(table, client_column, target_column, features, epochs)
+    scenario = scenario_for(file, settings, data)
+    if data is not None:
+        from psofed.own_data.scenario import measured_scenario
+
+        scenario = measured_scenario(scenario, data)
     if plot is not None:
         from psofed.report.plots import check_picture_format
 
@@ -47,6 +71,8 @@ def tune(
         print_json(tuning.to_json() | {"theory": theory, "scenario": scenario.to_mapping()})
     else:
         _print(tuning)
+        if data is not None:
+            _print_measured(data, scenario)
 
 
 def parse_shared(text: str | None, dimension: int) -> tuple[int, ...]:
@@ -70,6 +96,23 @@ def parse_shared(text: str | None, dimension: int) -> tuple[int, ...]:
         allowed = f"numbers from 1 to dimension = {dimension}, as 1..{dimension} or 1,{dimension}"
         raise InvalidValueError("--shared", text, allowed)
     return tuple(counts)
+
+
+def _print_measured(data: "OwnData", scenario: "Scenario") -> None:
+    import numpy as np
+    from rich.console import Console
+
+    noise = np.array(scenario.data.noise_variance)
+    eigenvalues = np.linalg.eigvalsh(np.array(scenario.data.covariances))
+    console = Console()
+    console.print(
+        f"measured in {data.num_clients} clients: noise variance {noise.min():.3g} to {noise.max():.3g}, "
+        f"eigenvalues of the inputs' covariances {eigenvalues.min():.3g} to {eigenvalues.max():.3g}"
+    )
+    console.print(
+        "The theory takes inputs for Gaussian and unrelated in time, and one model to be best for all; "
+        "check the choice with psofed simulate --data."
+    )
 
 
 def _plot(scenario: "Scenario", tuning: "Tuning", theory: str, path: Path) -> None:

@@ -6,10 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.data import Fleet, FloatArray, draw_fleet
+from psofed.features import make_features
 from psofed.gaussian import fill_standard_normal
 from psofed.registry import load_part
 from psofed.scenario import Scenario
 from psofed.simulate.inputs import make_input_model
+from psofed.simulate.moves import make_moves
 from psofed.simulate.participation import draw_participants
 from psofed.simulate.test_set import draw_test_instances
 from psofed.streams import Stream, make_stream
@@ -22,9 +24,9 @@ class Draws:
     Attributes
     ----------
     inputs : array (N, K, D)
-        x_{k,n}.
+        x_{k,n}, or its features.
     noise : array (N, K)
-        ν_{k,n}.
+        ν_{k,n}: the label less wᵀx, so for non-linear streams also what the best weights leave.
     participants, uploaders : bool array (N, K)
         a_{k,n} of the download and of the upload; the same unless the uplink is redrawn.
     download_masks, upload_masks : bool array (N, K, D)
@@ -34,6 +36,8 @@ class Draws:
         sum (see :mod:`psofed.simulate.literal`).
     test_inputs, test_noise : array (N_t, D), array (N_t,)
         The server's test set.
+    moves : array (N, D)
+        w*_n − w*_0, 0 unless the target drifts.
     """
 
     inputs: FloatArray
@@ -45,6 +49,7 @@ class Draws:
     perturbations: FloatArray
     test_inputs: FloatArray
     test_noise: FloatArray
+    moves: FloatArray
 
 
 def draw_trial(scenario: Scenario, seed: int, trial: int) -> Draws:
@@ -78,11 +83,19 @@ def draw_trial(scenario: Scenario, seed: int, trial: int) -> Draws:
         perturbations=_draw_perturbations(scenario, streams["attack"]),
         test_inputs=instances[:, :-1],
         test_noise=instances[:, -1],
+        moves=_draw_moves(scenario, seed, trial),
     )
 
 
+def _draw_moves(scenario: Scenario, seed: int, trial: int) -> FloatArray:
+    moves = make_moves(scenario, seed, range(trial, trial + 1))
+    if moves is None:
+        return np.zeros((scenario.iterations, scenario.dimension))
+    return moves.draw(0, scenario.iterations)[:, :, 0]
+
+
 def _draw_data(scenario: Scenario, fleet: Fleet, stream: Stream) -> tuple[FloatArray, FloatArray]:
-    count, clients, dimension = scenario.iterations, scenario.num_clients, scenario.dimension
+    count, clients, dimension = scenario.iterations, scenario.num_clients, scenario.input_dimension
     words = (dimension + 2) // 2
     column = np.empty((2 * words * clients * count, 1), np.float32)
     fill_standard_normal(stream.key, stream.gamma, 0, column)
@@ -95,7 +108,20 @@ def _draw_data(scenario: Scenario, fleet: Fleet, stream: Stream) -> tuple[FloatA
         for i in range(1, dimension if model.correlation else 0):
             fresh = (1 - model.correlation**2) ** 0.5
             inputs[..., i] = model.correlation * inputs[..., i - 1] + fresh * inputs[..., i]
-    return inputs, np.sqrt(fleet.noise_variance) * normals[..., dimension]
+    noise = np.sqrt(fleet.noise_variance) * normals[..., dimension]
+    return (inputs, noise) if scenario.is_linear else _features_of(scenario, fleet, inputs, noise)
+
+
+def _features_of(
+    scenario: Scenario, fleet: Fleet, inputs: FloatArray, noise: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the features of inputs and f(x) + ν − w°ᵀz, with f as its Python source says."""
+    assert scenario.data.function is not None
+    labels = np.empty(noise.size)
+    evaluate = load_part("functions", scenario.data.function).evaluate.function
+    evaluate(inputs.reshape(-1, fleet.input_dimension).T, labels)
+    z = make_features(scenario.model, fleet.input_dimension, scenario.dimension)(inputs)
+    return z, labels.reshape(noise.shape) + noise - z @ fleet.target
 
 
 def _draw_participants(scenario: Scenario, stream: Stream) -> NDArray[np.bool_]:

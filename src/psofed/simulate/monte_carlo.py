@@ -6,15 +6,23 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.data import FloatArray, draw_fleet
+from psofed.data import Fleet, FloatArray, draw_fleet
+from psofed.errors import NotCoveredError
+from psofed.registry import load_part
 from psofed.results import SimulationResult
 from psofed.scenario import Scenario
 from psofed.simulate.run import BLOCK, METRICS, Block, Progress, Recording, run_block
+from psofed.simulate.samples import make_table_samples
 from psofed.validation import check_integer
+
+if TYPE_CHECKING:
+    from psofed.own_data import OwnData
 
 # Up to so many left-over trials are cheaper one by one than as a block with idle lanes.
 _SINGLES = 3
@@ -34,6 +42,7 @@ def simulate(
     keep_trials: bool = False,
     executor: Executor | None = None,
     progress: ProgressCallback | None = None,
+    data: "OwnData | None" = None,
 ) -> SimulationResult:
     """Simulate a scenario many times over and average.
 
@@ -55,6 +64,10 @@ def simulate(
         Where the blocks run instead of on threads: processes, or a Dask cluster's ``Client.get_executor()``.
     progress : callable, optional
         Called now and then with (done, total) trial-iterations.
+    data : OwnData, optional
+        What the clients learn from instead of the scenario's streams (:func:`psofed.read_data`); trials then
+        differ only in participants, masks and attack. The scenario must fit it
+        (:func:`psofed.own_data.scenario.fit_scenario`).
 
     Returns
     -------
@@ -71,6 +84,7 @@ def simulate(
     trials = check_integer("trials", trials, 1)
     seed = check_integer("seed", seed, 0)
     threads = check_integer("threads", threads if threads is not None else (os.cpu_count() or 1), 1)
+    check_covered(scenario, data)
     iterations = scenario.iterations
     tail = check_integer(
         "tail", tail if tail is not None else max(iterations // 5, 1), 1, iterations, "iterations"
@@ -79,11 +93,46 @@ def simulate(
     total, blocks = _Total(iterations, recording), cut_into_blocks(trials)
     if executor is None:
         # Loads or compiles the kernels here, once, instead of in every thread, and outside the time taken.
-        run_block(scenario.replace(iterations=1), seed, blocks[0], Recording(tail=1))
+        run_block(scenario.replace(iterations=1), seed, blocks[0], Recording(tail=1), None, data)
     started = time.perf_counter()
-    for block in _run_blocks(scenario, seed, blocks, recording, threads, executor, progress):
+    for block in _run_blocks(scenario, seed, blocks, recording, threads, executor, progress, data):
         total.add(block)
-    return total.result(scenario, seed, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    if data is None:
+        return total.result(scenario, draw_fleet(scenario), seed, seconds)
+    from psofed.own_data.baselines import describe_result
+
+    result = total.result(scenario, make_table_samples(scenario, data)[0], seed, seconds)
+    counts = data.samples_from(iterations - tail) - data.samples_from(iterations)
+    return replace(result, details={"data": describe_result(data, result, total.client_mse(counts))})
+
+
+def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
+    """Refuse what the scenario's algorithm cannot simulate, by name."""
+    drift = scenario.drift
+    wanted = {
+        "a target that moves ([drift])": drift is not None,
+        "streams and models that are not linear": not scenario.is_linear,
+        "data of your own": data is not None,
+    }
+    covers_samples = getattr(load_part("algorithms", scenario.algorithm), "TAKES_SAMPLES", False)
+    has_root_set = hasattr(load_part("aggregations", scenario.aggregation), "make_root_data")
+    for name, is_wanted in wanted.items():
+        if is_wanted and has_root_set:
+            raise NotCoveredError(
+                f'aggregation = "{scenario.aggregation}" has root data drawn from linear streams, and is not '
+                f"simulated with {name}"
+            )
+        if is_wanted and not covers_samples:
+            raise NotCoveredError(
+                f'algorithm = "{scenario.algorithm}" is not simulated with {name}; "pso-fed" is'
+            )
+    if drift is not None and drift.at is not None:
+        check_integer("drift.at", drift.at, 0, scenario.iterations - 1, "iterations - 1")
+    if data is not None:
+        from psofed.own_data.scenario import check_fit
+
+        check_fit(scenario, data)
 
 
 def cut_into_blocks(trials: int) -> list[range]:
@@ -109,6 +158,7 @@ def _run_blocks(
     threads: int,
     executor: Executor | None,
     report: ProgressCallback | None,
+    data: "OwnData | None",
 ) -> Iterator[Block]:
     """Yield the blocks' results in the order of their trials, keeping only a few under way."""
     local = executor is None
@@ -125,7 +175,8 @@ def _run_blocks(
             while waiting and len(running) < window:
                 trials = waiting.popleft()
                 shared = progress if local else None
-                running.append((trials, pool.submit(run_block, scenario, seed, trials, recording, shared)))
+                future = pool.submit(run_block, scenario, seed, trials, recording, shared, data)
+                running.append((trials, future))
             trials, future = running.popleft()
             while True:
                 try:
@@ -155,13 +206,21 @@ class _Total:
         self._curve_sum = np.zeros((bins, len(METRICS)))
         self._curve_squares = np.zeros((bins, len(METRICS)))
         self._blocks: list[tuple[FloatArray, NDArray[np.int64], FloatArray | None]] = []
+        self._client_squares: list[FloatArray] = []
 
     def add(self, block: Block) -> None:
         self._curve_sum += block.curve_sum
         self._curve_squares += block.curve_squares
         self._blocks.append((block.tail_halves, block.diverged_at, block.curves))
+        if block.client_squares is not None:
+            self._client_squares.append(block.client_squares)
 
-    def result(self, scenario: Scenario, seed: int, seconds: float) -> SimulationResult:
+    def client_mse(self, counts: FloatArray) -> FloatArray:
+        """Each client's MSE over the tail in each trial, shape (trials, K); NaN where it had no sample."""
+        squares = np.concatenate(self._client_squares, axis=1).T
+        return np.where(counts > 0, squares / np.maximum(counts, 1), np.nan)
+
+    def result(self, scenario: Scenario, fleet: Fleet, seed: int, seconds: float) -> SimulationResult:
         halves = np.concatenate([block[0] for block in self._blocks], axis=2)
         trials = halves.shape[2]
         tail = self._recording.tail
@@ -176,7 +235,7 @@ class _Total:
         curves = np.concatenate(kept) if kept else None
         return SimulationResult(
             scenario=scenario,
-            fleet=draw_fleet(scenario),
+            fleet=fleet,
             seed=seed,
             tail=tail,
             bin_width=self._recording.bin_width,

@@ -44,12 +44,13 @@ def run_reference(scenario: Scenario, draws: Draws) -> ReferenceRun:
     if scenario.aggregation != "mean" or np.isnan(draws.perturbations).any():
         raise NotCoveredError("the paper's block form knows attacks that add something, and the mean")
     iterations, clients, dimension = draws.inputs.shape
-    target = draw_fleet(scenario).target
-    test_outputs = draws.test_inputs @ target + draws.test_noise
+    fixed = draw_fleet(scenario).target
     models = np.zeros((iterations + 1, clients + 1, dimension))
     network_mse, server_msd, test_mse = (np.empty(iterations) for _ in range(3))
     for n in range(iterations):
         state = models[n].ravel()
+        target = fixed + draws.moves[n]
+        test_outputs = draws.test_inputs @ target + draws.test_noise
         a = download_matrix(draws.participants[n], draws.download_masks[n])
         b = upload_matrix(draws.uploaders[n], draws.upload_masks[n])
         c = perturbation_matrix(draws.uploaders[n], draws.upload_masks[n])

@@ -1,8 +1,8 @@
 """A block of trials from start to end: advances an algorithm chunk by chunk and gathers its metrics."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from psofed.compiled import compiled
 from psofed.data import draw_fleet
 from psofed.registry import load_part
 from psofed.scenario import Scenario
+from psofed.simulate.samples import SampleSource, make_table_samples
 
 # Trials that advance in lock step. Sums over trials are formed block by block, so this decides rounding.
 BLOCK = 16
@@ -63,6 +64,8 @@ class Block:
         Iteration in which the trial was seen to diverge, or −1.
     curves : array (trials, bins, 3) or None
         Each trial's learning curve, if it was to be kept.
+    client_squares : array (K, trials) or None
+        Sums of each client's squared errors over the tail, for data that do not come from the scenario.
     """
 
     tail_halves: NDArray[np.float64]
@@ -70,6 +73,7 @@ class Block:
     curve_squares: NDArray[np.float64]
     diverged_at: NDArray[np.int64]
     curves: NDArray[np.float64] | None
+    client_squares: NDArray[np.float64] | None = None
 
 
 class Stopped(Exception):  # noqa: N818 (it is no error)
@@ -85,16 +89,24 @@ class Progress:
 
 
 def run_block(
-    scenario: Scenario, seed: int, trials: range, recording: Recording, progress: Progress | None = None
+    scenario: Scenario,
+    seed: int,
+    trials: range,
+    recording: Recording,
+    progress: Progress | None = None,
+    source: SampleSource | None = None,
 ) -> Block:
-    """Run some trials in lock step. A trial's result depends on scenario, seed and trial alone, bit for bit."""
+    """Run some trials in lock step. A trial's result depends on scenario, seed and trial alone, bit for bit.
+
+    Clients learn from `source` if it is given, else from the streams that the scenario describes.
+    """
     count, iterations = len(trials), scenario.iterations
     # Kernels exist for a full block and for a single lane; idle lanes run trials that are not looked at.
     lanes = 1 if count == 1 else BLOCK
     lane_trials = range(trials.start, trials.start + lanes)
-    run: Run = load_part("algorithms", scenario.algorithm).start(
-        scenario, draw_fleet(scenario), seed, lane_trials
-    )
+    run = _start(scenario, seed, lane_trials, source)
+    if source is not None:
+        run.watched_from = iterations - recording.tail
     bins = -(-iterations // recording.bin_width)
     bin_sums = np.zeros((len(METRICS), count))
     tail_sums = np.zeros((2, len(METRICS), count))
@@ -122,7 +134,17 @@ def run_block(
     second = (recording.tail + 1) // 2
     tail_sums[0] /= max(recording.tail - second, 1)
     tail_sums[1] /= second
-    return block
+    if source is None:
+        return block
+    return replace(block, client_squares=run.client_squares[:, :count].copy())
+
+
+def _start(scenario: Scenario, seed: int, trials: range, source: SampleSource | None) -> Any:
+    algorithm = load_part("algorithms", scenario.algorithm)
+    if source is None:
+        return algorithm.start(scenario, draw_fleet(scenario), seed, trials)
+    fleet, samples = make_table_samples(scenario, source)
+    return algorithm.start(scenario, fleet, seed, trials, samples)
 
 
 @compiled

@@ -14,6 +14,7 @@ from psofed.compiled import compiled
 from psofed.data import Fleet
 from psofed.gaussian import fill_standard_normal
 from psofed.scenario import Scenario
+from psofed.simulate.samples import draw_function_tests
 from psofed.streams import Stream
 
 
@@ -38,8 +39,13 @@ class TestSet:
     instances: int
 
 
+NO_TESTS = TestSet(np.zeros((0, 0, 0)), False, 1)
+
+
 def draw_test_instances(scenario: Scenario, fleet: Fleet, stream: Stream) -> NDArray[np.float64]:
     """Draw [x̌_r, ν̌_r] for r = 0 … N_t − 1, shape (N_t, D + 1, lanes)."""
+    if not scenario.is_linear:
+        return draw_function_tests(scenario, fleet, stream)
     count, width = scenario.data.test_instances, scenario.dimension + 1
     words = (width + 1) // 2
     normals = np.empty((2 * words * count, stream.key.size), np.float32)

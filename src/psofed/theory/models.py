@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from psofed.data import Fleet, draw_fleet
 from psofed.errors import InvalidValueError, NotCoveredError
+from psofed.nonlinear import measure_features
 from psofed.registry import load_part
 from psofed.scenario import Scenario
 from psofed.theory.exchange import CommonMask, FixedMasks, IndependentMasks, MaskMoments
@@ -77,12 +78,12 @@ class Model:
                 f'the theory covers aggregation = "mean"; "{self.scenario.aggregation}" is not linear in what is '
                 "uploaded and can only be simulated"
             )
-        _ = self.poison
+        _ = self.poison, self.walk
 
     @cached_property
     def fleet(self) -> Fleet:
-        """Statistics of the clients' streams."""
-        return draw_fleet(self.scenario)
+        """Statistics of the clients' streams; those of the features where the streams or the model are not linear."""
+        return draw_fleet(self.scenario) if self.scenario.is_linear else measure_features(self.scenario)
 
     @cached_property
     def drawn(self) -> Participation:
@@ -106,6 +107,20 @@ class Model:
                 f'the theory covers attacks of mean zero that are independent between clients; "{attack.kind}" is not'
             )
         return np.asarray(moments.second)
+
+    @cached_property
+    def walk(self) -> float:
+        """q: variance of the step each entry of the target takes per iteration; 0 if it stays where it is."""
+        drift = self.scenario.drift
+        if drift is None:
+            return 0.0
+        part = load_part("drifts", drift.kind)
+        if not hasattr(part, "increment_variance"):
+            raise NotCoveredError(
+                f'the theory covers drift.kind = "random-walk"; "{drift.kind}" has no steady state and can only be '
+                "simulated"
+            )
+        return float(part.increment_variance(drift))
 
     @cached_property
     def entries(self) -> Entries:
@@ -161,7 +176,14 @@ class Model:
         lms = lms_of(self.fleet, stepsize, self.entries, self.small_stepsize)
         redrawn = self.scenario.uplink == "redrawn" or self.theory == "paper"
         return Recursion(
-            lms, branch.exchanges, self.drawn, self.entries, redrawn, self.poison, self.fleet.target
+            lms,
+            branch.exchanges,
+            self.drawn,
+            self.entries,
+            redrawn,
+            self.poison,
+            self.fleet.target,
+            self.walk,
         )
 
     @property

@@ -151,6 +151,11 @@ class ClientMoments:
             [self.server, *(x.ravel() for x in (self.cross1, self.cross0, self.own1, self.own0))]
         )
 
+    def plus(self, block: FloatArray) -> "ClientMoments":
+        """Add the same block (E,) to all moments: what a common move of all errors does."""
+        cross1, cross0, own1, own0 = (x + block for x in (self.cross1, self.cross0, self.own1, self.own0))
+        return ClientMoments(self.server + block, cross1, cross0, own1, own0)
+
     @classmethod
     def unpack(cls, vector: FloatArray, clients: int, entries: int) -> "ClientMoments":
         """Undo :meth:`pack`; the fields are views."""

@@ -26,11 +26,14 @@ class Terms:
         E_ω: the attack.
     noise : float
         E_Θ: the observation noise itself, the mean of σ_νk².
+    drift : float
+        The lag behind a target that walks; 0 if it stays where it is.
     """
 
     data: float
     attack: float
     noise: float
+    drift: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +85,12 @@ class Prediction:
     def network_mse(self) -> float:
         """Steady-state network MSE, (1/K) Σ_k E[ε_k²], the observation noise included."""
         terms = self.terms
-        return terms.data + terms.attack + terms.noise
+        return terms.data + terms.attack + terms.noise + terms.drift
 
     @property
     def server_msd(self) -> float:
         """Steady-state E‖w_n − w*‖² at the server."""
-        return self.steady_state.data.server + self.steady_state.attack.server if self.is_stable else math.inf
+        return self.steady_state.total.server if self.is_stable else math.inf
 
     @property
     def test_mse(self) -> float:
@@ -100,8 +103,10 @@ class Prediction:
         noise = float(self.model.fleet.noise_variance.mean())
         if not self.is_stable:
             attacked = bool(np.any(self.model.poison))
-            return Terms(math.inf, math.inf if attacked else 0.0, noise)
-        return Terms(self.steady_state.data.excess, self.steady_state.attack.excess, noise)
+            walks = self.model.walk > 0
+            return Terms(math.inf, math.inf if attacked else 0.0, noise, math.inf if walks else 0.0)
+        state = self.steady_state
+        return Terms(state.data.excess, state.attack.excess, noise, state.drift.excess)
 
     @cached_property
     def steady_state(self) -> SteadyState:
@@ -126,7 +131,7 @@ class Prediction:
 
     @cached_property
     def optimal_stepsize(self) -> float:
-        """The stepsize with the lowest predicted network MSE; 0 without an attack."""
+        """The stepsize with the lowest predicted network MSE; 0 without an attack and a target that walks."""
         from psofed.theory.stepsize import optimal_stepsize
 
         return optimal_stepsize(self.scenario, self.theory)
@@ -150,7 +155,8 @@ class Prediction:
             "network_mse": self.network_mse,
             "server_msd": self.server_msd,
             "test_mse": self.test_mse,
-            "terms": {"data": self.terms.data, "attack": self.terms.attack, "noise": self.terms.noise},
+            "terms": {"data": self.terms.data, "attack": self.terms.attack, "noise": self.terms.noise}
+            | ({"drift": self.terms.drift} if self.model.walk else {}),
             "spectral_radius": self.spectral_radius,
             "max_stepsize": self.max_stepsize,
             "mean_max_stepsize": self.mean_max_stepsize,
@@ -190,7 +196,12 @@ def predict(scenario: Scenario, theory: str = "exact", small_stepsize: bool = Fa
 
 
 def test_mse_of(model: Model, server_msd: float) -> float:
-    """MSE of the server on white test inputs: their variance times the MSD, plus the mean observation noise."""
+    """MSE of the server on white test inputs: their variance times the MSD, plus the mean observation noise.
+
+    NaN where test inputs become features, whose covariance is another than the identity.
+    """
+    if not model.scenario.is_linear:
+        return math.nan
     return model.scenario.data.test_input_variance * server_msd + model.fleet.test_noise_variance
 
 

@@ -41,13 +41,14 @@ class State:
 
 @dataclass(frozen=True)
 class Sources:
-    """How much of each source drives the moments: both for the truth, one alone for its term, none for 𝓕."""
+    """How much of each source drives the moments: all for the truth, one alone for its term, none for 𝓕."""
 
     noise: float = 1.0
     attack: float = 1.0
+    drift: float = 1.0
 
 
-NO_SOURCES = Sources(0.0, 0.0)
+NO_SOURCES = Sources(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +89,10 @@ class Recursion:
         E[(τ_k δ_k)²] per uploaded entry, 0 for honest clients.
     target : array (D,)
         w*, the error that all start from.
+    walk : float
+        q: variance of the step each entry of w* takes per iteration. All errors, the server's included, move by the
+        same vector, so every block gains q I; downloads and uploads average errors, so it does not matter on
+        which side of them the target moves.
     """
 
     lms: WhiteLms | CorrelatedLms
@@ -97,6 +102,7 @@ class Recursion:
     redrawn: bool
     poison: FloatArray
     target: FloatArray
+    walk: float = 0.0
 
     @cached_property
     def initial(self) -> State:
@@ -124,9 +130,22 @@ class Recursion:
         if self.entries.shift:
             z, pairs = self._relabelled(z, pairs)
         if isinstance(exchange, FixedMasks):
-            return self._symmetric(*exchange(z, pairs, poison))
-        result = exchange.clients(z, UploadSums.of(pairs, self.drawn), poison)
-        return self._symmetric(result.clients, exchange_pairs(exchange, pairs, result))
+            following = self._symmetric(*exchange(z, pairs, poison))
+        else:
+            result = exchange.clients(z, UploadSums.of(pairs, self.drawn), poison)
+            following = self._symmetric(result.clients, exchange_pairs(exchange, pairs, result))
+        return self._moved(following, sources.drift * self.walk)
+
+    def _moved(self, v: State, walk: float) -> State:
+        if walk == 0.0:
+            return v
+        moved = walk * self.entries.diagonal
+        different = ~np.eye(self.drawn.clients, dtype=bool)[:, :, None]
+        pairs = v.pairs
+        return State(
+            v.clients.plus(moved),
+            PairMoments(*(x + moved * different for x in (pairs.both, pairs.one, pairs.none))),
+        )
 
     def level(self, v: State | ClientMoments) -> Level:
         """Excess network MSE and server MSD of a state."""

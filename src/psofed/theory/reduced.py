@@ -75,7 +75,15 @@ class ReducedRecursion:
             z = ClientMoments(roll(z.server), roll(z.cross1), roll(z.cross0), roll(z.own1), roll(z.own0))
             sums = UploadSums(roll(sums.anyone), roll(sums.uploader))
         result = self._exchange.clients(z, sums, sources.attack * full.poison)
-        return np.concatenate([result.clients.pack() / self.eigenvalue, self._sums(result).pack()])
+        walk = sources.drift * full.walk
+        if walk:
+            result = Exchanged(
+                result.clients.plus(np.full(size, walk)),
+                result.each,
+                result.everyone + walk,
+                result.other + walk,
+            )
+        return np.concatenate([result.clients.pack() / self.eigenvalue, self._sums(result, walk).pack()])
 
     def steady_state(self, sources: Sources) -> tuple[Level, FloatArray]:
         """Find the fixed point: its level, and itself."""
@@ -123,8 +131,9 @@ class ReducedRecursion:
             lambda a, b: 1.0 / (1.0 - (growth * self._lms.pair_decay(a, b)) ** self.full.entries.size),
         )
 
-    def _sums(self, result: Exchanged) -> UploadSums:
-        return self._remembered_sums(result) if self._remembers else self._average_sums(result)
+    def _sums(self, result: Exchanged, walk: float) -> UploadSums:
+        """Sum over pairs; `walk` is what a pair gains in which nobody participates."""
+        return self._remembered_sums(result, walk) if self._remembers else self._average_sums(result, walk)
 
     # One number per pair: common masks, or an upload set drawn afresh
 
@@ -174,10 +183,10 @@ class ReducedRecursion:
             np.roll(average.same, -shift, axis=0) * scale.same,
         )
 
-    def _average_sums(self, result: Exchanged) -> UploadSums:
+    def _average_sums(self, result: Exchanged, walk: float) -> UploadSums:
         drawn = self.full.drawn
         each = (drawn.pair * result.each + drawn.only_first * result.other).T
-        everyone = drawn.pair * result.everyone[:, None]
+        everyone = drawn.pair * result.everyone[:, None] + drawn.neither * walk
         if self.full.redrawn:
             average = _pair_sums(self._average_kernel, each, everyone).T
             return UploadSums(drawn.single * average, drawn.pair * average)
@@ -217,7 +226,7 @@ class ReducedRecursion:
 
     @cached_property
     def _remembered_kernel(self) -> PairKernel:
-        """The two sums' weights on the forcing of (both, one, its mirror image): z = θ (λ − θA)⁻¹ f."""
+        """The two sums' weights on the forcing of (both, one, its mirror image, none): z = θ (λ − θA)⁻¹ f."""
         drawn, matrix = self.full.drawn, self._pair_matrix
         readout = np.array([[drawn.pair, drawn.only_first, 0.0, 0.0], [drawn.pair, 0.0, 0.0, 0.0]])
 
@@ -226,17 +235,17 @@ class ReducedRecursion:
             system = self.eigenvalue * np.eye(4) - theta[..., None, None] * matrix
             # readout (λ − θA)⁻¹ from the transposed system, two right-hand sides per pair
             solved = np.linalg.solve(system.swapaxes(-1, -2), readout.T)
-            return np.moveaxis(theta[..., None, None] * solved[..., :3, :], (-1, -2), (0, 1))
+            return np.moveaxis(theta[..., None, None] * solved, (-1, -2), (0, 1))
 
         return PairKernel.of(self._nodes, kernel)
 
-    def _remembered_sums(self, result: Exchanged) -> UploadSums:
+    def _remembered_sums(self, result: Exchanged, walk: float) -> UploadSums:
         each, other = result.each[:, 0], result.other[:, 0]
         everyone = result.everyone[0]
         nothing = np.zeros_like(each)
-        # f: both_kl = x_k + x_l + s, one_kl = t_l, mirrored one = t_k
-        of_k = np.stack([each, nothing, other])
-        of_l = np.stack([each + everyone, other, nothing])
+        # f: both_kl = x_k + x_l + s, one_kl = t_l, mirrored one = t_k, none = q
+        of_k = np.stack([each, nothing, other, nothing])
+        of_l = np.stack([each + everyone, other, nothing, nothing + walk])
         kernel = self._remembered_kernel
         sums = kernel.sum(of_k) + kernel.sum_scaled(of_l)
         return UploadSums(sums[0][:, None], sums[1][:, None])

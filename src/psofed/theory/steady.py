@@ -27,6 +27,9 @@ _SAMPLE_ERROR = Level(
 )  # asked of the sample of offsets: relative errors of network MSE and server MSD
 
 
+_NOTHING = Level(0.0, 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class SteadyState:
     """Levels of the steady state by source, and the standard error of the average over offsets.
@@ -39,11 +42,19 @@ class SteadyState:
         Due to the attack: E_ω, likewise.
     sampling_error : Level
         Standard error where offsets were sampled, else zero.
+    drift : Level
+        Due to the target's random walk: the lag behind it.
     """
 
     data: Level
     attack: Level
     sampling_error: Level
+    drift: Level = _NOTHING
+
+    @property
+    def total(self) -> Level:
+        """All sources together."""
+        return self.data + self.attack + self.drift
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,17 +70,28 @@ class Solver:
 
     def steady_state(self, stepsize: float) -> SteadyState:
         """Steady state; the stepsize must be stable."""
-        if self.model.is_scattered:
-            return self._scattered(stepsize)
+        state = self._scattered(stepsize) if self.model.is_scattered else self._by_branch(stepsize)
+        return dataclasses.replace(state, drift=self._lag(stepsize)) if self.model.walk else state
+
+    def _by_branch(self, stepsize: float) -> SteadyState:
         data = attack = Level(0.0, 0.0)
         for branch in self.model.branches:
             recursion = self.model.recursion(stepsize, branch)
             known = self._solved.get((stepsize, id(branch)))
-            level = known[0] if known else _solve(recursion, Sources(1.0, 0.0))
+            level = known[0] if known else _solve(recursion, Sources(1.0, 0.0, 0.0))
             data += level.scaled(branch.weight)
             if np.any(self.model.poison):
-                attack += _solve(recursion, Sources(0.0, 1.0)).scaled(branch.weight)
+                attack += _solve(recursion, Sources(0.0, 1.0, 0.0)).scaled(branch.weight)
         return SteadyState(data, attack, Level(0.0, 0.0))
+
+    def _lag(self, stepsize: float) -> Level:
+        """Level due to the target's walk; it hardly depends on the clients' offsets, so a few of them are enough."""
+        model, total = self.model, Level(0.0, 0.0)
+        branches = model.offset_branches(_CORRELATED_SAMPLE) if model.is_scattered else model.branches
+        branches = branches[:_CORRELATED_SAMPLE]
+        for branch in branches:
+            total += _solve(model.recursion(stepsize, branch), Sources(0.0, 0.0, 1.0))
+        return total.scaled(1.0 / len(branches))
 
     def growth(self, stepsize: float, eigenvalue: float = 1.0) -> float:
         """Below one if and only if ρ(𝓕) is below `eigenvalue`."""
@@ -96,7 +118,7 @@ class Solver:
         if key not in self._solved:
             recursion = self.model.recursion(stepsize, branch)
             try:
-                level, state = recursion.steady_state(Sources(1.0, 0.0))
+                level, state = recursion.steady_state(Sources(1.0, 0.0, 0.0))
                 self._solved[key] = (level, is_covariance(recursion, state))
             except PsofedError:
                 self._solved[key] = (Level(math.inf, math.inf), recursion.spectral_radius() < 1.0)
@@ -117,7 +139,7 @@ class Solver:
     def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
         """Excess network MSE and server MSD over the iterations."""
         model = self.model
-        if model.is_scattered and model.fleet.is_white:
+        if model.is_scattered and model.fleet.is_white and not model.walk:
             masks = model.window_masks(_CURVE_SAMPLE)
             excess, server = self._windows.curves(masks, stepsize, iterations)
             return excess, server
@@ -235,8 +257,8 @@ class Solver:
 
     def _given(self, branch: Branch, stepsize: float) -> list[float]:
         recursion = self.model.recursion(stepsize, branch)
-        noise = _solve(recursion, Sources(1.0, 0.0))
-        attack = _solve(recursion, Sources(0.0, 1.0)) if np.any(self.model.poison) else Level(0.0, 0.0)
+        noise = _solve(recursion, Sources(1.0, 0.0, 0.0))
+        attack = _solve(recursion, Sources(0.0, 1.0, 0.0)) if np.any(self.model.poison) else Level(0.0, 0.0)
         return [noise.excess, noise.server, attack.excess, attack.server]
 
     def _corrected(self, values: FloatArray, stepsize: float) -> tuple[FloatArray, FloatArray]:

@@ -15,9 +15,9 @@ METRICS = ("network", "test", "msd")
 
 
 def optimal_stepsize(scenario: Scenario, theory: str = "exact", metric: str = "network") -> float:
-    """Find the stepsize with the lowest predicted steady-state error under attack.
+    """Find the stepsize with the lowest predicted steady-state error under attack, or with a target that walks.
 
-    Without an attack the error falls with the stepsize all the way down, so the answer is 0.
+    Without either the error falls with the stepsize all the way down, so the answer is 0.
 
     Parameters
     ----------
@@ -38,15 +38,20 @@ def optimal_stepsize(scenario: Scenario, theory: str = "exact", metric: str = "n
     True
     """
     model = Model(scenario, theory)
-    if not np.any(model.poison):
+    if not has_optimum(model):
         return 0.0
     solver = Solver(model)
     return minimise(lambda mu: error_at(solver, mu, metric), stable_range(solver))
 
 
-def stable_range(solver: Solver) -> float:
+def has_optimum(model: Model) -> bool:
+    """Whether small stepsizes have a price: an attack to be averaged out, or a target to keep up with."""
+    return bool(np.any(model.poison)) or model.walk > 0
+
+
+def stable_range(solver: Solver, tolerance: float = 1e-4) -> float:
     """Find the largest stable stepsize of a model."""
-    return stability_limit(solver.growth, mean_square_stepsize_bound(solver.model.fleet), tolerance=1e-4)
+    return stability_limit(solver.growth, mean_square_stepsize_bound(solver.model.fleet), tolerance=tolerance)
 
 
 def error_at(solver: Solver, stepsize: float, metric: str) -> float:
@@ -54,7 +59,7 @@ def error_at(solver: Solver, stepsize: float, metric: str) -> float:
     if metric not in METRICS:
         raise InvalidValueError("metric", metric, "one of " + ", ".join(f'"{name}"' for name in METRICS))
     state = solver.steady_state(stepsize)
-    total = state.data + state.attack
+    total = state.total
     fleet, data = solver.model.fleet, solver.model.scenario.data
     if metric == "network":
         return total.excess + float(fleet.noise_variance.mean())
@@ -63,8 +68,8 @@ def error_at(solver: Solver, stepsize: float, metric: str) -> float:
     return total.server
 
 
-def minimise(error: Callable[[float], float], limit: float) -> float:
-    """Minimise an error that falls, then rises, over stepsizes in (0, `limit`), to about four digits.
+def minimise(error: Callable[[float], float], limit: float, tolerance: float = 2e-5) -> float:
+    """Minimise an error that falls, then rises, over stepsizes in (0, `limit`), to a relative `tolerance`.
 
     Examples
     --------
@@ -83,10 +88,11 @@ def minimise(error: Callable[[float], float], limit: float) -> float:
         return math.exp(grid[best])
     else:
         low, high = grid[best + 1], grid[best - 1]
-    return math.exp(_golden(lambda x: error(math.exp(x)), low, high))
+    return math.exp(_golden(lambda x: error(math.exp(x)), low, high, tolerance))
 
 
-def _golden(function: Callable[[float], float], low: float, high: float) -> float:
+def _golden(function: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
     from scipy.optimize import minimize_scalar
 
-    return float(minimize_scalar(function, bounds=(low, high), method="bounded", options={"xatol": 2e-5}).x)
+    options = {"xatol": tolerance}
+    return float(minimize_scalar(function, bounds=(low, high), method="bounded", options=options).x)

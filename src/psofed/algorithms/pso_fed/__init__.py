@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from psofed.algorithms.pso_fed.kernel import PsoFedRun
     from psofed.data import Fleet
     from psofed.simulate.reference import ReferenceRun
+    from psofed.simulate.samples import Samples
+
+# Whether it runs on given samples and with a target that moves.
+TAKES_SAMPLES = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +45,16 @@ def traffic(scenario: Scenario) -> Traffic:
     return spend_budget(scenario, bits_up=bits, bits_down=bits)
 
 
-def start(scenario: Scenario, fleet: "Fleet", seed: int, trials: range) -> "PsoFedRun":
-    """Set up the given trials of a scenario at iteration 0, all models zero."""
+def start(
+    scenario: Scenario, fleet: "Fleet", seed: int, trials: range, samples: "Samples | None" = None
+) -> "PsoFedRun":
+    """Set up the given trials of a scenario at iteration 0, all models zero.
+
+    Clients learn from `samples` if they are given, else from the streams that the scenario describes.
+    """
     from psofed.algorithms.pso_fed.kernel import PsoFedRun
 
-    return PsoFedRun(scenario, fleet, seed, trials)
+    return PsoFedRun(scenario, fleet, seed, trials, samples)
 
 
 def reference(scenario: Scenario, seed: int, trial: int) -> "ReferenceRun":

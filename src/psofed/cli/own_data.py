@@ -1,0 +1,111 @@
+"""Options for data of one's own, shared by the commands that take them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from psofed.errors import PsofedError
+
+if TYPE_CHECKING:
+    from psofed.own_data import OwnData
+    from psofed.results import SimulationResult
+    from psofed.scenario import Scenario
+
+OptionalScenarioFile = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[FILE]", help="Scenario, a TOML file (see `psofed example`); optional with --data."
+    ),
+]
+DataFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="TABLE", help="Learn from your own data: a CSV or Parquet file, one row each."
+    ),
+]
+ClientColumn = Annotated[
+    str | None, typer.Option(metavar="NAME", help="With --data: the column that says whose row it is.")
+]
+TargetColumn = Annotated[
+    str | None, typer.Option(metavar="NAME", help="With --data: the column to be predicted.")
+]
+Features = Annotated[
+    str | None,
+    typer.Option(metavar="A,B,C", help="With --data: columns to predict from; all others by default."),
+]
+Epochs = Annotated[int, typer.Option(min=1, help="With --data: how often each client goes through its rows.")]
+
+
+def read_own_data(
+    table: Path | None, client: str | None, target: str | None, features: str | None, epochs: int
+) -> "OwnData | None":
+    """Read the table that the options name; None if they name none."""
+    given = {"--client-column": client, "--target-column": target, "--features": features}
+    if table is None:
+        for option, value in given.items():
+            if value is not None:
+                raise PsofedError(f"{option} says something about a table, but there is no --data TABLE")
+        return None
+    if client is None or target is None:
+        missing = "--client-column" if client is None else "--target-column"
+        raise PsofedError(f"--data {table} needs {missing}; {_columns(table)}")
+    from psofed.own_data import read_data
+
+    names = None if features is None else [name.strip() for name in features.split(",") if name.strip()]
+    return read_data(table, client, target, names, epochs=epochs)
+
+
+def scenario_for(file: Path | None, settings: list[str], data: "OwnData | None") -> "Scenario":
+    """Read a scenario file and apply ``--set`` changes; with data, fit it to them (the file may then be left out)."""
+    from psofed.cli.common import read_scenario_with
+    from psofed.scenario_file import parse_setting, read_mapping, set_values
+
+    if data is None:
+        if file is None:
+            raise PsofedError(
+                "no scenario: give a FILE (`psofed example` prints one to start from) or --data TABLE"
+            )
+        return read_scenario_with(file, settings)
+    from psofed.own_data.scenario import fit_scenario
+
+    mapping: Mapping[str, Any] = {} if file is None else read_mapping(file)
+    return fit_scenario(data, set_values(mapping, dict(parse_setting(text) for text in settings)))
+
+
+def print_data_summary(data: "OwnData", result: "SimulationResult") -> None:
+    """Print the comparison with the baselines, and what was done to the data."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from psofed.own_data.baselines import TITLES
+
+    details, console = result.details["data"], Console()
+    mse = result.network_mse
+    table = Table(
+        title=f"MSE over the last {result.tail} of {result.scenario.iterations} iterations (1: no model)"
+    )
+    table.add_column("")
+    table.add_column("mean", justify="right")
+    table.add_column("best for", justify="right")
+    clients = [c for c in details["clients"] if c["mse"] is not None]
+    better = sum(c["mse"] < c["alone_mse"] for c in clients)
+    table.add_row(
+        "federation",
+        f"{mse.mean:.4f} ± {1.96 * mse.standard_error:.4f}",
+        f"{better} of {len(clients)} clients",
+    )
+    for name, title in TITLES.items():
+        best = f"{len(clients) - better} of {len(clients)} clients" if name == "alone" else ""
+        table.add_row(title, f"{details['baselines'][name]:.4f}", best)
+    console.print(table)
+    console.print("Trials differ only in participants, masks and attack: the data are what they are.")
+    for line in data.notes():
+        console.print(f"[bold]Note:[/bold] {line}")
+
+
+def _columns(table: Path) -> str:
+    from psofed.own_data.table import read_header
+
+    return f"the table has the columns {', '.join(read_header(table))}"

@@ -1,0 +1,43 @@
+"""How good the theory is for random features, through their estimated covariances: good for small stepsizes only."""
+
+import pytest
+
+from psofed import Data, Model, Prediction, Scenario, simulate
+from psofed.kernel_ridge import kernel_ridge_mse
+from psofed.nonlinear import best_mse
+
+SCENARIO = Scenario(
+    num_clients=4,
+    dimension=8,
+    num_participants=2,
+    num_shared=2,
+    iterations=500,
+    model=Model(kind="rff", bandwidth=0.8),
+    data=Data(function="sine", input_dimension=1, input_variance=1.0, noise_variance=0.01),
+)
+
+
+def excess_of(stepsize: float) -> tuple[float, float, float]:
+    """Excess over the best weights late in the run: predicted, simulated, standard error."""
+    scenario = SCENARIO.replace(stepsize=stepsize)
+    found = simulate(scenario, trials=320, seed=3, tail=100).network_mse
+    predicted = Prediction(scenario).learning_curve().network_mse[-100:].mean()
+    floor = best_mse(scenario)
+    return predicted - floor, found.mean - floor, found.standard_error
+
+
+@pytest.mark.parametrize("stepsize", [0.02, 0.1])
+def test_the_learning_curve_of_features_is_predicted_for_small_stepsizes(stepsize: float) -> None:
+    predicted, found, error = excess_of(stepsize)
+    assert abs(predicted - found) < 0.03 * found + 3.5 * error
+
+
+def test_features_are_not_gaussian_and_large_stepsizes_show_it() -> None:
+    predicted, found, error = excess_of(1.0)
+    assert predicted > 1.3 * found + 3.5 * error
+
+
+def test_the_kernel_baseline_comes_near_the_noise_and_gains_by_samples() -> None:
+    few, many = (kernel_ridge_mse(SCENARIO, samples, repeats=4) for samples in (40, 600))
+    assert 0.01 < many.mean < 0.013
+    assert many.mean < few.mean

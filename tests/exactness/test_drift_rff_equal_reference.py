@@ -1,0 +1,81 @@
+"""Kernels for targets that move and for given samples, against the block form on the same draws."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from psofed import Data, Drift, Model, Scenario, simulate
+from psofed.registry import part_names
+from psofed.simulate.draws import draw_trial
+from psofed.simulate.reference import run_reference
+
+METRICS = ("network_mse", "server_msd", "test_mse")
+DRIFTS = {
+    "random-walk": Drift(kind="random-walk", variance=0.003),
+    "jump": Drift(kind="jump", size=1.5, at=23),
+    "sinusoid": Drift(kind="sinusoid", amplitude=0.7, period=17),
+}
+
+
+def assert_equal_to_reference(scenario: Scenario, tolerance: float) -> None:
+    result = simulate(scenario, trials=5, seed=5, keep_trials=True)
+    for trial in (0, 4):
+        reference = run_reference(scenario, draw_trial(scenario, 5, trial))
+        for metric in METRICS:
+            curve = result.trial_curves[metric][trial]
+            assert np.allclose(curve, getattr(reference, metric), rtol=tolerance, atol=0)
+
+
+@pytest.mark.parametrize("kind", part_names("drifts"))
+@pytest.mark.parametrize("uplink", ["same", "redrawn"])
+def test_engine_equals_the_block_form_with_a_moving_target(
+    small_scenario: Scenario, kind: str, uplink: str
+) -> None:
+    assert_equal_to_reference(small_scenario.replace(drift=DRIFTS[kind], uplink=uplink), 1e-11)
+
+
+def test_a_target_that_moves_one_iteration_late_is_noticed(small_scenario: Scenario) -> None:
+    scenario = small_scenario.replace(drift=DRIFTS["random-walk"])
+    result = simulate(scenario, trials=5, seed=5, keep_trials=True)
+    draws = draw_trial(scenario, 5, 0)
+    late = run_reference(scenario, dataclasses.replace(draws, moves=np.roll(draws.moves, 1, axis=0)))
+    assert not np.allclose(result.trial_curves["server_msd"][0], late.server_msd, rtol=0.01)
+
+
+@pytest.mark.parametrize("function", part_names("functions"))
+@pytest.mark.parametrize("model", [Model(), Model(kind="rff", bandwidth=1.3)])
+@pytest.mark.parametrize("correlation", [0.0, 0.5])
+def test_engine_equals_the_block_form_on_features_of_the_same_inputs(
+    small_scenario: Scenario, function: str, model: Model, correlation: float
+) -> None:
+    data = Data(function=function, input_dimension=4, input_correlation=correlation)
+    sizes = {"dimension": 4} if model.kind == "linear" else {"dimension": 9, "num_shared": 4}
+    # The engine's cosine is a polynomial, good to 1e-13.
+    assert_equal_to_reference(small_scenario.replace(model=model, data=data, **sizes), 1e-8)
+
+
+def test_given_samples_do_not_depend_on_chunks(small_scenario: Scenario) -> None:
+    from psofed.algorithms import pso_fed
+    from psofed.data import draw_fleet
+
+    scenario = small_scenario.replace(
+        dimension=9, model=Model(kind="rff"), data=Data(function="sinc", input_dimension=2)
+    )
+    runs = [pso_fed.start(scenario, draw_fleet(scenario), 1, range(16)) for _ in range(2)]
+    whole, pieces = np.empty((60, 3, 16)), np.empty((60, 3, 16))
+    runs[0].advance(0, whole)
+    for first, last in ((0, 7), (7, 8), (8, 60)):
+        runs[1].advance(first, pieces[first:last])
+    assert np.array_equal(whole, pieces)
+
+
+def test_a_walk_does_not_depend_on_chunks(small_scenario: Scenario) -> None:
+    from psofed.simulate.moves import make_moves
+
+    scenario = small_scenario.replace(drift=DRIFTS["random-walk"])
+    whole = make_moves(scenario, 1, range(3)).draw(0, 60)
+    pieces = make_moves(scenario, 1, range(3))
+    assert np.array_equal(
+        whole, np.concatenate([pieces.draw(0, 13), pieces.draw(13, 40), pieces.draw(53, 7)])
+    )

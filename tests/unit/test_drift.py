@@ -1,0 +1,109 @@
+import math
+
+import numpy as np
+import pytest
+
+from psofed import Data, Drift, InvalidValueError, Model, Scenario, simulate
+from psofed.simulate.draws import draw_trial
+
+BASE = Scenario(num_clients=6, dimension=3, iterations=400)
+WALK = Drift(kind="random-walk", variance=0.01)
+
+
+def moves(drift: Drift, trial: int = 0) -> np.ndarray:
+    return draw_trial(BASE.replace(drift=drift), seed=3, trial=trial).moves
+
+
+def test_a_walk_starts_at_the_target_and_takes_steps_of_the_stated_variance() -> None:
+    walks = np.array([moves(WALK, trial) for trial in range(20)])
+    assert not walks[:, 0].any()
+    steps = np.diff(walks, axis=1)
+    assert abs(steps.mean()) < 4 * math.sqrt(0.01 / steps.size)
+    assert abs(np.mean(steps**2) - 0.01) < 4 * 0.01 * math.sqrt(2 / steps.size)
+    neighbours = np.mean(steps[:, 1:] * steps[:, :-1])
+    assert abs(neighbours) < 4 * 0.01 / math.sqrt(steps.size)
+
+
+def test_a_jump_happens_once_when_told_and_has_the_stated_length() -> None:
+    path = moves(Drift(kind="jump", size=2.0, at=150))
+    assert not path[:150].any()
+    assert np.allclose(np.linalg.norm(path[150:], axis=1), 2.0)
+    assert (path[150:] == path[150]).all()
+
+
+def test_a_sinusoid_swings_along_one_line_with_its_period() -> None:
+    path = moves(Drift(kind="sinusoid", amplitude=0.5, period=40))
+    assert not path[0].any()
+    assert np.allclose(np.linalg.norm(path[10]), 0.5)
+    assert np.allclose(path[30], -path[10])
+    assert np.array_equal(path[:40], path[40:80])
+
+
+def test_directions_are_uniform_over_the_sphere() -> None:
+    drift = Drift(kind="jump", size=1.0, at=0)
+    directions = np.array([moves(drift, trial)[0] for trial in range(600)])
+    assert np.abs(directions.mean(axis=0)).max() < 4.5 * math.sqrt(1 / 3 / 600)
+    assert np.abs(np.mean(directions**2, axis=0) - 1 / 3).max() < 4.5 * math.sqrt(4 / 45 / 600)
+
+
+@pytest.mark.parametrize("field", ["inputs", "noise", "participants", "download_masks", "test_inputs"])
+def test_drift_changes_nothing_else_that_is_drawn(field: str) -> None:
+    moving, still = draw_trial(BASE.replace(drift=WALK), 5, 1), draw_trial(BASE, 5, 1)
+    assert np.array_equal(getattr(moving, field), getattr(still, field))
+
+
+def test_a_walk_of_variance_zero_is_no_drift_at_all() -> None:
+    still = simulate(BASE, trials=4)
+    standing = simulate(BASE.replace(drift=Drift(kind="random-walk", variance=0.0)), trials=4)
+    assert np.array_equal(still.steady_state["server_msd"], standing.steady_state["server_msd"])
+
+
+def test_the_msd_right_after_a_jump_is_the_jumps_square() -> None:
+    """Worked by hand: a server that knows w exactly is 3 away from it after a jump of 3, MSD 9."""
+    data = Data(noise_variance=0.0, input_variance=1.0)
+    scenario = BASE.replace(data=data, drift=Drift(kind="jump", size=3.0, at=399), num_shared=3)
+    result = simulate(scenario, trials=8, tail=1)
+    assert np.allclose(result.steady_state["server_msd"], 9.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"kind": "earthquake"}, "drift.kind = 'earthquake' is not allowed; allowed: one of \"jump\""),
+        (
+            {"kind": "random-walk"},
+            "drift.variance = None is not allowed; allowed: a finite number at least 0",
+        ),
+        ({"kind": "random-walk", "variance": -1.0}, "drift.variance = -1.0"),
+        ({"kind": "random-walk", "variance": math.nan}, "drift.variance = nan"),
+        ({"kind": "jump", "size": 1.0, "at": -3}, "drift.at = -3"),
+        (
+            {"kind": "jump", "size": 1.0, "at": 5, "variance": 1.0},
+            "drift.variance = 1.0 is not allowed; allowed: only",
+        ),
+        ({"kind": "sinusoid", "amplitude": 1.0, "period": 1}, "drift.period = 1"),
+    ],
+)
+def test_bad_drifts_are_named(values: dict, message: str) -> None:
+    with pytest.raises(InvalidValueError) as error:
+        Drift(**values)
+    assert message in str(error.value)
+
+
+def test_a_jump_must_fall_within_the_run() -> None:
+    with pytest.raises(InvalidValueError, match=r"drift.at = 400 is not allowed"):
+        simulate(BASE.replace(drift=Drift(kind="jump", size=1.0, at=400)), trials=1)
+
+
+def test_features_have_no_target_that_could_move() -> None:
+    with pytest.raises(InvalidValueError, match=r"drift = .*model.kind"):
+        BASE.replace(model=Model(kind="rff"), data=Data(function="sinc"), drift=WALK)
+
+
+@pytest.mark.parametrize(
+    "drift",
+    [WALK, Drift(kind="jump", size=1.0, at=7), Drift(kind="sinusoid", amplitude=0.1, period=100)],
+)
+def test_drifts_survive_toml_and_back(drift: Drift) -> None:
+    scenario = BASE.replace(drift=drift)
+    assert Scenario.from_toml(scenario.to_toml()) == scenario

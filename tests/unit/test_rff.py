@@ -1,0 +1,141 @@
+import math
+
+import numpy as np
+import pytest
+
+from psofed import Data, InvalidValueError, Model, PsofedError, Scenario, simulate
+from psofed.features import make_features
+from psofed.nonlinear import best_mse, estimate_moments, evaluate_function, fit_best_weights, measure_features
+from psofed.registry import part_names
+
+RFF = Scenario(
+    num_clients=6,
+    dimension=40,
+    num_shared=10,
+    stepsize=0.4,
+    iterations=300,
+    model=Model(kind="rff", bandwidth=1.0),
+    data=Data(function="sine", input_dimension=2, input_variance=1.0, noise_variance=0.01),
+)
+
+
+def test_a_feature_is_the_cosine_worked_by_hand() -> None:
+    features = make_features(Model(kind="rff", bandwidth=2.0), 2, 3)
+    x = np.array([0.3, -1.2])
+    angle = 2 * math.pi * (features.frequencies[1] @ x + features.phases[1])
+    assert math.isclose(features(x)[1], math.sqrt(2 / 3) * math.cos(angle), rel_tol=1e-12)
+
+
+def test_products_of_features_approach_the_gaussian_kernel() -> None:
+    features = make_features(Model(kind="rff", bandwidth=1.5, seed=4), 3, 50_000)
+    x, y = np.array([0.2, -0.4, 1.0]), np.array([-0.7, 0.5, 0.6])
+    kernel = math.exp(-np.sum((x - y) ** 2) / (2 * 1.5**2))
+    # A product of two features has variance below 1.
+    assert abs(features(x) @ features(y) - kernel) < 4 / math.sqrt(50_000)
+
+
+def test_features_depend_on_the_seed_alone() -> None:
+    first, again = (make_features(Model(kind="rff", seed=1), 2, 8) for _ in range(2))
+    other = make_features(Model(kind="rff", seed=2), 2, 8)
+    more = make_features(Model(kind="rff", seed=1), 2, 16)
+    assert np.array_equal(first.frequencies, again.frequencies)
+    assert not np.array_equal(first.frequencies, other.frequencies)
+    assert np.array_equal(first.frequencies, more.frequencies[:8])
+    assert np.array_equal(first.phases, more.phases[:8])
+
+
+X = np.array([[0.5, -1.0, 2.0, 0.25]])
+BY_HAND = {
+    "linear": (0.5 - 1.0 + 2.0 + 0.25) / 2,
+    "sine": math.sin(2 * 1.75 / 2),
+    "sinc": np.sinc(math.sqrt(0.25 + 1.0 + 4.0 + 0.0625)),
+    "wiener": 0.53125 - 0.9 * 0.53125**2,
+    "root-sine": math.sqrt(0.25 + 0.5) + (0.8 - 0.5 * math.exp(-1.0)) * 2.0,
+}
+
+
+@pytest.mark.parametrize("name", part_names("functions"))
+def test_functions_give_the_values_worked_by_hand(name: str) -> None:
+    scenario = Scenario(num_clients=5, dimension=4, data=Data(function=name))
+    assert np.allclose(evaluate_function(scenario, X), BY_HAND[name], rtol=1e-14)
+
+
+def test_best_weights_of_a_linear_function_are_the_functions_own() -> None:
+    scenario = Scenario(num_clients=5, dimension=4, data=Data(function="linear", noise_variance=0.01))
+    assert np.allclose(fit_best_weights(scenario), 0.5, atol=0.005)
+    assert math.isclose(best_mse(scenario), 0.01, rel_tol=0.02)
+
+
+def test_a_linear_function_is_learned_as_linear_streams_are() -> None:
+    data = Data(input_variance=1.0, noise_variance=0.01)
+    linear = Scenario(num_clients=6, dimension=4, iterations=1500, data=data)
+    as_function = linear.replace(data=Data(function="linear", input_variance=1.0, noise_variance=0.01))
+    first, second = (simulate(s, trials=64, seed=1).network_mse for s in (linear, as_function))
+    assert abs(first.mean - second.mean) < 4 * math.hypot(first.standard_error, second.standard_error)
+
+
+def test_features_learn_what_a_line_cannot() -> None:
+    rff = simulate(RFF.replace(iterations=2000), trials=8, seed=1)
+    line = simulate(
+        RFF.replace(model=Model(), dimension=2, num_shared=1, stepsize=0.1, iterations=2000), trials=8, seed=1
+    )
+    assert rff.network_mse.mean < 0.15
+    assert line.network_mse.mean > 0.3
+    assert rff.network_mse.mean >= best_mse(RFF) - 4 * rff.network_mse.standard_error
+
+
+def test_moments_of_the_linear_stand_in_are_those_of_the_features() -> None:
+    moments = estimate_moments(RFF)
+    stand_in = measure_features(RFF)
+    assert np.array_equal(stand_in.covariances(), moments.covariances)
+    # The diagonal of R: E[2/D cos²] is near 1/D, so the trace is near 1.
+    assert abs(np.trace(moments.covariances[0]) - 1) < 0.1
+    assert stand_in.noise_variance.mean() == pytest.approx(best_mse(RFF))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": Model(kind="rff", features=30)}, "model.features = 30 is not allowed; allowed: dimension = 40"),
+        ({"data": Data(function="root-sine", input_dimension=3)}, 'data.input_dimension = 3 is not allowed'),
+        ({"model": Model()}, "data.input_dimension = 2 is not allowed; allowed: dimension = 40"),
+        ({"data": Data(input_dimension=2, covariances=[np.eye(3)] * 6)}, "data.covariances"),
+    ],
+)  # fmt: skip
+def test_sizes_that_contradict_are_named(changes: dict, message: str) -> None:
+    with pytest.raises(InvalidValueError) as error:
+        RFF.replace(**changes)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"kind": "forest"}, 'model.kind = \'forest\' is not allowed; allowed: one of "linear", "rff"'),
+        ({"kind": "rff", "bandwidth": 0.0}, "model.bandwidth = 0.0"),
+        ({"kind": "rff", "features": 0}, "model.features = 0"),
+        ({"kind": "rff", "seed": -1}, "model.seed = -1"),
+        ({"features": 5}, 'model.features = 5 is not allowed; allowed: given only with model.kind = "rff"'),
+    ],
+)
+def test_bad_models_are_named(values: dict, message: str) -> None:
+    with pytest.raises(InvalidValueError) as error:
+        Model(**values)
+    assert message in str(error.value)
+
+
+def test_an_unknown_function_is_named_with_those_there_are() -> None:
+    with pytest.raises(InvalidValueError, match=r"data.function = 'cubic' .* one of \"linear\""):
+        Data(function="cubic")
+
+
+def test_in_a_file_features_stand_for_the_dimension() -> None:
+    text = 'num_clients = 9\n[model]\nkind = "rff"\nfeatures = 12\n[data]\nfunction = "sinc"\ninput_dimension = 2\n'
+    scenario = Scenario.from_toml(text)
+    assert scenario.dimension == 12
+    assert Scenario.from_toml(scenario.to_toml()) == scenario
+
+
+def test_features_without_a_stream_say_what_is_missing() -> None:
+    with pytest.raises(PsofedError, match=r"set data.function, or give --data"):
+        simulate(Scenario(num_clients=5, dimension=8, model=Model(kind="rff")), trials=1)
