@@ -18,8 +18,8 @@ def reproduce(
     figures: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[fig1 … fig9 | all | resilience]",
-            help="Which figures; all by default. `resilience` is a matrix of its own: attack × aggregation × M.",
+            metavar="[FIGURE]...",
+            help="fig1 … fig9, or all (the default); resilience alone: the matrix attack × aggregation × M.",
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A rough version in seconds.")] = False,
