@@ -116,7 +116,7 @@ def _print(rows: list[Comparison], agrees: bool, theory: str, result: "Simulatio
     from psofed.results import METRIC_TITLES
 
     table = Table(title=f"{result.trials} trials against the {theory} theory", title_justify="left")
-    for name in ("", "simulated", "standard error", "predicted", "difference", "z", ""):
+    for name in ("", "simulated", "±", "predicted", "difference", "z", ""):
         table.add_column(name, justify="right" if name else "left")
     for row in rows:
         table.add_row(

@@ -95,8 +95,8 @@ def _print(tuning: "Tuning") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="best stepsize by number of shared entries", title_justify="left")
-    for name in ("M", "stepsize", "limit", "network MSE", "test MSE", "server MSD", "iterations", "numbers"):
+    table = Table(title="best stepsize by number of shared entries, errors in dB", title_justify="left")
+    for name in ("M", "stepsize", "limit", "network", "test", "MSD", "iterations", "numbers"):
         table.add_column(name, justify="right")
     for point in tuning.points:
         settled = "–" if point.convergence_iterations is None else str(point.convergence_iterations)
@@ -104,12 +104,15 @@ def _print(tuning: "Tuning") -> None:
             f"{point.num_shared}{' *' if point is tuning.recommended else ''}",
             f"{point.stepsize:.4g}",
             f"{point.max_stepsize:.4g}",
-            *(decibels(value) for value in (point.network_mse, point.test_mse, point.server_msd)),
+            *(decibels(e).removesuffix(" dB") for e in (point.network_mse, point.test_mse, point.server_msd)),
             settled,
             str(point.numbers_per_iteration),
         )
     console = Console()
     console.print(table)
+    console.print(
+        "network, test: MSE over all clients and at the server; MSD: the server's; limit: of stability"
+    )
     console.print("iterations: until the network MSE is within 1 dB of its steady state")
     console.print("numbers: exchanged per iteration, up and down, by all participants")
     console.print(f"* recommended: {tuning.reason}")

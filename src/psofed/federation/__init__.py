@@ -1,0 +1,64 @@
+"""PSO-Fed on Flower, for real: partial sharing of any model by real clients over a real network.
+
+A Flower user imports two names, :class:`PSOFed` for the ServerApp and :func:`partial_sharing` for the
+ClientApp. Someone with machines uses ``psofed federation …``. Needs ``pip install 'psofed[federation]'``.
+Nothing of Flower is imported outside this package.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from psofed.federation.client import partial_sharing
+    from psofed.federation.masks import DerivedMasks, MaskSource, SuppliedMasks
+    from psofed.federation.models import arrays_of, load_into
+    from psofed.federation.online import online_regression
+    from psofed.federation.participants import DerivedParticipants, ParticipantSource
+    from psofed.federation.strategy import PSOFed
+
+_HOME = {
+    "DerivedMasks": "masks",
+    "DerivedParticipants": "participants",
+    "MaskSource": "masks",
+    "PSOFed": "strategy",
+    "ParticipantSource": "participants",
+    "SuppliedMasks": "masks",
+    "arrays_of": "models",
+    "load_into": "models",
+    "online_regression": "online",
+    "partial_sharing": "client",
+}
+
+__all__ = [
+    "DerivedMasks",
+    "DerivedParticipants",
+    "MaskSource",
+    "PSOFed",
+    "ParticipantSource",
+    "SuppliedMasks",
+    "arrays_of",
+    "load_into",
+    "online_regression",
+    "partial_sharing",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'psofed.federation' has no attribute {name!r}")
+    require_flower()
+    return getattr(import_module(f"psofed.federation.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def require_flower() -> None:
+    """Raise a clear error if Flower is not installed."""
+    from importlib.util import find_spec
+
+    from psofed.errors import PsofedError
+
+    if find_spec("flwr") is None:
+        raise PsofedError("the federation needs Flower; install it with: pip install 'psofed[federation]'")

@@ -1,0 +1,134 @@
+"""The ready-made Flower app: online regression with PSO-Fed, as ``psofed federation`` runs it.
+
+What is to be done travels in the run's config (see :class:`~psofed.federation.settings.RunSettings`). What
+concerns one machine comes from that machine alone: the server's folder from its environment, a client's
+data from its node's settings. So nobody who submits a run can name a file on somebody else's machine.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from flwr.app import ArrayRecord, Context, Message, MetricRecord
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from psofed.errors import PsofedError
+from psofed.federation.attacks import gaussian
+from psofed.federation.checkpoint import ServerState
+from psofed.federation.client import ClientFunction, Mod, partial_sharing
+from psofed.federation.deployment.relay import read_traffic
+from psofed.federation.deployment.superlink import Home
+from psofed.federation.files import read_json, write_json
+from psofed.federation.online import online_regression
+from psofed.federation.report import build_result, save_result
+from psofed.federation.settings import RunSettings
+from psofed.federation.sources import Source, open_source
+from psofed.federation.strategy import PSOFed
+from psofed.federation.synthetic import SyntheticSource, evaluate_model
+
+HOME_VARIABLE = "PSOFED_FEDERATION_HOME"
+
+client_app = ClientApp()
+server_app = ServerApp()
+
+
+@client_app.train()
+def train(message: Message, context: Context) -> Message:
+    """Learn from all samples since the last call, and share a part."""
+    settings = RunSettings.from_config(context.run_config)
+    function = online_regression(
+        _source_of(context, settings), settings.scenario.stepsize, settings.samples_per_round
+    )
+    mods: list[Mod] = [partial_sharing(catch_up=True)]
+    if context.node_config.get("byzantine"):
+        attack = settings.scenario.attack
+        probability = context.node_config.get("attack-probability", attack.probability if attack else 0.2)
+        variance = context.node_config.get("attack-variance", attack.variance if attack else 0.5)
+        mods.insert(0, gaussian(probability=float(probability), variance=float(variance), seed=settings.seed))
+    return apply_mods(function, mods)(message, context)
+
+
+@server_app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the rounds; keep checkpoint, status and result in the server's folder."""
+    if HOME_VARIABLE not in os.environ:
+        raise PsofedError(
+            "this app is started by `psofed federation server`, which says where to keep its files"
+        )
+    home = Home(Path(os.environ[HOME_VARIABLE]))
+    try:
+        run_server(grid, RunSettings.from_config(context.run_config), home)
+    except Exception as error:
+        status = read_json(home.status) if home.status.exists() else {"round": 0, "rounds": 0}
+        write_json(home.status, {**status, "state": "failed", "reason": f"{type(error).__name__}: {error}"})
+        raise
+
+
+def run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
+    """Do what :func:`main` does on any grid."""
+    scenario = settings.scenario
+    before, started = read_traffic(home.traffic), time.time()
+
+    def write_status(state: ServerState, word: str = "running") -> None:
+        document = {"session": state.session, "round": state.round_number, "rounds": scenario.iterations}
+        last = state.history[-1] if state.history else None
+        write_json(home.status, {**document, "state": word, "last": last, "conduct": state.conduct})
+
+    strategy = PSOFed(
+        num_shared=scenario.num_shared,
+        pattern=scenario.selection.pattern,
+        coordinated=scenario.selection.coordinated,
+        seed=settings.seed,
+        num_participants=scenario.num_participants,
+        min_nodes=settings.min_nodes,
+        wait_for_nodes=settings.wait_for_nodes,
+        newcomers=settings.newcomers,
+        limits=settings.limits,
+        checkpoint=home.checkpoint,
+        resume=settings.resume,
+        on_round=write_status,
+    )
+    initial = ArrayRecord([np.zeros(scenario.dimension, dtype=settings.dtype)])
+
+    def evaluate(round_number: int, arrays: ArrayRecord) -> MetricRecord:
+        (model,) = arrays.to_numpy_ndarrays()
+        return MetricRecord(dict(evaluate_model(scenario, model, settings.seed)))
+
+    strategy.start(
+        grid,
+        initial,
+        num_rounds=scenario.iterations,
+        timeout=settings.deadline,
+        evaluate_fn=evaluate if settings.synthetic else None,
+    )
+    state = strategy.state
+    assert state is not None  # start has made it
+    after = read_traffic(home.traffic)
+    counted = after.since(before) if before and after else None
+    result = build_result(state, settings, counted, window=(started, time.time()))
+    save_result(result, home.result)
+    write_status(state, "finished")
+
+
+def apply_mods(function: ClientFunction, mods: Sequence[Mod]) -> ClientFunction:
+    """Wrap `function` in `mods`, the first outermost, as Flower does."""
+    for mod in reversed(mods):
+        function = _wrap(mod, function)
+    return function
+
+
+def _wrap(mod: Mod, inner: ClientFunction) -> ClientFunction:
+    return lambda message, context: mod(message, context, inner)
+
+
+def _source_of(context: Context, settings: RunSettings) -> Source:
+    partition = int(str(context.node_config.get("partition", 0)))
+    if settings.synthetic:
+        return SyntheticSource(settings.scenario, partition, settings.seed)
+    name = context.node_config.get("data")
+    if name is None:
+        raise PsofedError("this node has no data: start it with `psofed federation client --data …`")
+    return open_source(str(name), settings.scenario.dimension, partition)

@@ -1,0 +1,140 @@
+"""Which replies count: every check on a reply, and the book of who sent bad ones."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from psofed.errors import InvalidValueError
+from psofed.federation.wire import LOST, BadReplyError, Reply
+from psofed.validation import check_integer, check_number
+
+KINDS = {
+    "nan": "a value is not a number",
+    "infinite": "a value is infinite",
+    "wrong-length": "not the M values asked for",
+    "wrong-dtype": "not the model's number type",
+    "wrong-key": "arrays of other names than asked for",
+    "out-of-bound": "a value beyond the bound that was set",
+    "inflated-examples": "a claimed number of examples that is negative or beyond the limit",
+    "stale-round": "an answer to another round",
+    "foreign-session": "an answer to another federation",
+    "unasked": "an answer to no question of this round, or not from the node that was asked",
+    "duplicate": "a second answer to one question",
+    "malformed": "not readable as a reply at all",
+    "error": "the client's training raised an exception, or its node is unavailable",
+    "no-reply": "nothing arrived before the deadline",
+}
+"""Kinds of bad replies, as they are counted in the result."""
+
+_NOT_A_STRIKE = ("no-reply", "error")  # an accident, not an offence: the node rests but is not benched
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplyLimits:
+    """What a reply may hold.
+
+    Parameters
+    ----------
+    max_magnitude : float or None
+        Bound on |value|; None for no bound.
+    max_examples : int
+        Largest number of examples a client may claim for one round.
+    bench_after : int
+        Bad replies after which a node is asked no more; 0 for never.
+    rest_rounds : int
+        Rounds a silent or failing node is left alone: a dead one must not cost every round its deadline.
+    """
+
+    max_magnitude: float | None = None
+    max_examples: int = 1_000_000
+    bench_after: int = 3
+    rest_rounds: int = 2
+
+    def __post_init__(self) -> None:
+        if self.max_magnitude is not None:
+            check_number("max_magnitude", self.max_magnitude, 0, open_low=True)
+        check_integer("max_examples", self.max_examples, 1)
+        check_integer("bench_after", self.bench_after, 0)
+        check_integer("rest_rounds", self.rest_rounds, 0)
+
+
+@dataclass
+class Conduct:
+    """Who sent what kind of bad reply, who is benched and who rests.
+
+    Examples
+    --------
+    >>> conduct = Conduct(ReplyLimits(bench_after=2))
+    >>> conduct.note(7, "nan", round_number=1); conduct.note(7, "infinite", round_number=2)
+    >>> conduct.benched, conduct.may_play(7, 3), conduct.may_play(8, 3)
+    ({7}, False, True)
+    """
+
+    limits: ReplyLimits = field(default_factory=ReplyLimits)
+    counts: dict[int, Counter[str]] = field(default_factory=dict)
+    resting: dict[int, int] = field(default_factory=dict)
+
+    def note(self, node: int, kind: str, round_number: int) -> None:
+        """Count one bad reply of `node`."""
+        if kind not in KINDS:
+            raise InvalidValueError("kind", kind, ", ".join(KINDS))
+        self.counts.setdefault(node, Counter())[kind] += 1
+        if kind in _NOT_A_STRIKE:
+            self.resting[node] = round_number + self.limits.rest_rounds
+
+    def forgive(self, node: int) -> None:
+        """End the rest of a node that has answered."""
+        self.resting.pop(node, None)
+
+    def strikes(self, node: int) -> int:
+        """How many of the node's bad replies count towards the bench."""
+        return sum(count for kind, count in self.counts.get(node, {}).items() if kind not in _NOT_A_STRIKE)
+
+    @property
+    def benched(self) -> set[int]:
+        """The nodes that are asked no more."""
+        if not self.limits.bench_after:
+            return set()
+        return {node for node in self.counts if self.strikes(node) >= self.limits.bench_after}
+
+    def may_play(self, node: int, round_number: int) -> bool:
+        """Whether `node` may be drawn in `round_number`."""
+        return node not in self.benched and self.resting.get(node, 0) < round_number
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain dicts, as JSON holds them."""
+        return {
+            "counts": {str(node): dict(counts) for node, counts in sorted(self.counts.items())},
+            "resting": {str(node): until for node, until in sorted(self.resting.items())},
+        }
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any], limits: ReplyLimits) -> "Conduct":
+        """Read what :meth:`to_mapping` gave."""
+        counts = {int(node): Counter(counts) for node, counts in mapping["counts"].items()}
+        return cls(limits, counts, {int(node): int(until) for node, until in mapping["resting"].items()})
+
+
+def check_reply(reply: Reply, session: str, round_number: int, limits: ReplyLimits) -> None:
+    """Raise BadReplyError if a well-formed reply must not count."""
+    if reply.session != session:
+        raise BadReplyError("foreign-session", reply.session[:40])
+    if reply.round_number != round_number:
+        raise BadReplyError("stale-round", f"round {reply.round_number} in round {round_number}")
+    if reply.status == LOST:
+        return
+    if not 0 <= reply.num_examples <= limits.max_examples:
+        raise BadReplyError("inflated-examples", f"{reply.num_examples} of at most {limits.max_examples}")
+    values = reply.values
+    assert values is not None  # decode_reply gives values with every reply that is not LOST
+    if np.isnan(values).any():
+        raise BadReplyError("nan", f"{int(np.isnan(values).sum())} values")
+    if np.isinf(values).any():
+        raise BadReplyError("infinite", f"{int(np.isinf(values).sum())} values")
+    if limits.max_magnitude is not None:
+        largest = float(np.abs(values).max())
+        if largest > limits.max_magnitude:
+            raise BadReplyError("out-of-bound", f"{largest:g} beyond {limits.max_magnitude:g}")

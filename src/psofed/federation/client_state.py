@@ -1,0 +1,185 @@
+"""A client's memory between rounds: its own full model, in Flower's Context and optionally on disk.
+
+Flower keeps ``Context.state`` in the SuperNode's memory and for one run only, so it is gone after a
+restart of either side. On disk it is filed under the federation's session, which outlives both.
+"""
+
+import base64
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
+
+from psofed.errors import PsofedError
+from psofed.federation.files import write_atomically
+from psofed.federation.layout import Layout, Vector
+
+MODEL, STATE = "psofed.model", "psofed.state"
+_VECTOR = "shared vector"
+_SESSIONS_KEPT = 4
+
+
+@dataclass(frozen=True, eq=False)
+class ClientState:
+    """What a client knows after a round it took part in.
+
+    Attributes
+    ----------
+    session : str
+        The federation it belongs to.
+    round_number : int
+        The last round the client worked in.
+    layout : Layout
+        Of the model.
+    model : array (D,)
+        w_{k,n+1}, its own.
+    kept : ArrayRecord
+        The arrays that are not shared.
+    num_examples, metrics
+        What it reported in that round, should the server ask again.
+    """
+
+    session: str
+    round_number: int
+    layout: Layout
+    model: Vector
+    kept: ArrayRecord
+    num_examples: int
+    metrics: dict[str, Any]
+
+
+def find_state(context: Context, session: str, directory: Path | None) -> ClientState | None:
+    """Return the newest state of `session`, from the context or from disk, or None if there is none.
+
+    If the disk has the newer one, the whole of the context's state is taken from there.
+    """
+    held = _read(context.state, session)
+    if directory is not None and (path := _path(directory, context.node_id, session)).exists():
+        records = load_records(path)
+        filed = _read(records, session)
+        if filed is not None and (held is None or filed.round_number > held.round_number):
+            context.state = records
+            return filed
+    return held
+
+
+def commit_state(context: Context, state: ClientState, directory: Path | None) -> None:
+    """Put `state` into the context, and on disk if a directory is given."""
+    context.state[MODEL] = ArrayRecord({_VECTOR: Array(state.model), **dict(state.kept)})
+    context.state[STATE] = ConfigRecord(
+        {
+            "session": state.session,
+            "round": state.round_number,
+            "layout": state.layout.to_text(),
+            "examples": state.num_examples,
+            "metrics": json.dumps(state.metrics),
+        }
+    )
+    if directory is not None:
+        path = _path(directory, context.node_id, state.session)
+        save_records(context.state, path)
+        _forget_old_sessions(path, context.node_id)
+
+
+def copy_records(records: RecordDict) -> RecordDict:
+    """Return a copy on which a training function may work without touching the original."""
+    copy = RecordDict()
+    for name, record in records.items():
+        if isinstance(record, ArrayRecord):
+            copy[name] = ArrayRecord(dict(record))
+        else:
+            values: dict[str, Any] = {key: _copy_value(value) for key, value in record.items()}
+            copy[name] = type(record)(values)
+    return copy
+
+
+def save_records(records: RecordDict, path: Path) -> None:
+    """Write a whole RecordDict to `path` atomically."""
+    arrays: list[Any] = []
+    document = []
+    for name, record in records.items():
+        if isinstance(record, ArrayRecord):
+            document.append({"name": name, "type": "arrays", "keys": list(record), "first": len(arrays)})
+            arrays.extend(array.numpy() for array in record.values())
+        else:
+            kind = "metrics" if isinstance(record, MetricRecord) else "config"
+            document.append(
+                {"name": name, "type": kind, "values": {key: _to_json(v) for key, v in record.items()}}
+            )
+    buffer = io.BytesIO()
+    text = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
+    np.savez(buffer, allow_pickle=False, document=text, **{f"a{i}": array for i, array in enumerate(arrays)})
+    write_atomically(path, buffer.getvalue(), mode=0o600)
+
+
+def load_records(path: Path) -> RecordDict:
+    """Read what :func:`save_records` wrote."""
+    records = RecordDict()
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
+            for entry in json.loads(archive["document"].tobytes()):
+                if entry["type"] == "arrays":
+                    first = entry["first"]
+                    named = {key: Array(archive[f"a{first + i}"]) for i, key in enumerate(entry["keys"])}
+                    records[entry["name"]] = ArrayRecord(named)
+                else:
+                    values = {key: _from_json(value) for key, value in entry["values"].items()}
+                    records[entry["name"]] = (
+                        MetricRecord(values) if entry["type"] == "metrics" else ConfigRecord(values)
+                    )
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+        raise PsofedError(f"{path} is not a client's state: {error}; remove it to start afresh") from None
+    return records
+
+
+def _read(records: RecordDict, session: str) -> ClientState | None:
+    settings, arrays = records.get(STATE), records.get(MODEL)
+    if (
+        not isinstance(settings, ConfigRecord)
+        or not isinstance(arrays, ArrayRecord)
+        or settings["session"] != session
+    ):
+        return None
+    return ClientState(
+        session=session,
+        round_number=int(str(settings["round"])),
+        layout=Layout.from_text(str(settings["layout"])),
+        model=arrays[_VECTOR].numpy(),
+        kept=ArrayRecord({name: array for name, array in arrays.items() if name != _VECTOR}),
+        num_examples=int(str(settings["examples"])),
+        metrics=json.loads(str(settings["metrics"])),
+    )
+
+
+def _path(directory: Path, node: int, session: str) -> Path:
+    # The session comes from the network: nothing but letters and digits of it may reach a file name.
+    return directory / f"{node}-{''.join(filter(str.isalnum, session))[:64]}.npz"
+
+
+def _forget_old_sessions(newest: Path, node: int) -> None:
+    files = sorted(
+        newest.parent.glob(f"{node}-*.npz"), key=lambda path: path.stat().st_mtime_ns, reverse=True
+    )
+    for path in files[_SESSIONS_KEPT:]:
+        path.unlink(missing_ok=True)
+
+
+def _copy_value(value: Any) -> Any:
+    return list(value) if isinstance(value, list) else value
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode()}
+    return [_to_json(entry) for entry in value] if isinstance(value, list) else value
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return base64.b64decode(value["bytes"])
+    return [_from_json(entry) for entry in value] if isinstance(value, list) else value

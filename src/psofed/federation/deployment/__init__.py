@@ -1,0 +1,1 @@
+"""Real processes: keys and certificates, SuperLink, SuperNodes, and what stops them again."""

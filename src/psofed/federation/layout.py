@@ -1,0 +1,144 @@
+"""How any model's arrays become one vector and back.
+
+The floating arrays of a model, in their order, form one vector that is shared in parts. Arrays of any
+other kind (say the integer counters of PyTorch's batch normalisation) stay where they are: each side
+keeps its own.
+"""
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+from numpy.typing import NDArray
+
+from psofed.errors import InvalidValueError
+
+WIRE_DTYPES = ("float16", "float32", "float64")
+
+Vector = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names, shapes and types of a model's arrays; the floating ones make up the shared vector.
+
+    Examples
+    --------
+    >>> record = ArrayRecord({"a": Array(np.ones((2, 3), np.float32)), "n": Array(np.array(7))})
+    >>> layout = Layout.of(record)
+    >>> layout.dimension, layout.dtype
+    (6, dtype('float32'))
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, arrays: ArrayRecord) -> Self:
+        """Return the layout of a model's arrays."""
+        layout = cls(
+            names=tuple(arrays),
+            shapes=tuple(tuple(int(side) for side in array.shape) for array in arrays.values()),
+            dtypes=tuple(str(np.dtype(array.dtype)) for array in arrays.values()),
+        )
+        if layout.dimension == 0:
+            raise InvalidValueError(
+                "initial_arrays", f"{len(arrays)} arrays", "at least one floating number to share"
+            )
+        unknown = [name for name in layout.shared_dtypes if name not in WIRE_DTYPES]
+        if unknown:
+            raise InvalidValueError("initial_arrays", unknown[0], "arrays of " + ", ".join(WIRE_DTYPES))
+        return layout
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read what :meth:`to_text` wrote; any mistake in it raises ValueError."""
+        try:
+            rows = [
+                (str(name), tuple(int(side) for side in shape), str(np.dtype(dtype)))
+                for name, shape, dtype in json.loads(text)
+            ]
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"not a layout: {error}") from None
+        names, shapes, dtypes = zip(*rows, strict=True) if rows else ((), (), ())
+        if any(side < 0 for shape in shapes for side in shape) or len(set(names)) != len(names):
+            raise ValueError("not a layout: negative sizes or repeated names")
+        return cls(names, shapes, dtypes)
+
+    def to_text(self) -> str:
+        """Return the layout as one line of JSON."""
+        return json.dumps(
+            [list(row) for row in zip(self.names, self.shapes, self.dtypes, strict=True)],
+            separators=(",", ":"),
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """Eight bytes of BLAKE2b over the text, so that both sides can tell that they mean the same."""
+        return hashlib.blake2b(self.to_text().encode(), digest_size=8).hexdigest()
+
+    @cached_property
+    def shared_dtypes(self) -> tuple[str, ...]:
+        """Types of the arrays that are shared."""
+        return tuple(sorted({dtype for dtype in self.dtypes if np.dtype(dtype).kind in "fc"}))
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the shared vector: the widest of the shared arrays'."""
+        return np.result_type(*self.shared_dtypes)
+
+    @cached_property
+    def dimension(self) -> int:
+        """D, the length of the shared vector."""
+        return sum(
+            math.prod(shape)
+            for shape, dtype in zip(self.shapes, self.dtypes, strict=True)
+            if _is_shared(dtype)
+        )
+
+    def flatten(self, arrays: ArrayRecord) -> Vector:
+        """Return the shared vector of `arrays`, a copy of shape (D,); ValueError if they do not fit."""
+        if set(arrays) != set(self.names):
+            raise ValueError(f"arrays are named {_few(tuple(arrays))}, not {_few(self.names)}")
+        parts = []
+        for name, shape, dtype in zip(self.names, self.shapes, self.dtypes, strict=True):
+            if not _is_shared(dtype):
+                continue
+            part = arrays[name].numpy()
+            if part.shape != shape:
+                raise ValueError(f"array {name!r} has shape {part.shape}, not {shape}")
+            parts.append(np.asarray(part, dtype=self.dtype).ravel())
+        return np.concatenate(parts)
+
+    def restore(self, vector: Vector, own: ArrayRecord | None = None) -> ArrayRecord:
+        """Return a model's arrays from the shared vector and, where not shared, from `own` (or zeros)."""
+        record, start = ArrayRecord(), 0
+        for name, shape, dtype in zip(self.names, self.shapes, self.dtypes, strict=True):
+            if _is_shared(dtype):
+                size = math.prod(shape)
+                record[name] = Array(np.asarray(vector[start : start + size], dtype=dtype).reshape(shape))
+                start += size
+            elif own is not None and name in own:
+                record[name] = own[name]
+            else:
+                record[name] = Array(np.zeros(shape, dtype=dtype))
+        return record
+
+    def kept(self, arrays: ArrayRecord) -> ArrayRecord:
+        """Return those of `arrays` that are not shared."""
+        names = [name for name, dtype in zip(self.names, self.dtypes, strict=True) if not _is_shared(dtype)]
+        return ArrayRecord({name: arrays[name] for name in names if name in arrays})
+
+
+def _is_shared(dtype: str) -> bool:
+    return np.dtype(dtype).kind in "fc"
+
+
+def _few(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

@@ -1,0 +1,142 @@
+"""Learning from a stream: the training function that works through all samples since the last call.
+
+Which samples belong before the server's values and which after? A client that was left out for r − 1 rounds
+finds, when it is called, all the samples of r rounds. The newest ⌈pending / r⌉ are this round's and are
+learned after the download; the older ones arrived while it was left out and are learned before it, on its own
+model, as the paper's unselected clients do. With q samples a round these are exactly the q of this round and
+the (r − 1) q of those before, so one sample a round gives the paper's recursion exactly.
+"""
+
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from numpy.typing import NDArray
+
+from psofed.federation.client import CURRENT, ELAPSED, MISSED, PHASE, ROUND, ClientFunction
+from psofed.federation.sources import MAX_SAMPLES_PER_CALL, Position, Source
+from psofed.validation import check_integer, check_number
+
+STREAM = "psofed.stream"
+_ERRORS_REPORTED = 1024  # rounds whose mean squared error is reported in one reply, at most
+
+
+def online_regression(source: Source, stepsize: float, samples_per_round: int = 0) -> ClientFunction:
+    """Return a training function for linear regression by LMS on a stream; use it with ``catch_up=True``.
+
+    e = y − wᵀx, w ← w + μ x e for each sample, once. Reports ``num-examples``, the mean squared a-priori
+    error ``mse``, and ``squared-errors``, the mean of e² in each round since the last call, up to
+    ``last-round``.
+
+    Parameters
+    ----------
+    source : Source
+        The client's samples.
+    stepsize : float
+        μ.
+    samples_per_round : int
+        q: how many samples arrive per round; by round n no more than n q are read. 0: all there are.
+
+    Examples
+    --------
+    >>> from flwr.clientapp import ClientApp
+    >>> from psofed.federation import partial_sharing
+    >>> from psofed.federation.sources import open_source
+    >>> app = ClientApp()
+    >>> train = online_regression(open_source("readings.csv", dimension=5), stepsize=0.1)
+    >>> train = app.train(mods=[partial_sharing(catch_up=True)])(train)
+    """
+    check_number("stepsize", stepsize, 0, open_low=True)
+    check_integer("samples_per_round", samples_per_round, 0)
+
+    def train(message: Message, context: Context) -> Message:
+        arrays = message.content.array_records["arrays"]
+        (name,) = arrays
+        model = arrays[name].numpy().copy()
+        config = message.content.config_records["config"]
+        phase, elapsed, n = str(config[PHASE]), int(str(config[ELAPSED])), int(str(config[ROUND]))
+        position = _position(context)
+        limit = MAX_SAMPLES_PER_CALL
+        if samples_per_round:
+            limit = max(0, min(limit, samples_per_round * n - position.samples))
+        pending = source.read(position, limit)
+        taken = split_pending(len(pending), elapsed)[0] if phase == MISSED else len(pending)
+        errors = lms(model.reshape(-1), pending.inputs[:taken], pending.targets[:taken], stepsize)
+        if taken:
+            _keep_position(context, pending.ends[taken - 1])
+        metrics = _report(errors, elapsed - 1 if phase == MISSED else 1, n, phase)
+        content = RecordDict({"arrays": ArrayRecord({name: Array(model)}), "metrics": MetricRecord(metrics)})
+        return Message(content, reply_to=message)
+
+    return train
+
+
+def split_pending(pending: int, elapsed: int) -> tuple[int, int]:
+    """Split pending samples into those of the missed rounds and those of the current one.
+
+    Examples
+    --------
+    >>> split_pending(3, elapsed=3), split_pending(10, elapsed=3), split_pending(5, elapsed=1)
+    ((2, 1), (6, 4), (0, 5))
+    """
+    current = -(-pending // elapsed)
+    return pending - current, current
+
+
+def lms(
+    out: NDArray[Any], inputs: NDArray[np.float64], targets: NDArray[np.float64], stepsize: float
+) -> NDArray[np.float64]:
+    """Take one LMS step per sample, w ← w + μ x (y − wᵀx), in place, and return the a-priori errors.
+
+    Parameters
+    ----------
+    out : array (D,)
+        w, changed in place.
+    inputs, targets : array (count, D), (count,)
+        x and y.
+    stepsize : float
+        μ.
+
+    Examples
+    --------
+    >>> w = np.zeros(2)
+    >>> lms(w, np.array([[1.0, 0.0]]), np.array([2.0]), stepsize=0.5), w
+    (array([2.]), array([1., 0.]))
+    """
+    errors = np.empty(len(targets))
+    for i, (x, y) in enumerate(zip(inputs, targets, strict=True)):
+        errors[i] = y - out @ x
+        out += stepsize * errors[i] * x
+    return errors
+
+
+def read_position(records: RecordDict) -> Position:
+    """Return how far the client whose state is `records` has read."""
+    record = records.get(STREAM)
+    if not isinstance(record, ConfigRecord):
+        return Position()
+    return Position(*(int(str(record[name])) for name in ("samples", "offset", "skipped")))
+
+
+def _position(context: Context) -> Position:
+    return read_position(context.state)
+
+
+def _keep_position(context: Context, position: Position) -> None:
+    context.state[STREAM] = ConfigRecord(
+        {"samples": position.samples, "offset": position.offset, "skipped": position.skipped}
+    )
+
+
+def _report(errors: NDArray[np.float64], rounds: int, n: int, phase: str) -> dict[str, Any]:
+    report: dict[str, Any] = {"num-examples": len(errors)}
+    if not len(errors):
+        return report
+    squared = np.square(errors)
+    # As many samples belong to each round, but for one more or less in a stream that does not keep time.
+    means = [float(part.mean()) for part in np.array_split(squared, rounds) if len(part)][-_ERRORS_REPORTED:]
+    report["squared-errors"] = means
+    if phase == CURRENT:
+        report["mse"] = float(squared.mean())
+        report["last-round"] = n
+    return report

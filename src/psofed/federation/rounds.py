@@ -1,0 +1,83 @@
+"""What is written down about a round: who, what, how much; and the clients' metrics averaged."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from flwr.app import Message, MetricRecord
+
+from psofed.federation.wire import LOST, Reply
+
+
+def describe_round(
+    round_number: int,
+    asked: Sequence[Message],
+    valid: Mapping[int, Reply],
+    dropped: Mapping[int, str],
+    bytes_per_value: int,
+    seconds: float,
+) -> dict[str, Any]:
+    """Return a round's entry in the history, as JSON holds it.
+
+    Values and bytes are those of the models' entries alone, as sent and as accepted; what the network
+    carries beyond them is counted at the socket.
+    """
+    down = sum(_num_values(message) for message in asked)
+    up = sum(0 if reply.values is None else int(reply.values.size) for reply in valid.values())
+    return {
+        "round": round_number,
+        "participants": [message.metadata.dst_node_id for message in asked],
+        "accepted": sorted(node for node, reply in valid.items() if reply.status != LOST),
+        "lost_state": sorted(node for node, reply in valid.items() if reply.status == LOST),
+        "dropped": {str(node): kind for node, kind in sorted(dropped.items())},
+        "values_down": down,
+        "values_up": up,
+        "bytes_down": down * bytes_per_value,
+        "bytes_up": up * bytes_per_value,
+        "examples": sum(reply.num_examples for reply in valid.values()),
+        "seconds": round(seconds, 3),
+        "metrics": {str(node): finite_metrics(reply.metrics) for node, reply in sorted(valid.items())},
+    }
+
+
+def average_metrics(replies: Mapping[int, Reply]) -> MetricRecord:
+    """Average what the clients report, unweighted."""
+    return mean_of([{**reply.metrics, "num-examples": reply.num_examples} for reply in replies.values()])
+
+
+def mean_of(reports: Sequence[Mapping[str, Any]]) -> MetricRecord:
+    """Average each scalar over those who report it; lists and what is not finite are left out.
+
+    Examples
+    --------
+    >>> dict(mean_of([{"loss": 1.0}, {"loss": 3.0, "other": math.nan}]))
+    {'loss': 2.0}
+    """
+    means: dict[str, Any] = {}
+    for name in {name: None for report in reports for name in report}:
+        found = [report[name] for report in reports if isinstance(report.get(name), int | float)]
+        finite = [value for value in found if math.isfinite(value)]
+        if finite:
+            means[name] = float(np.mean(finite))
+    return MetricRecord(means)
+
+
+def finite_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metrics as strict JSON holds them, None for what is not finite."""
+    clean: dict[str, Any] = {}
+    for name, value in metrics.items():
+        numbers = [
+            entry if math.isfinite(entry) else None
+            for entry in (value if isinstance(value, list) else [value])
+        ]
+        clean[name] = numbers if isinstance(value, list) else numbers[0]
+    return clean
+
+
+def _num_values(message: Message) -> int:
+    return sum(
+        math.prod(array.shape)
+        for record in message.content.array_records.values()
+        for array in record.values()
+    )

@@ -1,0 +1,101 @@
+"""What a run of the ready-made app does: one frozen, validated description, also as Flower's config."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from psofed.errors import NotCoveredError
+from psofed.federation.checks import ReplyLimits
+from psofed.federation.masks import MAX_SEED, PATTERNS
+from psofed.scenario import Scenario
+from psofed.validation import check_boolean, check_choice, check_integer, check_number
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """A run of online regression with PSO-Fed by real clients.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        D, M, |S_n|, μ, the selection and the number of rounds (its `iterations`). Its data and attack are
+        used only if `synthetic`.
+    seed : int
+        Seed of masks, participants and, if `synthetic`, of data and attack.
+    deadline : float
+        Seconds after which a round ends with those who have answered.
+    samples_per_round : int
+        q: samples that arrive at each client per round; 0 for whatever arrives.
+    synthetic : bool
+        The clients draw their data from the scenario, so that the outcome can be compared with theory.
+    dtype : str
+        Number type of the model, ``"float64"`` or ``"float32"``.
+    min_nodes, wait_for_nodes, newcomers
+        See :class:`psofed.federation.PSOFed`.
+    bench_after, rest_rounds, max_magnitude, max_examples
+        See :class:`psofed.federation.checks.ReplyLimits`; a `max_magnitude` of 0 is no bound.
+    resume : bool
+        Go on from the checkpoint.
+    """
+
+    scenario: Scenario
+    seed: int = 0
+    deadline: float = 60.0
+    samples_per_round: int = 1
+    synthetic: bool = False
+    dtype: str = "float64"
+    min_nodes: int = 1
+    wait_for_nodes: float = 120.0
+    newcomers: str = "zeros"
+    bench_after: int = 3
+    rest_rounds: int = 2
+    max_magnitude: float = 0.0
+    max_examples: int = 1_000_000
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        _check_covered(self.scenario)
+        check_integer("seed", self.seed, 0, MAX_SEED)
+        check_number("deadline", self.deadline, 0, open_low=True)
+        check_integer("samples_per_round", self.samples_per_round, 0)
+        check_boolean("synthetic", self.synthetic)
+        check_choice("dtype", self.dtype, ("float64", "float32"))
+        check_boolean("resume", self.resume)
+        check_number("max_magnitude", self.max_magnitude, 0)
+        self.limits  # noqa: B018 - made to check the rest
+
+    @property
+    def limits(self) -> ReplyLimits:
+        """The limits on replies."""
+        return ReplyLimits(
+            max_magnitude=self.max_magnitude or None,
+            max_examples=self.max_examples,
+            bench_after=self.bench_after,
+            rest_rounds=self.rest_rounds,
+        )
+
+    def to_config(self) -> dict[str, str | int | float | bool]:
+        """Return the flat mapping that Flower carries to server and clients."""
+        config = {field.name.replace("_", "-"): getattr(self, field.name) for field in fields(self)}
+        config["scenario"] = self.scenario.to_toml()
+        return config
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "RunSettings":
+        """Read what :meth:`to_config` gave; Flower may have turned 60.0 into 60 on the way."""
+        values = {field.name: config[field.name.replace("_", "-")] for field in fields(cls)}
+        values["scenario"] = Scenario.from_toml(values["scenario"])
+        return cls(**values)
+
+
+def _check_covered(scenario: Scenario) -> None:
+    """Refuse what only the simulator can do."""
+    wanted = {"algorithm": "pso-fed", "uplink": "same", "aggregation": "mean"}
+    for name, value in wanted.items():
+        if (found := getattr(scenario, name)) != value:
+            raise NotCoveredError(f'a federation runs {name} = "{value}" only, not "{found}"')
+    check_choice("selection.pattern", scenario.selection.pattern, PATTERNS)
+    if scenario.attack is not None and scenario.attack.kind != "gaussian":
+        raise NotCoveredError(
+            f'a federation rehearses attack.kind = "gaussian" only, not "{scenario.attack.kind}"'
+        )

@@ -1,0 +1,452 @@
+"""PSO-Fed as a Flower strategy: thin, with its arithmetic in :mod:`psofed.federation.aggregate`."""
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from psofed.errors import InvalidValueError, PsofedError
+from psofed.federation.aggregate import aggregate
+from psofed.federation.checkpoint import ServerState, load_checkpoint, save_checkpoint
+from psofed.federation.checks import Conduct, ReplyLimits, check_reply
+from psofed.federation.exchange import exchange
+from psofed.federation.layout import Layout
+from psofed.federation.masks import (
+    DERIVATION,
+    MAX_SEED,
+    PATTERNS,
+    DerivedMasks,
+    MaskSource,
+    resolve_num_shared,
+)
+from psofed.federation.models import arrays_of
+from psofed.federation.participants import DerivedParticipants, ParticipantSource
+from psofed.federation.rounds import average_metrics, describe_round, finite_metrics, mean_of
+from psofed.federation.wire import (
+    EVALUATE,
+    FULL,
+    LOST,
+    PART,
+    START,
+    BadReplyError,
+    Instruction,
+    Reply,
+    decode_reply,
+    encode_instruction,
+)
+from psofed.validation import check_boolean, check_choice, check_integer, check_number
+
+NEWCOMERS = ("current", "zeros")
+
+_log = logging.getLogger("psofed.federation")
+
+
+class PSOFed(Strategy):
+    """Partial sharing of any model's parameters, resilient to model poisoning.
+
+    In round n each participant k gets the server's entries S_{k,n}, learns, and sends back its entries
+    S_{k,n+1}; the server averages, over participants, the uploaded entry or its own where none was
+    uploaded. Clients must run with :func:`psofed.federation.partial_sharing`.
+
+    Parameters
+    ----------
+    num_shared : int or float
+        M: a count, or a fraction of the model as a float in (0, 1].
+    pattern : str
+        ``"random"`` or ``"round-robin"``.
+    coordinated : bool
+        One mask for all clients, or one for each.
+    seed : int
+        Seed of masks and participants.
+    num_participants : int, optional
+        |S_n|; all nodes that are there if None.
+    min_nodes : int
+        Nodes to wait for before the first round; later rounds wait for one.
+    wait_for_nodes : float
+        Seconds to wait for them; then it goes on with those there are, and without any the run ends.
+    newcomers : str
+        What a client gets when it is met for the first time: ``"current"``, the full model once; or
+        ``"zeros"``, nothing but its share: it starts from zero, as every client of the paper does.
+    weighted : bool
+        Weigh clients by their number of examples. The paper does not, and a liar would profit.
+    limits : ReplyLimits
+        Bounds on what a reply may hold, and when a node is benched.
+    checkpoint : path, optional
+        Where to keep the state after each round.
+    resume : bool
+        Go on from `checkpoint`; :meth:`start` then counts its `num_rounds` from the very first round.
+    evaluate_every : int
+        Let the participants evaluate their own models every so many rounds; 0 for never.
+    masks, participants : MaskSource, ParticipantSource, optional
+        Draws supplied from outside, for checks; the clients' mod needs the same masks.
+    on_round : callable, optional
+        Called with the :class:`ServerState` after each completed round.
+
+    Examples
+    --------
+    >>> strategy = PSOFed(num_shared=0.1, num_participants=5, seed=1)
+    >>> strategy.pattern
+    'random'
+
+    In a ServerApp: ``strategy.start(grid=grid, initial_arrays=model.state_dict(), num_rounds=100)``.
+    """
+
+    def __init__(
+        self,
+        num_shared: float = 0.1,
+        *,
+        pattern: str = "random",
+        coordinated: bool = True,
+        seed: int = 0,
+        num_participants: int | None = None,
+        min_nodes: int = 1,
+        wait_for_nodes: float = 60.0,
+        newcomers: str = "current",
+        weighted: bool = False,
+        limits: ReplyLimits | None = None,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
+        evaluate_every: int = 0,
+        masks: MaskSource | None = None,
+        participants: ParticipantSource | None = None,
+        on_round: Callable[[ServerState], None] | None = None,
+    ) -> None:
+        resolve_num_shared(num_shared, 1) if isinstance(num_shared, float) else check_integer(
+            "num_shared", num_shared, 1
+        )
+        self.num_shared = num_shared
+        self.pattern = check_choice("pattern", pattern, PATTERNS)
+        self.coordinated = check_boolean("coordinated", coordinated)
+        self.seed = check_integer("seed", seed, 0, MAX_SEED)
+        self.num_participants = (
+            None if num_participants is None else check_integer("num_participants", num_participants, 1)
+        )
+        self.min_nodes = check_integer("min_nodes", min_nodes, 1)
+        self.wait_for_nodes = check_number("wait_for_nodes", wait_for_nodes, 0)
+        self.newcomers = check_choice("newcomers", newcomers, NEWCOMERS)
+        self.weighted = check_boolean("weighted", weighted)
+        self.limits = limits or ReplyLimits()
+        self.checkpoint = None if checkpoint is None else Path(checkpoint)
+        self.resume = check_boolean("resume", resume)
+        self.evaluate_every = check_integer("evaluate_every", evaluate_every, 0)
+        if resume and checkpoint is None:
+            raise InvalidValueError("resume", True, "true together with a checkpoint")
+        self.on_round = on_round
+        self.conduct = Conduct(self.limits)
+        self.state: ServerState | None = None
+        self._supplied_masks = masks
+        self._participants: ParticipantSource = participants or DerivedParticipants(self.seed)
+        self._asked: list[Message] = []
+        self._unreadable: set[str] = set()
+        self._begun = False
+        self._round_started = time.monotonic()
+
+    def summary(self) -> None:
+        """Log the settings."""
+        _log.info("PSO-Fed: %s", ", ".join(f"{name} {value}" for name, value in self._settings().items()))
+
+    # --- the loop ---------------------------------------------------------------------------------
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: Any,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """Run the rounds up to `num_rounds`, each for at most `timeout` seconds, and return Flower's result.
+
+        As in Flower's own strategies, but that a round ends at its deadline whoever is missing, that
+        unreadable replies harm nobody, and that a run can be resumed. `initial_arrays` may be anything
+        that :func:`psofed.federation.arrays_of` takes.
+        """
+        check_integer("num_rounds", num_rounds, 1)
+        check_number("timeout", timeout, 0, open_low=True)
+        state = self._begin(arrays_of(initial_arrays))
+        self.summary()
+        result = Result()
+        arrays = state.layout.restore(state.model, state.kept)
+        if evaluate_fn and state.round_number == 0 and (found := evaluate_fn(0, arrays)) is not None:
+            result.evaluate_metrics_serverapp[0] = found
+        for round_number in range(state.round_number + 1, num_rounds + 1):
+            answers = self._ask(
+                grid,
+                self.configure_train(round_number, arrays, train_config or ConfigRecord(), grid),
+                timeout,
+            )
+            averaged, metrics = self.aggregate_train(round_number, answers)
+            arrays = arrays if averaged is None else averaged
+            result.train_metrics_clientapp[round_number] = metrics or MetricRecord()
+            questions = list(
+                self.configure_evaluate(round_number, arrays, evaluate_config or ConfigRecord(), grid)
+            )
+            if questions and (
+                own := self.aggregate_evaluate(round_number, exchange(grid, questions, timeout).replies)
+            ):
+                result.evaluate_metrics_clientapp[round_number] = own
+                state.history[-1]["client_evaluation"] = finite_metrics(own)
+            if evaluate_fn and (found := evaluate_fn(round_number, arrays)) is not None:
+                result.evaluate_metrics_serverapp[round_number] = found
+                state.history[-1]["evaluation"] = finite_metrics(found)
+            self._complete()
+        result.arrays = arrays
+        return result
+
+    def _ask(self, grid: Grid, messages: Iterable[Message], timeout: float) -> list[Message]:
+        answers = exchange(grid, list(messages), timeout)
+        self._unreadable = answers.unreadable
+        return answers.replies
+
+    def _begin(self, initial: ArrayRecord) -> ServerState:
+        layout = Layout.of(initial)
+        if self.resume and self.checkpoint is not None:
+            state = load_checkpoint(self.checkpoint)
+            if state.layout != layout:
+                raise PsofedError(f"{self.checkpoint} holds another model than the one given")
+            changed = [name for name, value in self._settings().items() if state.settings.get(name) != value]
+            if changed:
+                was = ", ".join(f"{name} = {state.settings.get(name)}" for name in changed)
+                raise PsofedError(f"{self.checkpoint} was made with {was}; a resumed run must keep that")
+            self.conduct = Conduct.from_mapping(state.conduct, self.limits)
+            self.state = state
+            _log.info("resumed after round %d", state.round_number)
+        else:
+            self.state = self._fresh_state(initial, layout)
+        return self.state
+
+    def _fresh_state(self, initial: ArrayRecord, layout: Layout) -> ServerState:
+        resolve_num_shared(self.num_shared, layout.dimension)
+        return ServerState(
+            session=uuid.uuid4().hex,
+            settings=self._settings(),
+            round_number=0,
+            model=layout.flatten(initial),
+            layout=layout,
+            kept=layout.kept(initial),
+        )
+
+    def _complete(self) -> None:
+        state = self._current()
+        if self.checkpoint is not None:
+            save_checkpoint(state, self.checkpoint)
+        if self.on_round is not None:
+            self.on_round(state)
+
+    # --- one round --------------------------------------------------------------------------------
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Draw the participants S_n and address to each its entries S_{k,n} of the server's model."""
+        if self.state is None:
+            self.state = self._fresh_state(arrays, Layout.of(arrays))  # run by another loop than ours
+        state = self.state
+        state.model = state.layout.flatten(arrays)
+        nodes = self._wait_for_nodes(grid, server_round)
+        drawn = self._participants.draw(server_round, nodes, self.num_participants or len(nodes))
+        self._round_started = time.monotonic()
+        self._asked = [self._instruct(node, server_round, config) for node in drawn]
+        return list(self._asked)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Average the valid replies; without any the model stays as it was."""
+        state = self._current()
+        valid, dropped = self._sort_out(server_round, replies)
+        masks = self._masks()
+        learned = {node: reply for node, reply in valid.items() if reply.status != LOST}
+        uploads = [
+            (masks.indices(server_round + 1, node), reply.values)
+            for node, reply in learned.items()
+            if reply.values is not None
+        ]
+        weights = [float(reply.num_examples) for reply in learned.values()] if self.weighted else None
+        if weights is None or sum(weights) > 0:
+            state.model = aggregate(state.model, uploads, weights)
+        for node, reply in valid.items():
+            self.conduct.forgive(node)
+            if reply.status == LOST:
+                state.seen[node] = -1  # to be given the full model when it is next drawn
+            else:
+                state.seen[node] = server_round
+        state.round_number = server_round
+        state.conduct = self.conduct.to_mapping()
+        state.history.append(
+            describe_round(
+                server_round,
+                self._asked,
+                valid,
+                dropped,
+                state.layout.dtype.itemsize,
+                time.monotonic() - self._round_started,
+            )
+        )
+        if not learned:
+            _log.warning("round %d: no valid reply, the model stays as it was", server_round)
+            return None, average_metrics(learned)
+        return state.layout.restore(state.model, state.kept), average_metrics(learned)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask the round's participants to evaluate their own models, which costs no model transfer."""
+        if not self.evaluate_every or server_round % self.evaluate_every:
+            return []
+        state = self._current()
+        nodes = [message.metadata.dst_node_id for message in self._asked]
+        known = [node for node in nodes if state.seen.get(node, 0) > 0]
+        return [
+            Message(
+                encode_instruction(self._instruction(node, server_round, EVALUATE), config),
+                dst_node_id=node,
+                message_type=MessageType.EVALUATE,
+                group_id=str(server_round),
+            )
+            for node in known
+        ]
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Average the metrics of the clients' own evaluations, unweighted."""
+        reports = []
+        for message in replies:
+            if message.has_content() and isinstance(record := message.content.get("metrics"), MetricRecord):
+                reports.append(dict(record))
+        return mean_of(reports) if reports else None
+
+    # --- helpers ----------------------------------------------------------------------------------
+
+    def _sort_out(
+        self, round_number: int, messages: Iterable[Message]
+    ) -> tuple[dict[int, Reply], dict[int, str]]:
+        """Split a round's replies into the valid ones by node and the kinds of the last bad one by node."""
+        asked = {message.metadata.message_id: message.metadata.dst_node_id for message in self._asked}
+        valid: dict[int, Reply] = {}
+        dropped: dict[int, str] = {}
+        answered: set[str] = set()
+        for message in messages:
+            question = message.metadata.reply_to_message_id
+            # A dead node's error reply comes from the SuperLink: only the question says whose it is.
+            node = asked.get(question, message.metadata.src_node_id)
+            try:
+                if question not in asked:
+                    raise BadReplyError("unasked", f"reply to {question[:16]}")
+                if question in answered:
+                    raise BadReplyError("duplicate")
+                answered.add(question)
+                valid[node] = self._judge(message, node, round_number)
+            except BadReplyError as error:
+                dropped[node] = error.kind
+                self.conduct.note(node, error.kind, round_number)
+                _log.warning("round %d: dropped a reply of node %d, %s", round_number, node, error)
+        for question, node in asked.items():
+            if question in self._unreadable:
+                dropped[node] = "malformed"
+            elif question not in answered:
+                dropped[node] = "no-reply"
+            else:
+                continue
+            self.conduct.note(node, dropped[node], round_number)
+            _log.warning("round %d: node %d, %s", round_number, node, dropped[node])
+        self._unreadable = set()
+        return valid, dropped
+
+    def _judge(self, message: Message, node: int, round_number: int) -> Reply:
+        state = self._current()
+        if message.has_error():
+            raise BadReplyError("error", str(message.error.reason)[:200])
+        if message.metadata.src_node_id != node:
+            raise BadReplyError("unasked", f"from node {message.metadata.src_node_id}")
+        content = message.content if message.has_content() else RecordDict()
+        reply = decode_reply(content, self._num_shared(), state.layout.dtype)
+        check_reply(reply, state.session, round_number, self.limits)
+        return reply
+
+    def _instruct(self, node: int, round_number: int, config: ConfigRecord) -> Message:
+        last = self._current().seen.get(node)
+        kind = PART
+        if last is None:
+            kind = START if self.newcomers == "zeros" else FULL
+        elif last < 0:
+            kind = FULL
+        return Message(
+            encode_instruction(self._instruction(node, round_number, kind), config),
+            dst_node_id=node,
+            message_type=MessageType.TRAIN,
+            group_id=str(round_number),
+        )
+
+    def _instruction(self, node: int, round_number: int, kind: str) -> Instruction:
+        state = self._current()
+        values = None
+        if kind == FULL:
+            values = state.model
+        elif kind != EVALUATE:
+            values = state.model[self._masks().indices(round_number, node)]
+        return Instruction(
+            session=state.session,
+            round_number=round_number,
+            kind=kind,
+            expected=max(0, state.seen.get(node, 0)),
+            masks=self._derived(),
+            digest=state.layout.digest,
+            layout=state.layout if kind in (START, FULL) else None,
+            values=values,
+        )
+
+    def _wait_for_nodes(self, grid: Grid, round_number: int) -> list[int]:
+        """Return the nodes to draw from: those that rest only if there are no others."""
+        wanted = 1 if self._begun else self.min_nodes
+        deadline = time.monotonic() + self.wait_for_nodes
+        while True:
+            there = sorted(set(grid.get_node_ids()) - self.conduct.benched)
+            if len(there) >= wanted or time.monotonic() >= deadline:
+                break
+            time.sleep(0.25)
+        if not there:
+            benched = len(self.conduct.benched)
+            raise PsofedError(f"no node to work with after {self.wait_for_nodes:g} s ({benched} benched)")
+        if len(there) < wanted:
+            _log.warning("round %d: only %d of %d nodes, going on", round_number, len(there), wanted)
+        self._begun = True
+        return [node for node in there if self.conduct.may_play(node, round_number)] or there
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "num_shared": self.num_shared,
+            "pattern": self.pattern,
+            "coordinated": self.coordinated,
+            "seed": self.seed,
+            "derivation": DERIVATION,
+            "newcomers": self.newcomers,
+            "weighted": self.weighted,
+        }
+
+    def _current(self) -> ServerState:
+        if self.state is None:
+            raise PsofedError("the strategy has not been started")
+        return self.state
+
+    def _num_shared(self) -> int:
+        return resolve_num_shared(self.num_shared, self._current().layout.dimension)
+
+    def _derived(self) -> DerivedMasks:
+        return DerivedMasks(
+            seed=self.seed,
+            dimension=self._current().layout.dimension,
+            num_shared=self._num_shared(),
+            pattern=self.pattern,
+            coordinated=self.coordinated,
+        )
+
+    def _masks(self) -> MaskSource:
+        return self._supplied_masks or self._derived()

@@ -1,0 +1,290 @@
+"""What is in a message: instructions from the server, replies from a client, and nothing else.
+
+One record of settings named ``psofed`` and one array named ``values``: each further array would cost
+Flower several requests. Decoding trusts nothing: whatever arrives is either a value of the types below or
+an error that says what is wrong with it.
+"""
+
+import io
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from numpy.typing import NDArray
+
+from psofed.federation.layout import Layout, Vector
+from psofed.federation.masks import DERIVATION, DerivedMasks
+
+FORMAT = 1
+"""Version of the wire format."""
+
+ARRAYS, SETTINGS, METRICS, CONFIG = "arrays", "psofed", "metrics", "config"
+VALUES = "values"
+
+PART = "part"  # values hold the M entries of S_{k,n}
+START = "start"  # likewise, for a client that starts from zero, as the paper's do
+FULL = "full"  # values hold all D entries
+EVALUATE = "evaluate"  # no values: the client evaluates its own model
+KINDS = (PART, START, FULL, EVALUATE)
+
+LEARNED, LOST = "learned", "lost"
+
+_NPY_HEADER_LIMIT = 1024
+_MAX_METRICS, _MAX_METRIC_LENGTH = 100, 4096
+
+
+class BadReplyError(ValueError):
+    """A reply that must be dropped.
+
+    Parameters
+    ----------
+    kind : str
+        One of :data:`psofed.federation.checks.KINDS`.
+    detail : str
+        What was wrong.
+    """
+
+    def __init__(self, kind: str, detail: str = "") -> None:
+        super().__init__(f"{kind}: {detail}" if detail else kind)
+        self.kind = kind
+        self.detail = detail
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Instruction:
+    """From the server to one participant.
+
+    Attributes
+    ----------
+    session : str
+        Names the federation across restarts of the server (Flower's run id does not).
+    round_number : int
+        n, from 1.
+    kind : str
+        :data:`PART`, :data:`START`, :data:`FULL` or :data:`EVALUATE`.
+    expected : int
+        The last round the server has accepted from this client, 0 if none. A client whose own state is
+        older has lost it.
+    masks : DerivedMasks
+        Seed, D, M and pattern, from which the client derives S_{k,n} and S_{k,n+1}.
+    digest : str
+        Of the model's layout.
+    layout : Layout or None
+        The layout itself, for a client that may not know it.
+    values : array (M,) or (D,) or None
+        See `kind`.
+    """
+
+    session: str
+    round_number: int
+    kind: str
+    expected: int
+    masks: DerivedMasks
+    digest: str
+    layout: Layout | None = None
+    values: Vector | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Reply:
+    """From a participant to the server.
+
+    Attributes
+    ----------
+    session, round_number
+        Of the instruction it answers.
+    status : str
+        :data:`LEARNED`, or :data:`LOST` if the client needs the full model first.
+    values : array (M,) or None
+        The entries of S_{k,n+1}.
+    num_examples : int
+        Samples the client worked through.
+    metrics : mapping
+        Whatever else the client's training reported.
+    """
+
+    session: str
+    round_number: int
+    status: str
+    values: Vector | None = None
+    num_examples: int = 0
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+
+def encode_instruction(instruction: Instruction, config: ConfigRecord | None = None) -> RecordDict:
+    """Return the message content; `config` goes to the user's training function unchanged."""
+    masks = instruction.masks
+    settings: dict[str, Any] = {
+        "format": FORMAT,
+        "session": instruction.session,
+        "round": instruction.round_number,
+        "kind": instruction.kind,
+        "expected": instruction.expected,
+        "seed": masks.seed,
+        "dimension": masks.dimension,
+        "shared": masks.num_shared,
+        "pattern": masks.pattern,
+        "coordinated": masks.coordinated,
+        "derivation": masks.derivation,
+        "digest": instruction.digest,
+    }
+    if instruction.layout is not None:
+        settings["layout"] = instruction.layout.to_text()
+    content = RecordDict({SETTINGS: ConfigRecord(settings)})
+    if instruction.values is not None:
+        content[ARRAYS] = ArrayRecord({VALUES: Array(np.ascontiguousarray(instruction.values))})
+    if config:
+        content[CONFIG] = config
+    return content
+
+
+def decode_instruction(content: RecordDict) -> Instruction:
+    """Read an instruction; ValueError says what is wrong with it."""
+    settings = content.get(SETTINGS)
+    if not isinstance(settings, ConfigRecord):
+        raise ValueError("the message is not from psofed's strategy: it has no settings record")
+    if settings.get("format") != FORMAT:
+        spoken = settings.get("format")
+        raise ValueError(f"the server speaks format {spoken!r}, this psofed {FORMAT}: update the older one")
+    if settings.get("derivation") != DERIVATION:
+        version = settings.get("derivation")
+        raise ValueError(f"the server derives masks by version {version!r}, this psofed by {DERIVATION}")
+    kind = _text(settings, "kind")
+    if kind not in KINDS:
+        raise ValueError(f"kind {kind!r} is not one of {', '.join(KINDS)}")
+    masks = DerivedMasks(
+        seed=_integer(settings, "seed"),
+        dimension=_integer(settings, "dimension"),
+        num_shared=_integer(settings, "shared"),
+        pattern=_text(settings, "pattern"),
+        coordinated=settings.get("coordinated") is True,
+    )
+    layout = Layout.from_text(_text(settings, "layout")) if "layout" in settings else None
+    values = None
+    if kind != EVALUATE:
+        length = masks.dimension if kind == FULL else masks.num_shared
+        record = content.get(ARRAYS)
+        if not isinstance(record, ArrayRecord) or list(record) != [VALUES]:
+            raise ValueError("the message has no values")
+        values = decode_array(record[VALUES], length, np.dtype(record[VALUES].dtype))
+    return Instruction(
+        session=_text(settings, "session"),
+        round_number=_integer(settings, "round"),
+        kind=kind,
+        expected=_integer(settings, "expected"),
+        masks=masks,
+        digest=_text(settings, "digest"),
+        layout=layout,
+        values=values,
+    )
+
+
+def encode_reply(reply: Reply) -> RecordDict:
+    """Return the message content of a reply."""
+    settings: dict[str, Any] = {
+        "format": FORMAT,
+        "session": reply.session,
+        "round": reply.round_number,
+        "status": reply.status,
+    }
+    content = RecordDict({SETTINGS: ConfigRecord(settings)})
+    if reply.values is not None:
+        content[ARRAYS] = ArrayRecord({VALUES: Array(np.ascontiguousarray(reply.values))})
+    metrics: dict[str, Any] = dict(reply.metrics)
+    content[METRICS] = MetricRecord({**metrics, "num-examples": reply.num_examples})
+    return content
+
+
+def decode_reply(content: RecordDict, length: int, dtype: np.dtype[Any]) -> Reply:
+    """Read a reply that should hold `length` values of `dtype`; BadReplyError says what is wrong with it.
+
+    Only the form is judged here; :mod:`psofed.federation.checks` judges the content.
+    """
+    settings = content.get(SETTINGS)
+    if not isinstance(settings, ConfigRecord):
+        raise BadReplyError("malformed", "no settings record")
+    if settings.get("format") != FORMAT:
+        raise BadReplyError("malformed", f"format {settings.get('format')!r}")
+    try:
+        session, status = _text(settings, "session"), _text(settings, "status")
+        round_number = _integer(settings, "round")
+    except ValueError as error:
+        raise BadReplyError("malformed", str(error)) from None
+    if status not in (LEARNED, LOST):
+        raise BadReplyError("malformed", f"status {status[:40]!r}")
+    if status == LOST:
+        return Reply(session=session, round_number=round_number, status=status)
+    record = content.get(ARRAYS)
+    if not isinstance(record, ArrayRecord):
+        raise BadReplyError("malformed", "no arrays record")
+    if list(record) != [VALUES]:
+        raise BadReplyError("wrong-key", f"arrays {[str(key)[:40] for key in record][:3]}")
+    num_examples, metrics = _decode_metrics(content.get(METRICS))
+    return Reply(
+        session=session,
+        round_number=round_number,
+        status=status,
+        values=decode_array(record[VALUES], length, dtype),
+        num_examples=num_examples,
+        metrics=metrics,
+    )
+
+
+def decode_array(array: Array, length: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the one-dimensional array of `length` values of `dtype` that `array` must hold.
+
+    The header is read and compared before any memory is taken, so that neither a claimed size of a
+    petabyte nor a pickle gets anywhere.
+    """
+    data = array.data
+    if not isinstance(data, bytes):
+        raise BadReplyError("malformed", "no bytes")
+    stream = io.BytesIO(data[:_NPY_HEADER_LIMIT])
+    try:
+        if np.lib.format.read_magic(stream) != (1, 0):
+            raise BadReplyError("malformed", "not a NumPy array of format 1.0")
+        shape, _, found = np.lib.format.read_array_header_1_0(stream, max_header_size=_NPY_HEADER_LIMIT)
+    except BadReplyError:
+        raise
+    except Exception as error:
+        # NumPy's reader raises whatever its parser stumbles over.
+        raise BadReplyError("malformed", f"unreadable array: {type(error).__name__}") from None
+    if found != dtype:
+        raise BadReplyError("wrong-dtype", f"{found} for {dtype}")
+    body = len(data) - stream.tell()
+    if shape != (length,) or body != length * dtype.itemsize:
+        raise BadReplyError("wrong-length", f"shape {shape}, {body} bytes, for {length} values")
+    return np.frombuffer(data, dtype=dtype, count=length, offset=stream.tell())
+
+
+def _decode_metrics(record: Any) -> tuple[int, dict[str, Any]]:
+    if not isinstance(record, MetricRecord):
+        raise BadReplyError("malformed", "no metrics record")
+    metrics = dict(record)
+    longest = max((len(value) for value in metrics.values() if isinstance(value, list)), default=0)
+    if len(metrics) > _MAX_METRICS or longest > _MAX_METRIC_LENGTH:
+        raise BadReplyError("malformed", "metrics beyond any use")  # they would fill the server's checkpoint
+    num_examples = metrics.pop("num-examples", None)
+    # Flower has no integer of its own: some clients count in floats.
+    if isinstance(num_examples, float) and math.isfinite(num_examples) and num_examples.is_integer():
+        num_examples = int(num_examples)
+    if isinstance(num_examples, bool) or not isinstance(num_examples, int):
+        raise BadReplyError("malformed", "num-examples is not a whole number")
+    return num_examples, metrics
+
+
+def _integer(settings: ConfigRecord, name: str) -> int:
+    value = settings.get(name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{name} is not a whole number")
+    return value
+
+
+def _text(settings: ConfigRecord, name: str) -> str:
+    value = settings.get(name)
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is not text")
+    return value

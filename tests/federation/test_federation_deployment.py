@@ -1,0 +1,481 @@
+"""Keys, processes, the relay, settings and results, each by itself."""
+
+import contextlib
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from cryptography import x509
+from hypothesis import given
+from hypothesis import strategies as st
+
+import psofed
+from psofed import Attack, Data, Scenario
+from psofed.errors import InvalidValueError, NotCoveredError, PsofedError
+from psofed.federation.app import client_app, run_server
+from psofed.federation.demo import demo_settings, predict_demo
+from psofed.federation.deployment.credentials import make_credentials
+from psofed.federation.deployment.gate import Gate, RefusedError, check_head
+from psofed.federation.deployment.processes import (
+    OFFLINE,
+    Supervisor,
+    flower_environment,
+    free_port,
+    is_listening,
+    wait_until,
+)
+from psofed.federation.deployment.relay import Relay, Traffic, read_traffic
+from psofed.federation.deployment.server import exposure_warning, keep_node_running
+from psofed.federation.deployment.status import federation_status
+from psofed.federation.deployment.submit import write_app
+from psofed.federation.deployment.superlink import Home, superlink_command, supernode_command
+from psofed.federation.files import read_json
+from psofed.federation.settings import RunSettings
+from psofed.federation.testing import InProcessGrid
+
+# --- credentials ----------------------------------------------------------------------------------------
+
+
+def test_private_keys_are_for_their_owner_only(tmp_path):
+    made = make_credentials(tmp_path / "c", ["server.example", "10.0.0.7"], ["node-0", "node-1"])
+    private = [made.key, made.folder / "ca.key", made.node_key("node-0"), made.node_key("node-1")]
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in private)
+    assert [path.name for path in made.public_keys()] == ["node-0.pub", "node-1.pub"]
+    certificate = x509.load_pem_x509_certificate(made.certificate.read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert set(names.get_values_for_type(x509.DNSName)) == {"localhost", "server.example"}
+    assert {str(a) for a in names.get_values_for_type(x509.IPAddress)} == {"127.0.0.1", "10.0.0.7"}
+    authority = x509.load_pem_x509_certificate(made.authority.read_bytes())
+    certificate.verify_directly_issued_by(authority)
+
+
+def test_nothing_that_exists_is_replaced_but_a_certificate_that_lacks_a_name(tmp_path):
+    made = make_credentials(tmp_path, [], ["node-0"])
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    make_credentials(tmp_path, [], ["node-0"])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    make_credentials(tmp_path, ["new.example"], ["node-0"])
+    changed = {path.name for path in tmp_path.iterdir() if path.read_bytes() != before[path.name]}
+    assert changed == {"server.pem", "server.key"}
+    (tmp_path / "ca.key").unlink()
+    with pytest.raises(PsofedError, match=r"ca\.key"):
+        make_credentials(tmp_path, ["newer.example"], [])
+    assert made.authority.exists()
+
+
+def test_missing_files_are_named_before_anything_starts(tmp_path):
+    with pytest.raises(PsofedError, match="psofed federation certs"):
+        superlink_command(Home(tmp_path), 1)
+    with pytest.raises(PsofedError, match="psofed federation certs"):
+        supernode_command("h:1", tmp_path / "ca.pem", tmp_path / "k", 1, {})
+
+
+# --- processes ------------------------------------------------------------------------------------------
+
+FAMILY = (
+    "import subprocess, time; subprocess.Popen(['sleep', '600'], start_new_session=True); time.sleep(600)"
+)
+
+
+def test_descendants_in_sessions_of_their_own_are_stopped_too(tmp_path):
+    with Supervisor(tmp_path) as supervisor:
+        family = supervisor.start("family", [sys.executable, "-c", FAMILY], dict(os.environ))
+        wait_until(lambda: len(marked(family)) == 2, 10.0, "the child")
+    assert not family.is_running
+    assert marked(family) == []
+
+
+def test_a_parent_killed_outright_takes_its_processes_along(tmp_path):
+    script = (
+        "import os, sys, time\nfrom pathlib import Path\n"
+        "from psofed.federation.deployment.processes import Supervisor\n"
+        "supervisor = Supervisor(Path(sys.argv[1]))\n"
+        "supervisor.start('child', ['sleep', '600'], dict(os.environ))\n"
+        "time.sleep(600)\n"
+    )
+    with Supervisor(tmp_path) as supervisor:
+        parent = supervisor.start(
+            "parent", [sys.executable, "-c", script, str(tmp_path / "logs")], dict(os.environ)
+        )
+        wait_until(lambda: len(marked(parent)) == 2, 10.0, "the child")
+        os.kill(parent.pid, 9)
+        parent.process.wait(timeout=10)
+        wait_until(lambda: marked(parent) == [], 10.0, "the child to follow")
+
+
+def test_a_process_that_ends_by_itself_is_reported_with_its_log(tmp_path):
+    with Supervisor(tmp_path) as supervisor:
+        process = supervisor.start(
+            "short", [sys.executable, "-c", "print('so long'); exit(3)"], dict(os.environ)
+        )
+        process.process.wait(timeout=10)
+        with pytest.raises(PsofedError, match=r"(?s)short ended with code 3.*so long"):
+            supervisor.check()
+
+
+def test_a_node_that_does_not_stay_up_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr("psofed.federation.deployment.server.time.sleep", lambda seconds: None)
+    said = []
+    with Supervisor(tmp_path) as supervisor:
+        command = [sys.executable, "-c", "print('key unknown')"]
+        with pytest.raises(PsofedError, match="key unknown"):
+            keep_node_running(lambda: supervisor.start("node", command, dict(os.environ)), said.append)
+    assert len(said) == 2
+
+
+def test_waiting_has_an_end():
+    with pytest.raises(PsofedError, match=r"nothing took longer than 0\.01 s"):
+        wait_until(lambda: False, 0.01, "nothing")
+
+
+def test_flowers_processes_are_offline_by_default(tmp_path):
+    environment = flower_environment(tmp_path)
+    assert OFFLINE.items() <= environment.items()
+    assert environment["FLWR_HOME"] == str(tmp_path)
+
+
+def test_a_warning_comes_with_every_address_but_loopback():
+    assert exposure_warning("127.0.0.1", 1) is None
+    assert "asks no credential" in " ".join((exposure_warning("0.0.0.0", 1) or "").split())
+
+
+# --- the relay ------------------------------------------------------------------------------------------
+
+
+def test_the_relay_counts_what_it_passes_on(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def echo_twice():
+            connection, _ = listener.accept()
+            with connection:
+                while data := connection.recv(1 << 16):
+                    connection.sendall(data * 2)
+
+        thread = threading.Thread(target=echo_twice)
+        thread.start()
+        counts = tmp_path / "traffic.bin"
+        with Relay("127.0.0.1", 0, listener.getsockname()[1], counts) as relay:
+            with socket.create_connection(("127.0.0.1", relay.port)) as client:
+                client.sendall(b"x" * 100_000)
+                received = 0
+                while received < 200_000:
+                    received += len(client.recv(1 << 16))
+            thread.join(timeout=10)
+            assert read_traffic(counts) == relay.traffic == Traffic(up=100_000, down=200_000, connections=1)
+    with Relay("127.0.0.1", 0, 9, counts) as again:
+        assert again.traffic.up == 100_000  # counts go on after a restart
+    assert read_traffic(tmp_path / "absent") is None
+
+
+def test_a_taken_port_is_a_clear_error(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert is_listening("127.0.0.1", port)
+        with pytest.raises(PsofedError, match=f"cannot listen on 127.0.0.1:{port}"):
+            Relay("127.0.0.1", port, 9, tmp_path / "t").__enter__()
+    assert not is_listening("127.0.0.1", free_port())
+
+
+# --- settings, app, results -----------------------------------------------------------------------------
+
+
+def test_settings_survive_flowers_config():
+    settings = RunSettings(
+        scenario=Scenario(num_clients=6, dimension=3, attack=Attack(num_byzantine=1)), seed=7
+    )
+    assert RunSettings.from_config(settings.to_config()) == settings
+    whole = {name: int(v) if isinstance(v, float) else v for name, v in settings.to_config().items()}
+    assert RunSettings.from_config(whole) == settings  # 60.0 may arrive as 60
+
+
+@pytest.mark.parametrize("bad", [{"deadline": 0}, {"seed": -1}, {"dtype": "int8"}, {"samples_per_round": -1}])
+def test_bad_settings_are_named(bad):
+    with pytest.raises(InvalidValueError, match=next(iter(bad))):
+        RunSettings(scenario=Scenario(num_clients=6, dimension=3), **bad)
+
+
+@pytest.mark.parametrize("change", [{"uplink": "redrawn"}, {"algorithm": "online-fed"}])
+def test_what_only_the_simulator_can_do_is_refused(change):
+    with pytest.raises(NotCoveredError, match=next(iter(change))):
+        RunSettings(scenario=Scenario(num_clients=6, dimension=3, **change))
+
+
+def test_the_app_that_is_submitted_carries_settings_and_no_paths(tmp_path):
+    home = Home(tmp_path)
+    settings = RunSettings(scenario=Scenario(num_clients=6, dimension=3))
+    write_app(home, settings)
+    import tomllib
+
+    written = tomllib.loads((home.app / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    assert RunSettings.from_config(written["config"]) == settings
+    assert str(tmp_path) not in (home.app / "pyproject.toml").read_text()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A small run of the ready-made app on a Grid within this process."""
+    scenario = Scenario(
+        num_clients=4, dimension=4, num_participants=2, iterations=60, attack=Attack(num_byzantine=1, variance=0.1),
+        data=Data(noise_variance=0.01),
+    )  # fmt: skip
+    settings = RunSettings(scenario=scenario, synthetic=True, seed=3)
+    nodes = {101 + k: {"partition": k, "byzantine": k == 0} for k in range(4)}
+    grid = InProcessGrid(dict.fromkeys(nodes, client_app), node_config=nodes)
+    for context in grid.contexts.values():
+        context.run_config = settings.to_config()
+    home = Home(tmp_path_factory.mktemp("finished"))
+    run_server(grid, settings, home)
+    return home
+
+
+def test_the_ready_made_app_learns_and_reports(finished):
+    result = read_json(finished.result)
+    curve = result["learning_curve"]
+    assert curve["round"] == list(range(1, 61))
+    assert np.mean(curve["network_mse"][-20:]) < 0.1 * np.mean(curve["network_mse"][:5])
+    assert curve["server_msd"][-1] < 0.3
+    assert min(curve["clients_reporting"][:30]) == 4  # those left out have caught up by the end
+    traffic = result["communication"]
+    assert traffic["values_down"] == traffic["values_up"] == 60 * 2
+    assert traffic["fraction_of_full_sharing"] == 0.25
+    assert traffic["socket_bytes_up"] is None  # there was no relay to count
+    assert read_json(finished.status)["state"] == "finished"
+
+
+def test_the_result_is_read_like_a_simulations(finished):
+    loaded = psofed.load_result(finished.result.with_suffix(".nc"))
+    result = read_json(finished.result)
+    np.testing.assert_array_equal(loaded.curve["network_mse"], result["learning_curve"]["network_mse"])
+    assert loaded.curve["server_msd"][0] == pytest.approx(1.0)  # as in a simulation, at the round's start
+    np.testing.assert_array_equal(loaded.curve["server_msd"][1:], result["learning_curve"]["server_msd"][:-1])
+    assert loaded.trials == 1
+    assert loaded.scenario.dimension == 4
+
+
+def test_the_status_is_told_without_a_server(finished):
+    status = federation_status(finished)
+    assert status["server"] is None
+    assert status["run"]["round"] == 60
+    assert "checkpoint.npz" in status["checkpoint"]
+    with pytest.raises(PsofedError, match="there is no federation"):
+        federation_status(Home(finished.folder / "absent"))
+
+
+def test_clients_of_csv_files_learn_from_what_arrives(tmp_path):
+    """Two files grow between rounds; nothing is read twice, also by a client that was left out."""
+    truth = np.array([0.5, -1.0, 2.0])
+    rng = np.random.default_rng(0)
+    files = [tmp_path / f"readings-{k}.csv" for k in range(3)]
+
+    def grow():
+        for path in files:
+            with path.open("a") as file:
+                for x in rng.standard_normal((20, 3)):
+                    file.write(",".join(map(repr, [*x.tolist(), float(x @ truth)])) + "\n")
+
+    grow()
+    settings = RunSettings(
+        scenario=Scenario(num_clients=3, dimension=3, num_participants=2, iterations=25, stepsize=0.1),
+        samples_per_round=0,
+    )
+    nodes = {7 + k: {"data": str(path)} for k, path in enumerate(files)}
+    grid = InProcessGrid(
+        dict.fromkeys(nodes, client_app), node_config=nodes, tamper=lambda reply: (grow(), [reply])[1]
+    )
+    for context in grid.contexts.values():
+        context.run_config = settings.to_config()
+    run_server(grid, settings, Home(tmp_path / "home"))
+    result = read_json(tmp_path / "home" / "result.json")
+    np.testing.assert_allclose(result["model"], truth, atol=0.05)
+    examples = sum(record["examples"] for record in result["history"])
+    lines = sum(len(path.read_text().splitlines()) for path in files)
+    assert lines - 3 * 20 * 12 < examples <= lines
+    assert result["bad_replies"] == {}
+    assert result["learning_curve"]["server_msd"] == [None] * 25  # nobody knows the truth
+
+
+def test_a_client_without_data_says_so(tmp_path):
+    settings = RunSettings(scenario=Scenario(num_clients=1, dimension=3, num_participants=1, iterations=1))
+    grid = InProcessGrid({5: client_app})
+    grid.contexts[5].run_config = settings.to_config()
+    run_server(grid, settings, Home(tmp_path))
+    assert read_json(tmp_path / "result.json")["bad_replies"] == {"5": {"error": 1}}
+
+
+def test_the_prediction_covers_one_sample_per_round_only():
+    assert predict_demo(demo_settings(4, 5, seed=0, samples_per_round=10)) is None
+
+
+# --- the command line -----------------------------------------------------------------------------------
+
+
+def psofed_command(*arguments, **options):
+    command = [sys.executable, "-c", "from psofed.cli import main; main()", "federation", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+def test_certs_are_made_and_listed(tmp_path):
+    done = psofed_command("certs", "--home", str(tmp_path), "--nodes", "2", "--host", "server.example")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("goes to that node alone") == 2
+
+
+def test_mistakes_end_with_one_line_and_code_2(tmp_path):
+    scenario = tmp_path / "s.toml"
+    scenario.write_text(Scenario(num_clients=5, dimension=3).to_toml())
+    cases = {
+        ("server", "--home", str(tmp_path)): "psofed federation certs",
+        ("run", str(scenario), "--home", str(tmp_path)): "psofed federation server",
+        ("resume", "--home", str(tmp_path)): "cannot read",
+        ("status", "--home", str(tmp_path / "absent")): "no federation",
+        ("client", "--data", "absent.csv", "--home", str(tmp_path)): "there is no absent.csv",
+    }
+    for arguments, text in cases.items():
+        done = psofed_command(*arguments)
+        assert done.returncode == 2, (arguments, done.stderr)
+        assert text in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_without_flower_the_error_says_what_to_install():
+    script = (
+        "import sys, importlib.util as u; real = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'flwr' else real(name, *a)\n"
+        "sys.argv = ['psofed', 'federation', 'demo']\n"
+        "from psofed.cli import main; main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert "pip install 'psofed[federation]'" in done.stderr
+
+
+def test_help_imports_nothing_of_flower():
+    script = (
+        "import sys; sys.argv = ['psofed', 'federation', '--help']\n"
+        "from psofed.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "import json; print(json.dumps([m for m in ('flwr', 'numpy', 'grpc') if m in sys.modules]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def marked(process):
+    from psofed.federation.deployment.processes import _marked
+
+    return _marked([process])
+
+
+# --- the gate -------------------------------------------------------------------------------------------
+
+GOOD_HEAD = b"POST /v1/fleet/pull-messages HTTP/1.1\r\nHost: a:1\r\nContent-Length: 5\r\nX-Key: q=\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        GOOD_HEAD.replace(b"fleet", b"control"),
+        GOOD_HEAD.replace(b"fleet", b"runtime"),
+        GOOD_HEAD.replace(b"pull-messages", b"../control/start-run"),
+        GOOD_HEAD.replace(b"pull-messages", b"%2e%2e/control/start-run"),
+        GOOD_HEAD.replace(b"pull-messages", b"pull-messages?x=1"),
+        GOOD_HEAD.replace(b"POST", b"GET"),
+        GOOD_HEAD.replace(b"HTTP/1.1", b"HTTP/1.0"),
+        GOOD_HEAD.replace(b"Host: a:1", b"Transfer-Encoding: chunked"),
+        GOOD_HEAD.replace(b"Host: a:1", b"Transfer-Encoding : chunked"),
+        GOOD_HEAD.replace(b"Host: a:1", b"Upgrade: websocket"),
+        GOOD_HEAD.replace(b"Host: a:1", b"Content-Length: 6"),
+        GOOD_HEAD.replace(b"Content-Length: 5", b"Content-Length: +5"),
+        GOOD_HEAD.replace(b"Content-Length: 5", b"Content-Length: 99999999999"),
+        GOOD_HEAD.replace(b"Content-Length: 5\r\n", b""),
+        GOOD_HEAD.replace(b"\r\nX-Key", b"\nX-Key"),
+        GOOD_HEAD.replace(b"X-Key", b" X-Key"),
+        GOOD_HEAD.replace(b"q=", b"\x00"),
+        b"\r\n\r\n",
+        b"",
+    ],
+)
+def test_the_gate_refuses_all_but_plain_requests_of_nodes(head):
+    assert check_head(GOOD_HEAD) == 5
+    with pytest.raises(RefusedError):
+        check_head(head)
+
+
+@given(
+    head=st.one_of(
+        st.binary(max_size=200), st.binary(max_size=9).map(lambda b: GOOD_HEAD[:-4] + b + b"\r\n\r\n")
+    )
+)
+def test_no_request_crashes_the_gate(head):
+    with contextlib.suppress(RefusedError):
+        assert check_head(head) >= 0
+
+
+def test_the_gate_passes_on_what_it_lets_in_and_nothing_else(tmp_path):
+    """A TLS server stands in for the SuperLink; requests come in one connection, the last one is refused."""
+    import http.client
+    import http.server
+    import ssl
+
+    credentials = make_credentials(tmp_path, [], [])
+    seen = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            seen.append((self.path, len(body)))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(credentials.certificate, credentials.key)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as link:
+        link.socket = context.wrap_socket(link.socket, server_side=True)
+        thread = threading.Thread(target=link.serve_forever)
+        thread.start()
+        with Gate(link.server_address[1], credentials) as gate:
+            trusting = ssl.create_default_context(cafile=str(credentials.authority))
+            client = http.client.HTTPSConnection("127.0.0.1", gate.port, context=trusting, timeout=10)
+            with contextlib.closing(client):
+                for body in (b"", b"x", b"y" * 300_000):
+                    client.request("POST", "/v1/fleet/push-object", body)
+                    assert client.getresponse().read() == body
+                client.request("POST", "/v1/control/start-run", b"run this")
+                answer = client.getresponse()
+                assert answer.status == 403
+                answer.read()
+        link.shutdown()
+        thread.join(timeout=10)
+    assert [length for _, length in seen] == [0, 1, 300_000]
+
+
+def test_a_run_can_be_drawn_beside_its_prediction(finished, tmp_path):
+    from psofed.federation.demo import Prediction
+    from psofed.federation.plots import plot_federation
+    from psofed.report.plots import save_figure
+
+    result = read_json(finished.result)
+    flat = [0.1] * 60
+    figure = plot_federation(result, Prediction(flat, flat, [0.05] * 60, [0.2] * 60))
+    save_figure(figure, tmp_path / "curve.svg")
+    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert "server MSD, theory" in labels
+    assert "server MSD, 90 % of simulated runs" in labels
+    assert len(plot_federation(result).axes[0].get_legend().get_texts()) == 2

@@ -1,0 +1,141 @@
+"""Any model's parameters as one vector and back."""
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from psofed.errors import InvalidValueError
+from psofed.federation import PSOFed, arrays_of, load_into, partial_sharing
+from psofed.federation.client_state import load_records, save_records
+from psofed.federation.layout import Layout
+from psofed.federation.testing import InProcessGrid
+
+shapes = hnp.array_shapes(min_dims=0, max_dims=3, max_side=4)
+some_arrays = st.dictionaries(
+    st.text(min_size=1, max_size=4),
+    st.one_of(
+        hnp.arrays(np.float32, shapes, elements=st.floats(-1e6, 1e6, width=32)),
+        hnp.arrays(np.float64, shapes, elements=st.floats(-1e6, 1e6)),
+        hnp.arrays(np.int64, shapes),
+        hnp.arrays(np.bool_, shapes),
+    ),
+    min_size=1,
+    max_size=4,
+).filter(lambda named: any(array.dtype.kind == "f" and array.size for array in named.values()))
+
+
+@given(named=some_arrays)
+def test_flattening_and_restoring_gives_the_model_back(named):
+    record = arrays_of(named)
+    layout = Layout.of(record)
+    assert Layout.from_text(layout.to_text()) == layout
+    vector = layout.flatten(record)
+    assert vector.shape == (layout.dimension,)
+    restored = layout.restore(vector, layout.kept(record))
+    for name, array in named.items():
+        np.testing.assert_array_equal(restored[name].numpy(), array)
+        assert restored[name].dtype == str(array.dtype)
+
+
+@pytest.mark.parametrize("model", [{}, {"n": np.array(3)}, {"c": np.zeros(2, complex)}, {"e": np.zeros(0)}])
+def test_a_model_without_floating_numbers_is_refused(model):
+    with pytest.raises(InvalidValueError, match="initial_arrays"):
+        Layout.of(arrays_of(model))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[[1]]", '[["a", [-1], "float32"]]', '[["a", [1], "no"]]', "[" * 5000]
+)
+def test_a_bad_layout_is_a_value_error(text):
+    with pytest.raises(ValueError, match="not a layout"):
+        Layout.from_text(text)
+
+
+def test_training_that_changes_the_shape_is_told_so():
+    layout = Layout.of(arrays_of([np.zeros(3)]))
+    with pytest.raises(ValueError, match="shape"):
+        layout.flatten(arrays_of([np.zeros(4)]))
+    with pytest.raises(ValueError, match="named"):
+        layout.flatten(arrays_of({"other": np.zeros(3)}))
+
+
+def test_numpy_models_are_written_in_place_or_returned():
+    vector = np.zeros(3)
+    assert load_into(vector, ArrayRecord([np.ones(3)])) is vector
+    assert vector.tolist() == [1, 1, 1]
+    (first, second) = load_into([vector, vector], ArrayRecord([np.ones(2), np.zeros(1)]))
+    assert (len(first), len(second)) == (2, 1)
+    assert list(load_into({}, ArrayRecord({"a": Array(np.ones(2))}))) == ["a"]
+
+
+def test_a_scikit_learn_regressor_learns_in_a_federation():
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    from flwr.app import Message, MetricRecord, RecordDict
+    from flwr.clientapp import ClientApp
+
+    truth = np.array([1.0, -2.0, 0.5])
+
+    def make_app(k):
+        app, rng = ClientApp(), np.random.default_rng(k)
+
+        @app.train(mods=[partial_sharing()])
+        def train(message, context):
+            model = blank()
+            load_into(model, message.content["arrays"])
+            x = rng.standard_normal((40, 3))
+            model.partial_fit(x, x @ truth + 3.0)
+            content = {"arrays": arrays_of(model), "metrics": MetricRecord({"num-examples": 40})}
+            return Message(RecordDict(content), reply_to=message)
+
+        return app
+
+    def blank():
+        model = linear_model.SGDRegressor(eta0=0.05, learning_rate="constant")
+        model.coef_, model.intercept_ = np.zeros(3), np.zeros(1)
+        return model
+
+    model = blank()
+    strategy = PSOFed(num_shared=2, num_participants=2, coordinated=False)
+    result = strategy.start(InProcessGrid({k: make_app(k) for k in (1, 2, 3)}), model, num_rounds=40)
+    load_into(model, result.arrays)
+    np.testing.assert_allclose(model.coef_, truth, atol=0.1)
+    np.testing.assert_allclose(model.intercept_, 3.0, atol=0.1)
+    assert not strategy.conduct.counts
+
+
+def test_lists_of_layers_as_scikit_learns_perceptrons_have_them():
+    class Perceptron:
+        coefs_ = [np.ones((2, 3)), np.ones((3, 1))]  # noqa: RUF012
+        intercepts_ = [np.zeros(3), np.zeros(1)]  # noqa: RUF012
+
+    record = arrays_of(Perceptron())
+    assert list(record) == ["coefs_.0", "coefs_.1", "intercepts_.0", "intercepts_.1"]
+    again = load_into(Perceptron(), record)
+    assert [layer.shape for layer in again.coefs_] == [(2, 3), (3, 1)]
+
+
+def test_a_thing_that_is_no_model_is_named():
+    with pytest.raises(InvalidValueError, match="model"):
+        arrays_of(object())
+
+
+def test_all_records_of_a_state_survive_the_disk(tmp_path):
+    from flwr.app import ConfigRecord, MetricRecord, RecordDict
+
+    records = RecordDict(
+        {
+            "arrays": ArrayRecord({"a": Array(np.arange(3.0)), "b": Array(np.array(7))}),
+            "none": ArrayRecord({}),
+            "metrics": MetricRecord({"x": 1, "y": [1.5, float("inf")]}),
+            "config": ConfigRecord({"s": "t", "b": b"\x00\xff", "l": [b"1", b"2"], "t": True, "f": 0.1}),
+        }
+    )
+    save_records(records, tmp_path / "state.npz")
+    again = load_records(tmp_path / "state.npz")
+    assert dict(again["config"]) == dict(records["config"])
+    assert dict(again["metrics"]) == dict(records["metrics"])
+    assert again["arrays"]["a"].numpy().tolist() == [0, 1, 2]
+    assert list(again) == list(records)

@@ -1,0 +1,146 @@
+"""The federation with one sample per round is the simulator's recursion, on the same draws, to rounding."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from flwr.clientapp import ClientApp
+
+from psofed import Attack, Scenario, Selection
+from psofed.data import draw_fleet
+from psofed.federation import PSOFed, SuppliedMasks, online_regression, partial_sharing
+from psofed.federation.attacks import perturbing
+from psofed.federation.client_state import find_state
+from psofed.federation.participants import SuppliedParticipants
+from psofed.federation.sources import Position, Samples
+from psofed.federation.testing import InProcessGrid
+from psofed.simulate.draws import draw_trial
+from psofed.simulate.reference import run_reference
+
+FIRST_NODE = 1_000
+
+
+@dataclass(frozen=True)
+class ArraySource:
+    inputs: np.ndarray
+    targets: np.ndarray
+
+    def read(self, start: Position, limit: int) -> Samples:
+        end = min(start.samples + limit, len(self.targets))
+        ends = tuple(Position(i + 1) for i in range(start.samples, end))
+        return Samples(self.inputs[start.samples : end], self.targets[start.samples : end], ends)
+
+
+def run_federation(scenario, draws, upload_shift=0):
+    """Run the federation on given draws; `upload_shift` = −1 takes the wrong upload mask."""
+    target = draw_fleet(scenario).target
+    nodes = [FIRST_NODE + k for k in range(scenario.num_clients)]
+    every_mask = np.concatenate([draws.download_masks, draws.upload_masks[-1:]])
+    given = {
+        (n + 1, node): np.flatnonzero(mask[k])
+        for n, mask in enumerate(every_mask)
+        for k, node in enumerate(nodes)
+    }
+    masks = SuppliedMasks(given)
+
+    def perturbation(round_number, node, count):
+        delta = draws.perturbations[round_number - 1, node - FIRST_NODE][given[round_number + 1, node]]
+        return delta if delta.any() else None
+
+    def make_app(k):
+        app = ClientApp()
+        targets = draws.inputs[:, k] @ target + draws.noise[:, k]
+        sharing = partial_sharing(catch_up=True, masks=masks)
+        mods = [perturbing(perturbation), sharing] if scenario.attack else [sharing]
+        app.train(mods=mods)(
+            online_regression(ArraySource(draws.inputs[:, k], targets), scenario.stepsize, 1)
+        )
+        return app
+
+    grid = InProcessGrid({node: make_app(k) for k, node in enumerate(nodes)})
+    server, clients = [], {}
+
+    def on_round(state):
+        server.append(state.model.copy())
+        for node in state.history[-1]["accepted"]:
+            own = find_state(grid.contexts[node], state.session, None)
+            clients[state.round_number, node - FIRST_NODE] = own.model.copy()
+
+    drawn = {n + 1: [nodes[k] for k in np.flatnonzero(a)] for n, a in enumerate(draws.participants)}
+    strategy = PSOFed(
+        num_shared=scenario.num_shared,
+        newcomers="zeros",
+        masks=masks if not upload_shift else ShiftedUploads(given),
+        participants=SuppliedParticipants(drawn),
+        on_round=on_round,
+    )
+    strategy.start(grid, np.zeros(scenario.dimension), num_rounds=scenario.iterations)
+    return np.array(server), clients, strategy
+
+
+@dataclass(frozen=True)
+class ShiftedUploads:
+    """Deliberately wrong: the server takes what was uploaded for the entries of another round's mask."""
+
+    given: dict
+
+    def indices(self, round_number, node):
+        return np.sort(np.asarray(self.given[max(1, round_number - 1), node]))
+
+
+SCENARIOS = {
+    "random-coordinated": Scenario(
+        num_clients=7, dimension=5, num_participants=3, num_shared=2, iterations=60
+    ),
+    "random-own-masks": Scenario(
+        num_clients=7, dimension=5, num_participants=2, iterations=60, selection=Selection(coordinated=False)
+    ),
+    "round-robin": Scenario(
+        num_clients=6,
+        dimension=5,
+        num_participants=2,
+        num_shared=2,
+        iterations=60,
+        selection=Selection(pattern="round-robin"),
+    ),
+    "attacked": Scenario(
+        num_clients=6,
+        dimension=4,
+        num_participants=3,
+        iterations=60,
+        attack=Attack(num_byzantine=2, probability=0.5),
+    ),
+    "full-sharing": Scenario(num_clients=5, dimension=3, num_participants=2, num_shared=3, iterations=40),
+    "everybody": Scenario(num_clients=4, dimension=3, num_participants=4, iterations=40),
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_one_sample_per_round_equals_the_reference(name):
+    scenario = SCENARIOS[name]
+    draws = draw_trial(scenario, seed=3, trial=0)
+    reference = run_reference(scenario, draws)
+    server, clients, strategy = run_federation(scenario, draws)
+    np.testing.assert_allclose(server, reference.models[1:, 0], rtol=0, atol=1e-12)
+    assert len(clients) == scenario.iterations * scenario.num_participants
+    for (round_number, k), model in clients.items():
+        np.testing.assert_allclose(model, reference.models[round_number, k + 1], rtol=0, atol=1e-12)
+    assert not strategy.conduct.counts
+
+
+def test_the_reported_errors_are_the_references_network_mse():
+    scenario = SCENARIOS["everybody"]
+    draws = draw_trial(scenario, seed=4, trial=0)
+    _, _, strategy = run_federation(scenario, draws)
+    reported = [
+        np.mean([metrics["mse"] for metrics in record["metrics"].values()])
+        for record in strategy.state.history
+    ]
+    np.testing.assert_allclose(reported, run_reference(scenario, draws).network_mse, rtol=1e-9)
+
+
+def test_a_wrong_upload_mask_is_noticed():
+    scenario = SCENARIOS["random-coordinated"]
+    draws = draw_trial(scenario, seed=3, trial=0)
+    server, _, _ = run_federation(scenario, draws, upload_shift=-1)
+    assert np.abs(server - run_reference(scenario, draws).models[1:, 0]).max() > 1e-3

@@ -1,0 +1,168 @@
+"""Where samples come from, and which of them belong before and after the server's values."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psofed import Data, Scenario
+from psofed.data import draw_fleet
+from psofed.errors import InvalidValueError, PsofedError
+from psofed.federation.online import lms, split_pending
+from psofed.federation.sources import CsvSource, GeneratorSource, ParquetSource, Position, open_source
+from psofed.federation.synthetic import SyntheticSource, evaluate_model
+
+
+def test_a_line_counts_once_it_is_complete(tmp_path):
+    path = tmp_path / "readings.csv"
+    path.write_bytes(b"x1,x2,y\n1,2,3\n4,5,")
+    source = CsvSource(path, dimension=2)
+    first = source.read(Position(), limit=10)
+    assert first.inputs.tolist() == [[1, 2]]
+    assert first.targets.tolist() == [3]
+    assert first.ends[-1] == Position(samples=1, offset=14, skipped=1)
+    with path.open("ab") as file:
+        file.write(b"6\n7,8,9\n")
+    second = source.read(first.ends[-1], limit=10)
+    assert second.targets.tolist() == [6, 9]
+    assert second.ends[-1].offset == path.stat().st_size
+
+
+@given(cuts=st.lists(st.integers(0, 200), max_size=8), limit=st.integers(1, 5))
+def test_however_a_file_grows_every_sample_is_read_once(tmp_path_factory, cuts, limit):
+    path = tmp_path_factory.mktemp("csv") / "grows.csv"
+    text = b"".join(b"%d,%d\n" % (i, i * i) for i in range(25))
+    read, position, written = [], Position(), 0
+    for cut in [*sorted(cuts), len(text)]:
+        with path.open("ab") as file:
+            file.write(text[written:cut])
+        written = max(written, min(cut, len(text)))
+        while len(samples := CsvSource(path, 1).read(position, limit)):
+            read += samples.targets.tolist()
+            position = samples.ends[-1]
+    assert read == [i * i for i in range(25)]
+
+
+def test_rows_that_are_no_sample_are_skipped_and_counted(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_bytes(b"1;2\n\nnan,1\n1,2,3\nabc,1\n\xff\xfe\n3\t4\n")
+    samples = CsvSource(path, 1).read(Position(), 10)
+    assert samples.inputs.ravel().tolist() == [1, 3]
+    assert samples.ends[-1].skipped == 5
+
+
+def test_a_file_that_was_replaced_is_read_from_its_beginning(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("1,1\n2,2\n3,3\n")
+    end = CsvSource(path, 1).read(Position(), 10).ends[-1]
+    path.write_text("9,9\n")
+    assert CsvSource(path, 1).read(end, 10).targets.tolist() == [9]
+
+
+def test_a_missing_file_is_a_clear_error(tmp_path):
+    with pytest.raises(PsofedError, match=r"absent\.csv"):
+        CsvSource(tmp_path / "absent.csv", 1).read(Position(), 1)
+
+
+def test_parquet_files_that_come_to_a_folder_are_read_in_turn(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    def write(name, values):
+        parquet.write_table(pyarrow.table({"x": values, "y": [v + 0.5 for v in values]}), tmp_path / name)
+
+    write("a.parquet", [1.0, 2.0])
+    source = open_source(str(tmp_path), dimension=1)
+    assert isinstance(source, ParquetSource)
+    first = source.read(Position(), 10)
+    assert first.targets.tolist() == [1.5, 2.5]
+    write("b.parquet", [3.0, float("nan"), 4.0])
+    second = source.read(first.ends[-1], 10)
+    assert second.inputs.ravel().tolist() == [3, 4]
+    assert len(source.read(second.ends[-1], 10)) == 0
+    assert source.read(Position(samples=1), 2).inputs.ravel().tolist() == [2, 3]
+    with pytest.raises(PsofedError, match="columns"):
+        ParquetSource(tmp_path / "a.parquet", 3).read(Position(), 1)
+
+
+def test_without_pyarrow_the_error_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(PsofedError, match=r"psofed\[parquet\]"):
+        ParquetSource(tmp_path / "a.parquet", 1).read(Position(), 1)
+
+
+def test_a_generator_begins_anywhere(tmp_path, monkeypatch):
+    (tmp_path / "my_stream.py").write_text(
+        "def stream(partition, start):\n"
+        "    n = start\n"
+        "    while True:\n"
+        "        yield [partition, n], 10.0 * n\n"
+        "        n += 1\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source = open_source("my_stream:stream", dimension=2, partition=3)
+    assert isinstance(source, GeneratorSource)
+    samples = source.read(Position(samples=4), 2)
+    assert samples.inputs.tolist() == [[3, 4], [3, 5]]
+    assert samples.targets.tolist() == [40, 50]
+    assert samples.ends[-1].samples == 6
+    with pytest.raises(PsofedError, match="yields 2 inputs, not 5"):
+        open_source("my_stream:stream", dimension=5).read(Position(), 1)
+    with pytest.raises(PsofedError, match="cannot load"):
+        open_source("my_stream:other", dimension=2).read(Position(), 1)
+
+
+def test_an_unknown_kind_of_source_is_named():
+    with pytest.raises(InvalidValueError, match="data"):
+        open_source("what is this", dimension=1)
+
+
+@given(pending=st.integers(0, 1000), elapsed=st.integers(1, 50))
+def test_pending_samples_are_split_by_rounds(pending, elapsed):
+    missed, current = split_pending(pending, elapsed)
+    assert missed + current == pending
+    assert current == 0 if pending == 0 else current >= 1
+    if pending % elapsed == 0:
+        assert current == pending // elapsed
+
+
+def test_lms_is_the_recursion():
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((20, 3)), rng.standard_normal(20)
+    w = np.zeros(3)
+    errors = lms(w, x, y, 0.1)
+    literal = np.zeros(3)
+    for n in range(20):
+        e = y[n] - literal @ x[n]
+        assert errors[n] == pytest.approx(e)
+        literal = literal + 0.1 * x[n] * e
+    np.testing.assert_allclose(w, literal)
+
+
+def test_synthetic_samples_have_the_scenarios_moments():
+    """Over 20000 samples, within 6 standard errors."""
+    data = Data(input_variance=0.8, noise_variance=0.02, input_correlation=0.5)
+    scenario = Scenario(num_clients=5, dimension=3, data=data)
+    samples = SyntheticSource(scenario, partition=2, seed=1).read(Position(), 20_000)
+    covariance = samples.inputs.T @ samples.inputs / 20_000
+    expected = draw_fleet(scenario).covariances()[2]
+    np.testing.assert_allclose(covariance, expected, atol=6 * 0.8 * np.sqrt(2 / 20_000))
+    noise = samples.targets - samples.inputs @ draw_fleet(scenario).target
+    assert abs(noise.var() - 0.02) < 6 * 0.02 * np.sqrt(2 / 20_000)
+
+
+def test_the_servers_test_mse_follows_its_deviation():
+    scenario = Scenario(num_clients=5, dimension=4, data=Data(test_instances=5000, noise_variance=0.01))
+    at_target = evaluate_model(scenario, draw_fleet(scenario).target, seed=0)
+    assert at_target["server-msd"] == 0
+    assert at_target["test-mse"] == pytest.approx(0.01, rel=0.15)
+    assert evaluate_model(scenario, np.zeros(4), seed=0)["test-mse"] == pytest.approx(1.01, rel=0.15)
+
+
+def test_names_of_files_are_told_from_names_of_functions(tmp_path):
+    (tmp_path / "plain").write_text("1,2\n")
+    assert isinstance(open_source(str(tmp_path / "plain"), 1), CsvSource)
+    assert isinstance(open_source(str(Path("a.parquet")), 1), ParquetSource)

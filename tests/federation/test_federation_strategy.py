@@ -1,0 +1,478 @@
+"""The strategy on a Grid within this process: rounds, bad replies, lost state, checkpoints."""
+
+import collections
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from psofed.errors import InvalidValueError, PsofedError
+from psofed.federation import PSOFed
+from psofed.federation.attacks import gaussian, perturbing
+from psofed.federation.checkpoint import load_checkpoint
+from psofed.federation.checks import KINDS, ReplyLimits
+from psofed.federation.client_state import find_state
+from psofed.federation.testing import InProcessGrid
+
+NODES = (11, 12, 13)
+
+numbers = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats())
+names = st.sampled_from(["format", "session", "round", "status", "values", "num-examples", "other"])
+any_content = st.dictionaries(
+    st.sampled_from(["arrays", "psofed", "metrics", "config"]),
+    st.one_of(
+        st.builds(
+            lambda name, data: ArrayRecord({name: Array("float64", (2,), "numpy.ndarray", data)}),
+            names,
+            st.binary(max_size=200),
+        ),
+        st.dictionaries(names, st.one_of(numbers, st.text(max_size=9)), max_size=9).map(ConfigRecord),
+        st.dictionaries(names, numbers, max_size=3).map(MetricRecord),
+    ),
+).map(RecordDict)
+
+
+def spoil(values=None, settings=None, metrics=None, key="values"):
+    """Return a tamperer that changes what node 11 replies."""
+
+    def tamper(reply):
+        if reply.metadata.src_node_id == 11 and reply.has_content():
+            content = reply.content
+            record = content["arrays"]["values"].numpy()
+            content["arrays"] = ArrayRecord({key: Array(record if values is None else values(record))})
+            content["psofed"] = ConfigRecord({**content["psofed"], **(settings or {})})
+            content["metrics"] = MetricRecord({**content["metrics"], **(metrics or {})})
+        yield reply
+
+    return tamper
+
+
+def twice(reply):
+    yield reply
+    if reply.metadata.src_node_id == 11:
+        yield reply
+
+
+def unasked(reply):
+    if reply.metadata.src_node_id == 11:
+        reply.metadata.__dict__["_reply_to_message_id"] = "0" * 64
+    yield reply
+
+
+def from_another_node(reply):
+    if reply.metadata.src_node_id == 11:
+        reply.metadata.__dict__["_src_node_id"] = 99
+    yield reply
+
+
+def failing(reply):
+    if reply.metadata.src_node_id == 11:
+        failed = Message(Error(code=2, reason="boom"), reply_to=reply)
+        failed.metadata.__dict__["_reply_to_message_id"] = reply.metadata.reply_to_message_id
+        failed.metadata.__dict__["_src_node_id"] = 1  # as Flower's own error replies, not the dead node
+        yield failed
+    else:
+        yield reply
+
+
+def silent(reply):
+    if reply.metadata.src_node_id != 11:
+        yield reply
+
+
+BAD = {
+    "nan": spoil(lambda v: v * np.nan),
+    "infinite": spoil(lambda v: v + np.inf),
+    "wrong-length": spoil(lambda v: v[:-1]),
+    "wrong-dtype": spoil(lambda v: v.astype(np.float32)),
+    "wrong-key": spoil(key="weights"),
+    "out-of-bound": spoil(lambda v: v + 1e6),
+    "inflated-examples": spoil(metrics={"num-examples": 10**9}),
+    "stale-round": spoil(settings={"round": 0}),
+    "foreign-session": spoil(settings={"session": "other"}),
+    "malformed": spoil(settings={"format": 7}),
+    "duplicate": twice,
+    "error": failing,
+    "no-reply": silent,
+}
+
+
+def run(grid, rounds=3, timeout=0.05, **options):
+    limits = ReplyLimits(max_magnitude=1e3, max_examples=1000, bench_after=0, rest_rounds=0)
+    options = {"num_shared": 2, "limits": limits} | options
+    strategy = PSOFed(**options)
+    result = strategy.start(grid, np.zeros(6), num_rounds=rounds, timeout=timeout)
+    return strategy, result
+
+
+def test_every_kind_of_bad_reply_is_tried():
+    assert {*BAD, "unasked"} == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_only_the_bad_reply_is_dropped_and_it_is_counted(make_app, kind):
+    grid = InProcessGrid({node: make_app() for node in NODES}, tamper=BAD[kind])
+    strategy, result = run(grid)
+    counts = {node: dict(c) for node, c in strategy.conduct.counts.items()}
+    assert counts == {11: {kind: 3}}
+    accepted = [record["accepted"] for record in strategy.state.history]
+    assert accepted == [[11, 12, 13] if kind == "duplicate" else [12, 13]] * 3
+    # What the others sent is averaged over the others alone.
+    undisturbed = InProcessGrid({node: make_app() for node in (NODES if kind == "duplicate" else NODES[1:])})
+    _, expected = run(undisturbed)
+    np.testing.assert_array_equal(
+        result.arrays.to_numpy_ndarrays()[0], expected.arrays.to_numpy_ndarrays()[0]
+    )
+
+
+@pytest.mark.parametrize("tamper", [unasked, from_another_node])
+def test_an_answer_that_nobody_asked_for_is_dropped(make_app, tamper):
+    strategy, _ = run(InProcessGrid({node: make_app() for node in NODES}, tamper=tamper), rounds=1)
+    kinds = collections.Counter(kind for counts in strategy.conduct.counts.values() for kind in counts)
+    assert kinds["unasked"] == 1
+    assert strategy.state.history[0]["accepted"] == [12, 13]
+
+
+def test_with_every_reply_bad_the_model_stays_as_it_was(make_app):
+    def all_nan(reply):
+        reply.content["arrays"] = ArrayRecord({"values": Array(np.full(2, np.nan))})
+        yield reply
+
+    initial = np.arange(6.0)
+    strategy = PSOFed(num_shared=2, limits=ReplyLimits(bench_after=0))
+    grid = InProcessGrid({node: make_app() for node in NODES}, tamper=all_nan)
+    result = strategy.start(grid, initial, num_rounds=4)
+    (model,) = result.arrays.to_numpy_ndarrays()
+    np.testing.assert_array_equal(model, initial)
+
+
+def test_a_node_is_benched_after_the_settable_number(make_app):
+    grid = InProcessGrid({node: make_app() for node in NODES}, tamper=BAD["nan"])
+    strategy, _ = run(grid, rounds=5, limits=ReplyLimits(bench_after=2))
+    assert strategy.conduct.benched == {11}
+    assert [11 in record["participants"] for record in strategy.state.history] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_with_all_nodes_benched_the_run_ends_with_a_clear_error(make_app):
+    grid = InProcessGrid({11: make_app()}, tamper=BAD["nan"])
+    with pytest.raises(PsofedError, match="1 benched"):
+        run(grid, rounds=5, limits=ReplyLimits(bench_after=2), wait_for_nodes=0.0)
+
+
+def test_a_silent_node_rests_for_some_rounds(make_app):
+    grid = InProcessGrid({node: make_app() for node in NODES})
+    grid.silent = {12}
+    strategy, _ = run(grid, rounds=5, limits=ReplyLimits(rest_rounds=2))
+    assert [12 in record["participants"] for record in strategy.state.history] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert strategy.conduct.benched == set()
+
+
+def test_an_unreadable_reply_harms_nobody_else(make_app):
+    class Broken(InProcessGrid):
+        def pull_messages(self, message_ids):
+            replies = super().pull_messages(message_ids)
+            if any(reply.metadata.src_node_id == 11 for reply in replies):
+                raise ValueError("objects that fit no message")
+            return replies
+
+    strategy, _ = run(Broken({node: make_app() for node in NODES}), rounds=2)
+    assert strategy.conduct.counts == {11: {"malformed": 2}}
+    assert strategy.state.history[-1]["accepted"] == [12, 13]
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_no_reply_crashes_a_round(data):
+    def tamper(reply):
+        if reply.metadata.src_node_id == 11:
+            reply.content = data.draw(any_content)
+        yield reply
+
+    from flwr.clientapp import ClientApp
+
+    from psofed.federation import partial_sharing
+
+    app = ClientApp()
+
+    @app.train(mods=[partial_sharing()])
+    def train(message, context):
+        return Message(RecordDict({"arrays": message.content["arrays"]}), reply_to=message)
+
+    grid = InProcessGrid(dict.fromkeys(NODES, app), tamper=tamper)
+    strategy = PSOFed(num_shared=2)
+    result = strategy.start(grid, np.zeros(6), num_rounds=2)
+    assert np.isfinite(result.arrays.to_numpy_ndarrays()[0]).all()
+
+
+# --- the client's state ---------------------------------------------------------------------------------
+
+
+def test_a_client_that_lost_its_state_is_given_the_full_model_once(make_app):
+    grid = InProcessGrid({node: make_app() for node in NODES})
+    kinds = []
+
+    def on_round(state):
+        kinds.append({m.metadata.dst_node_id: m.content["psofed"]["kind"] for m in grid.sent[-3:]})
+        if state.round_number == 2:
+            grid.forget(12)
+
+    strategy, _ = run(grid, rounds=5, on_round=on_round)
+    assert [kind[12] for kind in kinds] == ["full", "part", "part", "full", "part"]
+    assert [kind[11] for kind in kinds] == ["full", "part", "part", "part", "part"]
+    assert [record["lost_state"] for record in strategy.state.history] == [[], [], [12], [], []]
+    assert strategy.conduct.counts == {}
+
+
+def test_state_on_disk_survives_a_restart_of_the_node(make_app, tmp_path):
+    grid = InProcessGrid({node: make_app(state_directory=tmp_path) for node in NODES})
+    strategy, result = run(grid, rounds=5, on_round=lambda state: [grid.forget(node) for node in NODES])
+    assert all(record["lost_state"] == [] for record in strategy.state.history)
+    _, expected = run(InProcessGrid({node: make_app() for node in NODES}), rounds=5)
+    np.testing.assert_array_equal(
+        result.arrays.to_numpy_ndarrays()[0], expected.arrays.to_numpy_ndarrays()[0]
+    )
+    assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.glob("*.npz"))
+
+
+def test_the_state_is_committed_only_on_success(make_app):
+    grid = InProcessGrid({11: make_app(fail_in=[2])})
+    before = {}
+
+    def on_round(state):
+        own = find_state(grid.contexts[11], state.session, None)
+        before[state.round_number] = (
+            own.round_number,
+            own.model.copy(),
+            dict(grid.contexts[11].state["touched"]),
+        )
+
+    strategy, _ = run(grid, rounds=3, on_round=on_round)
+    assert [before[n][0] for n in (1, 2, 3)] == [1, 1, 3]
+    np.testing.assert_array_equal(before[1][1], before[2][1])
+    assert before[2][2] == {"round": 1}  # what the function itself put into the state is undone as well
+    assert strategy.conduct.counts == {11: {"error": 1}}
+
+
+def test_training_that_diverges_is_an_error_and_not_an_upload(make_app):
+    strategy, _ = run(InProcessGrid({11: make_app(step=np.nan), 12: make_app()}), rounds=1)
+    assert strategy.conduct.counts == {11: {"error": 1}}
+
+
+def test_evaluation_overwrites_nothing(make_app):
+    app = make_app()
+    from psofed.federation import partial_sharing
+
+    seen = []
+
+    @app.evaluate(mods=[partial_sharing()])
+    def evaluate(message, context):
+        (weights,) = message.content["arrays"].to_numpy_ndarrays()
+        seen.append(weights)
+        return Message(
+            RecordDict({"metrics": MetricRecord({"loss": float(weights.sum())})}), reply_to=message
+        )
+
+    grid = InProcessGrid({11: app})
+    strategy, result = run(grid, rounds=4, evaluate_every=2)
+    own = find_state(grid.contexts[11], strategy.state.session, None)
+    np.testing.assert_array_equal(seen[-1], own.model)
+    assert result.evaluate_metrics_clientapp[4]["loss"] == own.model.sum()
+    assert len(seen) == 2
+
+
+def test_without_evaluation_the_same_model_comes_out(make_app):
+    def with_evaluation(every):
+        app = make_app()
+        from psofed.federation import partial_sharing
+
+        @app.evaluate(mods=[partial_sharing()])
+        def evaluate(message, context):
+            return Message(RecordDict({"metrics": MetricRecord({"loss": 0.0})}), reply_to=message)
+
+        return run(InProcessGrid({11: app}), rounds=4, evaluate_every=every)[1].arrays.to_numpy_ndarrays()[0]
+
+    np.testing.assert_array_equal(with_evaluation(0), with_evaluation(1))
+
+
+# --- models, attacks, checkpoints -----------------------------------------------------------------------
+
+
+def test_any_list_of_arrays_is_shared_and_restored(make_app):
+    model = {
+        "weight": np.zeros((3, 4), np.float32),
+        "bias": np.zeros(3, np.float32),
+        "count": np.array(5),
+        "empty": np.zeros((0, 2), np.float32),
+    }
+    strategy = PSOFed(num_shared=0.5, coordinated=False, pattern="round-robin")
+    result = strategy.start(InProcessGrid({node: make_app() for node in NODES}), model, num_rounds=6)
+    assert strategy.state.layout.dimension == 15
+    assert {name: (a.shape, a.dtype) for name, a in result.arrays.items()} == {
+        "weight": ((3, 4), "float32"),
+        "bias": ((3,), "float32"),
+        "count": ((), "int64"),
+        "empty": ((0, 2), "float32"),
+    }
+    assert result.arrays["count"].numpy() == 5  # not shared: the server keeps its own
+    assert (result.arrays["weight"].numpy() > 0).all()
+
+
+def test_sharing_everything_is_averaging_whole_models(make_app):
+    grid = InProcessGrid({11: make_app(1.0), 12: make_app(2.0), 13: make_app(6.0)})
+    _, result = run(grid, rounds=4, num_shared=1.0)
+    np.testing.assert_allclose(result.arrays.to_numpy_ndarrays()[0], np.full(6, 12.0))
+
+
+def test_weighing_by_examples_is_possible(make_app):
+    def examples(reply):
+        count = {11: 1, 12: 3}[reply.metadata.src_node_id]
+        reply.content["metrics"] = MetricRecord({"num-examples": count})
+        yield reply
+
+    grid = InProcessGrid({11: make_app(1.0), 12: make_app(5.0)}, tamper=examples)
+    _, result = run(grid, rounds=1, num_shared=6, weighted=True)
+    np.testing.assert_allclose(result.arrays.to_numpy_ndarrays()[0], np.full(6, 4.0))
+
+
+def test_an_attack_poisons_the_upload_but_not_the_node_itself(make_app):
+    def poison(round_number, node, count):
+        return np.full(count, 100.0)
+
+    grid = InProcessGrid({11: make_app(mods=[perturbing(poison)]), 12: make_app()})
+    strategy, result = run(grid, rounds=1)
+    (model,) = result.arrays.to_numpy_ndarrays()
+    assert sorted(model)[-2:] == [51.0, 51.0]
+    assert find_state(grid.contexts[11], strategy.state.session, None).model.max() == 1.0
+
+
+def test_the_gaussian_attack_comes_as_often_and_as_strong_as_told(make_app):
+    uploads = []
+
+    def watch(reply):
+        uploads.append(reply.content["arrays"]["values"].numpy().copy())
+        yield reply
+
+    attack = gaussian(probability=0.25, variance=4.0, seed=3)
+    grid = InProcessGrid({11: make_app(step=0.0, mods=[attack])}, tamper=watch)
+    PSOFed(num_shared=0.5).start(grid, np.zeros(400), num_rounds=200)
+    attacked = [upload for upload in uploads if np.abs(upload).max() > 20 or upload.std() > 1.5]
+    # The server's model drifts with the attacks, so only their share and fresh strength are looked at.
+    assert 0 < len(attacked) < 200
+    fresh = uploads[next(i for i, upload in enumerate(uploads) if upload.any())]
+    assert 3.0 < fresh.var() < 5.2
+
+
+def test_a_resumed_run_equals_one_that_was_never_interrupted(make_app, tmp_path):
+    options = {"checkpoint": tmp_path / "c.npz", "num_participants": 2, "coordinated": False, "seed": 4}
+    grid = InProcessGrid({node: make_app(node / 10) for node in NODES})
+
+    class KilledError(Exception):
+        pass
+
+    def die(state):
+        if state.round_number == 4:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        run(grid, rounds=9, on_round=die, **options)
+    _, result = run(grid, rounds=9, resume=True, **options)
+    _, expected = run(InProcessGrid({node: make_app(node / 10) for node in NODES}), rounds=9, **options)
+    np.testing.assert_array_equal(
+        result.arrays.to_numpy_ndarrays()[0], expected.arrays.to_numpy_ndarrays()[0]
+    )
+
+
+def test_a_round_that_was_cut_short_is_repeated_without_learning_twice(make_app, tmp_path):
+    """The server dies when the clients have learned but it has not averaged: nothing is lost or doubled."""
+    options = {"checkpoint": tmp_path / "c.npz", "seed": 4}
+    grid = InProcessGrid({node: make_app() for node in NODES})
+
+    class KilledError(Exception):
+        pass
+
+    class Dying(PSOFed):
+        def aggregate_train(self, server_round, replies):
+            if server_round == 3:
+                raise KilledError
+            return super().aggregate_train(server_round, replies)
+
+    with pytest.raises(KilledError):
+        Dying(num_shared=2, **options).start(grid, np.zeros(6), num_rounds=6)
+    _, result = run(grid, rounds=6, resume=True, **options)
+    _, expected = run(InProcessGrid({node: make_app() for node in NODES}), rounds=6, seed=4)
+    np.testing.assert_array_equal(
+        result.arrays.to_numpy_ndarrays()[0], expected.arrays.to_numpy_ndarrays()[0]
+    )
+
+
+def test_a_checkpoint_is_whole_or_absent(make_app, tmp_path, monkeypatch):
+    path = tmp_path / "c.npz"
+    run(InProcessGrid({11: make_app()}), rounds=2, checkpoint=path)
+    whole = path.read_bytes()
+
+    def full_disk(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("psofed.federation.files.os.fsync", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        run(InProcessGrid({11: make_app()}), rounds=3, checkpoint=path, resume=True)
+    assert path.read_bytes() == whole
+    assert load_checkpoint(path).round_number == 2
+    assert [entry.name for entry in tmp_path.iterdir()] == ["c.npz"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 nonsense", b"\x93NUMPY"])
+def test_a_damaged_checkpoint_is_a_clear_error(tmp_path, damage):
+    path = tmp_path / "c.npz"
+    path.write_bytes(damage)
+    with pytest.raises(PsofedError, match=r"c\.npz"):
+        load_checkpoint(path)
+
+
+def test_a_resumed_run_must_keep_its_settings(make_app, tmp_path):
+    options = {"checkpoint": tmp_path / "c.npz"}
+    run(InProcessGrid({11: make_app()}), rounds=1, **options)
+    with pytest.raises(PsofedError, match="seed = 0"):
+        run(InProcessGrid({11: make_app()}), rounds=2, resume=True, seed=1, **options)
+
+
+def test_flowers_own_loop_drives_the_strategy_too(make_app):
+    from flwr.serverapp.strategy import Strategy
+
+    strategy = PSOFed(num_shared=2)
+    grid = InProcessGrid({node: make_app() for node in NODES})
+    result = Strategy.start(strategy, grid, ArrayRecord([np.zeros(6)]), num_rounds=3)
+    _, expected = run(InProcessGrid({node: make_app() for node in NODES}))
+    np.testing.assert_array_equal(
+        result.arrays.to_numpy_ndarrays()[0], expected.arrays.to_numpy_ndarrays()[0]
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_shared": 0},
+        {"num_shared": 2.0},
+        {"pattern": "x"},
+        {"seed": -1},
+        {"newcomers": "x"},
+        {"resume": True},
+    ],
+)
+def test_bad_options_are_named(options):
+    with pytest.raises(InvalidValueError, match=next(iter(options))):
+        PSOFed(**options)

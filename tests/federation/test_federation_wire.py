@@ -1,0 +1,228 @@
+"""Messages: whatever arrives is read or refused, and nothing crashes the server."""
+
+import contextlib
+import io
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psofed.federation.checks import KINDS, ReplyLimits, check_reply
+from psofed.federation.layout import Layout
+from psofed.federation.masks import DerivedMasks
+from psofed.federation.wire import (
+    FULL,
+    LEARNED,
+    PART,
+    BadReplyError,
+    Instruction,
+    Reply,
+    decode_instruction,
+    decode_reply,
+    encode_instruction,
+    encode_reply,
+)
+
+F4 = np.dtype(np.float32)
+SESSION = "s"
+
+
+def npy(array, **options):
+    buffer = io.BytesIO()
+    np.save(buffer, array, **options)
+    return buffer.getvalue()
+
+
+def reply_of(values, **changes):
+    fields = {"session": SESSION, "round_number": 3, "status": LEARNED, "values": values, "num_examples": 5}
+    return encode_reply(Reply(**{**fields, **changes}))
+
+
+def judge(content):
+    reply = decode_reply(content, 4, F4)
+    check_reply(reply, SESSION, 3, ReplyLimits(max_magnitude=10.0, max_examples=100))
+    return reply
+
+
+def with_array(array):
+    content = reply_of(np.zeros(4, F4))
+    content["arrays"] = ArrayRecord({"values": array})
+    return content
+
+
+GOOD = np.array([1, 2, 3, 4], F4)
+BAD = {
+    "nan": reply_of(np.array([1, np.nan, 3, 4], F4)),
+    "infinite": reply_of(np.array([1, np.inf, 3, 4], F4)),
+    "wrong-length": reply_of(np.zeros(5, F4)),
+    "wrong-dtype": reply_of(np.zeros(4)),
+    "out-of-bound": reply_of(np.array([1, 11, 3, 4], F4)),
+    "inflated-examples": reply_of(GOOD, num_examples=10**9),
+    "stale-round": reply_of(GOOD, round_number=2),
+    "foreign-session": reply_of(GOOD, session="t"),
+    "malformed": RecordDict(),
+}
+PETABYTE = b"(999999999999999,), }"
+MORE_BAD = {
+    "negative examples": ("inflated-examples", reply_of(GOOD, num_examples=-1)),
+    "a matrix": ("wrong-length", with_array(Array(np.zeros((2, 2), F4)))),
+    "big-endian": ("wrong-dtype", with_array(Array(np.zeros(4, ">f4")))),
+    "integers": ("wrong-dtype", with_array(Array(np.zeros(4, np.int32)))),
+    "truncated": ("wrong-length", with_array(Array("float32", (4,), "numpy.ndarray", npy(GOOD)[:-1]))),
+    "a claimed petabyte": (
+        "wrong-length",
+        with_array(
+            Array("float32", (4,), "numpy.ndarray", npy(GOOD).replace(b"(4,), }" + b" " * 14, PETABYTE))
+        ),
+    ),
+    "no bytes": ("malformed", with_array(Array("float32", (4,), "numpy.ndarray", b""))),
+    "a zip": ("malformed", with_array(Array("float32", (4,), "numpy.ndarray", b"PK\x03\x04" + bytes(100)))),
+    "two arrays": (
+        "wrong-key",
+        RecordDict(
+            {**reply_of(GOOD), "arrays": ArrayRecord({"values": Array(GOOD), "more": Array(GOOD)})},
+        ),
+    ),
+    "another key": ("wrong-key", RecordDict({**reply_of(GOOD), "arrays": ArrayRecord({"0": Array(GOOD)})})),
+    "arrays that are metrics": (
+        "malformed",
+        RecordDict({**reply_of(GOOD), "arrays": MetricRecord({"a": 1})}),
+    ),
+    "no metrics": ("malformed", RecordDict({k: v for k, v in reply_of(GOOD).items() if k != "metrics"})),
+    "examples that are a list": (
+        "malformed",
+        RecordDict({**reply_of(GOOD), "metrics": MetricRecord({"num-examples": [1, 2]})}),
+    ),
+    "endless metrics": (
+        "malformed",
+        RecordDict({**reply_of(GOOD), "metrics": MetricRecord({"num-examples": 1, "x": [0.0] * 10_000})}),
+    ),
+    "another format": ("malformed", RecordDict({**reply_of(GOOD), "psofed": ConfigRecord({"format": 99})})),
+}
+
+
+def test_a_good_reply_comes_through():
+    reply = judge(reply_of(GOOD, metrics={"mse": 0.5}))
+    assert (reply.values == GOOD).all()
+    assert (reply.num_examples, reply.metrics) == (5, {"mse": 0.5})
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_reply_is_named_by_its_kind(kind):
+    with pytest.raises(BadReplyError) as caught:
+        judge(BAD[kind])
+    assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize("case", MORE_BAD)
+def test_stranger_replies_are_named_too(case):
+    kind, content = MORE_BAD[case]
+    with pytest.raises(BadReplyError) as caught:
+        judge(content)
+    assert caught.value.kind == kind
+
+
+scalars = st.one_of(
+    st.integers(-(2**63), 2**63 - 1), st.floats(), st.text(max_size=9), st.binary(max_size=9), st.booleans()
+)
+numbers = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats())
+keys = st.one_of(
+    st.sampled_from(
+        ["format", "session", "round", "status", "values", "num-examples", "kind", "layout", "seed"]
+    ),
+    st.text(max_size=5),
+)
+arrays = st.builds(
+    Array,
+    st.sampled_from(["float32", "float64", "object", ""]),
+    st.lists(st.integers(-3, 2**40), max_size=3).map(tuple),
+    st.sampled_from(["numpy.ndarray", "other"]),
+    st.one_of(
+        st.binary(max_size=300),
+        st.builds(lambda head, tail: head + tail, st.just(npy(GOOD)[:80]), st.binary(max_size=80)),
+        st.builds(
+            lambda body, at, byte: body[:at] + bytes([byte]) + body[at + 1 :],
+            st.just(npy(GOOD)),
+            st.integers(0, len(npy(GOOD)) - 1),
+            st.integers(0, 255),
+        ),
+    ),
+)
+records = st.one_of(
+    st.dictionaries(keys, arrays, max_size=3).map(ArrayRecord),
+    st.dictionaries(keys, st.one_of(scalars, st.lists(st.integers(0, 5), max_size=3)), max_size=12).map(
+        ConfigRecord
+    ),
+    st.dictionaries(keys, st.one_of(numbers, st.lists(st.floats(), max_size=3)), max_size=3).map(
+        MetricRecord
+    ),
+)
+contents = st.dictionaries(
+    st.one_of(st.sampled_from(["arrays", "psofed", "metrics", "config"]), st.text(max_size=4)),
+    records,
+    max_size=4,
+).map(RecordDict)
+
+
+@given(content=contents, patch=st.booleans())
+def test_no_reply_crashes_the_decoder(content, patch):
+    """Anything at all, or anything at all laid over a good reply, is read or refused with a known kind."""
+    if patch:
+        content = RecordDict({**reply_of(GOOD), **content})
+    try:
+        reply = judge(content)
+    except BadReplyError as error:
+        kind = error.kind
+    else:
+        kind = "malformed"
+        assert reply.values is None or (np.isfinite(reply.values).all() and reply.values.shape == (4,))
+    assert kind in KINDS
+
+
+@given(content=contents)
+def test_no_instruction_crashes_the_client_with_anything_but_a_value_error(content):
+    with contextlib.suppress(ValueError):
+        decode_instruction(content)
+
+
+@given(
+    values=st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=2, max_size=9),
+    n=st.integers(1, 2**40),
+    kind=st.sampled_from([PART, FULL]),
+)
+def test_an_instruction_survives_the_wire(values, n, kind):
+    layout = Layout(("w",), ((9,),), ("float32",))
+    size = 9 if kind == FULL else len(values)
+    sent = Instruction(
+        session=SESSION,
+        round_number=n,
+        kind=kind,
+        expected=n - 1,
+        masks=DerivedMasks(seed=1, dimension=9, num_shared=len(values)),
+        digest=layout.digest,
+        layout=layout,
+        values=np.resize(np.array(values, F4), size),
+    )
+    got = decode_instruction(encode_instruction(sent))
+    assert (got.round_number, got.kind, got.masks, got.layout) == (n, kind, sent.masks, layout)
+    assert (got.values == sent.values).all()
+
+
+@pytest.mark.parametrize("num_shared", [1, 10, 500, 999, 1000])
+def test_no_share_costs_more_than_the_whole(num_shared):
+    layout = Layout(("w",), ((1000,),), ("float32",))
+
+    def size(shared, kind):
+        count = 1000 if kind == FULL else shared
+        masks = DerivedMasks(seed=2**62, dimension=1000, num_shared=shared)
+        content = encode_instruction(
+            Instruction(
+                session="a" * 32, round_number=10**6, kind=kind, expected=10**6, masks=masks,
+                digest=layout.digest, layout=layout, values=np.zeros(count, F4),
+            )
+        )  # fmt: skip
+        return len(content["arrays"]["values"].data) + len(content["psofed"].deflate())
+
+    assert size(num_shared, PART) <= size(1000, FULL)
