@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 def reproduce(
     figures: Annotated[
-        list[str] | None, typer.Argument(metavar="[fig1 … fig9 | all]", help="Which figures; all by default.")
+        list[str] | None, typer.Argument(metavar="[FIGURE]...", help="fig1 … fig9, or all (the default).")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A rough version in seconds.")] = False,
     trials: Annotated[

@@ -110,7 +110,9 @@ def _print(tuning: "Tuning") -> None:
         )
     console = Console()
     console.print(table)
-    console.print("network, test: MSE over all clients and at the server; MSD: the server's; limit: of stability")
+    console.print(
+        "network, test: MSE over all clients and at the server; MSD: the server's; limit: of stability"
+    )
     console.print("iterations: until the network MSE is within 1 dB of its steady state")
     console.print("numbers: exchanged per iteration, up and down, by all participants")
     console.print(f"* recommended: {tuning.reason}")

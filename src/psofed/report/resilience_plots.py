@@ -118,8 +118,10 @@ def _cell_text(value: Estimate) -> str:
 
 
 def _gain_text(gain: Gain) -> str:
+    if math.isnan(gain.decibels):
+        return "both\ndiverge"
     if math.isinf(gain.decibels):
-        return "M=D\ndiverges" if gain.decibels > 0 else "small M\ndiverges"
+        return "M = D\ndiverges" if gain.decibels > 0 else "M = 1\ndiverges"
     return f"{gain.decibels:+.1f}"
 
 
