@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from psofed import Attack, Drift, Scenario, optimal_stepsize, predict, simulate
 from psofed.report.plots import COLOURS, finish_axes, save_figure, to_decibels
-from psofed.tracking import measure_lag
+from psofed.simulate.lag import measure_lag
 
 BASE = Scenario(num_clients=20, dimension=5, iterations=2000, attack=Attack(num_byzantine=4))
 WALKS = (0.0, 1e-4, 1e-3)

@@ -102,7 +102,7 @@ class Gain:
     Attributes
     ----------
     decibels : float
-        Positive where the first is better; infinite where only the second diverges.
+        Positive where the first is better; infinite where only the second diverges, NaN where both do.
     interval : (float, float)
         Simultaneous 95 % interval over all comparisons of a panel.
     """
@@ -113,7 +113,7 @@ class Gain:
     @property
     def is_significant(self) -> bool:
         """Whether the interval excludes 0."""
-        return not self.interval[0] <= 0 <= self.interval[1]
+        return self.interval[0] > 0 or self.interval[1] < 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,16 +148,18 @@ class Matrix:
     def gain(self, better: Cell, worse: Cell, metric: str) -> Gain:
         """Compare two cells on the same data: dB by which `better` lies below `worse`."""
         a, b = self.steady_states[better][metric], self.steady_states[worse][metric]
-        if not (np.isfinite(a).all() and np.isfinite(b).all()):
-            sign = float(np.isfinite(a).sum()) - float(np.isfinite(b).sum())
-            value = math.copysign(math.inf, sign) if sign else 0.0
+        level = 0.05 / (len(ATTACKS) * len(RULES))
+        lost, won = np.isinf(a).sum(), np.isinf(b).sum()
+        if lost or won:
+            # A sign test, where only one of the two diverges; otherwise nothing can be said.
+            clear = not (lost and won) and 2 * 0.5 ** (lost + won) < level
+            value = (math.inf if won else -math.inf) if clear else math.nan
             return Gain(value, (value, value))
         from scipy.special import stdtrit
 
         # Delta method for the logarithm of a ratio of means, with trials as pairs.
         spread = np.std(b / b.mean() - a / a.mean(), ddof=1) / math.sqrt(len(a))
-        confidence = 1 - 0.05 / 2 / (len(ATTACKS) * len(RULES))
-        reach = 10 / math.log(10) * float(stdtrit(len(a) - 1, confidence)) * float(spread)
+        reach = 10 / math.log(10) * float(stdtrit(len(a) - 1, 1 - level / 2)) * float(spread)
         value = 10 * math.log10(b.mean() / a.mean())
         return Gain(value, (value - reach, value + reach))
 

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from psofed.drift import Drift
-from psofed.errors import NotCoveredError
-from psofed.results import Estimate, SimulationResult, estimate
-from psofed.scenario import Scenario
+from psofed.results import SimulationResult
 
 # A server has recovered from a jump when its MSD is within this factor of the level before it.
 RECOVERED = 1.1
@@ -27,7 +25,8 @@ class Tracking:
         Steady-state server MSD against the moving target.
     lag : float or None
         Random walk: how many iterations old the server's knowledge seems, MSD/(D·q), since w* is D·q·τ away (squared)
-        from where it was τ iterations ago. Noise and attack count as lag, too; :func:`measure_lag` takes them out.
+        from where it was τ iterations ago. Noise and attack count as lag,
+        too; :func:`psofed.simulate.lag.measure_lag` takes them out.
     untracked : float or None
         Sinusoid: MSD over the mean square A²/2 of the motion; 1 for a server that stands still at the centre.
     recovery : int or None
@@ -79,30 +78,6 @@ def measure_tracking(result: SimulationResult) -> Tracking:
         return Tracking(*known, untracked=msd.mean / power if power > 0 else math.inf)
     recovery = _recovery(result.curve["server_msd"], drift, result.bin_width)
     return Tracking(*known, recovery=recovery, recovery_standard_error=_jackknife(result, drift))
-
-
-def measure_lag(scenario: Scenario, trials: int = 100, seed: int = 0) -> Estimate:
-    """Measure by how many iterations the server lags behind a random walk, noise and attack taken out.
-
-    The MSD with the walk less the MSD without it, on the same draws, over D·q: errors due to the walk and to all
-    else are uncorrelated, so their powers add up.
-
-    Examples
-    --------
-    >>> drift = Drift(kind="random-walk", variance=1e-3)
-    >>> lag = measure_lag(Scenario(num_clients=6, dimension=2, iterations=500, drift=drift), trials=32)
-    >>> 3 < lag.mean < 15
-    True
-    """
-    from psofed.simulate.monte_carlo import simulate
-
-    drift = scenario.drift
-    if drift is None or drift.kind != "random-walk" or not drift.variance:
-        raise NotCoveredError('a lag is measured behind drift.kind = "random-walk" of a variance above 0')
-    walking, standing = (
-        simulate(s, trials, seed).steady_state["server_msd"] for s in (scenario, scenario.replace(drift=None))
-    )
-    return estimate((walking - standing) / (scenario.dimension * drift.variance))
 
 
 def _recovery(curve: np.ndarray[Any, Any], drift: Drift, bin_width: int) -> int | None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from psofed import Attack, Scenario, Selection, simulate
+from psofed import Attack, NotCoveredError, Scenario, Selection, simulate
 from psofed.aggregations._shared import RootData
 from psofed.part_options import declared_options, make_options
 from psofed.registry import load_part, part_names
@@ -184,3 +184,16 @@ def test_a_rule_whose_robustness_is_switched_off_is_the_mean(
     other = mean.replace(aggregation=rule, aggregation_options=switched_off)
     results = [simulate(scenario, trials=4, keep_trials=True) for scenario in (mean, other)]
     assert np.allclose(*(result.trial_curves["server_msd"] for result in results), rtol=1e-6)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("algorithm", part_names("algorithms"))
+def test_every_rule_serves_every_algorithm_or_is_refused_by_name(algorithm: str, rule: str) -> None:
+    attack = Attack(num_byzantine=3, kind="non-finite", probability=0.5)
+    scenario = of_rule(rule, algorithm=algorithm, attack=attack)
+    if rule == "fltrust" and algorithm not in ("pso-fed", "online-fed"):
+        # Its root data say how a model should change; these send no models.
+        with pytest.raises(NotCoveredError, match=f'"fltrust" .* "{algorithm}"'):
+            simulate(scenario, trials=4)
+        return
+    assert np.isfinite(simulate(scenario, trials=4).steady_state["server_msd"]).all()

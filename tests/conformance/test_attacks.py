@@ -11,6 +11,8 @@ from psofed.simulate.literal import run_literally
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 ATTACKS = part_names("attacks")
+# CS-Fed sends signs and a length; with all of them flipped the server reads what was meant.
+SAME_AS_HONEST = {("cs-fed", "sign-flip")}
 SIZES = {"num_clients": 8, "dimension": 4, "num_participants": 5, "num_shared": 2, "iterations": 60}
 
 
@@ -109,6 +111,33 @@ def test_draws_have_the_moments_that_are_stated_to_the_theory(kind: str, byzanti
         for other in range(k):
             pair = moments.common[k] * moments.common[other]
             assert agrees((drawn[:, k] * drawn[:, other]).mean(axis=1), pair)
+
+
+@pytest.mark.parametrize("kind", ATTACKS)
+@pytest.mark.parametrize("algorithm", part_names("algorithms"))
+def test_every_attack_works_on_every_algorithm(algorithm: str, kind: str) -> None:
+    scenario = attacked(kind).replace(algorithm=algorithm)
+    never = scenario.replace(attack=Attack(num_byzantine=3, kind=kind, probability=0.0))
+    result, idle, none = (simulate(s, trials=4) for s in (scenario, never, scenario.replace(attack=None)))
+    assert np.array_equal(idle.steady_state["server_msd"], none.steady_state["server_msd"])
+    assert np.isfinite(result.steady_state["server_msd"]).all()
+    if (algorithm, kind) not in SAME_AS_HONEST:
+        assert not np.array_equal(result.steady_state["server_msd"], none.steady_state["server_msd"])
+
+
+def test_poisoned_data_reach_online_fed_as_they_reach_pso_fed() -> None:
+    """With one client that always participates and shares all, both take the same steps."""
+    for kind in ("label-poisoning", "data-poisoning"):
+        attack = Attack(num_byzantine=1, kind=kind, probability=0.5)
+        scenario = Scenario(
+            num_clients=1, dimension=3, num_participants=1, num_shared=3, iterations=50, attack=attack
+        )
+        pso_fed, online_fed = (
+            simulate(scenario.replace(algorithm=name), trials=4, keep_trials=True)
+            for name in ("pso-fed", "online-fed")
+        )
+        for metric in METRICS:
+            assert np.allclose(pso_fed.trial_curves[metric], online_fed.trial_curves[metric], rtol=1e-9)
 
 
 def test_an_algorithm_that_does_not_poison_data_refuses_by_name() -> None:

@@ -14,6 +14,8 @@ import pytest
 from psofed.scenario import Attack, Scenario
 from psofed.sweep import Axis, Cell, CellStore, Grid, read_grid, run_cells
 
+pytestmark = pytest.mark.xdist_group("sweep")  # one worker computes what all compare with
+
 SCENARIO = Scenario(
     num_clients=8, dimension=4, num_participants=3, iterations=100, attack=Attack(num_byzantine=3)
 )

@@ -6,11 +6,14 @@ import pkgutil
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import psofed.federation
+from psofed.federation.checkpoint import load_checkpoint
 from psofed.federation.checks import KINDS
 from psofed.federation.masks import DerivedMasks, derive_words
+from psofed.federation.testing import InProcessGrid
 
 PAGE = (Path(__file__).parents[2] / "docs" / "federation.md").read_text(encoding="utf-8")
 MODULES = [m.name for m in pkgutil.walk_packages(psofed.federation.__path__, "psofed.federation.")]
@@ -48,3 +51,26 @@ def test_the_pages_test_vectors_are_those_of_the_code():
             coordinated=coordinated == "yes",
         )  # fmt: skip
         assert " ".join(map(str, source.indices(int(n), int(node)))) == entries
+
+
+def test_the_pages_example_runs(tmp_path, monkeypatch):
+    """The Flower user's app, with scikit-learn's regressor for its model, on a Grid within this process."""
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    truth, rng = np.array([1.0, -2.0, 0.5]), np.random.default_rng(0)
+
+    def make_model():
+        model = linear_model.SGDRegressor(eta0=0.05, learning_rate="constant")
+        model.coef_, model.intercept_ = np.zeros(3), np.zeros(1)
+        return model
+
+    def fit(model):
+        x = rng.standard_normal((100, 3))
+        model.partial_fit(x, x @ truth)
+
+    monkeypatch.chdir(tmp_path)
+    names = {"make_model": make_model, "fit": fit}
+    exec(re.search(r"```python\n(.*?)```", PAGE, flags=re.S)[1], names)
+    names["main"](InProcessGrid(dict.fromkeys((1, 2), names["client_app"])), None)
+    state = load_checkpoint(tmp_path / "checkpoint.npz")
+    np.testing.assert_allclose(state.model, [*truth, 0.0], atol=0.1)
+    assert state.round_number == 100

@@ -194,6 +194,20 @@ def test_runs_cannot_be_submitted_through_the_nodes_port(deployment, tmp_path):
     assert "runs" in flower_command(through_the_gate, "list", CONNECTION)
 
 
+def test_bad_replies_are_dropped_and_counted_and_the_model_stays(deployment):
+    """A bound that no honest reply keeps makes every reply of the round a bad one."""
+    scenario = SCENARIO.replace(num_participants=NODES, iterations=1)
+    path = deployment.folder / "bounded.toml"
+    path.write_text(scenario.to_toml())
+    limits = ["--max-magnitude", "1e-12", "--bench-after", "1"]
+    run = deployment.run("run-bad", "run", str(path), "--synthetic", "--min-nodes", str(NODES), *limits)
+    result = deployment.finish(run, 240.0)
+    nodes = sorted(map(str, deployment.node_ids().values()))
+    assert result["bad_replies"] == {node: {"out-of-bound": 1} for node in nodes}
+    assert sorted(result["benched"]) == nodes
+    assert result["model"] == [0.0] * scenario.dimension
+
+
 def test_a_killed_node_costs_a_round_no_more_than_its_deadline(deployment):
     scenario = SCENARIO.replace(num_participants=NODES, iterations=3)
     deployment.scenario_file.write_text(scenario.to_toml())

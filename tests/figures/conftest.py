@@ -7,13 +7,6 @@ from psofed.figures.reproduce import Reproduction, reproduce
 from psofed.report.reproduction import save_reproduction
 
 
-def pytest_collection_modifyitems(items):
-    # One worker makes the figures and runs all tests that look at them.
-    for item in items:
-        if "figures" in item.path.parts:
-            item.add_marker(pytest.mark.xdist_group("figures"))
-
-
 @pytest.fixture(scope="session")
 def reproduction() -> Reproduction:
     return reproduce([], Quality(quick=True))

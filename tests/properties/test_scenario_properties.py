@@ -22,11 +22,14 @@ def scenarios(draw: st.DrawFn, most_clients: int = 30, most_entries: int = 12) -
         st.lists(variances, min_size=clients, max_size=clients),
         st.tuples(variances, variances).map(lambda ends: Uniform(*sorted(ends))),
     )
-    attack = st.builds(
-        Attack,
-        num_byzantine=st.integers(0, clients),
-        probability=st.floats(0, 1),
-        variance=variances,
+    attackers = {
+        "num_byzantine": st.integers(0, clients),
+        "probability": st.floats(0, 1),
+        "byzantine_set": st.sampled_from(["fixed", "redrawn"]),
+    }
+    attack = st.one_of(
+        st.builds(Attack, **attackers, variance=variances),
+        st.builds(Attack, **attackers, kind=st.sampled_from(part_names("attacks"))),
     )
     return Scenario(
         num_clients=clients,
@@ -36,6 +39,7 @@ def scenarios(draw: st.DrawFn, most_clients: int = 30, most_entries: int = 12) -
         stepsize=draw(st.floats(1e-6, 1.0)),
         iterations=draw(st.integers(1, 10**6)),
         uplink=draw(st.sampled_from(["same", "redrawn"])),
+        aggregation=draw(st.sampled_from(part_names("aggregations"))),
         selection=Selection(
             pattern=draw(st.sampled_from(part_names("patterns"))), coordinated=draw(st.booleans())
         ),

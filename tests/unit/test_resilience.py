@@ -52,11 +52,36 @@ def test_a_gain_within_its_interval_is_not_significant() -> None:
     assert not gain.is_significant
 
 
-def test_the_one_that_diverges_loses() -> None:
-    matrix, few, many = two_cells([1.0, 1.0], [1.0, math.inf])
+def test_the_one_that_always_diverges_loses() -> None:
+    matrix, few, many = two_cells([1.0] * 16, [math.inf] * 16)
     assert matrix.gain(few, many, "network_mse").decibels == math.inf
     assert matrix.gain(many, few, "network_mse").decibels == -math.inf
-    assert matrix.gain(many, many, "network_mse").decibels == 0.0
+    assert matrix.gain(many, few, "network_mse").is_significant
+
+
+def test_nothing_is_claimed_where_both_diverge_or_one_does_by_chance() -> None:
+    matrix, few, many = two_cells([1.0] * 16, [1.0] * 15 + [math.inf])
+    assert not matrix.gain(few, many, "network_mse").is_significant
+    assert not matrix.gain(many, many, "network_mse").is_significant
+
+
+def test_the_command_line_reaches_the_matrix(tmp_path, monkeypatch) -> None:
+    from typer.testing import CliRunner
+
+    from psofed.cli import app
+
+    seen = {}
+
+    def pretend(out, quick, trials, threads, progress, seed):
+        seen.update(out=out, quick=quick, trials=trials, seed=seed)
+
+    monkeypatch.setattr(resilience, "run_resilience", pretend)
+    result = CliRunner().invoke(
+        app, ["reproduce", "resilience", "--quick", "--trials", "4", "--out", str(tmp_path)]
+    )
+    assert result.exit_code == 0, result.output
+    assert seen == {"out": tmp_path, "quick": True, "trials": 4, "seed": 0}
+    assert "resilience.json" in result.output
 
 
 def test_the_matrix_is_written_as_pictures_and_as_numbers(tmp_path, monkeypatch) -> None:

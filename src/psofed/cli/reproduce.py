@@ -16,7 +16,11 @@ def register(app: typer.Typer) -> None:
 
 def reproduce(
     figures: Annotated[
-        list[str] | None, typer.Argument(metavar="[fig1 … fig9 | all]", help="Which figures; all by default.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[FIGURE]...",
+            help="fig1 … fig9, or all (the default); resilience alone: the matrix attack × aggregation × M.",
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A rough version in seconds.")] = False,
     trials: Annotated[
@@ -45,6 +49,9 @@ def reproduce(
     from psofed.sweep.execute import connect
     from psofed.validation import check_integer
 
+    if figures == ["resilience"]:
+        _reproduce_resilience(out, quick, trials, threads, seed, as_json)
+        return
     names = choose_figures(figures or [])
     if trials is not None:
         check_integer("--trials", trials, 2)
@@ -68,3 +75,16 @@ def reproduce(
             f"{claim.verdict:>14}  {claim.statement}" + (f": {claim.condition}" if claim.condition else "")
         )
     typer.echo(f"See {page}")
+
+
+def _reproduce_resilience(
+    out: Path, quick: bool, trials: int | None, threads: int | None, seed: int, as_json: bool
+) -> None:
+    from psofed.resilience import run_resilience
+
+    with progress("simulating", "cells") as report:
+        matrix = run_resilience(out, quick, trials, threads, report, seed)
+    if as_json:
+        print_json(matrix.to_json())
+        return
+    typer.echo(f"See {out}/resilience_*.svg, resilience.json and resilience.csv")

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from psofed.errors import InvalidValueError, PsofedError
 from psofed.federation.aggregate import aggregate
 from psofed.federation.checkpoint import ServerState, load_checkpoint, save_checkpoint
-from psofed.federation.checks import Conduct, ReplyLimits, check_reply
+from psofed.federation.checks import Conduct, ReplyLimits
 from psofed.federation.exchange import exchange
 from psofed.federation.layout import Layout
 from psofed.federation.masks import (
@@ -27,19 +27,9 @@ from psofed.federation.masks import (
 )
 from psofed.federation.models import arrays_of
 from psofed.federation.participants import DerivedParticipants, ParticipantSource
+from psofed.federation.replies import Expectation, sort_replies
 from psofed.federation.rounds import average_metrics, describe_round, finite_metrics, mean_of
-from psofed.federation.wire import (
-    EVALUATE,
-    FULL,
-    LOST,
-    PART,
-    START,
-    BadReplyError,
-    Instruction,
-    Reply,
-    decode_reply,
-    encode_instruction,
-)
+from psofed.federation.wire import EVALUATE, FULL, LOST, PART, START, Instruction, encode_instruction
 from psofed.validation import check_boolean, check_choice, check_integer, check_number
 
 NEWCOMERS = ("current", "zeros")
@@ -262,7 +252,15 @@ class PSOFed(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Average the valid replies; without any the model stays as it was."""
         state = self._current()
-        valid, dropped = self._sort_out(server_round, replies)
+        expected = Expectation(
+            state.session, server_round, self._num_shared(), state.layout.dtype, self.limits
+        )
+        valid, bad = sort_replies(replies, self._asked, self._unreadable, expected)
+        self._unreadable = set()
+        for node, error in bad:
+            self.conduct.note(node, error.kind, server_round)
+            _log.warning("round %d: dropped a reply of node %d, %s", server_round, node, error)
+        dropped = {node: error.kind for node, error in bad}
         masks = self._masks()
         learned = {node: reply for node, reply in valid.items() if reply.status != LOST}
         uploads = [
@@ -324,52 +322,6 @@ class PSOFed(Strategy):
         return mean_of(reports) if reports else None
 
     # --- helpers ----------------------------------------------------------------------------------
-
-    def _sort_out(
-        self, round_number: int, messages: Iterable[Message]
-    ) -> tuple[dict[int, Reply], dict[int, str]]:
-        """Split a round's replies into the valid ones by node and the kinds of the last bad one by node."""
-        asked = {message.metadata.message_id: message.metadata.dst_node_id for message in self._asked}
-        valid: dict[int, Reply] = {}
-        dropped: dict[int, str] = {}
-        answered: set[str] = set()
-        for message in messages:
-            question = message.metadata.reply_to_message_id
-            # A dead node's error reply comes from the SuperLink: only the question says whose it is.
-            node = asked.get(question, message.metadata.src_node_id)
-            try:
-                if question not in asked:
-                    raise BadReplyError("unasked", f"reply to {question[:16]}")
-                if question in answered:
-                    raise BadReplyError("duplicate")
-                answered.add(question)
-                valid[node] = self._judge(message, node, round_number)
-            except BadReplyError as error:
-                dropped[node] = error.kind
-                self.conduct.note(node, error.kind, round_number)
-                _log.warning("round %d: dropped a reply of node %d, %s", round_number, node, error)
-        for question, node in asked.items():
-            if question in self._unreadable:
-                dropped[node] = "malformed"
-            elif question not in answered:
-                dropped[node] = "no-reply"
-            else:
-                continue
-            self.conduct.note(node, dropped[node], round_number)
-            _log.warning("round %d: node %d, %s", round_number, node, dropped[node])
-        self._unreadable = set()
-        return valid, dropped
-
-    def _judge(self, message: Message, node: int, round_number: int) -> Reply:
-        state = self._current()
-        if message.has_error():
-            raise BadReplyError("error", str(message.error.reason)[:200])
-        if message.metadata.src_node_id != node:
-            raise BadReplyError("unasked", f"from node {message.metadata.src_node_id}")
-        content = message.content if message.has_content() else RecordDict()
-        reply = decode_reply(content, self._num_shared(), state.layout.dtype)
-        check_reply(reply, state.session, round_number, self.limits)
-        return reply
 
     def _instruct(self, node: int, round_number: int, config: ConfigRecord) -> Message:
         last = self._current().seen.get(node)

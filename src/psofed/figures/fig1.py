@@ -28,14 +28,16 @@ from psofed.scenario_file import with_values
 from psofed.sweep import Axis, Cell, Grid
 
 BYZANTINE = (0, 5, 10, 15, 20)
-TRIALS, QUICK_TRIALS = 512, 32
+TRIALS, QUICK_TRIALS = 512, 16
 
 # Curves in order: their label, and what they change in the base scenario.
 SIGN: dict[str, Any] = {"algorithm": "signsgd", "stepsize": 0.08}
+# Stochastic signs wander; it takes longer runs to know their mean as well as the others'.
+STOCHASTIC_ITERATIONS = 4500
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "PSO-Fed": {},
     "Online-Fed": {"algorithm": "online-fed"},
-    "SignSGD": SIGN,
+    "SignSGD": {**SIGN, "iterations": STOCHASTIC_ITERATIONS},
     "CS-Fed": {"algorithm": "cs-fed"},
     "QS-Fed": {"algorithm": "qs-fed"},
     "SignSGD, plain signs, majority": {**SIGN, "algorithm_options.signs": "deterministic"},

@@ -164,7 +164,7 @@ def explain(checks: Sequence[Check]) -> str:
     --------
     >>> grid = [(u, m) for u in ("same", "redrawn") for m in (1, 3, 5)]
     >>> explain([Check({"uplink": u, "M": m}, u == "redrawn" or m == 1, "") for u, m in grid])
-    'M = 1 or uplink is redrawn'
+    'uplink is redrawn or M = 1'
     >>> explain([Check({"uplink": u, "M": m}, (u, m) == ("same", 1), "") for u, m in grid])
     'uplink is same and M = 1'
     """

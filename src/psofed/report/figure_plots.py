@@ -31,6 +31,8 @@ KIND_TITLES = {
 
 _DASHES = (0, (5, 2.5))
 
+_LEGEND_COLUMNS = 4
+
 # Normal quantile of the 95 % bands; with a hundred trials and more, Student's differs by under 2 %.
 BAND = 1.96
 
@@ -38,7 +40,14 @@ BAND = 1.96
 def plot_figure(data: FigureData) -> "Figure":
     """Draw simulation, both theories and the printed points in dB, one panel per uplink on one scale."""
     with plot_style():
-        figure = make_canvas(4.6 * len(data.panels) + 0.6, 4.4)
+        handles = [*_curve_handles(data), *_kind_handles(data)]
+        width, legend = 4.6 * len(data.panels) + 0.6, 0.17 * -(-len(handles) // _LEGEND_COLUMNS)
+        height = 4.0 + legend
+        figure = make_canvas(width, height, laid_out=False)
+        bottom = (0.6 + legend) / height
+        figure.subplots_adjust(
+            left=0.75 / width, right=0.995, top=1 - 0.5 / height, bottom=bottom, wspace=0.05
+        )
         plots = figure.subplots(1, len(data.panels), sharey=True, squeeze=False)[0]
         for plot, uplink in zip(plots, data.panels, strict=True):
             for series in data.panel(uplink):
@@ -48,17 +57,13 @@ def plot_figure(data: FigureData) -> "Figure":
             if all(float(x).is_integer() for series in data.series for x in series.x):
                 plot.set_xticks(sorted({float(x) for series in data.series for x in series.x}))
         plots[0].set_ylabel(f"{ORDINATES[data.metric]} (dB)")
-        handles = [*_curve_handles(data), *_kind_handles(data)]
-        figure.legend(handles=handles, loc="outside lower center", ncols=4)
+        figure.legend(handles=handles, loc="lower center", ncols=_LEGEND_COLUMNS)
     return figure
 
 
 def save_figure(data: FigureData, folder: Path) -> list[Path]:
     """Write the figure as SVG and PNG; return the paths."""
     figure = plot_figure(data)
-    # Laid out once, not again for every format.
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
     paths = [folder / f"{data.name}.svg", folder / f"{data.name}.png"]
     with plot_style():
         for path in paths:

@@ -69,7 +69,8 @@ def _page(reproduction: Reproduction, claims: list[Claim], seconds: float, folde
 <p>Simulation with 95 % bands, the paper’s theory, the exact theory and the printed points. Left panels simulate
 the paper’s equations, in which those who download also upload (uplink <i>same</i>); right panels the system that
 its analysis describes, in which the uploading clients are drawn afresh (uplink <i>redrawn</i>). The exact theory
-is solved for each; the paper’s theory makes no difference between them.</p>
+is solved for each; the paper’s theory makes no difference between them. The paper’s fleet (its drawn variances)
+is unknown: between fleets levels differ by some tenths of a dB, slopes and order hardly.</p>
 <nav><a href="#claims">claims</a> {links} <a href="#run">how it was made</a></nav>
 </div></header>
 <main>

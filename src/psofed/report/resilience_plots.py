@@ -114,12 +114,15 @@ def _cell_text(value: Estimate) -> str:
     if not math.isfinite(value.mean):
         return "diverged"
     half = 10 * math.log10(value.interval[1] / value.mean) if value.interval[1] > value.mean else 0.0
-    return f"{value.decibels:.1f}\n±{half:.1f}"
+    digits = 2 if half < 0.095 else 1
+    return f"{value.decibels:.{digits}f}\n±{half:.{digits}f}"
 
 
 def _gain_text(gain: Gain) -> str:
+    if math.isnan(gain.decibels):
+        return "both\ndiverge"
     if math.isinf(gain.decibels):
-        return "M=D\ndiverges" if gain.decibels > 0 else "small M\ndiverges"
+        return "M = D\ndiverges" if gain.decibels > 0 else "M = 1\ndiverges"
     return f"{gain.decibels:+.1f}"
 
 

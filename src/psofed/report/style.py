@@ -18,7 +18,6 @@ _SETTINGS: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.titlesize": 9.5,
     "axes.labelsize": 9.5,
-    "figure.constrained_layout.use": True,
     "font.size": 9,
     "grid.alpha": 0.3,
     "grid.linewidth": 0.6,
@@ -41,11 +40,19 @@ def plot_style() -> Iterator[None]:
         yield
 
 
-def make_canvas(width: float, height: float) -> "Figure":
-    """Return an empty figure that no window manager knows of (safe in threads, nothing to close)."""
+def make_canvas(width: float, height: float, *, laid_out: bool = True) -> "Figure":
+    """Return an empty figure that no window manager knows of (safe in threads, nothing to close).
+
+    Parameters
+    ----------
+    width, height : float
+        In inches.
+    laid_out : bool
+        Find room for titles and legends automatically, which takes longer than the drawing.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height))
+    figure = Figure(figsize=(width, height), layout="constrained" if laid_out else None)
     FigureCanvasAgg(figure)
     return figure

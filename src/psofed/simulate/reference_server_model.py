@@ -11,6 +11,7 @@ import numpy as np
 from psofed.algorithms._exchange import Exchange
 from psofed.communication import Traffic
 from psofed.data import FloatArray, draw_fleet
+from psofed.errors import NotCoveredError
 from psofed.gaussian import fill_standard_normal
 from psofed.registry import load_part
 from psofed.scenario import Scenario
@@ -89,9 +90,12 @@ def _perturbations(scenario: Scenario, seed: int, trial: int, numbers: int) -> F
         iterations=scenario.iterations,
         attack=scenario.attack,
     )
-    perturbations: FloatArray = load_part("attacks", scenario.attack.kind).draw_perturbations(
-        stream.key, stream.gamma, sender
-    )
+    part = load_part("attacks", scenario.attack.kind)
+    if not hasattr(part, "draw_perturbations"):
+        raise NotCoveredError(
+            f'the literal form knows attacks that add something; "{scenario.attack.kind}" does not'
+        )
+    perturbations: FloatArray = part.draw_perturbations(stream.key, stream.gamma, sender)
     return perturbations
 
 

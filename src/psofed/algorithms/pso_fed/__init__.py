@@ -58,8 +58,15 @@ def start(
 
 
 def reference(scenario: Scenario, seed: int, trial: int) -> "ReferenceRun":
-    """Run one trial in the paper's block form."""
+    """Run one trial in the paper's block form, or where attack or rule are beyond it, client by client."""
+    from psofed.registry import load_part
     from psofed.simulate.draws import draw_trial
+    from psofed.simulate.literal import run_literally
     from psofed.simulate.reference import run_reference
 
+    is_sum = scenario.attack is None or hasattr(
+        load_part("attacks", scenario.attack.kind), "draw_perturbations"
+    )
+    if scenario.aggregation != "mean" or not is_sum:
+        return run_literally(scenario, seed, trial)
     return run_reference(scenario, draw_trial(scenario, seed, trial))

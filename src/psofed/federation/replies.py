@@ -1,0 +1,85 @@
+"""Sorting a round's replies into those that count and those that do not, each judged by itself."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flwr.app import Message, RecordDict
+
+from psofed.federation.checks import ReplyLimits, check_reply
+from psofed.federation.wire import BadReplyError, Reply, decode_reply
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a round's replies must hold.
+
+    Attributes
+    ----------
+    session, round_number
+        Of the instructions they answer.
+    length, dtype
+        M, and the model's number type.
+    limits : ReplyLimits
+        Bounds on what they say.
+    """
+
+    session: str
+    round_number: int
+    length: int
+    dtype: np.dtype[Any]
+    limits: ReplyLimits
+
+
+def sort_replies(
+    messages: Iterable[Message], asked: Sequence[Message], unreadable: Collection[str], expected: Expectation
+) -> tuple[dict[int, Reply], list[tuple[int, BadReplyError]]]:
+    """Return the valid replies by node, and what was wrong with the others, each with its node.
+
+    Parameters
+    ----------
+    messages : iterable of Message
+        Whatever has arrived.
+    asked : sequence of Message
+        The round's instructions, as they were sent.
+    unreadable : collection of str
+        Ids of instructions whose reply could not even be put together.
+    expected : Expectation
+        What the replies must hold.
+    """
+    questions = {message.metadata.message_id: message.metadata.dst_node_id for message in asked}
+    valid: dict[int, Reply] = {}
+    bad: list[tuple[int, BadReplyError]] = []
+    answered: set[str] = set()
+    for message in messages:
+        question = message.metadata.reply_to_message_id
+        # A dead node's error reply comes from the SuperLink: only the question says whose it is.
+        node = questions.get(question, message.metadata.src_node_id)
+        try:
+            if question not in questions:
+                raise BadReplyError("unasked", f"reply to {question[:16]}")
+            if question in answered:
+                raise BadReplyError("duplicate")
+            answered.add(question)
+            valid[node] = judge(message, node, expected)
+        except BadReplyError as error:
+            bad.append((node, error))
+    for question, node in questions.items():
+        if question in unreadable:
+            bad.append((node, BadReplyError("malformed", "objects that fit no message")))
+        elif question not in answered:
+            bad.append((node, BadReplyError("no-reply")))
+    return valid, bad
+
+
+def judge(message: Message, node: int, expected: Expectation) -> Reply:
+    """Return the reply of `node`, or raise BadReplyError."""
+    if message.has_error():
+        raise BadReplyError("error", str(message.error.reason)[:200])
+    if message.metadata.src_node_id != node:
+        raise BadReplyError("unasked", f"from node {message.metadata.src_node_id}")
+    content = message.content if message.has_content() else RecordDict()
+    reply = decode_reply(content, expected.length, expected.dtype)
+    check_reply(reply, expected.session, expected.round_number, expected.limits)
+    return reply

@@ -1,0 +1,104 @@
+"""The commands sweep and reproduce, as one types them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()"]
+GRID = """
+trials = 4
+[base]
+num_clients = 8
+dimension = 4
+num_participants = 3
+iterations = 50
+[base.attack]
+num_byzantine = 2
+[grid]
+num_shared = [1, 4]
+uplink = ["same", "redrawn"]
+"""
+
+
+def run(*arguments):
+    command = [*PSOFED, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture
+def grid(tmp_path):
+    path = tmp_path / "grid.toml"
+    path.write_text(GRID)
+    return path
+
+
+def test_a_sweep_prints_a_table_and_leaves_data_picture_and_cells(grid, tmp_path):
+    out, plot = tmp_path / "out", tmp_path / "sweep.svg"
+    done = run("sweep", grid, "--out", out, "--plot", plot)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["num_shared", "uplink", "network", "MSE", "test", "MSE"]
+    assert len(lines) == 5
+    assert {path.name for path in out.iterdir()} == {"sweep.nc", "sweep.csv", "cells"}
+    assert len(list((out / "cells").iterdir())) == 4
+    assert plot.read_text().lstrip().startswith("<?xml")
+
+
+def test_a_sweep_tells_machines_in_json_and_the_options_beat_the_file(grid):
+    done = run("sweep", grid, "--json", "--trials", 5, "--seed", 3, "--threads", 1)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["trials"], result["seed"]) == (5, 3)
+    assert [axis["fields"] for axis in result["axes"]] == [["num_shared"], ["uplink"]]
+    assert len(result["points"]) == 4
+    assert {"mean", "standard_error", "interval_95", "mean_db"} <= result["points"][0]["network_mse"].keys()
+
+
+def test_a_damaged_cell_is_said(grid, tmp_path):
+    out = tmp_path / "out"
+    run("sweep", grid, "--out", out)
+    victim = next((out / "cells").iterdir())
+    victim.write_bytes(victim.read_bytes()[:-1])
+    done = run("sweep", grid, "--out", out)
+    assert done.returncode == 0
+    assert "1 damaged cells were computed again" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("sweep", "nowhere.toml"), "nowhere.toml: no such file"),
+        (("sweep", "GRID", "--trials", "0"), "trials = 0"),
+        (("sweep", "GRID", "--threads", "0"), "threads = 0"),
+        (("sweep", "GRID", "--cluster", "nonsense://x"), "--cluster nonsense://x"),
+        (("sweep", "GRID", "--plot", "picture.txt"), "picture.txt"),
+        (("reproduce", "fig10"), "figure = 'fig10'"),
+        (("reproduce", "fig2", "--trials", "1"), "--trials = 1"),
+    ],
+)
+def test_a_mistake_ends_with_code_2_and_one_line(grid, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    done = run(*(str(grid) if argument == "GRID" else argument for argument in arguments))
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_one_figure_is_reproduced_as_json_with_its_claims(tmp_path):
+    done = run("reproduce", "fig3", "--trials", 4, "--out", tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["figure"] == "fig3"
+    assert {series["kind"] for series in result["series"]} == {
+        "simulation",
+        "paper-theory",
+        "exact-theory",
+        "published",
+    }
+    assert result["trials"] == 4
+    assert result["claims"]
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "cells", "claims.json", "report.html", *(f"fig3.{kind}" for kind in ("svg", "png", "json", "nc", "csv")),
+    }  # fmt: skip
