@@ -5,9 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from psofed import Data, Drift, Model, Scenario, simulate
+from psofed import Attack, Data, Drift, Model, NotCoveredError, Scenario, simulate
 from psofed.registry import part_names
 from psofed.simulate.draws import draw_trial
+from psofed.simulate.literal import run_literally
 from psofed.simulate.reference import run_reference
 
 METRICS = ("network_mse", "server_msd", "test_mse")
@@ -53,6 +54,36 @@ def test_engine_equals_the_block_form_on_features_of_the_same_inputs(
     sizes = {"dimension": 4} if model.kind == "linear" else {"dimension": 9, "num_shared": 4}
     # The engine's cosine is a polynomial, good to 1e-13.
     assert_equal_to_reference(small_scenario.replace(model=model, data=data, **sizes), 1e-8)
+
+
+VARIANTS = {
+    "drift": {"drift": DRIFTS["random-walk"]},
+    "features": {
+        "dimension": 9,
+        "model": Model(kind="rff", bandwidth=1.3),
+        "data": Data(function="sine", input_dimension=2),
+    },
+}
+
+
+@pytest.mark.parametrize("kind", part_names("attacks"))
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_attack_acts_on_drift_and_features_as_written_literally(
+    small_scenario: Scenario, kind: str, variant: str
+) -> None:
+    scenario = small_scenario.replace(
+        attack=Attack(kind=kind, num_byzantine=3, probability=0.5), iterations=25, **VARIANTS[variant]
+    )
+    result = simulate(scenario, trials=5, seed=5, keep_trials=True)
+    literal = run_literally(scenario, seed=5, trial=4)
+    for metric in METRICS:
+        assert np.allclose(result.trial_curves[metric][4], getattr(literal, metric), rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_rule_with_root_data_of_its_own_is_refused(small_scenario: Scenario, variant: str) -> None:
+    with pytest.raises(NotCoveredError, match="fltrust"):
+        simulate(small_scenario.replace(aggregation="fltrust", **VARIANTS[variant]), trials=1)
 
 
 def test_given_samples_do_not_depend_on_chunks(small_scenario: Scenario) -> None:

@@ -30,7 +30,7 @@ def run_literally(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
     """
     draws = draw_trial(scenario, seed, trial)
     iterations, clients, dimension = draws.inputs.shape
-    target = draw_fleet(scenario).target
+    start = draw_fleet(scenario).target
     attack_stream, root_stream = (make_stream(seed, source, [trial]) for source in ("attack", "root"))
     shocks = draw_shocks(attack_stream.key, attack_stream.gamma, scenario)
     attack = scenario.attack
@@ -38,12 +38,13 @@ def run_literally(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
     rule = load_part("aggregations", scenario.aggregation)
     options = make_options("aggregations", scenario.aggregation, scenario.aggregation_options, "")
     root = make_root_data(scenario, root_stream) if scenario.aggregation == "fltrust" else None
-    test_outputs = draws.test_inputs @ target + draws.test_noise
 
     models = np.zeros((iterations + 1, clients + 1, dimension))
     network_mse, server_msd, test_mse = np.zeros(iterations), np.empty(iterations), np.empty(iterations)
     for n in range(iterations):
         server, local = models[n, 0], models[n, 1:].copy()
+        target = start + draws.moves[n]
+        test_outputs = draws.test_inputs @ target + draws.test_noise
         server_msd[n] = np.sum((server - target) ** 2)
         test_mse[n] = np.mean((test_outputs - draws.test_inputs @ server) ** 2)
         for k in range(clients):
