@@ -14,6 +14,7 @@ def measure_lag(scenario: Scenario, trials: int = 100, seed: int = 0) -> Estimat
 
     Examples
     --------
+    >>> from psofed import Drift
     >>> drift = Drift(kind="random-walk", variance=1e-3)
     >>> lag = measure_lag(Scenario(num_clients=6, dimension=2, iterations=500, drift=drift), trials=32)
     >>> 3 < lag.mean < 15
