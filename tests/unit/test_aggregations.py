@@ -4,12 +4,22 @@ import numpy as np
 import pytest
 from numba import njit
 
-from psofed import InvalidValueError, NotCoveredError, Scenario, UnknownFieldError
+from psofed import (
+    Data,
+    Drift,
+    InvalidValueError,
+    Model,
+    NotCoveredError,
+    Scenario,
+    UnknownFieldError,
+    simulate,
+)
 from psofed.aggregations._shared import RootData
 from psofed.part_options import make_options
 from psofed.registry import load_part
 from psofed.scenario_file import with_values
 from psofed.simulate.draws import draw_trial
+from psofed.simulate.literal import run_literally
 from psofed.simulate.reference import run_reference
 
 NAN = np.nan
@@ -122,6 +132,26 @@ def test_fltrust_without_root_data_is_refused_by_name() -> None:
         part.combine(FIVE, SERVER, options)
     with pytest.raises(NotCoveredError, match=r"fltrust"):
         part.options(Scenario(num_clients=5, dimension=2, aggregation="fltrust"), None)
+
+
+def test_fltrust_is_refused_where_there_are_no_root_data() -> None:
+    model, data = Model(kind="rff"), Data(function="sinc", input_dimension=1)
+    scenario = Scenario(
+        num_clients=5,
+        dimension=4,
+        iterations=5,
+        model=model,
+        data=data,
+        aggregation="fltrust",
+        aggregation_options={},
+    )
+    with pytest.raises(NotCoveredError, match=r"fltrust"):
+        simulate(scenario, trials=2)
+
+
+def test_the_literal_form_refuses_a_moving_target(small_scenario: Scenario) -> None:
+    with pytest.raises(NotCoveredError, match=r"does not move"):
+        run_literally(small_scenario.replace(drift=Drift(kind="random-walk", variance=1e-5)), 0, 0)
 
 
 def test_options_of_another_rule_are_refused_by_name() -> None:

@@ -8,6 +8,7 @@ of u_0 there. The server moves by
 
 and stays where it is if nobody is trusted. The N = `root_size` samples are drawn once per trial, from a stream of
 randomness of their own, as the test set is: white inputs of the test inputs' variance, noise of the fleet's average.
+If the target drifts, they stay as they were drawn: what the server knows grows old.
 
 With M = 1 an update has but a sign: those who agree with the server's own step are all brought to exactly that step,
 so the clients only vote on whether the server follows its own data.
@@ -45,7 +46,10 @@ def options(scenario: Scenario, root_stream: Stream | None) -> FloatArray:
     The rows are Σ_r x_ri [x_r, ν_r] for i = 0 … D − 1, or, where N ≤ D, the samples [x_r, ν_r] themselves.
     """
     if root_stream is None:
-        raise NotCoveredError(f'aggregation "fltrust" is not covered by algorithm "{scenario.algorithm}"')
+        raise NotCoveredError(
+            'aggregation "fltrust" needs root data y = wᵀx + ν and uploads that are models; algorithm '
+            f'"{scenario.algorithm}" on these data lacks one of them'
+        )
     samples = draw_root_samples(scenario, root_stream)
     count, dimension = len(samples), scenario.dimension
     rows = samples

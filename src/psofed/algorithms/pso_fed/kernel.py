@@ -69,9 +69,9 @@ class PsoFedRun:
         self._inputs: InputModel = make_input_model(fleet)
         self._noise_deviation = np.sqrt(fleet.noise_variance)
         self._pattern: ModuleType = load_part("patterns", scenario.selection.pattern)
-        self._server_side = make_server_side(
-            scenario, self._streams["attack"], self._streams["root"], poisons=True
-        )
+        # Root data are drawn as y = wᵀx + ν; for other streams there are none.
+        root = self._streams["root"] if samples is None else None
+        self._server_side = make_server_side(scenario, self._streams["attack"], root, poisons=True)
         self._data_side = make_data_side(scenario)
         self._target = fleet.target.copy()
         self._kernel = _make_kernel(lanes, samples is not None, self._moves is not None)
