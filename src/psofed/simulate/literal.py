@@ -12,7 +12,6 @@ import numpy as np
 from psofed.aggregations.fltrust import make_root_data
 from psofed.attacks._shared import draw_shocks
 from psofed.data import draw_fleet
-from psofed.errors import NotCoveredError
 from psofed.part_options import make_options
 from psofed.registry import load_part
 from psofed.scenario import Scenario
@@ -24,18 +23,11 @@ from psofed.streams import make_stream
 def run_literally(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
     """Run one trial, from models that are zero, on the draws that the fast engine makes for it.
 
-    Raises
-    ------
-    NotCoveredError
-        For streams other than y = wᵀx + ν with a w that stays.
-
     Examples
     --------
     >>> run_literally(Scenario(num_clients=5, dimension=2, iterations=3), seed=0, trial=0).models.shape
     (4, 6, 2)
     """
-    if not scenario.is_linear or scenario.drift is not None:
-        raise NotCoveredError("the literal form knows linear streams whose target does not move")
     draws = draw_trial(scenario, seed, trial)
     iterations, clients, dimension = draws.inputs.shape
     start = draw_fleet(scenario).target
