@@ -6,7 +6,6 @@ from numba import njit
 
 from psofed import (
     Data,
-    Drift,
     InvalidValueError,
     Model,
     NotCoveredError,
@@ -19,7 +18,6 @@ from psofed.part_options import make_options
 from psofed.registry import load_part
 from psofed.scenario_file import with_values
 from psofed.simulate.draws import draw_trial
-from psofed.simulate.literal import run_literally
 from psofed.simulate.reference import run_reference
 
 NAN = np.nan
@@ -147,11 +145,6 @@ def test_fltrust_is_refused_where_there_are_no_root_data() -> None:
     )
     with pytest.raises(NotCoveredError, match=r"fltrust"):
         simulate(scenario, trials=2)
-
-
-def test_the_literal_form_refuses_a_moving_target(small_scenario: Scenario) -> None:
-    with pytest.raises(NotCoveredError, match=r"does not move"):
-        run_literally(small_scenario.replace(drift=Drift(kind="random-walk", variance=1e-5)), 0, 0)
 
 
 def test_options_of_another_rule_are_refused_by_name() -> None:
