@@ -29,6 +29,9 @@ _SINGLES = 3
 # Longer runs get learning curves of about this many points, each a mean over some iterations.
 _MOST_BINS = 10_000
 
+# Combinations of parts whose kernels this process has loaded.
+_LOADED: set[tuple[object, ...]] = set()
+
 ProgressCallback = Callable[[int, int], None]
 
 
@@ -92,8 +95,7 @@ def simulate(
     recording = Recording(tail, -(-iterations // _MOST_BINS), keep_trials)
     total, blocks = _Total(iterations, recording), cut_into_blocks(trials)
     if executor is None:
-        # Loads or compiles the kernels here, once, instead of in every thread, and outside the time taken.
-        run_block(scenario.replace(iterations=1), seed, blocks[0], Recording(tail=1), None, data)
+        _load_kernels(scenario, seed, blocks[0], data)
     started = time.perf_counter()
     for block in _run_blocks(scenario, seed, blocks, recording, threads, executor, progress, data):
         total.add(block)
@@ -133,6 +135,17 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
         from psofed.own_data.scenario import check_fit
 
         check_fit(scenario, data)
+
+
+def _load_kernels(scenario: Scenario, seed: int, trials: range, data: "OwnData | None") -> None:
+    """Load or compile the kernels here, once, instead of in every thread, and outside the time taken."""
+    parts = (
+        scenario.algorithm, scenario.selection.pattern, scenario.aggregation, scenario.model.kind, scenario.data.function,
+        scenario.attack and scenario.attack.kind, scenario.drift and scenario.drift.kind, data is None, len(trials) > 1,
+    )  # fmt: skip
+    if parts not in _LOADED:
+        run_block(scenario.replace(iterations=1), seed, trials, Recording(tail=1), None, data)
+        _LOADED.add(parts)
 
 
 def cut_into_blocks(trials: int) -> list[range]:
