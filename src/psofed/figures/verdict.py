@@ -113,7 +113,7 @@ class Claim:
             return UNDECIDED
         return CONDITIONAL if len(decided) > 1 else HOLDS if True in decided else FAILS
 
-    @property
+    @functools.cached_property
     def condition(self) -> str:
         """Under which the claim holds, if it holds only under one."""
         return explain(self.checks) if self.verdict == CONDITIONAL else ""

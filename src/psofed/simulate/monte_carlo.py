@@ -140,8 +140,9 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
 def _load_kernels(scenario: Scenario, seed: int, trials: range, data: "OwnData | None") -> None:
     """Load or compile the kernels here, once, instead of in every thread, and outside the time taken."""
     parts = (
-        scenario.algorithm, scenario.selection.pattern, scenario.aggregation, scenario.model.kind, scenario.data.function,
-        scenario.attack and scenario.attack.kind, scenario.drift and scenario.drift.kind, data is None, len(trials) > 1,
+        scenario.algorithm, scenario.selection.pattern, scenario.aggregation, scenario.model.kind,
+        scenario.attack and scenario.attack.kind, scenario.drift and scenario.drift.kind,
+        scenario.data.function, data is None, len(trials) > 1,
     )  # fmt: skip
     if parts not in _LOADED:
         run_block(scenario.replace(iterations=1), seed, trials, Recording(tail=1), None, data)
