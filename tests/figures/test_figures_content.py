@@ -16,8 +16,6 @@ from psofed.figures.published import published_table
 from psofed.figures.reproduce import choose_figures
 from psofed.scenario import UPLINKS
 
-pytestmark = pytest.mark.xdist_group("figures")  # one worker makes them for all
-
 NAMES = [f"fig{number}" for number in range(1, 10)]
 
 

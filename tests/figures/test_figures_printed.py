@@ -115,7 +115,6 @@ def test_figure_1_has_the_printed_levels_and_slopes_for(label):
     assert ratio == pytest.approx(1.0, abs=0.05)
 
 
-@pytest.mark.xdist_group("figures")
 def test_under_attack_the_algorithms_come_in_the_printed_order(reproduction):
     """PSO and CS tie within 0.5 dB in print and here; then QS, Online-Fed and SignSGD, apart."""
     ours = {s.label: s.y_db for s in reproduction.figures["fig1"].select(kind="simulation", uplink="same")}
@@ -126,7 +125,6 @@ def test_under_attack_the_algorithms_come_in_the_printed_order(reproduction):
         assert np.all(np.diff(ladder, axis=0) > 0)
 
 
-@pytest.mark.xdist_group("figures")
 def test_the_rivals_levels_are_those_printed_but_for_the_growth_of_qs_fed(reproduction):
     ours = {s.label: s.y_db for s in reproduction.figures["fig1"].select(kind="simulation", uplink="same")}
     for curve in published_table()["fig1"]:

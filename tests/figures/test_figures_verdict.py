@@ -18,8 +18,6 @@ from psofed.figures.verdict import (
     paired_difference,
 )
 
-pytestmark = pytest.mark.xdist_group("figures")  # one worker makes them for all
-
 
 def claim(outcomes):
     checks = tuple(Check({"M": place}, passed, f"case {place}") for place, passed in enumerate(outcomes))

@@ -8,8 +8,6 @@ import pytest
 
 from psofed.figures import figure_names
 
-pytestmark = pytest.mark.xdist_group("figures")  # one worker makes them for all
-
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
