@@ -267,3 +267,15 @@ def test_compare_passes_the_exact_theory_and_fails_the_papers(scenario_file, tmp
     wrong = RUNNER.invoke(app, [*common, "--theory", "paper"])
     assert wrong.exit_code == 1
     assert "DIFFERS" in wrong.stdout
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5])
+def test_small_stepsizes_of_one_client_that_shares_all_follow_the_textbook(correlation: float) -> None:
+    """Plain LMS without the fourth moments: E‖w̃‖² = μσ²D/2, whatever the inputs' covariance."""
+    data = Data(input_variance=0.8, noise_variance=0.02, input_correlation=correlation)
+    scenario = Scenario(
+        num_clients=1, dimension=3, num_participants=1, num_shared=3, stepsize=0.05, data=data
+    )
+    assert psofed.predict(scenario, "paper", small_stepsize=True).server_msd == pytest.approx(
+        0.05 * 0.02 * 3 / 2, rel=1e-6
+    )
