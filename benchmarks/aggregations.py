@@ -4,7 +4,7 @@ import time
 
 from benchmarks._timing import best_seconds, markdown_table
 from psofed import Attack, Scenario, simulate
-from psofed.registry import part_names
+from psofed.parts.registry import part_names
 
 BASE = Scenario(
     num_clients=50, dimension=5, num_participants=5, iterations=1000, attack=Attack(num_byzantine=15)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from benchmarks._timing import markdown_table
-from psofed.scenario_file import EXAMPLE
+from psofed.scenario.file import EXAMPLE
 
 CLI = "from psofed.cli import main; main()"
 LARGE = """

@@ -6,8 +6,8 @@ import numpy as np
 from scipy import special, stats
 
 from benchmarks._timing import markdown_table
-from psofed.gaussian import fill_standard_normal
-from psofed.streams import make_stream
+from psofed.engine.normals import fill_standard_normal
+from psofed.engine.streams import make_stream
 
 LANES, WORDS, BATCHES = 100, 50_000, 10
 EDGES = special.ndtri(np.arange(1, 100_000) / 100_000)

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from psofed import Attack, Drift, Scenario, optimal_stepsize, predict, simulate
-from psofed.report.plots import COLOURS, finish_axes, save_figure, to_decibels
-from psofed.simulate.lag import measure_lag
+from psofed.plots.curves import COLOURS, finish_axes, save_figure, to_decibels
+from psofed.simulation.lag import measure_lag
 
 BASE = Scenario(num_clients=20, dimension=5, iterations=2000, attack=Attack(num_byzantine=4))
 WALKS = (0.0, 1e-4, 1e-3)

@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from psofed import Attack, Data, Model, Prediction, Scenario, simulate
-from psofed.kernel_ridge import kernel_ridge_mse
-from psofed.nonlinear import best_mse
-from psofed.report.plots import COLOURS, finish_axes, save_figure, to_decibels
+from psofed.fleet.kernel_ridge import kernel_ridge_mse
+from psofed.fleet.nonlinear import best_mse
+from psofed.plots.curves import COLOURS, finish_axes, save_figure, to_decibels
 
 STREAM = Data(function="root-sine", input_variance=1.0, noise_variance=0.01)
 BASE = Scenario(

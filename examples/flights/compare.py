@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from psofed import OwnData, read_data, simulate
-from psofed.own_data.baselines import run_baselines
-from psofed.own_data.scenario import fit_scenario
-from psofed.report.plots import COLOURS, finish_axes, save_figure
+from psofed.fleet.fitting import fit_scenario
+from psofed.plots.curves import COLOURS, finish_axes, save_figure
+from psofed.simulation.baselines import run_baselines
 
 FEATURES = ("departure_delay", "air_time", "wind_speed", "visibility", "rain", "pressure")
 STEPSIZES = np.geomspace(0.002, 0.06, 9)

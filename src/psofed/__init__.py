@@ -12,43 +12,44 @@ from typing import TYPE_CHECKING, Any
 from psofed._version import __version__
 
 if TYPE_CHECKING:
-    from psofed.data import Fleet, draw_fleet
-    from psofed.drift import Drift
-    from psofed.errors import InvalidValueError, NotCoveredError, PsofedError, UnknownFieldError
-    from psofed.model import Model
-    from psofed.own_data import OwnData, read_data
+    from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError, UnknownFieldError
+    from psofed.fleet import Fleet, draw_fleet
+    from psofed.fleet.own_data import OwnData, read_data
     from psofed.results import SimulationResult, load_result
     from psofed.scenario import Attack, Data, Scenario, Selection, Uniform
-    from psofed.scenario_file import read_scenario
-    from psofed.simulate.monte_carlo import simulate
+    from psofed.scenario.drift import Drift
+    from psofed.scenario.file import read_scenario
+    from psofed.scenario.model import Model
+    from psofed.simulation.monte_carlo import simulate
     from psofed.theory.prediction import LearningCurve, Prediction, Terms, predict
     from psofed.theory.stepsize import optimal_stepsize
 
 _HOME = {
     "Attack": "scenario",
     "Data": "scenario",
-    "Drift": "drift",
-    "Fleet": "data",
-    "InvalidValueError": "errors",
+    "Drift": "scenario.drift",
+    "Fleet": "fleet",
+    "InvalidValueError": "common.errors",
     "LearningCurve": "theory.prediction",
-    "Model": "model",
-    "NotCoveredError": "errors",
-    "OwnData": "own_data",
+    "Model": "scenario.model",
+    "NotCoveredError": "common.errors",
+    "OwnData": "fleet.own_data",
     "Prediction": "theory.prediction",
-    "PsofedError": "errors",
+    "PsofedError": "common.errors",
     "Scenario": "scenario",
     "Selection": "scenario",
     "SimulationResult": "results",
     "Terms": "theory.prediction",
     "Uniform": "scenario",
-    "UnknownFieldError": "errors",
-    "draw_fleet": "data",
+    "UnknownFieldError": "common.errors",
+    "draw_fleet": "fleet",
     "load_result": "results",
     "optimal_stepsize": "theory.stepsize",
     "predict": "theory.prediction",
-    "read_data": "own_data",
-    "read_scenario": "scenario_file",
-    "simulate": "simulate",
+    "read_data": "fleet.own_data",
+    "read_scenario": "scenario.file",
+    "simulate": "simulation.monte_carlo",
+    "tune": "theory.tuning",
 }
 
 __all__ = ["__version__", *_HOME]
@@ -57,8 +58,7 @@ __all__ = ["__version__", *_HOME]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'psofed' has no attribute {name!r}")
-    home = import_module(f"psofed.{_HOME[name]}")
-    return home if _HOME[name] == name else getattr(home, name)  # simulate is a package that can be called
+    return getattr(import_module(f"psofed.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -3,8 +3,8 @@
 import pytest
 
 from psofed import Data, Model, Prediction, Scenario, simulate
-from psofed.kernel_ridge import kernel_ridge_mse
-from psofed.nonlinear import best_mse
+from psofed.fleet.kernel_ridge import kernel_ridge_mse
+from psofed.fleet.nonlinear import best_mse
 
 SCENARIO = Scenario(
     num_clients=4,

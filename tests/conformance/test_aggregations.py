@@ -5,10 +5,10 @@ import pytest
 from numba import njit
 
 from psofed import Attack, NotCoveredError, Scenario, Selection, simulate
-from psofed.aggregations._shared import RootData
-from psofed.part_options import declared_options, make_options
-from psofed.registry import load_part, part_names
-from psofed.simulate.literal import run_literally
+from psofed.parts.aggregations._shared import RootData
+from psofed.parts.options import declared_options, make_options
+from psofed.parts.registry import load_part, part_names
+from psofed.reference.literal import run_literally
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 RULES = part_names("aggregations")

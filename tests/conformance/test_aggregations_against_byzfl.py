@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from psofed import Attack
-from psofed.part_options import make_options
-from psofed.registry import load_part
+from psofed.parts.options import make_options
+from psofed.parts.registry import load_part
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from psofed import Attack, InvalidValueError, NotCoveredError, Scenario, UnknownFieldError, simulate
-from psofed.communication import measure_communication
-from psofed.data import draw_fleet
-from psofed.registry import load_part, part_names
-from psofed.scenario_file import with_values
+from psofed.fleet import draw_fleet
+from psofed.parts.registry import load_part, part_names
+from psofed.results.traffic import measure_communication
+from psofed.scenario.file import with_values
 
 ALGORITHMS = part_names("algorithms")
 every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from psofed import Attack, NotCoveredError, Scenario, Selection, simulate
-from psofed.part_options import declared_options
-from psofed.registry import load_part, part_names
-from psofed.simulate.draws import draw_trial
-from psofed.simulate.literal import run_literally
+from psofed.parts.options import declared_options
+from psofed.parts.registry import load_part, part_names
+from psofed.reference.draws import draw_trial
+from psofed.reference.literal import run_literally
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 ATTACKS = part_names("attacks")
@@ -141,8 +141,8 @@ def test_poisoned_data_reach_online_fed_as_they_reach_pso_fed() -> None:
 
 
 def test_an_algorithm_that_does_not_poison_data_refuses_by_name() -> None:
-    from psofed.simulate.server_side import make_server_side
-    from psofed.streams import make_stream
+    from psofed.engine.server_side import make_server_side
+    from psofed.engine.streams import make_stream
 
     with pytest.raises(NotCoveredError, match="label-poisoning"):
         make_server_side(attacked("label-poisoning"), make_stream(0, "attack", [0]))

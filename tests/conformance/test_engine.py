@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from psofed import Attack, Scenario, simulate
-from psofed.registry import KINDS, load_part, part_names
-from psofed.simulate.draws import draw_trial
+from psofed.parts.registry import KINDS, load_part, part_names
+from psofed.reference.draws import draw_trial
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in KINDS for name in part_names(kind)])

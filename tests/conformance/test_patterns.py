@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from psofed import Scenario, Selection
-from psofed.registry import part_names
-from psofed.simulate.draws import draw_trial
+from psofed.parts.registry import part_names
+from psofed.reference.draws import draw_trial
 
 PATTERNS = part_names("patterns")
 K, D, M, N = 6, 5, 2, 400

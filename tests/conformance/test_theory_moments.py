@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from psofed import Attack, Scenario, Selection
-from psofed.registry import load_part, part_names
-from psofed.simulate.draws import draw_trial
+from psofed.parts.registry import load_part, part_names
+from psofed.reference.draws import draw_trial
 
 D, M = 5, 3
 WITH_MOMENTS = [

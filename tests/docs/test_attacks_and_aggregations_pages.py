@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from psofed.part_options import declared_options
-from psofed.registry import part_names
+from psofed.parts.options import declared_options
+from psofed.parts.registry import part_names
 
 DOCS = Path(__file__).parents[2] / "docs"
 PARTS = [(kind, name) for kind in ("attacks", "aggregations") for name in part_names(kind)]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import psofed
-from psofed.registry import KINDS, part_names
-from psofed.scenario_file import EXAMPLE
+from psofed.parts.registry import KINDS, part_names
+from psofed.scenario.file import EXAMPLE
 
 ROOT = Path(__file__).parents[2]
 

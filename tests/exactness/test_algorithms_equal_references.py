@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from psofed import Attack, Data, Scenario, simulate
-from psofed.registry import load_part, part_names
+from psofed.parts.registry import load_part, part_names
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 COVARIANCES = [np.diag([1.0, 0.5, 2.0, 0.1 + 0.1 * k]) + 0.2 for k in range(7)]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from psofed import Attack, Data, Drift, Model, NotCoveredError, Scenario, simulate
-from psofed.registry import part_names
-from psofed.simulate.draws import draw_trial
-from psofed.simulate.literal import run_literally
-from psofed.simulate.reference import run_reference
+from psofed.parts.registry import part_names
+from psofed.reference.block_form import run_reference
+from psofed.reference.draws import draw_trial
+from psofed.reference.literal import run_literally
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 DRIFTS = {
@@ -87,8 +87,8 @@ def test_a_rule_with_root_data_of_its_own_is_refused(small_scenario: Scenario, v
 
 
 def test_given_samples_do_not_depend_on_chunks(small_scenario: Scenario) -> None:
-    from psofed.algorithms import pso_fed
-    from psofed.data import draw_fleet
+    from psofed.fleet import draw_fleet
+    from psofed.parts.algorithms import pso_fed
 
     scenario = small_scenario.replace(
         dimension=9, model=Model(kind="rff"), data=Data(function="sinc", input_dimension=2)
@@ -102,7 +102,7 @@ def test_given_samples_do_not_depend_on_chunks(small_scenario: Scenario) -> None
 
 
 def test_a_walk_does_not_depend_on_chunks(small_scenario: Scenario) -> None:
-    from psofed.simulate.moves import make_moves
+    from psofed.engine.moves import make_moves
 
     scenario = small_scenario.replace(drift=DRIFTS["random-walk"])
     whole = make_moves(scenario, 1, range(3)).draw(0, 60)

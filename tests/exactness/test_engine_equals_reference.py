@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from psofed import Data, Scenario, Selection, simulate
-from psofed.registry import part_names
-from psofed.simulate.draws import draw_trial
-from psofed.simulate.reference import run_reference
+from psofed.parts.registry import part_names
+from psofed.reference.block_form import run_reference
+from psofed.reference.draws import draw_trial
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 COVARIANCES = [np.diag([1.0, 0.5, 2.0, 0.1 + 0.1 * k]) + 0.2 for k in range(7)]
@@ -55,8 +55,8 @@ def test_uploading_with_the_downloads_mask_is_noticed(
 
 
 def test_final_models_of_the_kernel_are_the_references(small_scenario: Scenario) -> None:
-    from psofed.algorithms import pso_fed
-    from psofed.data import draw_fleet
+    from psofed.fleet import draw_fleet
+    from psofed.parts.algorithms import pso_fed
 
     fleet = draw_fleet(small_scenario)
     run = pso_fed.start(small_scenario, fleet, 5, range(16))

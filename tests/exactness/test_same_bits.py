@@ -8,7 +8,7 @@ import pytest
 
 import psofed
 from psofed import Attack, Scenario, simulate
-from psofed.simulate.draws import draw_trial
+from psofed.reference.draws import draw_trial
 
 
 def same_bits(a: psofed.SimulationResult, b: psofed.SimulationResult) -> bool:
@@ -41,8 +41,8 @@ def test_a_trial_is_the_same_alone_and_among_others(small_scenario: Scenario) ->
 
 
 def test_chunks_of_iterations_do_not_matter(small_scenario: Scenario) -> None:
-    from psofed.algorithms import pso_fed
-    from psofed.data import draw_fleet
+    from psofed.fleet import draw_fleet
+    from psofed.parts.algorithms import pso_fed
 
     runs = [pso_fed.start(small_scenario, draw_fleet(small_scenario), 1, range(16)) for _ in range(2)]
     whole = np.empty((60, 3, 16))

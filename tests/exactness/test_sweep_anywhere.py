@@ -12,7 +12,7 @@ from multiprocessing import get_context
 import pytest
 
 from psofed.scenario import Attack, Scenario
-from psofed.sweep import Axis, Cell, CellStore, Grid, read_grid, run_cells
+from psofed.sweeps import Axis, Cell, CellStore, Grid, read_grid, run_cells
 
 pytestmark = pytest.mark.xdist_group("sweep")  # one worker computes what all compare with
 
@@ -47,7 +47,7 @@ def test_worker_processes_give_the_same_bits(expected):
 
 def test_a_dask_cluster_of_two_processes_gives_the_same_bits(expected, tmp_path):
     distributed = pytest.importorskip("distributed")
-    from psofed.sweep.execute import connect
+    from psofed.sweeps.execute import connect
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Dask's own making, at start and end

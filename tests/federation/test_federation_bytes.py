@@ -8,10 +8,10 @@ import pytest
 
 from psofed import Data, Scenario
 from psofed.federation.demo import start_demo_node
-from psofed.federation.deployment.credentials import make_credentials
-from psofed.federation.deployment.server import Server, serve
-from psofed.federation.deployment.submit import follow, submit
-from psofed.federation.deployment.superlink import Home
+from psofed.federation.deploy.credentials import make_credentials
+from psofed.federation.deploy.server import Server, serve
+from psofed.federation.deploy.submit import follow, submit
+from psofed.federation.deploy.superlink import Home
 from psofed.federation.settings import RunSettings
 
 DIMENSION = 1_000_000

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 import psofed
 from psofed import Attack, Data, Scenario
-from psofed.errors import InvalidValueError, NotCoveredError, PsofedError
+from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.federation.app import client_app, run_server
 from psofed.federation.demo import demo_settings, predict_demo
-from psofed.federation.deployment.credentials import make_credentials
-from psofed.federation.deployment.gate import Gate, RefusedError, check_head
-from psofed.federation.deployment.processes import (
+from psofed.federation.deploy.credentials import make_credentials
+from psofed.federation.deploy.gate import Gate, RefusedError, check_head
+from psofed.federation.deploy.processes import (
     OFFLINE,
     Supervisor,
     flower_environment,
@@ -30,11 +30,11 @@ from psofed.federation.deployment.processes import (
     is_listening,
     wait_until,
 )
-from psofed.federation.deployment.relay import Relay, Traffic, read_traffic
-from psofed.federation.deployment.server import exposure_warning, keep_node_running
-from psofed.federation.deployment.status import federation_status
-from psofed.federation.deployment.submit import write_app
-from psofed.federation.deployment.superlink import Home, superlink_command, supernode_command
+from psofed.federation.deploy.relay import Relay, Traffic, read_traffic
+from psofed.federation.deploy.server import exposure_warning, keep_node_running
+from psofed.federation.deploy.status import federation_status
+from psofed.federation.deploy.submit import write_app
+from psofed.federation.deploy.superlink import Home, superlink_command, supernode_command
 from psofed.federation.files import read_json
 from psofed.federation.settings import RunSettings
 from psofed.federation.testing import InProcessGrid
@@ -94,7 +94,7 @@ def test_descendants_in_sessions_of_their_own_are_stopped_too(tmp_path):
 def test_a_parent_killed_outright_takes_its_processes_along(tmp_path):
     script = (
         "import os, sys, time\nfrom pathlib import Path\n"
-        "from psofed.federation.deployment.processes import Supervisor\n"
+        "from psofed.federation.deploy.processes import Supervisor\n"
         "supervisor = Supervisor(Path(sys.argv[1]))\n"
         "supervisor.start('child', ['sleep', '600'], dict(os.environ))\n"
         "time.sleep(600)\n"
@@ -120,7 +120,7 @@ def test_a_process_that_ends_by_itself_is_reported_with_its_log(tmp_path):
 
 
 def test_a_node_that_does_not_stay_up_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr("psofed.federation.deployment.server.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("psofed.federation.deploy.server.time.sleep", lambda seconds: None)
     said = []
     with Supervisor(tmp_path) as supervisor:
         command = [sys.executable, "-c", "print('key unknown')"]
@@ -371,7 +371,7 @@ def test_help_imports_nothing_of_flower():
 
 
 def marked(process):
-    from psofed.federation.deployment.processes import _marked
+    from psofed.federation.deploy.processes import _marked
 
     return _marked([process])
 
@@ -469,7 +469,7 @@ def test_the_gate_passes_on_what_it_lets_in_and_nothing_else(tmp_path):
 def test_a_run_can_be_drawn_beside_its_prediction(finished, tmp_path):
     from psofed.federation.demo import Prediction
     from psofed.federation.plots import plot_federation
-    from psofed.report.plots import save_figure
+    from psofed.plots.curves import save_figure
 
     result = read_json(finished.result)
     flat = [0.1] * 60

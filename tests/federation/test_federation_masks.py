@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psofed.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError
 from psofed.federation.masks import DerivedMasks, derive_words, resolve_num_shared
 from psofed.federation.participants import DerivedParticipants
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from psofed.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError
 from psofed.federation import PSOFed, arrays_of, load_into, partial_sharing
 from psofed.federation.client_state import load_records, save_records
 from psofed.federation.layout import Layout

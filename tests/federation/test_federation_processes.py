@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from psofed import Attack, Scenario
-from psofed.errors import PsofedError
+from psofed.common.errors import PsofedError
 from psofed.federation.app import client_app, run_server
-from psofed.federation.deployment.credentials import make_credentials, make_node_key
-from psofed.federation.deployment.processes import Supervisor, flower_environment, free_port, wait_until
-from psofed.federation.deployment.superlink import (
+from psofed.federation.deploy.credentials import make_credentials, make_node_key
+from psofed.federation.deploy.processes import Supervisor, flower_environment, free_port, wait_until
+from psofed.federation.deploy.superlink import (
     CONNECTION,
     Home,
     flower_command,
@@ -266,7 +266,7 @@ def test_nothing_is_left_running_after_an_interrupt(tmp_path):
 
 
 def _descendants(process):
-    from psofed.federation.deployment.processes import _marked
+    from psofed.federation.deploy.processes import _marked
 
     return _marked([process])
 

@@ -7,15 +7,15 @@ import pytest
 from flwr.clientapp import ClientApp
 
 from psofed import Attack, Scenario, Selection
-from psofed.data import draw_fleet
 from psofed.federation import PSOFed, SuppliedMasks, online_regression, partial_sharing
 from psofed.federation.attacks import perturbing
 from psofed.federation.client_state import find_state
 from psofed.federation.participants import SuppliedParticipants
 from psofed.federation.sources import Position, Samples
 from psofed.federation.testing import InProcessGrid
-from psofed.simulate.draws import draw_trial
-from psofed.simulate.reference import run_reference
+from psofed.fleet import draw_fleet
+from psofed.reference.block_form import run_reference
+from psofed.reference.draws import draw_trial
 
 FIRST_NODE = 1_000
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from psofed import Data, Scenario
-from psofed.data import draw_fleet
-from psofed.errors import InvalidValueError, PsofedError
+from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.federation.online import lms, split_pending
 from psofed.federation.sources import CsvSource, GeneratorSource, ParquetSource, Position, open_source
 from psofed.federation.synthetic import SyntheticSource, evaluate_model
+from psofed.fleet import draw_fleet
 
 
 def test_a_line_counts_once_it_is_complete(tmp_path):

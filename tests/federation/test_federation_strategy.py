@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from psofed.errors import InvalidValueError, PsofedError
+from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.federation import PSOFed
 from psofed.federation.attacks import gaussian, perturbing
 from psofed.federation.checkpoint import load_checkpoint

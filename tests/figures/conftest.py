@@ -2,9 +2,9 @@
 
 import pytest
 
-from psofed.figures.model import Quality
-from psofed.figures.reproduce import Reproduction, reproduce
-from psofed.report.reproduction import save_reproduction
+from psofed.paper.model import Quality
+from psofed.paper.reproduce import Reproduction, reproduce
+from psofed.paper.reproduction import save_reproduction
 
 
 @pytest.fixture(scope="session")

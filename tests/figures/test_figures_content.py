@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed.errors import InvalidValueError
-from psofed.figures import figure_names, load_figure
-from psofed.figures.curves import STEPSIZES, paper_scenario
-from psofed.figures.model import KINDS, Quality
-from psofed.figures.predictions import best_stepsize, predict_point
-from psofed.figures.published import published_table
-from psofed.figures.reproduce import choose_figures
+from psofed.common.errors import InvalidValueError
+from psofed.paper.curves import STEPSIZES, paper_scenario
+from psofed.paper.figures import figure_names, load_figure
+from psofed.paper.model import KINDS, Quality
+from psofed.paper.predictions import best_stepsize, predict_point
+from psofed.paper.published import published_table
+from psofed.paper.reproduce import choose_figures
 from psofed.scenario import UPLINKS
 
 NAMES = [f"fig{number}" for number in range(1, 10)]

@@ -15,11 +15,11 @@ slopes with 5 Byzantine clients: within 50 %; the rise is 0.6 dB, read off with 
 import numpy as np
 import pytest
 
-from psofed.figures import load_figure
-from psofed.figures.fig1 import BYZANTINE, PREDICTED
-from psofed.figures.predictions import predict_point
-from psofed.figures.published import published_table
-from psofed.scenario_file import with_values
+from psofed.paper.figures import load_figure
+from psofed.paper.figures.fig1 import BYZANTINE, PREDICTED
+from psofed.paper.predictions import predict_point
+from psofed.paper.published import published_table
+from psofed.scenario.file import with_values
 
 FLEETS = range(6)
 PRINTED = [(name, curve) for name in ("fig2", "fig3", "fig4") for curve in published_table()[name]]

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from psofed.figures.claims import check_claims
-from psofed.figures.verdict import (
+from psofed.paper.claims import check_claims
+from psofed.paper.verdict import (
     CONDITIONAL,
     FAILS,
     HOLDS,

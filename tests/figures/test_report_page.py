@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from psofed.figures import figure_names
+from psofed.paper.figures import figure_names
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 

@@ -5,8 +5,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from psofed import Attack, Scenario, simulate
-from psofed.communication import measure_communication
-from psofed.registry import load_part, part_names
+from psofed.parts.registry import load_part, part_names
+from psofed.results.traffic import measure_communication
 
 OPTIONS = {
     "pso-fed": st.just({}),

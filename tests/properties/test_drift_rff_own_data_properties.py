@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from psofed import Data, Drift, Model, PsofedError, Scenario
-from psofed.own_data.standardise import standardise
-from psofed.own_data.table import read_table
-from psofed.registry import part_names
+from psofed.fleet.standardise import standardise
+from psofed.fleet.table import read_table
+from psofed.parts.registry import part_names
 
 sizes = st.floats(0, 1e6, allow_nan=False)
 drifts = st.one_of(

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from psofed import Attack, Data, Scenario, Selection, Uniform, simulate
-from psofed.errors import PsofedError
-from psofed.registry import part_names
-from psofed.simulate.draws import draw_trial
+from psofed.common.errors import PsofedError
+from psofed.parts.registry import part_names
+from psofed.reference.draws import draw_trial
 
 variances = st.floats(0, 1e6, allow_nan=False)
 

@@ -13,12 +13,12 @@ from psofed import (
     UnknownFieldError,
     simulate,
 )
-from psofed.aggregations._shared import RootData
-from psofed.part_options import make_options
-from psofed.registry import load_part
-from psofed.scenario_file import with_values
-from psofed.simulate.draws import draw_trial
-from psofed.simulate.reference import run_reference
+from psofed.parts.aggregations._shared import RootData
+from psofed.parts.options import make_options
+from psofed.parts.registry import load_part
+from psofed.reference.block_form import run_reference
+from psofed.reference.draws import draw_trial
+from psofed.scenario.file import with_values
 
 NAN = np.nan
 SERVER = np.array([1.0, 1.0])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from psofed import Attack, InvalidValueError, Scenario, simulate
-from psofed.algorithms import cs_fed, online_fed, qs_fed, signsgd
-from psofed.communication import measure_communication
+from psofed.parts.algorithms import cs_fed, online_fed, qs_fed, signsgd
+from psofed.results.traffic import measure_communication
 
 NOTHING, NO_CUBE = np.zeros((0, 1)), np.zeros((2, 0, 1))
 

@@ -5,10 +5,10 @@ import pytest
 from numba import njit
 
 from psofed import Attack, InvalidValueError, Scenario, UnknownFieldError
-from psofed.attacks._shared import count_byzantine, draw_shocks
-from psofed.registry import load_part
-from psofed.scenario_file import with_values
-from psofed.streams import make_stream
+from psofed.engine.streams import make_stream
+from psofed.parts.attacks._shared import count_byzantine, draw_shocks
+from psofed.parts.registry import load_part
+from psofed.scenario.file import with_values
 
 NAN = np.nan
 TARGET = np.array([1.0, 2.0, 4.0])

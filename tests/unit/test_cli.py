@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from psofed.cli import app
-from psofed.scenario_file import EXAMPLE
+from psofed.scenario.file import EXAMPLE
 
 PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()"]
 

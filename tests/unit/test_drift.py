@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from psofed import Data, Drift, InvalidValueError, Model, Scenario, simulate
-from psofed.simulate.draws import draw_trial
+from psofed.reference.draws import draw_trial
 
 BASE = Scenario(num_clients=6, dimension=3, iterations=400)
 WALK = Drift(kind="random-walk", variance=0.01)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from psofed import Drift, NotCoveredError, Scenario, predict, simulate
-from psofed.simulate.lag import measure_lag
+from psofed.simulation.lag import measure_lag
 
 BASE = Scenario(num_clients=6, dimension=3, num_shared=2, iterations=800)
 

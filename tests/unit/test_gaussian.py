@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from psofed.gaussian import fill_standard_normal
-from psofed.streams import SOURCES, Stream, make_stream, mix
+from psofed.engine.normals import fill_standard_normal
+from psofed.engine.streams import SOURCES, Stream, make_stream, mix
 
 LANES, WORDS = 16, 100_000
 

@@ -8,10 +8,10 @@ import pytest
 
 import psofed
 from psofed import InvalidValueError, PsofedError, load_result, read_data, simulate
-from psofed.own_data.baselines import NAMES, run_baselines
-from psofed.own_data.scenario import fit_scenario, measured_scenario
-from psofed.own_data.standardise import standardise
-from psofed.own_data.table import read_table
+from psofed.fleet.fitting import fit_scenario, measured_scenario
+from psofed.fleet.standardise import standardise
+from psofed.fleet.table import read_table
+from psofed.simulation.baselines import NAMES, run_baselines
 
 
 def write(tmp_path, text: str, name: str = "data.csv"):
@@ -141,7 +141,7 @@ def literal_federation(data, scenario, draws):
 
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_the_engine_on_a_table_equals_the_equations_read_literally(tmp_path, epochs: int) -> None:
-    from psofed.simulate.draws import draw_trial
+    from psofed.reference.draws import draw_trial
 
     uneven = make_rows(rows=45) + "\n".join(make_rows(("a",), rows=20, seed=2).splitlines()[1:])
     data = read_data(write(tmp_path, uneven), "station", "y", epochs=epochs)
@@ -375,7 +375,7 @@ def test_mistakes_end_with_one_line_and_exit_code_2(tmp_path, arguments, message
 
 
 def test_data_and_drift_are_refused_by_algorithms_that_do_not_take_them(data) -> None:
-    from psofed.registry import load_part, part_names
+    from psofed.parts.registry import load_part, part_names
 
     for name in part_names("algorithms"):
         if not getattr(load_part("algorithms", name), "TAKES_SAMPLES", False):

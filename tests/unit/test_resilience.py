@@ -7,9 +7,18 @@ import math
 import numpy as np
 import pytest
 
-from psofed import resilience
-from psofed.registry import part_names
-from psofed.resilience import ATTACKS, MODES, OCCASIONS, RULES, Cell, Matrix, participants, run_resilience
+from psofed.paper import resilience
+from psofed.paper.resilience import (
+    ATTACKS,
+    MODES,
+    OCCASIONS,
+    RULES,
+    Cell,
+    Matrix,
+    participants,
+    run_resilience,
+)
+from psofed.parts.registry import part_names
 
 
 def two_cells(few: list[float], many: list[float]) -> tuple[Matrix, Cell, Cell]:
@@ -87,8 +96,8 @@ def test_the_command_line_reaches_the_matrix(tmp_path, monkeypatch) -> None:
 def test_the_matrix_is_written_as_pictures_and_as_numbers(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(resilience, "RULES", ("mean", "krum"))
     monkeypatch.setattr(resilience, "ATTACKS", {"none": {}, "update ×10": ATTACKS["update ×10"]})
-    monkeypatch.setattr("psofed.report.resilience_plots.RULES", resilience.RULES)
-    monkeypatch.setattr("psofed.report.resilience_plots.ATTACKS", resilience.ATTACKS)
+    monkeypatch.setattr("psofed.paper.resilience_plots.RULES", resilience.RULES)
+    monkeypatch.setattr("psofed.paper.resilience_plots.ATTACKS", resilience.ATTACKS)
     seen: list[tuple[int, int]] = []
     run_resilience(tmp_path, quick=True, trials=4, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (23, 24)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from psofed import PsofedError, Scenario, load_result, simulate
-from psofed.files import atomic_path
+from psofed.common.files import atomic_path
 from psofed.results import estimate
 
 

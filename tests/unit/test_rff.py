@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from psofed import Data, InvalidValueError, Model, PsofedError, Scenario, simulate
-from psofed.features import make_features
-from psofed.nonlinear import best_mse, estimate_moments, evaluate_function, fit_best_weights, measure_features
-from psofed.registry import part_names
+from psofed.fleet.features import make_features
+from psofed.fleet.nonlinear import (
+    best_mse,
+    estimate_moments,
+    evaluate_function,
+    fit_best_weights,
+    measure_features,
+)
+from psofed.parts.registry import part_names
 
 RFF = Scenario(
     num_clients=6,

@@ -14,7 +14,7 @@ from psofed import (
     Uniform,
     UnknownFieldError,
 )
-from psofed.scenario_file import EXAMPLE, parse_setting, read_scenario, with_values
+from psofed.scenario.file import EXAMPLE, parse_setting, read_scenario, with_values
 
 SIZES = {"num_clients": 10, "dimension": 4}
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed.errors import PsofedError
+from psofed.common.errors import PsofedError
 from psofed.scenario import Attack, Scenario
-from psofed.sweep import Axis, Cell, CellStore, Grid, compute_cell, run_cells, run_sweep
-from psofed.sweep import execute as execute_module
+from psofed.sweeps import Axis, Cell, CellStore, Grid, compute_cell, run_cells, run_sweep
+from psofed.sweeps import execute as execute_module
 
 SCENARIO = Scenario(
     num_clients=8,
@@ -54,10 +54,10 @@ def test_everything_that_decides_a_result_changes_the_key():
 
 
 def test_the_key_changes_with_the_version_and_with_the_engine_sources(monkeypatch):
-    monkeypatch.setattr("psofed.sweep.cell.__version__", "99")
+    monkeypatch.setattr("psofed.sweeps.cell.__version__", "99")
     other_version = dataclasses.replace(CELL).key
     monkeypatch.undo()
-    monkeypatch.setattr("psofed.sweep.cell.engine_digest", lambda: "other")
+    monkeypatch.setattr("psofed.sweeps.cell.engine_digest", lambda: "other")
     other_engine = dataclasses.replace(CELL).key
     monkeypatch.undo()
     assert len({CELL.key, other_version, other_engine}) == 3

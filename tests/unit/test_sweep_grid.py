@@ -2,10 +2,10 @@
 
 import pytest
 
-from psofed.errors import InvalidValueError, PsofedError, UnknownFieldError
+from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
 from psofed.scenario import Uniform
-from psofed.sweep import read_grid
-from psofed.sweep.grid import grid_from_mapping
+from psofed.sweeps import read_grid
+from psofed.sweeps.grid import grid_from_mapping
 
 BASE = {"num_clients": 8, "dimension": 4}
 

@@ -178,8 +178,8 @@ def test_unstable_predictions_are_infinite_and_null_in_json() -> None:
 
 
 def test_what_is_not_covered_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    from psofed.attacks import gaussian
-    from psofed.attacks._moments import PerturbationMoments
+    from psofed.parts.attacks import gaussian
+    from psofed.parts.attacks._moments import PerturbationMoments
 
     ones = np.ones(20)
     monkeypatch.setattr(

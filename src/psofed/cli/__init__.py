@@ -6,7 +6,7 @@ import typer
 
 from psofed._version import __version__
 from psofed.cli import compare, example, federation, plot, predict, reproduce, simulate, sweep, tune
-from psofed.errors import PsofedError
+from psofed.common.errors import PsofedError
 
 app = typer.Typer(
     name="psofed",

@@ -25,7 +25,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")
 
 def read_scenario_with(file: Path, settings: list[str]) -> "Scenario":
     """Read a scenario file and apply ``--set`` changes to it."""
-    from psofed.scenario_file import parse_setting, read_scenario, with_values
+    from psofed.scenario.file import parse_setting, read_scenario, with_values
 
     scenario = read_scenario(file)
     return with_values(scenario, dict(parse_setting(text) for text in settings)) if settings else scenario

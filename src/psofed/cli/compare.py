@@ -52,10 +52,10 @@ def compare(
     """Simulate and predict a scenario; exit code 0 if they agree, 1 if not."""
     scenario = read_scenario_with(file, settings)
     if plot is not None:
-        from psofed.report.plots import check_picture_format
+        from psofed.plots.curves import check_picture_format
 
         check_picture_format(plot)
-    from psofed.simulate.monte_carlo import simulate as run
+    from psofed.simulation.monte_carlo import simulate as run
     from psofed.theory.prediction import predict
 
     prediction = predict(scenario, theory)
@@ -64,8 +64,8 @@ def compare(
     rows = compare_metrics(result, prediction)
     agrees = all(row.agrees for row in rows)
     if plot is not None:
-        from psofed.report.plots import save_figure
-        from psofed.report.theory_plots import plot_comparison
+        from psofed.plots.curves import save_figure
+        from psofed.plots.theory import plot_comparison
 
         save_figure(plot_comparison(result, {theory: prediction.learning_curve()}), plot)
     if as_json:

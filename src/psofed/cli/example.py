@@ -10,6 +10,6 @@ def register(app: typer.Typer) -> None:
 
 def example() -> None:
     """Print a commented scenario to start from: psofed example > scenario.toml."""
-    from psofed.scenario_file import EXAMPLE
+    from psofed.scenario.file import EXAMPLE
 
     typer.echo(EXAMPLE, nl=False)

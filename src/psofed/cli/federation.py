@@ -20,7 +20,7 @@ from psofed.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from psofed.federation.deployment.superlink import Home
+    from psofed.federation.deploy.superlink import Home
     from psofed.federation.settings import RunSettings
 
 federation = typer.Typer(
@@ -102,7 +102,7 @@ def certs(
 ) -> None:
     """Make the authority, the server's certificate and the nodes' keys that are missing."""
     with _ready():
-        from psofed.federation.deployment.credentials import make_credentials
+        from psofed.federation.deploy.credentials import make_credentials
 
         made = make_credentials(
             _home(home).credentials.folder, hosts, [*(f"node-{k}" for k in range(nodes)), *names]
@@ -123,7 +123,7 @@ def server(
 ) -> None:
     """Run the server until Ctrl-C: a SuperLink on loopback, and the counting relay that nodes connect to."""
     with _ready():
-        from psofed.federation.deployment.server import exposure_warning, serve
+        from psofed.federation.deploy.server import exposure_warning, serve
 
         warning = exposure_warning(host, port)
         if warning:
@@ -167,8 +167,8 @@ def client(
 ) -> None:
     """Run one node until Ctrl-C."""
     with _ready():
-        from psofed.federation.deployment.processes import Supervisor
-        from psofed.federation.deployment.server import keep_node_running, start_node
+        from psofed.federation.deploy.processes import Supervisor
+        from psofed.federation.deploy.server import keep_node_running, start_node
 
         folder = home if home is not None else Path(f"psofed-{key.stem}")
         settings: dict[str, str | int | float | bool] = {"partition": partition}
@@ -247,7 +247,7 @@ def resume(
 def status(home: HomeFolder = _DEFAULT_HOME, as_json: AsJson = False) -> None:
     """Show whether the server runs, which nodes are there, and how far the run has come."""
     with _ready():
-        from psofed.federation.deployment.status import federation_status
+        from psofed.federation.deploy.status import federation_status
 
         found = federation_status(_home(home))
         if as_json:
@@ -287,7 +287,7 @@ def _ready() -> Iterator[None]:
 
 
 def _home(folder: Path) -> "Home":
-    from psofed.federation.deployment.superlink import Home
+    from psofed.federation.deploy.superlink import Home
 
     return Home(folder)
 
@@ -298,7 +298,7 @@ def _say(text: str) -> None:
 
 def _check_data(name: str) -> str:
     """Return the source's name with an absolute path; a mistake should show here, not in the first round."""
-    from psofed.errors import PsofedError
+    from psofed.common.errors import PsofedError
     from psofed.federation.sources import GeneratorSource, open_source
 
     source = open_source(name, dimension=1)
@@ -320,9 +320,9 @@ def _watch(supervisor: Any) -> None:
 
 
 def _submit_and_follow(settings: "RunSettings", home: "Home", plot: Path | None, as_json: bool) -> None:
-    from psofed.errors import PsofedError
-    from psofed.federation.deployment.status import server_address
-    from psofed.federation.deployment.submit import follow, submit
+    from psofed.common.errors import PsofedError
+    from psofed.federation.deploy.status import server_address
+    from psofed.federation.deploy.submit import follow, submit
 
     _check_plot(plot)
     if server_address(home) is None:
@@ -342,7 +342,7 @@ def _submit_and_follow(settings: "RunSettings", home: "Home", plot: Path | None,
 
 def _check_plot(plot: Path | None) -> None:
     if plot is not None:
-        from psofed.report.plots import check_picture_format
+        from psofed.plots.curves import check_picture_format
 
         check_picture_format(plot)
 
@@ -350,7 +350,7 @@ def _check_plot(plot: Path | None) -> None:
 def _draw(result: dict[str, Any], prediction: Any, plot: Path | None) -> None:
     if plot is not None:
         from psofed.federation.plots import plot_federation
-        from psofed.report.plots import save_figure
+        from psofed.plots.curves import save_figure
 
         save_figure(plot_federation(result, prediction), plot)
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from psofed.errors import PsofedError
+from psofed.common.errors import PsofedError
 
 if TYPE_CHECKING:
-    from psofed.own_data import OwnData
+    from psofed.fleet.own_data import OwnData
     from psofed.results import SimulationResult
     from psofed.scenario import Scenario
 
@@ -51,7 +51,7 @@ def read_own_data(
     if client is None or target is None:
         missing = "--client-column" if client is None else "--target-column"
         raise PsofedError(f"--data {table} needs {missing}; {_columns(table)}")
-    from psofed.own_data import read_data
+    from psofed.fleet.own_data import read_data
 
     names = None if features is None else [name.strip() for name in features.split(",") if name.strip()]
     return read_data(table, client, target, names, epochs=epochs)
@@ -60,7 +60,7 @@ def read_own_data(
 def scenario_for(file: Path | None, settings: list[str], data: "OwnData | None") -> "Scenario":
     """Read a scenario file and apply ``--set`` changes; with data, fit it to them (the file may then be left out)."""
     from psofed.cli.common import read_scenario_with
-    from psofed.scenario_file import parse_setting, read_mapping, set_values
+    from psofed.scenario.file import parse_setting, read_mapping, set_values
 
     if data is None:
         if file is None:
@@ -68,7 +68,7 @@ def scenario_for(file: Path | None, settings: list[str], data: "OwnData | None")
                 "no scenario: give a FILE (`psofed example` prints one to start from) or --data TABLE"
             )
         return read_scenario_with(file, settings)
-    from psofed.own_data.scenario import fit_scenario
+    from psofed.fleet.fitting import fit_scenario
 
     mapping: Mapping[str, Any] = {} if file is None else read_mapping(file)
     return fit_scenario(data, set_values(mapping, dict(parse_setting(text) for text in settings)))
@@ -79,7 +79,7 @@ def print_data_summary(data: "OwnData", result: "SimulationResult") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from psofed.own_data.baselines import TITLES
+    from psofed.simulation.baselines import TITLES
 
     details, console = result.details["data"], Console()
     mse = result.network_mse
@@ -106,6 +106,6 @@ def print_data_summary(data: "OwnData", result: "SimulationResult") -> None:
 
 
 def _columns(table: Path) -> str:
-    from psofed.own_data.table import read_header
+    from psofed.fleet.table import read_header
 
     return f"the table has the columns {', '.join(read_header(table))}"

@@ -18,7 +18,7 @@ def plot(
     picture: Annotated[Path, typer.Argument(metavar="PICTURE", help="What to write (.png, .svg or .pdf).")],
 ) -> None:
     """Draw the learning curves of a saved result."""
-    from psofed.report.plots import check_picture_format, plot_learning_curves, save_figure
+    from psofed.plots.curves import check_picture_format, plot_learning_curves, save_figure
     from psofed.results import load_result
 
     check_picture_format(picture)

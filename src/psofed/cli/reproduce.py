@@ -41,13 +41,13 @@ def reproduce(
     Writes each figure as SVG, PNG, JSON, NetCDF and CSV, and report.html with the verdicts on the paper's
     claims. Finished points are kept in DIR/cells; run it again to go on where it was stopped.
     """
-    from psofed.figures.model import Quality
-    from psofed.figures.reproduce import choose_figures
-    from psofed.figures.reproduce import reproduce as make_figures
-    from psofed.report.reproduction import save_reproduction
-    from psofed.sweep import CellStore
-    from psofed.sweep.execute import connect
-    from psofed.validation import check_integer
+    from psofed.common.validation import check_integer
+    from psofed.paper.model import Quality
+    from psofed.paper.reproduce import choose_figures
+    from psofed.paper.reproduce import reproduce as make_figures
+    from psofed.paper.reproduction import save_reproduction
+    from psofed.sweeps import CellStore
+    from psofed.sweeps.execute import connect
 
     if figures == ["resilience"]:
         _reproduce_resilience(out, quick, trials, threads, seed, as_json)
@@ -80,7 +80,7 @@ def reproduce(
 def _reproduce_resilience(
     out: Path, quick: bool, trials: int | None, threads: int | None, seed: int, as_json: bool
 ) -> None:
-    from psofed.resilience import run_resilience
+    from psofed.paper.resilience import run_resilience
 
     with progress("simulating", "cells") as report:
         matrix = run_resilience(out, quick, trials, threads, report, seed)

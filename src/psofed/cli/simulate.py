@@ -67,17 +67,17 @@ def simulate(
     data = read_own_data(table, client_column, target_column, features, epochs)
     scenario = scenario_for(file, settings, data)
     if plot is not None:
-        from psofed.report.plots import check_picture_format
+        from psofed.plots.curves import check_picture_format
 
         check_picture_format(plot)
-    from psofed.simulate.monte_carlo import simulate as run
+    from psofed.simulation.monte_carlo import simulate as run
 
     with progress("simulating") as report:
         result = run(scenario, trials, seed, threads, tail=tail, progress=report, data=data)
     if out is not None:
         result.save(out)
     if plot is not None:
-        from psofed.report.plots import plot_learning_curves, save_figure
+        from psofed.plots.curves import plot_learning_curves, save_figure
 
         save_figure(plot_learning_curves(result), plot)
     if as_json:

@@ -44,10 +44,10 @@ def sweep(
     """
     import dataclasses
 
-    from psofed.errors import PsofedError
-    from psofed.files import atomic_path
-    from psofed.sweep import CellStore, read_grid, run_sweep
-    from psofed.sweep.execute import connect
+    from psofed.common.errors import PsofedError
+    from psofed.common.files import atomic_path
+    from psofed.sweeps import CellStore, read_grid, run_sweep
+    from psofed.sweeps.execute import connect
 
     description = read_grid(grid)
     changes: dict[str, Any] = {
@@ -62,7 +62,7 @@ def sweep(
     if out is not None:
         result.save(out)
     if plot is not None:
-        from psofed.report.sweep_plots import plot_sweep
+        from psofed.plots.sweeps import plot_sweep
 
         figure = plot_sweep(result)
         with atomic_path(plot) as temporary:

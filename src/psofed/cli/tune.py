@@ -18,7 +18,7 @@ from psofed.cli.own_data import (
 )
 
 if TYPE_CHECKING:
-    from psofed.own_data import OwnData
+    from psofed.fleet.own_data import OwnData
     from psofed.scenario import Scenario
     from psofed.theory.tuning import Tuning
 
@@ -55,11 +55,11 @@ def tune(
     data = read_own_data(table, client_column, target_column, features, epochs)
     scenario = scenario_for(file, settings, data)
     if data is not None:
-        from psofed.own_data.scenario import measured_scenario
+        from psofed.fleet.fitting import measured_scenario
 
         scenario = measured_scenario(scenario, data)
     if plot is not None:
-        from psofed.report.plots import check_picture_format
+        from psofed.plots.curves import check_picture_format
 
         check_picture_format(plot)
     from psofed.theory.tuning import tune as tune_
@@ -83,7 +83,7 @@ def parse_shared(text: str | None, dimension: int) -> tuple[int, ...]:
     >>> parse_shared("2..4", 5), parse_shared("1,5", 5), parse_shared(None, 3)
     ((2, 3, 4), (1, 5), (1, 2, 3))
     """
-    from psofed.errors import InvalidValueError
+    from psofed.common.errors import InvalidValueError
 
     if text is None:
         return tuple(range(1, dimension + 1))
@@ -118,8 +118,8 @@ def _print_measured(data: "OwnData", scenario: "Scenario") -> None:
 def _plot(scenario: "Scenario", tuning: "Tuning", theory: str, path: Path) -> None:
     import numpy as np
 
-    from psofed.report.plots import save_figure
-    from psofed.report.theory_plots import plot_tuning
+    from psofed.plots.curves import save_figure
+    from psofed.plots.theory import plot_tuning
     from psofed.theory.tuning import error_curve
 
     top = max(point.max_stepsize for point in tuning.points)

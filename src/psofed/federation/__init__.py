@@ -58,7 +58,7 @@ def require_flower() -> None:
     """Raise a clear error if Flower is not installed."""
     from importlib.util import find_spec
 
-    from psofed.errors import PsofedError
+    from psofed.common.errors import PsofedError
 
     if find_spec("flwr") is None:
         raise PsofedError("the federation needs Flower; install it with: pip install 'psofed[federation]'")

@@ -15,12 +15,12 @@ from flwr.app import ArrayRecord, Context, Message, MetricRecord
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from psofed.errors import PsofedError
+from psofed.common.errors import PsofedError
 from psofed.federation.attacks import gaussian
 from psofed.federation.checkpoint import ServerState
 from psofed.federation.client import ClientFunction, Mod, partial_sharing
-from psofed.federation.deployment.relay import read_traffic
-from psofed.federation.deployment.superlink import Home
+from psofed.federation.deploy.relay import read_traffic
+from psofed.federation.deploy.superlink import Home
 from psofed.federation.files import read_json, write_json
 from psofed.federation.online import online_regression
 from psofed.federation.report import build_result, save_result

@@ -11,11 +11,11 @@ import numpy as np
 from flwr.app import Array as FlowerArray
 from flwr.app import ArrayRecord, Context, Message, RecordDict
 
+from psofed.common.validation import check_integer, check_number
 from psofed.federation.client import ClientFunction, Mod
 from psofed.federation.layout import Vector
 from psofed.federation.masks import ATTACK, MAX_SEED, derive_words
 from psofed.federation.wire import ARRAYS, SETTINGS, VALUES
-from psofed.validation import check_integer, check_number
 
 
 class Perturbation(Protocol):

@@ -10,7 +10,7 @@ from zipfile import BadZipFile
 import numpy as np
 from flwr.app import Array, ArrayRecord
 
-from psofed.errors import PsofedError
+from psofed.common.errors import PsofedError
 from psofed.federation.files import write_atomically
 from psofed.federation.layout import Layout, Vector
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from psofed.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError
+from psofed.common.validation import check_integer, check_number
 from psofed.federation.wire import LOST, BadReplyError, Reply
-from psofed.validation import check_integer, check_number
 
 KINDS = {
     "nan": "a value is not a number",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
 
-from psofed.errors import PsofedError
+from psofed.common.errors import PsofedError
 from psofed.federation.aggregate import overwrite
 from psofed.federation.client_state import ClientState, commit_state, copy_records, find_state
 from psofed.federation.layout import Layout, Vector

@@ -15,11 +15,11 @@ from zipfile import BadZipFile
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
 
-from psofed.errors import PsofedError
+from psofed.common.errors import PsofedError
 from psofed.federation.files import write_atomically
 from psofed.federation.layout import Layout, Vector
 
-MODEL, STATE = "psofed.model", "psofed.state"
+MODEL, STATE = "psofed.scenario.model", "psofed.state"
 _VECTOR = "shared vector"
 _SESSIONS_KEPT = 4
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from psofed.federation.deployment.credentials import make_credentials
-from psofed.federation.deployment.server import Server, serve, start_node
-from psofed.federation.deployment.submit import follow, submit
-from psofed.federation.deployment.superlink import Home
+from psofed.federation.deploy.credentials import make_credentials
+from psofed.federation.deploy.server import Server, serve, start_node
+from psofed.federation.deploy.submit import follow, submit
+from psofed.federation.deploy.superlink import Home
 from psofed.federation.settings import RunSettings
 from psofed.scenario import Attack, Data, Scenario
 
@@ -117,7 +117,7 @@ def predict_demo(settings: RunSettings, trials: int = 1000) -> Prediction | None
     """
     if settings.samples_per_round != 1:
         return None
-    from psofed.simulate.monte_carlo import simulate
+    from psofed.simulation.monte_carlo import simulate
     from psofed.theory.prediction import predict
 
     rounds = settings.scenario.iterations

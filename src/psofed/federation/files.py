@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from psofed.errors import PsofedError
+from psofed.common.errors import PsofedError
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o644) -> None:

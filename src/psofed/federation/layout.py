@@ -16,7 +16,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
-from psofed.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError
 
 WIRE_DTYPES = ("float16", "float32", "float64")
 

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.errors import InvalidValueError
-from psofed.validation import check_boolean, check_choice, check_integer, check_number
+from psofed.common.errors import InvalidValueError
+from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
 
 DERIVATION = 1
 """Version of the derivation below."""

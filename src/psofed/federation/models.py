@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord
 
-from psofed.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError
 
 _FITTED = (
     "coef_",

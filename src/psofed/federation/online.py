@@ -13,9 +13,9 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
+from psofed.common.validation import check_integer, check_number
 from psofed.federation.client import CURRENT, ELAPSED, MISSED, PHASE, ROUND, ClientFunction
 from psofed.federation.sources import MAX_SAMPLES_PER_CALL, Position, Source
-from psofed.validation import check_integer, check_number
 
 STREAM = "psofed.stream"
 _ERRORS_REPORTED = 1024  # rounds whose mean squared error is reported in one reply, at most

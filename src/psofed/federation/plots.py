@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from psofed.report.plots import COLOURS, finish_axes, to_decibels
+from psofed.plots.curves import COLOURS, finish_axes, to_decibels
 from psofed.scenario import Scenario
 
 if TYPE_CHECKING:

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psofed._version import __version__
-from psofed.data import FloatArray, draw_fleet
+from psofed.common.files import atomic_path
+from psofed.common.types import FloatArray
 from psofed.federation.checkpoint import ServerState
 from psofed.federation.checks import Conduct
-from psofed.federation.deployment.relay import Traffic
+from psofed.federation.deploy.relay import Traffic
 from psofed.federation.files import read_json, write_json
 from psofed.federation.settings import RunSettings
 from psofed.federation.synthetic import evaluate_model
-from psofed.files import atomic_path
+from psofed.fleet import draw_fleet
 from psofed.results import METRIC_TITLES, SimulationResult
 from psofed.scenario import Scenario
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from psofed.errors import NotCoveredError
+from psofed.common.errors import NotCoveredError
+from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
 from psofed.federation.checks import ReplyLimits
 from psofed.federation.masks import MAX_SEED, PATTERNS
 from psofed.scenario import Scenario
-from psofed.validation import check_boolean, check_choice, check_integer, check_number
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from psofed.errors import InvalidValueError, PsofedError
+from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.types import FloatArray
 
 _log = logging.getLogger("psofed.federation")
 
-FloatArray = NDArray[np.float64]
 MAX_SAMPLES_PER_CALL = 1_000_000
 
 

@@ -11,7 +11,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricReco
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from psofed.errors import InvalidValueError, PsofedError
+from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
 from psofed.federation.aggregate import aggregate
 from psofed.federation.checkpoint import ServerState, load_checkpoint, save_checkpoint
 from psofed.federation.checks import Conduct, ReplyLimits
@@ -30,7 +31,6 @@ from psofed.federation.participants import DerivedParticipants, ParticipantSourc
 from psofed.federation.replies import Expectation, sort_replies
 from psofed.federation.rounds import average_metrics, describe_round, finite_metrics, mean_of
 from psofed.federation.wire import EVALUATE, FULL, LOST, PART, START, Instruction, encode_instruction
-from psofed.validation import check_boolean, check_choice, check_integer, check_number
 
 NEWCOMERS = ("current", "zeros")
 

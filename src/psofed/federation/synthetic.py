@@ -5,9 +5,10 @@ from functools import cached_property
 
 import numpy as np
 
-from psofed.data import Fleet, draw_fleet
-from psofed.errors import InvalidValueError
-from psofed.federation.sources import FloatArray, Position, Samples
+from psofed.common.errors import InvalidValueError
+from psofed.common.types import FloatArray
+from psofed.federation.sources import Position, Samples
+from psofed.fleet import Fleet, draw_fleet
 from psofed.scenario import Scenario
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from psofed.data import draw_fleet
+from psofed.common.types import FloatArray
+from psofed.fleet import draw_fleet
 from psofed.scenario import Scenario
-from psofed.theory.moments import FloatArray
 
 
 def dense_selection_matrices(scenario: Scenario) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -22,7 +22,8 @@ from typing import Protocol
 
 import numpy as np
 
-from psofed.theory.moments import ClientMoments, Entries, FloatArray, PairMoments, Participation, UploadSums
+from psofed.common.types import FloatArray
+from psofed.theory.moments import ClientMoments, Entries, PairMoments, Participation, UploadSums
 
 
 @dataclass(frozen=True, eq=False)

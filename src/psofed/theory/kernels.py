@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from psofed.theory.moments import FloatArray
+from psofed.common.types import FloatArray
 
 _DISTINCT = 24  # up to so many different input variances the nodes are these variances themselves
 _MOST_NODES = 1024

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs, gmres
 
-from psofed.errors import PsofedError
-from psofed.theory.moments import FloatArray
+from psofed.common.errors import PsofedError
+from psofed.common.types import FloatArray
 
 LinearMap = Callable[[FloatArray], FloatArray]
 

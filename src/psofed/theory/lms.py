@@ -10,8 +10,9 @@ from typing import Protocol
 
 import numpy as np
 
-from psofed.data import Fleet
-from psofed.theory.moments import ClientMoments, Entries, FloatArray, PairMoments
+from psofed.common.types import FloatArray
+from psofed.fleet import Fleet
+from psofed.theory.moments import ClientMoments, Entries, PairMoments
 
 
 class LmsStep(Protocol):

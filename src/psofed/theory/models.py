@@ -9,14 +9,15 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.data import Fleet, draw_fleet
-from psofed.errors import InvalidValueError, NotCoveredError
-from psofed.nonlinear import measure_features
-from psofed.registry import load_part
+from psofed.common.errors import InvalidValueError, NotCoveredError
+from psofed.common.types import FloatArray
+from psofed.fleet import Fleet, draw_fleet
+from psofed.fleet.nonlinear import measure_features
+from psofed.parts.registry import load_part
 from psofed.scenario import Scenario
 from psofed.theory.exchange import CommonMask, FixedMasks, IndependentMasks, MaskMoments
 from psofed.theory.lms import lms_of
-from psofed.theory.moments import Entries, FloatArray, Participation
+from psofed.theory.moments import Entries, Participation
 from psofed.theory.recursion import Exchange, Recursion
 
 THEORIES = ("exact", "paper")

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from psofed.common.types import FloatArray
 
 
 @dataclass(frozen=True)

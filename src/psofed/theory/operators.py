@@ -10,9 +10,10 @@ from typing import Protocol
 
 import numpy as np
 
+from psofed.common.types import FloatArray
 from psofed.scenario import Scenario
 from psofed.theory.models import Model
-from psofed.theory.moments import FloatArray, Participation
+from psofed.theory.moments import Participation
 
 
 class MomentOperator(Protocol):

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from psofed.common.types import FloatArray
 from psofed.scenario import Scenario
 from psofed.theory.models import Model
-from psofed.theory.moments import FloatArray
 from psofed.theory.stability import mean_square_stepsize_bound, mean_stepsize_bound, stability_limit
 from psofed.theory.steady import Solver, SteadyState
 

@@ -5,10 +5,11 @@ from functools import cached_property
 
 import numpy as np
 
+from psofed.common.types import FloatArray
 from psofed.theory.exchange import FixedMasks, SeparableExchange, exchange_pairs
 from psofed.theory.krylov import dominant_eigenvalue, solve_fixed_point
 from psofed.theory.lms import CorrelatedLms, WhiteLms
-from psofed.theory.moments import ClientMoments, Entries, FloatArray, PairMoments, Participation, UploadSums
+from psofed.theory.moments import ClientMoments, Entries, PairMoments, Participation, UploadSums
 
 Exchange = SeparableExchange | FixedMasks
 

@@ -11,11 +11,12 @@ from functools import cached_property
 
 import numpy as np
 
+from psofed.common.types import FloatArray
 from psofed.theory.exchange import Exchanged, SeparableExchange, constants_are_zero
 from psofed.theory.kernels import ClientNodes, PairKernel
 from psofed.theory.krylov import dominant_eigenvalue, solve_fixed_point
 from psofed.theory.lms import WhiteLms
-from psofed.theory.moments import ClientMoments, FloatArray, UploadSums
+from psofed.theory.moments import ClientMoments, UploadSums
 from psofed.theory.recursion import NO_SOURCES, Level, Recursion, Sources
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from psofed.data import Fleet
-from psofed.theory.moments import FloatArray
+from psofed.common.types import FloatArray
+from psofed.fleet import Fleet
 
 
 def mean_stepsize_bound(fleet: Fleet) -> float:

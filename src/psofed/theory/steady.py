@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from psofed.errors import PsofedError
+from psofed.common.errors import PsofedError
+from psofed.common.types import FloatArray
 from psofed.scenario import Data, Scenario
 from psofed.theory.models import Branch, Model
-from psofed.theory.moments import FloatArray
 from psofed.theory.recursion import Level, Recursion, Sources, State
 from psofed.theory.reduced import ReducedRecursion, can_reduce
 from psofed.theory.windows import WindowProblem

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from psofed.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError
 from psofed.scenario import Scenario
 from psofed.theory.models import Model
 from psofed.theory.stability import mean_square_stepsize_bound, stability_limit

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from psofed.communication import measure_communication
+from psofed.common.types import FloatArray
+from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
 from psofed.theory.models import Model
-from psofed.theory.moments import FloatArray
 from psofed.theory.recursion import Sources
 from psofed.theory.steady import Solver
 from psofed.theory.stepsize import error_at, has_optimum, minimise, stable_range

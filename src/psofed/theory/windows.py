@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from psofed.compiled import compiled
+from psofed.common.types import FloatArray
+from psofed.engine.compiling import compiled
 from psofed.theory.krylov import dominant_eigenvalue
-from psofed.theory.moments import FloatArray
 
 _RESTART = 60
 _TOLERANCE = 1e-8

@@ -1,0 +1,11 @@
+"""Names of shapes that many modules speak of."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+# Called now and then with (done, total).
+ProgressCallback = Callable[[int, int], None]

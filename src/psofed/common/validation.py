@@ -1,0 +1,68 @@
+"""Checks that return a clean value or raise an error naming field, value and what is allowed."""
+
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+from psofed.common.errors import InvalidValueError
+
+
+def check_integer(field: str, value: Any, minimum: int, maximum: int | None = None, bound: str = "") -> int:
+    """Return `value` as an int within ``[minimum, maximum]``; `bound` names where the maximum comes from."""
+    upper = "" if maximum is None else f" to {bound + ' = ' if bound else ''}{maximum}"
+    allowed = f"an integer from {minimum}{upper}" if upper else f"an integer, at least {minimum}"
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InvalidValueError(field, value, allowed)
+    number = int(value)
+    if number < minimum or (maximum is not None and number > maximum):
+        raise InvalidValueError(field, value, allowed)
+    return number
+
+
+def check_number(
+    field: str,
+    value: Any,
+    low: float = -math.inf,
+    high: float = math.inf,
+    *,
+    open_low: bool = False,
+    open_high: bool = False,
+) -> float:
+    """Return `value` as a finite float between `low` and `high` (ends included unless said open)."""
+    allowed = _describe_range(low, high, open_low, open_high)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidValueError(field, value, allowed)
+    number = float(value)
+    too_low = number <= low if open_low else number < low
+    too_high = number >= high if open_high else number > high
+    if not math.isfinite(number) or too_low or too_high:
+        raise InvalidValueError(field, value, allowed)
+    return number
+
+
+def check_boolean(field: str, value: Any) -> bool:
+    """Return `value` if it is true or false."""
+    if not isinstance(value, bool):
+        raise InvalidValueError(field, value, "true or false")
+    return value
+
+
+def check_choice(field: str, value: Any, choices: Iterable[str]) -> str:
+    """Return `value` if it is one of the named `choices`."""
+    names = tuple(choices)
+    if not isinstance(value, str) or value not in names:
+        raise InvalidValueError(field, value, "one of " + ", ".join(f'"{name}"' for name in names))
+    return value
+
+
+def _describe_range(low: float, high: float, open_low: bool, open_high: bool) -> str:
+    above = f"{'above' if open_low else 'at least'} {low:g}"
+    below = f"{'below' if open_high else 'at most'} {high:g}"
+    if math.isinf(low) and math.isinf(high):
+        return "a finite number"
+    if math.isinf(high):
+        return f"a finite number {above}"
+    if math.isinf(low):
+        return f"a finite number {below}"
+    return f"a number {above} and {below}"

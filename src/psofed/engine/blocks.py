@@ -1,0 +1,192 @@
+"""A block of trials from start to end: advances an algorithm chunk by chunk and gathers its metrics."""
+
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.engine.compiling import compiled
+from psofed.engine.samples import SampleSource, make_table_samples
+from psofed.fleet import draw_fleet
+from psofed.parts.registry import load_part
+from psofed.scenario import Scenario
+
+# Trials that advance in lock step. Sums over trials are formed block by block, so this decides rounding.
+BLOCK = 16
+
+METRICS = ("network_mse", "server_msd", "test_mse")
+
+# An error this large is one no stable run comes near; models start at an MSD of 1.
+_DIVERGED = 1e12
+
+
+class Run(Protocol):
+    """Several trials of one algorithm in lock step."""
+
+    chunk: int
+
+    def advance(self, first: int, metrics: NDArray[np.float64]) -> None:
+        """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, lane]``."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What is kept of a run.
+
+    Attributes
+    ----------
+    tail : int
+        The steady state is the mean over the last `tail` iterations.
+    bin_width : int
+        A point of the learning curve is the mean over this many iterations.
+    keep_trials : bool
+        Keep each trial's learning curve, not only their mean.
+    """
+
+    tail: int
+    bin_width: int = 1
+    keep_trials: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """What a block of trials came to.
+
+    Attributes
+    ----------
+    tail_halves : array (2, 3, trials)
+        Means over the first and the second half of the tail.
+    curve_sum, curve_squares : array (bins, 3)
+        Sums over trials of the learning curve's points and of their squares.
+    diverged_at : array (trials,)
+        Iteration in which the trial was seen to diverge, or −1.
+    curves : array (trials, bins, 3) or None
+        Each trial's learning curve, if it was to be kept.
+    client_squares : array (K, trials) or None
+        Sums of each client's squared errors over the tail, for data that do not come from the scenario.
+    """
+
+    tail_halves: NDArray[np.float64]
+    curve_sum: NDArray[np.float64]
+    curve_squares: NDArray[np.float64]
+    diverged_at: NDArray[np.int64]
+    curves: NDArray[np.float64] | None
+    client_squares: NDArray[np.float64] | None = None
+
+
+class Stopped(Exception):  # noqa: N818 (it is no error)
+    """Ends a block whose result nobody waits for any more."""
+
+
+class Progress:
+    """Counts finished trial-iterations and carries the wish to stop; shared by threads, not by processes."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.stop = Event()
+
+
+def run_block(
+    scenario: Scenario,
+    seed: int,
+    trials: range,
+    recording: Recording,
+    progress: Progress | None = None,
+    source: SampleSource | None = None,
+) -> Block:
+    """Run some trials in lock step. A trial's result depends on scenario, seed and trial alone, bit for bit.
+
+    Clients learn from `source` if it is given, else from the streams that the scenario describes.
+    """
+    count, iterations = len(trials), scenario.iterations
+    # Kernels exist for a full block and for a single lane; idle lanes run trials that are not looked at.
+    lanes = 1 if count == 1 else BLOCK
+    lane_trials = range(trials.start, trials.start + lanes)
+    run = _start(scenario, seed, lane_trials, source)
+    if source is not None:
+        run.watched_from = iterations - recording.tail
+    bins = -(-iterations // recording.bin_width)
+    bin_sums = np.zeros((len(METRICS), count))
+    tail_sums = np.zeros((2, len(METRICS), count))
+    diverged_at = np.full(count, -1)
+    block = Block(
+        tail_sums,
+        np.zeros((bins, len(METRICS))),
+        np.zeros((bins, len(METRICS))),
+        diverged_at,
+        np.zeros((count, bins, len(METRICS))) if recording.keep_trials else None,
+    )
+    kept = np.zeros((0, 0, 0)) if block.curves is None else block.curves
+    metrics = np.empty((min(run.chunk, iterations), len(METRICS), lanes))
+    for first in range(0, iterations, len(metrics)):
+        part = metrics[: iterations - first]
+        run.advance(first, part)
+        _gather(
+            part, first, iterations, recording.tail, recording.bin_width,
+            bin_sums, block.curve_sum, block.curve_squares, tail_sums, diverged_at, kept,
+        )  # fmt: skip
+        if progress is not None:
+            progress.done += len(part) * count  # not exact between threads, and need not be
+            if progress.stop.is_set():
+                raise Stopped
+    second = (recording.tail + 1) // 2
+    tail_sums[0] /= max(recording.tail - second, 1)
+    tail_sums[1] /= second
+    if source is None:
+        return block
+    return replace(block, client_squares=run.client_squares[:, :count].copy())
+
+
+def _start(scenario: Scenario, seed: int, trials: range, source: SampleSource | None) -> Any:
+    algorithm = load_part("algorithms", scenario.algorithm)
+    if source is None:
+        return algorithm.start(scenario, draw_fleet(scenario), seed, trials)
+    fleet, samples = make_table_samples(scenario, source)
+    return algorithm.start(scenario, fleet, seed, trials, samples)
+
+
+@compiled
+def _gather(
+    metrics,
+    first,
+    iterations,
+    tail,
+    bin_width,
+    bin_sums,
+    curve_sum,
+    curve_squares,
+    tail_sums,
+    diverged_at,
+    kept,
+):
+    count, num_metrics, _ = metrics.shape
+    lanes = diverged_at.size
+    second_half = iterations - (tail + 1) // 2
+    for t in range(count):
+        n = first + t
+        for q in range(num_metrics):
+            for lane in range(lanes):
+                value = metrics[t, q, lane]
+                if diverged_at[lane] < 0 and not value <= _DIVERGED:
+                    diverged_at[lane] = n
+                # A trial that has diverged counts as infinite from then on, whatever NaN it may hold.
+                if diverged_at[lane] >= 0:
+                    value = np.inf
+                bin_sums[q, lane] += value
+                if n >= second_half:
+                    tail_sums[1, q, lane] += value
+                elif n >= iterations - tail:
+                    tail_sums[0, q, lane] += value
+        if (n + 1) % bin_width == 0 or n + 1 == iterations:
+            b = n // bin_width
+            width = n + 1 - b * bin_width
+            for q in range(num_metrics):
+                for lane in range(lanes):
+                    value = bin_sums[q, lane] / width
+                    bin_sums[q, lane] = 0.0
+                    curve_sum[b, q] += value
+                    curve_squares[b, q] += value * value
+                    if kept.size:
+                        kept[lane, b, q] = value

@@ -1,0 +1,93 @@
+"""The server's test set: N_t instances per trial, and the test MSE ‖y̌ − X̌ᵀw_n‖²/N_t of a server error.
+
+With the server's error g = w − w_n and test noise ν̌, the test MSE is ‖X̌ᵀg + ν̌‖²/N_t. For N_t > D it is
+evaluated as the quadratic form [g; 1]ᵀ G [g; 1] with G formed once, else from the instances themselves.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.engine.compiling import compiled
+from psofed.engine.normals import fill_standard_normal
+from psofed.engine.samples import draw_function_tests
+from psofed.engine.streams import Stream
+from psofed.fleet import Fleet
+from psofed.scenario import Scenario
+
+
+@dataclass(frozen=True, eq=False)
+class TestSet:
+    """Test instances of several trials, in the form that :func:`test_error` evaluates.
+
+    Attributes
+    ----------
+    rows : array (R, D + 1, lanes)
+        Either the instances [x̌_r, ν̌_r] (R = N_t), or the rows of G (R = D + 1).
+    is_gram : bool
+        Which of the two.
+    instances : int
+        N_t.
+    """
+
+    __test__ = False  # not a test class, whatever pytest thinks of its name
+
+    rows: NDArray[np.float64]
+    is_gram: bool
+    instances: int
+
+
+NO_TESTS = TestSet(np.zeros((0, 0, 0)), False, 1)
+
+
+def draw_test_instances(scenario: Scenario, fleet: Fleet, stream: Stream) -> NDArray[np.float64]:
+    """Draw [x̌_r, ν̌_r] for r = 0 … N_t − 1, shape (N_t, D + 1, lanes)."""
+    if not scenario.is_linear:
+        return draw_function_tests(scenario, fleet, stream)
+    count, width = scenario.data.test_instances, scenario.dimension + 1
+    words = (width + 1) // 2
+    normals = np.empty((2 * words * count, stream.key.size), np.float32)
+    fill_standard_normal(stream.key, stream.gamma, 0, normals)
+    rows = normals.reshape(count, 2 * words, -1)[:, :width].astype(np.float64)
+    rows[:, :-1] *= math.sqrt(scenario.data.test_input_variance)
+    rows[:, -1] *= math.sqrt(fleet.test_noise_variance)
+    return rows
+
+
+def draw_test_set(scenario: Scenario, fleet: Fleet, stream: Stream) -> TestSet:
+    """Draw the trials' test sets and bring them into the cheaper of the two forms."""
+    rows = draw_test_instances(scenario, fleet, stream)
+    count, width, _ = rows.shape
+    if count <= width:
+        return TestSet(rows, False, count)
+    gram = np.zeros((width, width, rows.shape[2]))
+    for row in rows:
+        gram += row[:, None] * row[None, :]
+    return TestSet(gram, True, count)
+
+
+@compiled
+def test_error(server, rows, is_gram, instances, out):
+    """Write the test MSE of the server errors ``server`` (D, lanes) into ``out`` (lanes,)."""
+    dimension, lanes = server.shape
+    for lane in range(lanes):
+        out[lane] = 0.0
+    value = np.empty(lanes)
+    for r in range(rows.shape[0]):
+        for lane in range(lanes):
+            value[lane] = rows[r, dimension, lane]
+        for i in range(dimension):
+            for lane in range(lanes):
+                value[lane] += rows[r, i, lane] * server[i, lane]
+        for lane in range(lanes):
+            if is_gram:
+                out[lane] += value[lane] * (server[r, lane] if r < dimension else 1.0)
+            else:
+                out[lane] += value[lane] * value[lane]
+    for lane in range(lanes):
+        out[lane] /= instances
+
+
+test_error.__test__ = False  # type: ignore[attr-defined]

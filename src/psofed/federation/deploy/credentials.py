@@ -1,0 +1,180 @@
+"""Who may take part: a certificate authority, the server's certificate, and a key pair for each node."""
+
+import datetime
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from psofed.common.errors import PsofedError
+from psofed.federation.files import write_atomically
+
+VALID_DAYS = 365
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Files of one federation's credentials within `folder`.
+
+    ``ca.pem`` goes to every machine; ``server.pem`` and ``server.key`` stay with the server; ``ca.key`` is
+    needed only to renew the server's certificate and is best kept elsewhere; each node gets its
+    ``node-i.key``, whose ``node-i.pub`` the server registers.
+    """
+
+    folder: Path
+
+    @property
+    def authority(self) -> Path:
+        """The certificate of the authority."""
+        return self.folder / "ca.pem"
+
+    @property
+    def certificate(self) -> Path:
+        """The server's certificate."""
+        return self.folder / "server.pem"
+
+    @property
+    def key(self) -> Path:
+        """The server's private key."""
+        return self.folder / "server.key"
+
+    def node_key(self, name: str) -> Path:
+        """Return the private key of the node `name`."""
+        return self.folder / f"{name}.key"
+
+    def public_keys(self) -> list[Path]:
+        """Return the public keys of all nodes."""
+        return sorted(self.folder.glob("*.pub"))
+
+    def check_server(self) -> None:
+        """Raise a clear error if the server's files are missing."""
+        for path in (self.authority, self.certificate, self.key):
+            if not path.is_file():
+                raise PsofedError(f"there is no {path}; make it with: psofed federation certs")
+
+
+def make_credentials(folder: Path, hosts: Iterable[str], nodes: Iterable[str]) -> Credentials:
+    """Make what is missing in `folder`: authority, server certificate for `hosts`, and keys for `nodes`.
+
+    Private keys are readable by their owner only. Nothing that exists is replaced, but for the server's
+    certificate, which is made anew if it does not name all of `hosts`.
+    """
+    credentials = Credentials(folder)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    names = tuple(dict.fromkeys(["127.0.0.1", "localhost", *hosts]))
+    if not (credentials.certificate.exists() and _covers(credentials.certificate, names)):
+        _make_server_certificate(credentials, names)
+    for name in nodes:
+        if not credentials.node_key(name).exists():
+            make_node_key(credentials.node_key(name))
+    return credentials
+
+
+def make_node_key(path: Path) -> Path:
+    """Make a node's key pair (NIST P-384, as OpenSSH writes them) and return the public half's path."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    public_path = path.with_suffix(".pub")
+    write_atomically(path, private, mode=0o600)
+    write_atomically(public_path, public + b"\n")
+    return public_path
+
+
+def _make_server_certificate(credentials: Credentials, names: tuple[str, ...]) -> None:
+    authority_key_path = credentials.folder / "ca.key"
+    if credentials.authority.exists() != authority_key_path.exists():
+        raise PsofedError(
+            f"{credentials.folder} holds only one of ca.pem and ca.key; a new certificate needs both"
+        )
+    if credentials.authority.exists():
+        authority = x509.load_pem_x509_certificate(credentials.authority.read_bytes())
+        loaded = serialization.load_pem_private_key(authority_key_path.read_bytes(), None)
+        if not isinstance(loaded, ec.EllipticCurvePrivateKey):
+            raise PsofedError(f"{authority_key_path} is not a key made by psofed")
+        authority_key = loaded
+    else:
+        authority_key = ec.generate_private_key(ec.SECP384R1())
+        authority = _sign("psofed federation CA", authority_key, None, authority_key, ())
+        write_atomically(authority_key_path, _private_pem(authority_key), mode=0o600)
+        write_atomically(credentials.authority, authority.public_bytes(serialization.Encoding.PEM))
+    key = ec.generate_private_key(ec.SECP384R1())
+    certificate = _sign("psofed federation server", key, authority, authority_key, names)
+    write_atomically(credentials.key, _private_pem(key), mode=0o600)
+    write_atomically(credentials.certificate, certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def _sign(
+    name: str,
+    key: ec.EllipticCurvePrivateKey,
+    issuer: x509.Certificate | None,
+    issuer_key: ec.EllipticCurvePrivateKey,
+    hosts: tuple[str, ...],
+) -> x509.Certificate:
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject if issuer is None else issuer.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + datetime.timedelta(days=VALID_DAYS * (10 if issuer is None else 1)))
+        .add_extension(
+            x509.BasicConstraints(ca=issuer is None, path_length=0 if issuer is None else None), critical=True
+        )
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False
+        )
+        .add_extension(_usage(is_authority=issuer is None), critical=True)
+    )
+    if issuer is not None:
+        alternatives = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+        builder = builder.add_extension(alternatives, critical=False)
+        builder = builder.add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
+        )
+    return builder.sign(issuer_key, hashes.SHA384())
+
+
+def _usage(*, is_authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not is_authority,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _covers(path: Path, names: tuple[str, ...]) -> bool:
+    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    fresh = certificate.not_valid_after_utc > datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=7)
+    return fresh and all(_general_name(name) in found for name in names)
+
+
+def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

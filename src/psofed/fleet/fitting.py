@@ -1,0 +1,75 @@
+"""Fits a scenario to data of one's own: clients, dimension and length follow from the data."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from psofed.common.errors import InvalidValueError
+from psofed.fleet.features import make_features
+from psofed.fleet.nonlinear import linear_scenario
+from psofed.scenario import Scenario
+from psofed.scenario.file import scenario_from_mapping
+
+if TYPE_CHECKING:
+    from psofed.fleet.own_data import OwnData
+
+
+def fit_scenario(data: "OwnData", mapping: Mapping[str, Any] | None = None) -> Scenario:
+    """Make a scenario for `data` from the fields of `mapping` (as in a scenario file; none must be given).
+
+    ``num_clients``, ``dimension`` and ``iterations`` follow from the data: clients, columns (or random features) and
+    rows. Given, they must agree; fewer iterations end the run early. The ``[data]`` table describes streams that
+    are not used, and is left out.
+
+    Raises
+    ------
+    InvalidValueError
+        If the mapping contradicts the data.
+    """
+    values = {key: value for key, value in (mapping or {}).items() if key != "data"}
+    values.setdefault("num_clients", data.num_clients)
+    values.setdefault("iterations", data.iterations)
+    values.setdefault("num_participants", min(5, data.num_clients))
+    model = values.get("model")
+    has_features = isinstance(model, Mapping) and model.get("kind") == "rff"
+    if has_features:
+        values["data"] = {"input_dimension": data.num_columns}
+    else:
+        values.setdefault("dimension", data.num_columns)
+    _check("num_clients", values["num_clients"], data.num_clients, f"the clients in {data.table.path}")
+    if not has_features:
+        _check("dimension", values["dimension"], data.num_columns, "the columns used as features")
+    scenario = scenario_from_mapping(values)
+    check_fit(scenario, data)
+    return scenario
+
+
+def check_fit(scenario: Scenario, data: "OwnData") -> None:
+    """Refuse a scenario that contradicts the data."""
+    _check("num_clients", scenario.num_clients, data.num_clients, f"the clients in {data.table.path}")
+    name = "dimension" if scenario.model.kind == "linear" else "data.input_dimension"
+    _check(name, scenario.input_dimension, data.num_columns, "the columns used as features")
+    if scenario.iterations > data.iterations:
+        allowed = f"at most {data.iterations}: so many iterations do the rows give in {data.epochs} epoch(s)"
+        raise InvalidValueError("iterations", scenario.iterations, allowed)
+    if scenario.drift is not None:
+        raise InvalidValueError(
+            "drift", scenario.drift.kind, "no drift with data of your own: they move as they do"
+        )
+    if scenario.data.function is not None:
+        raise InvalidValueError("data.function", scenario.data.function, "none with data of your own")
+
+
+def measured_scenario(scenario: Scenario, data: "OwnData") -> Scenario:
+    """Return the linear scenario with the moments measured in the data: what theory and tuning can work on.
+
+    Covariances R_k are those of every client's standardised samples, noise variances those of what the least-squares
+    solution on all samples leaves. The theory takes inputs for Gaussian and independent over time, and all clients for
+    having the same best weights; real data are neither, so its numbers are approximations (docs/own_data.md).
+    """
+    fleet = data.fleet(make_features(scenario.model, data.num_columns, scenario.dimension))
+    return linear_scenario(scenario, fleet.covariances(), fleet.noise_variance)
+
+
+def _check(name: str, value: Any, wanted: int, why: str) -> None:
+    if value != wanted:
+        raise InvalidValueError(name, value, f"{wanted}, {why}")

@@ -1,0 +1,122 @@
+"""Fleets: what each client's stream looks like, drawn once from the scenario."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.types import FloatArray
+from psofed.scenario import Scenario, Uniform, Variance
+
+
+@dataclass(frozen=True, eq=False)
+class Fleet:
+    """Statistics of every client's stream y = wᵀx + ν, x ~ N(0, R_k), ν ~ N(0, σ_νk²).
+
+    Attributes
+    ----------
+    target : array (D,)
+        w, the vector to be learned; for streams that are not linear the best weights there are (see
+        :func:`psofed.fleet.nonlinear.fit_best_weights`).
+    input_variance : array (K,)
+        ς_k², the mean of the diagonal of R_k.
+    noise_variance : array (K,)
+        σ_νk².
+    correlation : float
+        ρ of R_k = ς_k² ρ^|i−j|; 0 for white inputs.
+    explicit_covariances : array (K, d, d) or None
+        R_k where they were given.
+    num_inputs : int or None
+        d where it is not D.
+    test_noise_variance : float
+        Variance of the noise in the server's test set, the clients' average.
+    """
+
+    target: FloatArray
+    input_variance: FloatArray
+    noise_variance: FloatArray
+    correlation: float
+    explicit_covariances: FloatArray | None
+    num_inputs: int | None = None
+
+    @property
+    def input_dimension(self) -> int:
+        """d, the entries of x: D unless the model makes features of x."""
+        return self.target.size if self.num_inputs is None else self.num_inputs
+
+    @property
+    def is_white(self) -> bool:
+        """Whether R_k = ς_k² I for every client."""
+        return self.explicit_covariances is None and self.correlation == 0.0
+
+    @property
+    def test_noise_variance(self) -> float:
+        """Variance of the noise in the server's test set, the clients' average."""
+        return float(self.noise_variance.mean())
+
+    def covariances(self) -> FloatArray:
+        """Return all R_k, shape (K, d, d).
+
+        Examples
+        --------
+        >>> from psofed import Data, Scenario
+        >>> data = Data(input_variance=2.0, input_correlation=0.5)
+        >>> draw_fleet(Scenario(num_clients=5, dimension=2, data=data)).covariances()[0]
+        array([[2., 1.],
+               [1., 2.]])
+        """
+        if self.explicit_covariances is not None:
+            return self.explicit_covariances
+        entries = np.arange(self.input_dimension)
+        shape = self.correlation ** np.abs(entries[:, None] - entries[None, :])
+        return np.asarray(self.input_variance[:, None, None] * shape)
+
+
+def draw_fleet(scenario: Scenario) -> Fleet:
+    """Draw the fleet of a scenario: always the same for the same scenario.
+
+    The uniform draws depend on ``data.fleet_seed`` alone, and those of a smaller fleet are the first of
+    a larger one.
+
+    Notes
+    -----
+    As in the paper, w = (1, …, 1)/√D.
+    """
+    fleet = draw_inputs(scenario)
+    if scenario.is_linear:
+        return fleet
+    from psofed.fleet.nonlinear import fit_best_weights
+
+    return replace(fleet, target=_read_only(fit_best_weights(scenario)))
+
+
+def draw_inputs(scenario: Scenario) -> Fleet:
+    """Draw the fleet's variances; the target is the paper's, whatever the stream is."""
+    data, clients = scenario.data, scenario.num_clients
+    input_seed, noise_seed = np.random.SeedSequence(data.fleet_seed).spawn(2)
+    explicit = None if data.covariances is None else _read_only(np.array(data.covariances))
+    if explicit is None:
+        input_variance = _draw_variance(data.input_variance, clients, input_seed)
+    else:
+        input_variance = np.trace(explicit, axis1=1, axis2=2) / scenario.input_dimension
+    return Fleet(
+        target=_read_only(np.full(scenario.dimension, 1.0 / math.sqrt(scenario.dimension))),
+        input_variance=_read_only(input_variance),
+        noise_variance=_read_only(_draw_variance(data.noise_variance, clients, noise_seed)),
+        correlation=data.input_correlation,
+        explicit_covariances=explicit,
+        num_inputs=scenario.input_dimension,
+    )
+
+
+def _draw_variance(variance: Variance, clients: int, seed: np.random.SeedSequence) -> FloatArray:
+    if isinstance(variance, Uniform):
+        return np.random.default_rng(seed).uniform(variance.low, variance.high, clients)
+    return np.broadcast_to(np.asarray(variance, dtype=np.float64), clients).copy()
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,343 @@
+"""The claims of the paper that its figures are to show, each checked against our numbers."""
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from psofed.paper.curves import STEPSIZES, CurvesFigure
+from psofed.paper.figures import load_figure
+from psofed.paper.model import FigureData, Series
+from psofed.paper.predictions import best_stepsize
+from psofed.paper.verdict import Check, Claim, Difference, paired_difference
+from psofed.scenario import UPLINKS, Scenario
+from psofed.scenario.file import with_values
+
+Figures = dict[str, FigureData]
+
+# In dB: what nobody sees in a printed figure, what a reader would call agreement, and what he would call alike.
+INVISIBLE, CLOSE, SIMILAR = 0.05, 0.1, 0.2
+
+
+def check_claims(figures: Figures) -> list[Claim]:
+    """Return every claim whose figures are there."""
+    return [claim for make in _CLAIMS for claim in make(figures)]
+
+
+def _fig1_claims(figures: Figures) -> Iterator[Claim]:
+    if "fig1" not in figures:
+        return
+    data = figures["fig1"]
+    algorithms = {series.label: series for series in data.select(kind="simulation", uplink="same")}
+    ours = algorithms.pop("PSO-Fed")
+    online, compressed = algorithms["Online-Fed"], algorithms["CS-Fed"]
+    checks = []
+    for label, rival in algorithms.items():
+        for count, difference in zip(ours.x, _differences(rival, ours), strict=True):
+            case = {"rival": label, "|S_B|": int(count)}
+            finding = f"rival above PSO-Fed by {difference}"
+            beaten = difference.decibels < -max(SIMILAR, 2 * difference.standard_error)
+            checks.append(Check(case, not beaten, finding, difference.decibels))
+    yield Claim(
+        "PSO-Fed is best for every number of Byzantine clients",
+        "experiment 1", ("fig1",),
+        f"no rival is below PSO-Fed by more than {SIMILAR} dB (and two paired standard errors)", tuple(checks),
+    )  # fmt: skip
+    without = _differences(online, ours)[0]
+    yield Claim(
+        "Without an attack, Online-Fed and PSO-Fed perform alike",
+        "experiment 1", ("fig1",), f"test MSE equal within {SIMILAR} dB",
+        (Check({"|S_B|": 0}, without.is_within(SIMILAR), f"Online-Fed above PSO-Fed by {without}"),),
+    )  # fmt: skip
+    yield Claim(
+        "Online-Fed deteriorates more than PSO-Fed as Byzantine clients are added",
+        "experiment 1", ("fig1",), "its distance to PSO-Fed grows from each number of Byzantine clients to the next",
+        tuple(_grows_apart(online, ours)),
+    )  # fmt: skip
+    yield Claim(
+        "CS-Fed performs closely to PSO-Fed",
+        "experiment 1", ("fig1",), "test MSE within 0.5 dB",
+        tuple(
+            Check({"|S_B|": int(b)}, d.is_within(0.5), f"CS-Fed above PSO-Fed by {d}", -abs(d.decibels))
+            for b, d in zip(ours.x, _differences(compressed, ours), strict=True)
+        ),
+    )  # fmt: skip
+
+
+def _growth_claims(figures: Figures) -> Iterator[Claim]:
+    for name, statement, source in (
+        ("fig2", "Sharing more entries raises the MSE", "experiment 2"),
+        ("fig3", "A stronger attack raises the MSE", "experiment 3"),
+        ("fig4", "A more frequent attack raises the MSE", "experiment 5"),
+    ):
+        if name not in figures:
+            continue
+        data = figures[name]
+        checks = [check for series in data.select(kind="simulation") for check in _rises(data, series)]
+        yield Claim(
+            statement,
+            source,
+            (name,),
+            "each simulated point is significantly above the one before (paired)",
+            tuple(checks),
+        )
+    if "fig3" in figures:
+        data = figures["fig3"]
+        checks = []
+        for uplink in UPLINKS:
+            few, many = data.select(kind="simulation", uplink=uplink)
+            for x, difference in list(zip(few.x, _differences(many, few), strict=True))[1:]:
+                checks.append(
+                    _positive({"uplink": uplink, "σ_B²": float(x)}, difference, "15 clients above 5 by")
+                )
+        yield Claim(
+            "More Byzantine clients raise the MSE", "experiment 3", ("fig3",),
+            "15 Byzantine clients are significantly above 5 (paired)", tuple(checks),
+        )  # fmt: skip
+
+
+def _product_claim(figures: Figures) -> Iterator[Claim]:
+    """Pairs of points with the same product of Byzantine clients, attack variance and probability."""
+    checks = []
+    shown = tuple(name for name in ("fig3", "fig4") if name in figures)
+    for name in shown:
+        for uplink in UPLINKS:
+            few, many = figures[name].select(kind="simulation", uplink=uplink)
+            exact_few, exact_many = figures[name].select(kind="exact-theory", uplink=uplink)
+            for i, j in _equal_products(few.x, 5, many.x, 15):
+                assert few.trials is not None
+                assert many.trials is not None
+                difference = paired_difference(many.trials[j], few.trials[i])
+                exact = exact_many.y_db[j] - exact_few.y_db[i]
+                case = {"figure": name, "uplink": uplink, "product": round(float(5 * few.x[i]), 6)}
+                finding = f"15 clients above 5 by {difference}; exact theory {exact:+.3f} dB".replace(
+                    "-", "−"
+                )
+                checks.append(
+                    Check(case, difference.is_within(INVISIBLE), finding, -abs(difference.decibels))
+                )
+    if shown:
+        yield Claim(
+            "Equal products of Byzantine clients and attack strength, α₁β₁ = α₂β₂, give equal MSE",
+            "experiment 3", shown, f"MSE equal within {INVISIBLE} dB", tuple(checks),
+        )  # fmt: skip
+
+
+def _sharing_claim(figures: Figures) -> Iterator[Claim]:
+    if "fig5" not in figures:
+        return
+    checks = []
+    for uplink in UPLINKS:
+        partial, full = figures["fig5"].select(kind="simulation", uplink=uplink)
+        for x, difference in list(zip(partial.x, _differences(full, partial), strict=True))[1:]:
+            checks.append(_positive({"uplink": uplink, "p_a": float(x)}, difference, "M = 5 above M = 1 by"))
+    yield Claim(
+        "Partial sharing makes the fleet more resilient: under attack, M = 1 is better than M = 5",
+        "experiment 4", ("fig5",), "M = 5 is significantly above M = 1 (paired)", tuple(checks),
+    )  # fmt: skip
+
+
+def _theory_claims(figures: Figures) -> Iterator[Claim]:
+    shown = tuple(
+        name for name in ("fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8") if name in figures
+    )
+    statements = {
+        ("paper-theory", "same"): "The paper's theory predicts the MSE of the paper's equations",
+        ("paper-theory", "redrawn"): "The paper's theory predicts the MSE with the upload set redrawn",
+        ("exact-theory", "same"): "The exact theory (ours) predicts the MSE of the paper's equations",
+        ("exact-theory", "redrawn"): "The exact theory (ours) predicts the MSE with the upload set redrawn",
+    }
+    for (kind, uplink), statement in statements.items():
+        checks: list[Check] = []
+        for name in shown:
+            for curve in _curves(figures[name]):
+                checks += _fits(figures[name], uplink, kind, curve)
+        if checks:
+            source = "experiments 2 to 8" if kind == "paper-theory" else "not in the paper"
+            criterion = f"within {CLOSE} dB of the simulation, or 3.5 standard errors"
+            yield Claim(statement, source, shown, criterion, tuple(checks))
+
+
+def _stepsize_claims(figures: Figures) -> Iterator[Claim]:
+    shown = tuple(name for name in ("fig6", "fig7") if name in figures)
+    if not shown:
+        return
+    quiet, interior, near = [], [], []
+    for name in shown:
+        data = figures[name]
+        for series in data.select(kind="simulation"):
+            if series.curve == 0:  # no attack
+                quiet += _rises(data, series, {"figure": name})
+                continue
+            assert series.trials is not None
+            lowest = int(np.argmin(series.y))
+            case = {"figure": name, "uplink": series.uplink, "curve": series.label}
+            ends = [paired_difference(series.trials[end], series.trials[lowest]) for end in (0, -1)]
+            finding = (
+                f"lowest at μ = {series.x[lowest]}; μ = 0.01 above it by {ends[0]}, μ = 0.2 by {ends[1]}"
+            )
+            weakest = min(end.decibels for end in ends)
+            interior.append(Check(case, all(end.is_positive for end in ends), finding, weakest))
+        near += [check for check in _optima(data) if check not in near]
+    yield Claim(
+        "Without an attack, a larger stepsize is worse", "experiments 6 and 7", shown,
+        "each simulated point is significantly above the one before (paired)", tuple(quiet),
+    )  # fmt: skip
+    yield Claim(
+        "Under attack there is a best stepsize: the MSE first falls, then rises", "experiments 6 and 7", shown,
+        "both ends of the stepsize axis are significantly above the lowest point (paired)", tuple(interior),
+    )  # fmt: skip
+    yield Claim(
+        "The best stepsize is about 0.03", "experiments 6 and 7", shown,
+        "of the points of the stepsize axis, 0.03 is the nearest to the minimiser of the predicted MSE", tuple(near),
+    )  # fmt: skip
+
+
+def _approximation_claim(figures: Figures) -> Iterator[Claim]:
+    if "fig8" not in figures:
+        return
+    data = figures["fig8"]
+    checks = []
+    for curve in _curves(data):
+        full, small = data.select(kind="paper-theory", curve=curve)
+        for x, distance in zip(full.x, small.y_db - full.y_db, strict=True):
+            difference = Difference(float(distance))
+            case = {"μ": float(x), "curve": full.label}
+            finding = f"approximation above the full theory by {difference}"
+            checks.append(Check(case, difference.is_within(CLOSE), finding, -abs(difference.decibels)))
+    yield Claim(
+        "The small-stepsize approximation does not hurt the prediction (the paper: if μ is small enough)",
+        "experiment 8", ("fig8",), f"paper's theory with and without it within {CLOSE} dB", tuple(checks),
+    )  # fmt: skip
+
+
+def _term_claims(figures: Figures) -> Iterator[Claim]:
+    if "fig9" not in figures:
+        return
+    data = figures["fig9"]
+    by_term: dict[str, list[Check]] = {"E_ω": [], "E_φ": []}
+    total = []
+    for uplink in UPLINKS:
+        data_term, *attacks = data.select(kind="simulation", uplink=uplink)
+        by_term["E_φ"] += _rises(data, data_term, falling=True)
+        for attack in attacks:
+            by_term["E_ω"] += _rises(data, attack)
+            assert attack.trials is not None
+            assert data_term.trials is not None
+            both = attack.trials + data_term.trials
+            case = {"uplink": uplink, "term": attack.label}
+            total.append(
+                _positive(case, paired_difference(both[-1], both[0]), "E_ω + E_φ at M = 5 above M = 1 by")
+            )
+    criterion = "each simulated point is significantly {} the one before (paired)"
+    yield Claim("E_ω, the attack's share, rises with M", "experiment 9", ("fig9",), criterion.format("above"),
+                tuple(by_term["E_ω"]))  # fmt: skip
+    yield Claim("E_φ, the data's share, falls with M", "experiment 9", ("fig9",), criterion.format("below"),
+                tuple(by_term["E_φ"]))  # fmt: skip
+    yield Claim(
+        "Partial sharing lowers E_ω by more than it raises E_φ", "experiment 9", ("fig9",),
+        "their sum is significantly lower at M = 1 than at M = 5 (paired)", tuple(total),
+    )  # fmt: skip
+
+
+_CLAIMS = (
+    _fig1_claims,
+    _growth_claims,
+    _product_claim,
+    _sharing_claim,
+    _theory_claims,
+    _stepsize_claims,
+    _approximation_claim,
+    _term_claims,
+)
+
+
+def _differences(first: Series, second: Series) -> list[Difference]:
+    assert first.trials is not None
+    assert second.trials is not None
+    return [paired_difference(a, b) for a, b in zip(first.trials, second.trials, strict=True)]
+
+
+def _grows_apart(upper: Series, lower: Series) -> Iterator[Check]:
+    assert upper.trials is not None
+    assert lower.trials is not None
+    for (i, _), (j, count) in pairwise(enumerate(upper.x)):
+        growth = [series[j] / series[i].mean() for series in (upper.trials, lower.trials)]
+        yield _positive({"|S_B|": int(count)}, paired_difference(*growth), "the distance grows by")
+
+
+def _positive(case: dict[str, Any], difference: Difference, words: str) -> Check:
+    passed = True if difference.is_positive else False if difference.is_negative else None
+    return Check(case, passed, f"{words} {difference}", difference.decibels)
+
+
+def _rises(
+    data: FigureData, series: Series, extra: dict[str, Any] | None = None, falling: bool = False
+) -> list[Check]:
+    assert series.trials is not None
+    name = data.x_label.split()[-1]
+    checks = []
+    for (i, a), (j, b) in pairwise(enumerate(series.x)):
+        first, second = (i, j) if falling else (j, i)
+        difference = paired_difference(series.trials[first], series.trials[second])
+        case = {**(extra or {}), "uplink": series.uplink, "curve": series.label, name: float(b)}
+        word = "falls" if falling else "rises"
+        checks.append(_positive(case, difference, f"from {name} = {a:g} to {b:g} it {word} by"))
+    return checks
+
+
+def _curves(data: FigureData) -> Iterable[int]:
+    return sorted({series.curve for series in data.select(kind="simulation")})
+
+
+def _fits(data: FigureData, uplink: str, kind: str, curve: int) -> Iterator[Check]:
+    simulation = data.select(kind="simulation", uplink=uplink, curve=curve)[0]
+    theory = next(series for series in data.panel(uplink) if series.kind == kind and series.curve == curve)
+    error = simulation.standard_error_db
+    assert error is not None
+    plan = load_figure(data.name)
+    assert isinstance(plan, CurvesFigure)
+    curve_value = plan.curve_axis.values[curve][0]
+    for x, distance, spread in zip(plan.x_axis.labels, theory.y_db - simulation.y_db, error, strict=True):
+        difference = Difference(float(distance), float(spread))
+        scenario = with_values(plan.base, {plan.curve_axis.name: curve_value, plan.x_axis.name: x})
+        case = {
+            "M": scenario.num_shared,
+            "μ": scenario.stepsize,
+            "|S_B| p_a σ_B²": _load(scenario),
+        }
+        passed = abs(difference.decibels) <= max(CLOSE, 3.5 * difference.standard_error)
+        yield Check(case, passed, f"theory above the simulation by {difference}", -abs(difference.decibels))
+
+
+def _load(scenario: Scenario) -> float:
+    """Return |S_B| p_a σ_B², to which all that the attack adds is proportional."""
+    attack = scenario.attack
+    return 0.0 if attack is None else round(attack.num_byzantine * attack.probability * attack.variance, 6)
+
+
+def _equal_products(few: Any, few_count: int, many: Any, many_count: int) -> list[tuple[int, int]]:
+    return [
+        (i, j)
+        for i, a in enumerate(few)
+        for j, b in enumerate(many)
+        if a > 0 and np.isclose(few_count * a, many_count * b)
+    ]
+
+
+def _optima(data: FigureData) -> Iterator[Check]:
+    plan = load_figure(data.name)
+    assert isinstance(plan, CurvesFigure)
+    axis = plan.curve_axis
+    for theory, uplink in (("exact", "same"), ("exact", "redrawn"), ("paper", "redrawn")):
+        for value in axis.values[1:]:  # the first is no attack
+            scenario = with_values(plan.base, {axis.name: value[0], "uplink": uplink})
+            best = best_stepsize(scenario, theory, STEPSIZES)
+            case = {"theory": theory, "uplink": uplink, "|S_B| p_a σ_B²": _load(scenario)}
+            yield Check(
+                case,
+                min(STEPSIZES, key=lambda point: abs(point - best)) == 0.03,
+                f"μ* = {best:.4f}",
+                -abs(best - 0.03),
+            )

@@ -1,0 +1,1 @@
+"""Pictures: learning curves, theory and sweeps with Matplotlib."""

@@ -1,0 +1,1 @@
+"""Literal forms of the recursions, slow and plain, on the very draws that the engine makes."""

@@ -1,0 +1,159 @@
+"""All randomness of one trial, as plain arrays: the very draws that the fast engine makes on the way."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.types import FloatArray
+from psofed.engine.inputs import make_input_model
+from psofed.engine.moves import make_moves
+from psofed.engine.normals import fill_standard_normal
+from psofed.engine.participation import draw_participants
+from psofed.engine.streams import Stream, make_stream
+from psofed.engine.test_set import draw_test_instances
+from psofed.fleet import Fleet, draw_fleet
+from psofed.fleet.features import make_features
+from psofed.parts.registry import load_part
+from psofed.scenario import Scenario
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """The draws of one trial over N iterations.
+
+    Attributes
+    ----------
+    inputs : array (N, K, D)
+        x_{k,n}, or its features.
+    noise : array (N, K)
+        ν_{k,n}: the label less wᵀx, so for non-linear streams also what the best weights leave.
+    participants, uploaders : bool array (N, K)
+        a_{k,n} of the download and of the upload; the same unless the uplink is redrawn.
+    download_masks, upload_masks : bool array (N, K, D)
+        Diagonals of S_{k,n} and of S_{k,n+1}.
+    perturbations : array (N, K, D)
+        β_k τ_{k,n} δ_{k,n+1}: what an uploading client adds; 0 where it does not attack, NaN for an attack that is no
+        sum (see :mod:`psofed.reference.literal`).
+    test_inputs, test_noise : array (N_t, D), array (N_t,)
+        The server's test set.
+    moves : array (N, D)
+        w*_n − w*_0, 0 unless the target drifts.
+    """
+
+    inputs: FloatArray
+    noise: FloatArray
+    participants: NDArray[np.bool_]
+    uploaders: NDArray[np.bool_]
+    download_masks: NDArray[np.bool_]
+    upload_masks: NDArray[np.bool_]
+    perturbations: FloatArray
+    test_inputs: FloatArray
+    test_noise: FloatArray
+    moves: FloatArray
+
+
+def draw_trial(scenario: Scenario, seed: int, trial: int) -> Draws:
+    """Make all draws of a trial at once; memory grows with iterations × clients × dimension.
+
+    Examples
+    --------
+    >>> draws = draw_trial(Scenario(num_clients=6, dimension=3, num_shared=2, iterations=4), seed=1, trial=0)
+    >>> draws.inputs.shape, draws.participants.sum(axis=1).tolist()
+    ((4, 6, 3), [5, 5, 5, 5])
+    >>> bool((draws.upload_masks[:-1] == draws.download_masks[1:]).all())
+    True
+    """
+    streams = {
+        source: make_stream(seed, source, [trial])
+        for source in ("data", "participation", "uplink", "masks", "attack", "test")
+    }
+    fleet = draw_fleet(scenario)
+    inputs, noise = _draw_data(scenario, fleet, streams["data"])
+    participants = _draw_participants(scenario, streams["participation"])
+    redrawn = scenario.uplink == "redrawn"
+    masks = _draw_masks(scenario, streams["masks"])
+    instances = draw_test_instances(scenario, fleet, streams["test"])[:, :, 0]
+    return Draws(
+        inputs=inputs,
+        noise=noise,
+        participants=participants,
+        uploaders=_draw_participants(scenario, streams["uplink"]) if redrawn else participants,
+        download_masks=masks[:-1],
+        upload_masks=masks[1:],
+        perturbations=_draw_perturbations(scenario, streams["attack"]),
+        test_inputs=instances[:, :-1],
+        test_noise=instances[:, -1],
+        moves=_draw_moves(scenario, seed, trial),
+    )
+
+
+def _draw_moves(scenario: Scenario, seed: int, trial: int) -> FloatArray:
+    moves = make_moves(scenario, seed, range(trial, trial + 1))
+    if moves is None:
+        return np.zeros((scenario.iterations, scenario.dimension))
+    return moves.draw(0, scenario.iterations)[:, :, 0]
+
+
+def _draw_data(scenario: Scenario, fleet: Fleet, stream: Stream) -> tuple[FloatArray, FloatArray]:
+    count, clients, dimension = scenario.iterations, scenario.num_clients, scenario.input_dimension
+    words = (dimension + 2) // 2
+    column = np.empty((2 * words * clients * count, 1), np.float32)
+    fill_standard_normal(stream.key, stream.gamma, 0, column)
+    normals = column.reshape(count, clients, 2 * words).astype(np.float64)
+    model = make_input_model(fleet)
+    if model.factors.size:
+        inputs = np.einsum("kij,nkj->nki", model.factors, normals[..., :dimension])
+    else:
+        inputs = model.scale[:, None] * normals[..., :dimension]
+        for i in range(1, dimension if model.correlation else 0):
+            fresh = (1 - model.correlation**2) ** 0.5
+            inputs[..., i] = model.correlation * inputs[..., i - 1] + fresh * inputs[..., i]
+    noise = np.sqrt(fleet.noise_variance) * normals[..., dimension]
+    return (inputs, noise) if scenario.is_linear else _features_of(scenario, fleet, inputs, noise)
+
+
+def _features_of(
+    scenario: Scenario, fleet: Fleet, inputs: FloatArray, noise: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the features of inputs and f(x) + ν − w°ᵀz, with f as its Python source says."""
+    assert scenario.data.function is not None
+    labels = np.empty(noise.size)
+    evaluate = load_part("functions", scenario.data.function).evaluate.function
+    evaluate(inputs.reshape(-1, fleet.input_dimension).T, labels)
+    z = make_features(scenario.model, fleet.input_dimension, scenario.dimension)(inputs)
+    return z, labels.reshape(noise.shape) + noise - z @ fleet.target
+
+
+def _draw_participants(scenario: Scenario, stream: Stream) -> NDArray[np.bool_]:
+    chosen = np.empty((scenario.iterations, scenario.num_participants, 1), np.int32)
+    draw_participants(stream.key, stream.gamma, 0, scenario.num_clients, chosen)
+    return _indicator(chosen[:, :, 0], scenario.num_clients)
+
+
+def _draw_masks(scenario: Scenario, stream: Stream) -> NDArray[np.bool_]:
+    # One more than there are iterations: the last upload already uses the mask of the next.
+    shape = (scenario.iterations + 1, scenario.num_clients)
+    everyone = np.broadcast_to(np.arange(scenario.num_clients, dtype=np.int32), shape)[:, :, None].copy()
+    entries = np.empty((*shape, scenario.num_shared, 1), np.int32)
+    load_part("patterns", scenario.selection.pattern).draw_entries(
+        stream.key, stream.gamma, 0, everyone,
+        scenario.num_clients, scenario.dimension, scenario.selection.coordinated, entries,
+    )  # fmt: skip
+    return _indicator(entries[..., 0], scenario.dimension)
+
+
+def _draw_perturbations(scenario: Scenario, stream: Stream) -> FloatArray:
+    if scenario.attack is None:
+        return np.zeros((scenario.iterations, scenario.num_clients, scenario.dimension))
+    part = load_part("attacks", scenario.attack.kind)
+    if not hasattr(part, "draw_perturbations"):
+        return np.full((scenario.iterations, scenario.num_clients, scenario.dimension), np.nan)
+    perturbations: FloatArray = part.draw_perturbations(stream.key, stream.gamma, scenario)
+    return perturbations
+
+
+def _indicator(indices: NDArray[np.int32], size: int) -> NDArray[np.bool_]:
+    out = np.zeros((*indices.shape[:-1], size), np.bool_)
+    np.put_along_axis(out, indices.astype(np.int64), True, axis=-1)
+    return out

@@ -1,1 +1,0 @@
-"""Pictures and pages for people. Decibels appear here, and nowhere before."""

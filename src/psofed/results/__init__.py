@@ -1,0 +1,12 @@
+"""What simulations found: estimates, learning curves, traffic, tracking, and the files they are kept in."""
+
+from psofed.results.simulation import (
+    METRIC_TITLES,
+    Estimate,
+    SimulationResult,
+    estimate,
+    find_unsteady,
+    load_result,
+)
+
+__all__ = ["METRIC_TITLES", "Estimate", "SimulationResult", "estimate", "find_unsteady", "load_result"]

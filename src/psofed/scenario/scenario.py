@@ -1,0 +1,387 @@
+"""What is simulated and predicted: one frozen, validated description of fleet, algorithm and attack.
+
+Every value is checked when a scenario is made, so whatever reads one may trust it. The TOML form is
+read and written by :mod:`psofed.scenario.file`.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from psofed.common.errors import InvalidValueError, UnknownFieldError
+from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
+from psofed.parts.options import Options, OptionValue, make_options
+from psofed.parts.registry import load_part, part_names
+from psofed.scenario.attack import Attack as Attack  # part of this module's interface
+from psofed.scenario.drift import Drift
+from psofed.scenario.model import Model
+
+UPLINKS = ("same", "redrawn")
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """A variance drawn per client from the uniform distribution on [low, high].
+
+    Examples
+    --------
+    >>> Uniform(0.2, 1.2)
+    Uniform(low=0.2, high=1.2)
+    """
+
+    low: float
+    high: float
+
+
+Variance = float | Uniform | tuple[float, ...]
+Covariances = tuple[tuple[tuple[float, ...], ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which M of the D entries a participant exchanges: the selection matrices S_{k,n}.
+
+    Parameters
+    ----------
+    pattern : str
+        How masks are drawn: ``"random"`` or ``"round-robin"``.
+    coordinated : bool
+        One mask for all clients, or one for each client.
+    """
+
+    pattern: str = "random"
+    coordinated: bool = True
+
+    def __post_init__(self) -> None:
+        check_choice("selection.pattern", self.pattern, part_names("patterns"))
+        check_boolean("selection.coordinated", self.coordinated)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """The clients' streams y = wᵀx + ν: inputs with covariance R_k, noise with variance σ_νk².
+
+    Parameters
+    ----------
+    input_variance : float, sequence of float, or Uniform
+        ς_k²: one value for all clients, one for each, or the range each is drawn from.
+    noise_variance : float, sequence of float, or Uniform
+        σ_νk², likewise.
+    input_correlation : float
+        ρ in R_k[i, j] = ς_k² ρ^|i−j|.
+    covariances : nested sequences or array, shape (num_clients, dimension, dimension), optional
+        R_k themselves, say as measured; they replace `input_variance` and `input_correlation`.
+    fleet_seed : int
+        Seed of the uniform draws above (not of the simulation).
+    test_instances : int
+        Size N_t of the server's test set.
+    test_input_variance : float
+        Variance of the (white) test inputs.
+    function : str, optional
+        f of the streams y = f(x) + ν, one of the parts in :mod:`psofed.parts.functions`; y = wᵀx + ν if absent.
+    input_dimension : int, optional
+        d, the entries of x, where they are not the model's D: with random features, or as `function` takes.
+
+    Notes
+    -----
+    The paper does not give its test inputs; unit variance fits its Fig. 1.
+    """
+
+    input_variance: Variance = Uniform(0.2, 1.2)
+    noise_variance: Variance = Uniform(0.005, 0.025)
+    input_correlation: float = 0.0
+    covariances: Covariances | None = None
+    fleet_seed: int = 0
+    test_instances: int = 50
+    test_input_variance: float = 1.0
+    function: str | None = None
+    input_dimension: int | None = None
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__
+        for name in ("input_variance", "noise_variance"):
+            set_(self, name, _check_variance(f"data.{name}", getattr(self, name)))
+        rho = check_number(
+            "data.input_correlation", self.input_correlation, -1, 1, open_low=True, open_high=True
+        )
+        set_(self, "input_correlation", rho)
+        set_(self, "fleet_seed", check_integer("data.fleet_seed", self.fleet_seed, 0))
+        set_(self, "test_instances", check_integer("data.test_instances", self.test_instances, 1))
+        test_variance = check_number("data.test_input_variance", self.test_input_variance, 0, open_low=True)
+        set_(self, "test_input_variance", test_variance)
+        if self.function is not None:
+            check_choice("data.function", self.function, part_names("functions"))
+        if self.input_dimension is not None:
+            size = check_integer("data.input_dimension", self.input_dimension, 1)
+            set_(self, "input_dimension", size)
+        if self.covariances is not None:
+            set_(self, "covariances", _check_covariances("data.covariances", self.covariances))
+            if self.input_variance != _default(Data, "input_variance") or self.input_correlation:
+                raise InvalidValueError(
+                    "data.covariances", "given", "either covariances, or input_variance and input_correlation"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """A fleet, the algorithm it runs and the attack on it.
+
+    Parameters
+    ----------
+    num_clients, dimension : int
+        K and D.
+    num_participants : int
+        |S_n|: clients drawn by the server in each iteration.
+    num_shared : int
+        M: entries a participant exchanges each way.
+    stepsize : float
+        μ of the clients' LMS steps.
+    iterations : int
+        Length of the run.
+    algorithm : str
+        ``"pso-fed"``, or one it is compared with: ``"online-fed"``, ``"signsgd"``, ``"cs-fed"``, ``"qs-fed"``.
+    uplink : str
+        ``"same"``: those who downloaded upload (the paper's equations). ``"redrawn"``: the uploading
+        participants are drawn afresh, which is what the paper's analysis describes.
+    aggregation : str
+        How the server puts uploads together, one of the parts in :mod:`psofed.parts.aggregations`: ``"mean"``.
+    selection, model, data, drift, attack
+        See :class:`Selection`, :class:`psofed.Model`, :class:`Data`, :class:`psofed.Drift`,
+        :class:`Attack`; no drift or attack if None.
+    aggregation_options : mapping
+        What this aggregation rule alone knows, such as ``{"trim": 1}``; its defaults where left out.
+    algorithm_options : mapping, or ``Options`` of the algorithm's module
+        What this algorithm alone knows (see :mod:`psofed.parts.algorithms`); its defaults if None.
+
+    Examples
+    --------
+    >>> scenario = Scenario(num_clients=50, dimension=5, attack=Attack(num_byzantine=15))
+    >>> scenario.share_probability, scenario.participation_probability
+    (0.2, 0.1)
+    >>> Scenario(num_clients=50, dimension=5, num_shared=7)
+    Traceback (most recent call last):
+    psofed.common.errors.InvalidValueError: num_shared = 7 is not allowed; allowed: an integer from 1 to dimension = 5
+    """
+
+    num_clients: int
+    dimension: int
+    num_participants: int = 5
+    num_shared: int = 1
+    stepsize: float = 0.15
+    iterations: int = 3000
+    algorithm: str = "pso-fed"
+    uplink: str = "same"
+    aggregation: str = "mean"
+    selection: Selection = field(default_factory=Selection)
+    model: Model = field(default_factory=Model)
+    data: Data = field(default_factory=Data)
+    drift: Drift | None = None
+    attack: Attack | None = None
+    aggregation_options: Mapping[str, OptionValue] = Options("", ())
+    algorithm_options: Any = None
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__
+        clients = check_integer("num_clients", self.num_clients, 1)
+        dimension = check_integer("dimension", self.dimension, 1)
+        set_(self, "num_clients", clients)
+        set_(self, "dimension", dimension)
+        set_(
+            self,
+            "num_participants",
+            check_integer("num_participants", self.num_participants, 1, clients, "num_clients"),
+        )
+        set_(self, "num_shared", check_integer("num_shared", self.num_shared, 1, dimension, "dimension"))
+        set_(self, "stepsize", check_number("stepsize", self.stepsize, 0, open_low=True))
+        set_(self, "iterations", check_integer("iterations", self.iterations, 1))
+        check_choice("algorithm", self.algorithm, part_names("algorithms"))
+        check_choice("uplink", self.uplink, UPLINKS)
+        check_choice("aggregation", self.aggregation, part_names("aggregations"))
+        for name, kind in (("selection", Selection), ("model", Model), ("data", Data)):
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidValueError(name, getattr(self, name), f"a psofed.{kind.__name__}")
+        self._check_input_dimension()
+        self._check_data_sizes()
+        self._check_drift()
+        if self.attack is not None:
+            if not isinstance(self.attack, Attack):
+                raise InvalidValueError("attack", self.attack, "a psofed.Attack or None")
+            check_integer("attack.num_byzantine", self.attack.num_byzantine, 0, clients, "num_clients")
+        if not isinstance(self.aggregation_options, Mapping):
+            raise InvalidValueError(
+                "aggregation_options", self.aggregation_options, "a table of the rule's options"
+            )
+        rule_options = make_options(
+            "aggregations", self.aggregation, self.aggregation_options, "aggregation_options."
+        )
+        set_(self, "aggregation_options", rule_options)
+        algorithm = load_part("algorithms", self.algorithm)
+        set_(self, "algorithm_options", _make_options(algorithm.Options, self.algorithm_options))
+        algorithm.check(self)
+
+    @property
+    def share_probability(self) -> float:
+        """p_e = M / D, the probability that an entry is shared."""
+        return self.num_shared / self.dimension
+
+    @property
+    def participation_probability(self) -> float:
+        """p_c = |S_n| / K, the probability that a client participates."""
+        return self.num_participants / self.num_clients
+
+    @property
+    def num_byzantine(self) -> int:
+        """|S_B|, 0 without an attack."""
+        return 0 if self.attack is None else self.attack.num_byzantine
+
+    @property
+    def input_dimension(self) -> int:
+        """d, the entries of a client's input x: D unless the model makes features of x."""
+        if self.data.input_dimension is not None:
+            return self.data.input_dimension
+        fixed = None if self.data.function is None else _function_inputs(self.data.function)
+        return self.dimension if fixed is None else fixed
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether streams are the paper's, y = wᵀx + ν, and the model ŷ = wᵀx."""
+        return self.model.kind == "linear" and self.data.function is None
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, checked anew.
+
+        Examples
+        --------
+        >>> Scenario(num_clients=50, dimension=5).replace(stepsize=0.03).stepsize
+        0.03
+        """
+        return dataclasses.replace(self, **changes)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain nested dicts and lists, as TOML and JSON hold them."""
+        from psofed.scenario.file import scenario_to_mapping
+
+        return scenario_to_mapping(self)
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> "Scenario":
+        """Make a scenario from nested dicts, checking every key and value."""
+        from psofed.scenario.file import scenario_from_mapping
+
+        return scenario_from_mapping(mapping)
+
+    def to_toml(self) -> str:
+        """Return the scenario as TOML text; :meth:`from_toml` gives an equal scenario back."""
+        from psofed.scenario.file import scenario_to_toml
+
+        return scenario_to_toml(self)
+
+    @classmethod
+    def from_toml(cls, text: str) -> "Scenario":
+        """Make a scenario from TOML text."""
+        from psofed.scenario.file import scenario_from_toml
+
+        return scenario_from_toml(text)
+
+    def _check_input_dimension(self) -> None:
+        features, function = self.model.features, self.data.function
+        if features is not None and features != self.dimension:
+            allowed = f"dimension = {self.dimension}, since the model's entries are the features' weights"
+            raise InvalidValueError("model.features", features, allowed)
+        fixed = None if function is None else _function_inputs(function)
+        if fixed is not None and self.input_dimension != fixed:
+            raise InvalidValueError(
+                "data.input_dimension", self.input_dimension, f'{fixed} with "{function}"'
+            )
+        if self.model.kind == "linear" and self.input_dimension != self.dimension:
+            allowed = f'dimension = {self.dimension} with model.kind = "linear"'
+            raise InvalidValueError("data.input_dimension", self.input_dimension, allowed)
+
+    def _check_drift(self) -> None:
+        if self.drift is None:
+            return
+        if not isinstance(self.drift, Drift):
+            raise InvalidValueError("drift", self.drift, "a psofed.Drift or None")
+        if not self.is_linear:
+            allowed = (
+                'only with model.kind = "linear" and no data.function, where there is a target vector to move'
+            )
+            raise InvalidValueError("drift", self.drift.kind, allowed)
+
+    def _check_data_sizes(self) -> None:
+        for name in ("input_variance", "noise_variance"):
+            value = getattr(self.data, name)
+            if isinstance(value, tuple) and len(value) != self.num_clients:
+                raise InvalidValueError(
+                    f"data.{name}",
+                    f"{len(value)} numbers",
+                    f"a number, or num_clients = {self.num_clients} numbers",
+                )
+        covariances = self.data.covariances
+        if covariances is not None:
+            shape = (len(covariances), len(covariances[0]))
+            if shape != (self.num_clients, self.input_dimension):
+                raise InvalidValueError(
+                    "data.covariances",
+                    f"{shape[0]} matrices of {shape[1]} rows",
+                    f"num_clients = {self.num_clients} matrices of {self.input_dimension} rows",
+                )
+
+
+def _function_inputs(function: str) -> int | None:
+    size: int | None = load_part("functions", function).INPUT_DIMENSION
+    return size
+
+
+def _make_options(kind: type, value: Any) -> Any:
+    if isinstance(value, kind):
+        return value
+    # Options left at the defaults of another algorithm are none: changing `algorithm` alone must do.
+    is_options = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    if value is None or (is_options and value == type(value)()):
+        return kind()
+    if not isinstance(value, Mapping):
+        raise InvalidValueError("algorithm_options", value, f"a mapping, or a {kind.__module__}.Options")
+    known = tuple(f.name for f in dataclasses.fields(kind))
+    for key in value:
+        if key not in known:
+            raise UnknownFieldError(f"algorithm_options.{key}", known)
+    return kind(**value)
+
+
+def _default(kind: type, name: str) -> Any:
+    return next(f.default for f in dataclasses.fields(kind) if f.name == name)
+
+
+def _check_variance(field_name: str, value: Any) -> Variance:
+    if isinstance(value, Uniform):
+        low = check_number(f"{field_name}.uniform", value.low, 0)
+        high = check_number(f"{field_name}.uniform", value.high, low)
+        return Uniform(low, high)
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
+        return tuple(check_number(f"{field_name}[{k}]", v, 0) for k, v in enumerate(value))
+    try:
+        return check_number(field_name, value, 0)
+    except InvalidValueError:
+        allowed = "a finite number at least 0, num_clients such numbers, or {uniform = [low, high]}"
+        raise InvalidValueError(field_name, value, allowed) from None
+
+
+def _check_covariances(field_name: str, value: Any) -> Covariances:
+    import numpy as np
+
+    allowed = "num_clients symmetric positive semi-definite matrices of finite numbers, dimension × dimension"
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidValueError(field_name, value, allowed) from None
+    if array.ndim != 3 or array.shape[1] != array.shape[2] or array.size == 0 or not np.isfinite(array).all():
+        raise InvalidValueError(field_name, f"an array of shape {array.shape}", allowed)
+    for k, matrix in enumerate(array):
+        scale = np.abs(matrix).max()
+        if not np.allclose(matrix, matrix.T, rtol=0, atol=1e-12 * scale):
+            raise InvalidValueError(f"{field_name}[{k}]", "an unsymmetric matrix", allowed)
+        if np.linalg.eigvalsh(matrix).min() < -1e-10 * scale:
+            raise InvalidValueError(f"{field_name}[{k}]", "a matrix with a negative eigenvalue", allowed)
+    return tuple(tuple(tuple(row) for row in matrix) for matrix in array.tolist())

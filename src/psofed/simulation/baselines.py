@@ -1,0 +1,140 @@
+"""What the same samples give without a federation: each client alone, all data pooled, no model at all.
+
+All see the samples of the simulation in the same order, with the same stepsize, and are judged by the error made
+*before* learning from a sample:
+
+alone
+    Every client runs LMS on its own samples; nobody talks to anybody, so nobody can be poisoned.
+pooled
+    One LMS model that sees every client's sample of an iteration one after another: what sending all data to one place
+    would give.
+least squares
+    w° fitted to all samples at once and judged on them: the best that one linear model could do in hindsight.
+average
+    The forecast "as on average so far", ỹ = 0.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from psofed.common.types import FloatArray
+from psofed.engine.compiling import compiled
+from psofed.fleet.own_data import OwnData
+from psofed.results import SimulationResult, estimate
+from psofed.scenario import Scenario
+
+if TYPE_CHECKING:
+    from psofed.engine.samples import TableSamples
+
+NAMES = ("alone", "pooled", "least_squares", "average")
+TITLES = {
+    "alone": "each client alone",
+    "pooled": "all data pooled, online",
+    "least_squares": "all data pooled, least squares in hindsight",
+    "average": "running mean, no model",
+}
+
+_CHUNK = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Baselines:
+    """Mean squared errors without a federation.
+
+    Attributes
+    ----------
+    curves : dict of arrays (iterations,)
+        Mean over the clients that have a sample.
+    client_mse : dict of arrays (K,)
+        Over the tail; NaN for a client without a sample in it.
+    tail : int
+        Iterations at the end that the clients' MSE, and :meth:`network_mse`, are taken over.
+    """
+
+    curves: dict[str, FloatArray]
+    client_mse: dict[str, FloatArray]
+    tail: int
+
+    def network_mse(self, name: str) -> float:
+        """Return the MSE over the tail, as the simulation's ``network_mse``."""
+        return float(self.curves[name][-self.tail :].mean())
+
+
+def run_baselines(data: OwnData, scenario: Scenario, tail: int) -> Baselines:
+    """Run all baselines on the samples of a simulation."""
+    from psofed.engine.samples import make_table_samples
+
+    fleet, samples = make_table_samples(scenario, data)
+    squares = _squared_errors(samples, fleet.target, scenario)
+    iterations = scenario.iterations
+    active = np.stack([data.samples_from(n) > 0 for n in range(iterations)])
+    counts = active[-tail:].sum(axis=0)
+    curves, client_mse = {}, {}
+    for index, name in enumerate(NAMES):
+        curves[name] = squares[index].sum(axis=1) / np.maximum(active.sum(axis=1), 1)
+        client_mse[name] = np.where(
+            counts > 0, squares[index][-tail:].sum(axis=0) / np.maximum(counts, 1), np.nan
+        )
+    return Baselines(curves, client_mse, tail)
+
+
+def describe_result(data: OwnData, result: SimulationResult, client_mse: FloatArray) -> dict[str, Any]:
+    """Return the data's description, the baselines and every client's MSE (trials, K), as plain values."""
+    baselines = run_baselines(data, result.scenario, result.tail)
+    clients = []
+    for k, name in enumerate(data.table.clients):
+        value = estimate(client_mse[:, k])
+        clients.append(
+            {
+                "name": name,
+                "samples": data.samples[k],
+                "is_byzantine": k < result.scenario.num_byzantine,
+                "mse": _finite(value.mean),
+                "mse_standard_error": _finite(value.standard_error),
+                **{f"{other}_mse": _finite(float(baselines.client_mse[other][k])) for other in NAMES},
+            }
+        )
+    return {
+        **data.describe(),
+        "trials_differ_in": ["participants", "masks", "attack"],
+        "baselines": {name: baselines.network_mse(name) for name in NAMES},
+        "clients": clients,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _squared_errors(samples: "TableSamples", target: FloatArray, scenario: Scenario) -> FloatArray:
+    """Squared errors of all baselines, shape (4, iterations, K); 0 where a client has no sample."""
+    clients = scenario.num_clients
+    out = np.empty((len(NAMES), scenario.iterations, clients))
+    # Errors w° − w of models that start from zero, as in the simulation's kernel.
+    alone, pooled = np.tile(target, (clients, 1)), target.copy()
+    for first in range(0, scenario.iterations, _CHUNK):
+        count = min(_CHUNK, scenario.iterations - first)
+        chunk = samples.chunk(first, count)
+        part = out[:, first : first + count]
+        inputs, residuals = chunk.inputs[..., 0], chunk.residuals[..., 0]
+        _run_lms(inputs, residuals, scenario.stepsize, alone, pooled, part[0], part[1])
+        part[2] = residuals**2
+        part[3] = (residuals + inputs @ target) ** 2
+    return out
+
+
+@compiled
+def _run_lms(inputs, residuals, stepsize, alone, pooled, alone_squares, pooled_squares):
+    count, clients, dimension = inputs.shape
+    for n in range(count):
+        for k in range(clients):
+            own, common = residuals[n, k], residuals[n, k]
+            for i in range(dimension):
+                own += inputs[n, k, i] * alone[k, i]
+                common += inputs[n, k, i] * pooled[i]
+            alone_squares[n, k], pooled_squares[n, k] = own * own, common * common
+            for i in range(dimension):
+                alone[k, i] -= stepsize * own * inputs[n, k, i]
+                pooled[i] -= stepsize * common * inputs[n, k, i]

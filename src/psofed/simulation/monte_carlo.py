@@ -1,0 +1,264 @@
+"""Monte Carlo: cuts the trials into blocks, runs them on an executor, puts the blocks together in order."""
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.errors import NotCoveredError
+from psofed.common.types import FloatArray, ProgressCallback
+from psofed.common.validation import check_integer
+from psofed.engine.blocks import BLOCK, METRICS, Block, Progress, Recording, run_block
+from psofed.engine.samples import make_table_samples
+from psofed.fleet import Fleet, draw_fleet
+from psofed.parts.registry import load_part
+from psofed.results import SimulationResult
+from psofed.scenario import Scenario
+
+if TYPE_CHECKING:
+    from psofed.fleet.own_data import OwnData
+
+# Up to so many left-over trials are cheaper one by one than as a block with idle lanes.
+_SINGLES = 3
+# Longer runs get learning curves of about this many points, each a mean over some iterations.
+_MOST_BINS = 10_000
+
+# Combinations of parts whose kernels this process has loaded.
+_LOADED: set[tuple[object, ...]] = set()
+
+
+def simulate(
+    scenario: Scenario,
+    trials: int = 100,
+    seed: int = 0,
+    threads: int | None = None,
+    *,
+    tail: int | None = None,
+    keep_trials: bool = False,
+    executor: Executor | None = None,
+    progress: ProgressCallback | None = None,
+    data: "OwnData | None" = None,
+) -> SimulationResult:
+    """Simulate a scenario many times over and average.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What is simulated.
+    trials : int
+        Independent repetitions: fresh data, participants, masks and attacks; the same fleet.
+    seed : int
+        Of all randomness but the fleet's.
+    threads : int, optional
+        How many trials' blocks run at once; all cores by default. It never changes a bit of the result.
+    tail : int, optional
+        The steady state is the mean over the last `tail` iterations, by default a fifth of them.
+    keep_trials : bool
+        Keep each trial's learning curve as well (memory grows with trials × iterations).
+    executor : concurrent.futures.Executor, optional
+        Where the blocks run instead of on threads: processes, or a Dask cluster's ``Client.get_executor()``.
+    progress : callable, optional
+        Called now and then with (done, total) trial-iterations.
+    data : OwnData, optional
+        What the clients learn from instead of the scenario's streams (:func:`psofed.read_data`); trials then
+        differ only in participants, masks and attack. The scenario must fit it
+        (:func:`psofed.fleet.fitting.fit_scenario`).
+
+    Returns
+    -------
+    SimulationResult
+        Means, standard errors and learning curves.
+
+    Examples
+    --------
+    >>> from psofed import Scenario
+    >>> result = simulate(Scenario(num_clients=10, dimension=3, iterations=500), trials=16, seed=1)
+    >>> 0.01 < result.network_mse.mean < 0.03
+    True
+    """
+    trials = check_integer("trials", trials, 1)
+    seed = check_integer("seed", seed, 0)
+    threads = check_integer("threads", threads if threads is not None else (os.cpu_count() or 1), 1)
+    check_covered(scenario, data)
+    iterations = scenario.iterations
+    tail = check_integer(
+        "tail", tail if tail is not None else max(iterations // 5, 1), 1, iterations, "iterations"
+    )
+    recording = Recording(tail, -(-iterations // _MOST_BINS), keep_trials)
+    total, blocks = _Total(iterations, recording), cut_into_blocks(trials)
+    if executor is None:
+        _load_kernels(scenario, seed, blocks[0], data)
+    started = time.perf_counter()
+    for block in _run_blocks(scenario, seed, blocks, recording, threads, executor, progress, data):
+        total.add(block)
+    seconds = time.perf_counter() - started
+    if data is None:
+        return total.result(scenario, draw_fleet(scenario), seed, seconds)
+    from psofed.simulation.baselines import describe_result
+
+    result = total.result(scenario, make_table_samples(scenario, data)[0], seed, seconds)
+    counts = data.samples_from(iterations - tail) - data.samples_from(iterations)
+    return replace(result, details={"data": describe_result(data, result, total.client_mse(counts))})
+
+
+def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
+    """Refuse what the scenario's algorithm cannot simulate, by name."""
+    drift = scenario.drift
+    wanted = {
+        "a target that moves ([drift])": drift is not None,
+        "streams and models that are not linear": not scenario.is_linear,
+        "data of your own": data is not None,
+    }
+    covers_samples = getattr(load_part("algorithms", scenario.algorithm), "TAKES_SAMPLES", False)
+    has_root_set = hasattr(load_part("aggregations", scenario.aggregation), "make_root_data")
+    for name, is_wanted in wanted.items():
+        if is_wanted and has_root_set:
+            raise NotCoveredError(
+                f'aggregation = "{scenario.aggregation}" has root data drawn from linear streams, and is not '
+                f"simulated with {name}"
+            )
+        if is_wanted and not covers_samples:
+            raise NotCoveredError(
+                f'algorithm = "{scenario.algorithm}" is not simulated with {name}; "pso-fed" is'
+            )
+    if drift is not None and drift.at is not None:
+        check_integer("drift.at", drift.at, 0, scenario.iterations - 1, "iterations - 1")
+    if data is not None:
+        from psofed.fleet.fitting import check_fit
+
+        check_fit(scenario, data)
+
+
+def _load_kernels(scenario: Scenario, seed: int, trials: range, data: "OwnData | None") -> None:
+    """Load or compile the kernels here, once, instead of in every thread, and outside the time taken."""
+    parts = (
+        scenario.algorithm, scenario.selection.pattern, scenario.aggregation, scenario.model.kind,
+        scenario.attack and scenario.attack.kind, scenario.drift and scenario.drift.kind,
+        scenario.data.function, data is None, len(trials) > 1,
+    )  # fmt: skip
+    if parts not in _LOADED:
+        run_block(scenario.replace(iterations=1), seed, trials, Recording(tail=1), None, data)
+        _LOADED.add(parts)
+
+
+def cut_into_blocks(trials: int) -> list[range]:
+    """Cut trial numbers into ranges that advance in lock step: full blocks, then what is left.
+
+    Examples
+    --------
+    >>> cut_into_blocks(34)
+    [range(0, 16), range(16, 32), range(32, 33), range(33, 34)]
+    """
+    full = trials - trials % BLOCK
+    blocks = [range(first, first + BLOCK) for first in range(0, full, BLOCK)]
+    if trials - full > _SINGLES:
+        return [*blocks, range(full, trials)]
+    return [*blocks, *(range(t, t + 1) for t in range(full, trials))]
+
+
+def _run_blocks(
+    scenario: Scenario,
+    seed: int,
+    blocks: list[range],
+    recording: Recording,
+    threads: int,
+    executor: Executor | None,
+    report: ProgressCallback | None,
+    data: "OwnData | None",
+) -> Iterator[Block]:
+    """Yield the blocks' results in the order of their trials, keeping only a few under way."""
+    local = executor is None
+    progress = Progress()
+    pool = executor if executor is not None else ThreadPoolExecutor(threads)
+    amount = scenario.iterations * sum(map(len, blocks))
+    # A remote executor is kept busy with more, since results take their time to travel.
+    window = 2 * threads if local else 8 * threads
+    waiting = deque(blocks)
+    running: deque[tuple[range, Future[Block]]] = deque()
+    finished = 0
+    try:
+        while waiting or running:
+            while waiting and len(running) < window:
+                trials = waiting.popleft()
+                shared = progress if local else None
+                future = pool.submit(run_block, scenario, seed, trials, recording, shared, data)
+                running.append((trials, future))
+            trials, future = running.popleft()
+            while True:
+                try:
+                    block = future.result(timeout=0.1)
+                    break
+                except FutureTimeout:
+                    if report is not None:
+                        report(progress.done if local else finished, amount)
+            finished += scenario.iterations * len(trials)
+            if report is not None:
+                report(max(progress.done, finished), amount)
+            yield block
+    finally:
+        progress.stop.set()
+        for _, future in running:
+            future.cancel()
+        if local:
+            pool.shutdown(wait=True)
+
+
+class _Total:
+    """Adds up blocks in the order they are given, which is the order of the trials."""
+
+    def __init__(self, iterations: int, recording: Recording) -> None:
+        bins = -(-iterations // recording.bin_width)
+        self._recording = recording
+        self._curve_sum = np.zeros((bins, len(METRICS)))
+        self._curve_squares = np.zeros((bins, len(METRICS)))
+        self._blocks: list[tuple[FloatArray, NDArray[np.int64], FloatArray | None]] = []
+        self._client_squares: list[FloatArray] = []
+
+    def add(self, block: Block) -> None:
+        self._curve_sum += block.curve_sum
+        self._curve_squares += block.curve_squares
+        self._blocks.append((block.tail_halves, block.diverged_at, block.curves))
+        if block.client_squares is not None:
+            self._client_squares.append(block.client_squares)
+
+    def client_mse(self, counts: FloatArray) -> FloatArray:
+        """Each client's MSE over the tail in each trial, shape (trials, K); NaN where it had no sample."""
+        squares = np.concatenate(self._client_squares, axis=1).T
+        return np.where(counts > 0, squares / np.maximum(counts, 1), np.nan)
+
+    def result(self, scenario: Scenario, fleet: Fleet, seed: int, seconds: float) -> SimulationResult:
+        halves = np.concatenate([block[0] for block in self._blocks], axis=2)
+        trials = halves.shape[2]
+        tail = self._recording.tail
+        second = (tail + 1) // 2
+        steady = ((tail - second) * halves[0] + second * halves[1]) / tail if tail > 1 else halves[1]
+        with np.errstate(invalid="ignore"):
+            mean = self._curve_sum / trials
+            spread = np.maximum(self._curve_squares / trials - mean**2, 0.0)
+            error = np.sqrt(spread / (trials - 1)) if trials > 1 else np.full_like(mean, np.nan)
+            change = halves[1] - halves[0] if tail > 1 else np.zeros_like(steady)
+        kept = [block[2] for block in self._blocks if block[2] is not None]
+        curves = np.concatenate(kept) if kept else None
+        return SimulationResult(
+            scenario=scenario,
+            fleet=fleet,
+            seed=seed,
+            tail=tail,
+            bin_width=self._recording.bin_width,
+            steady_state=dict(zip(METRICS, steady, strict=True)),
+            tail_change=dict(zip(METRICS, change, strict=True)),
+            curve=dict(zip(METRICS, mean.T, strict=True)),
+            curve_standard_error=dict(zip(METRICS, error.T, strict=True)),
+            diverged_at=np.concatenate([block[1] for block in self._blocks]),
+            trial_curves=None
+            if curves is None
+            else dict(zip(METRICS, np.moveaxis(curves, 2, 0), strict=True)),
+            seconds=seconds,
+        )

@@ -1,0 +1,24 @@
+"""Sweeps of any size: a grid of scenarios, cut into cells that any executor computes and a folder keeps.
+
+`grid` says which scenarios, `cell` computes one of them, `store` keeps finished cells, `execute` runs those
+that are missing, `result` labels what came out.
+"""
+
+from psofed.sweeps.cell import Cell, CellResult, compute_cell
+from psofed.sweeps.execute import run_cells
+from psofed.sweeps.grid import Axis, Grid, read_grid
+from psofed.sweeps.result import SweepResult, run_sweep
+from psofed.sweeps.store import CellStore
+
+__all__ = [
+    "Axis",
+    "Cell",
+    "CellResult",
+    "CellStore",
+    "Grid",
+    "SweepResult",
+    "compute_cell",
+    "read_grid",
+    "run_cells",
+    "run_sweep",
+]

@@ -1,0 +1,134 @@
+"""One cell of a sweep: a scenario simulated with some trials and a seed, on whatever machine."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed._version import __version__
+from psofed.results import METRIC_TITLES, Estimate, estimate, find_unsteady
+from psofed.scenario import Scenario
+
+# Files and folders (below psofed) that decide the bits of a simulation.
+_ENGINE_SOURCES = ("common", "engine", "fleet", "parts", "scenario", "simulation")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is simulated: everything that decides the result.
+
+    An attack that never changes anything (no Byzantine client, probability or variance 0) is left out, so
+    that all such cells are one.
+
+    Examples
+    --------
+    >>> from psofed.scenario import Attack
+    >>> quiet = Scenario(num_clients=10, dimension=3, attack=Attack(num_byzantine=0))
+    >>> Cell(quiet, trials=4) == Cell(quiet.replace(attack=None), trials=4)
+    True
+    """
+
+    scenario: Scenario
+    trials: int
+    seed: int = 0
+    tail: int | None = None
+
+    def __post_init__(self) -> None:
+        attack = self.scenario.attack
+        if attack is not None and not (attack.num_byzantine and attack.probability and attack.variance):
+            object.__setattr__(self, "scenario", self.scenario.replace(attack=None))
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of the cell, of psofed's version and of the engine's sources."""
+        text = json.dumps(
+            [self.scenario.to_mapping(), self.trials, self.seed, self.tail, __version__, engine_digest()],
+            sort_keys=True,
+        )
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    @property
+    def cost(self) -> int:
+        """Client updates to be simulated."""
+        return self.scenario.num_clients * self.scenario.iterations * self.trials
+
+
+@dataclass(frozen=True, eq=False)
+class CellResult:
+    """What a cell came to, small enough to travel and to keep by the thousand.
+
+    Attributes
+    ----------
+    steady_state, tail_change : dict of arrays (trials,)
+        By metric, as in :class:`psofed.results.SimulationResult`.
+    diverged_at : array (trials,)
+        Iteration in which a trial was seen to diverge, or −1.
+    engine : str
+        Digest of the sources that computed it.
+    seconds : float
+        How long it took; the one thing that differs from run to run.
+    """
+
+    steady_state: dict[str, NDArray[np.float64]]
+    tail_change: dict[str, NDArray[np.float64]]
+    diverged_at: NDArray[np.int64]
+    engine: str
+    seconds: float
+
+    def estimate(self, metric: str) -> Estimate:
+        """Mean and standard error of a metric's steady state over the trials."""
+        return estimate(self.steady_state[metric])
+
+    @property
+    def unsteady_metrics(self) -> dict[str, float]:
+        """Metrics that still change over the tail, with the relative change."""
+        return find_unsteady(self.steady_state, self.tail_change)
+
+    def same_bits(self, other: "CellResult") -> bool:
+        """Whether both hold the same numbers, to the last bit."""
+        return self._bits() == other._bits()
+
+    def _bits(self) -> list[bytes]:
+        parts = (self.steady_state, self.tail_change)
+        return [self.diverged_at.tobytes(), *(part[m].tobytes() for part in parts for m in METRIC_TITLES)]
+
+
+def compute_cell(cell: Cell, progress: Callable[[int, int], None] | None = None) -> CellResult:
+    """Simulate a cell on one thread; the bits depend on the cell alone.
+
+    Examples
+    --------
+    >>> cell = Cell(Scenario(num_clients=6, dimension=2, iterations=50), trials=3)
+    >>> compute_cell(cell).same_bits(compute_cell(cell))
+    True
+    """
+    from psofed.simulation.monte_carlo import simulate
+
+    result = simulate(
+        cell.scenario, trials=cell.trials, seed=cell.seed, threads=1, tail=cell.tail, progress=progress
+    )
+    return CellResult(
+        steady_state=result.steady_state,
+        tail_change=result.tail_change,
+        diverged_at=result.diverged_at,
+        engine=engine_digest(),
+        seconds=result.seconds,
+    )
+
+
+@cache
+def engine_digest() -> str:
+    """Return a digest of the sources that decide a simulation's bits."""
+    package = Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for name in _ENGINE_SOURCES:
+        path = package / name
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(file.relative_to(package).as_posix().encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,150 @@
+"""Computes the cells that are missing, on any executor, and keeps each one as soon as it is finished."""
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any
+
+from psofed.common.errors import PsofedError
+from psofed.common.types import ProgressCallback
+from psofed.common.validation import check_integer
+from psofed.sweeps.cell import Cell, CellResult, compute_cell, engine_digest
+from psofed.sweeps.store import CellStore
+
+# Cells under way at once on a remote executor: enough to keep a large cluster busy, not all of a huge sweep.
+_REMOTE_WINDOW = 1000
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    *,
+    threads: int | None = None,
+    executor: Executor | None = None,
+    store: CellStore | None = None,
+    progress: ProgressCallback | None = None,
+) -> list[CellResult]:
+    """Return the result of every cell, in their order; equal cells are computed once.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        What to compute.
+    threads : int, optional
+        Cells computed at once on this machine; all cores by default.
+    executor : concurrent.futures.Executor, optional
+        Where cells are computed instead: processes, or a Dask cluster's ``Client.get_executor()``.
+    store : CellStore, optional
+        Cells kept there are not computed; finished ones are kept there at once.
+    progress : callable, optional
+        Called now and then with (done, total) in millions of client updates.
+
+    Examples
+    --------
+    >>> from psofed.scenario import Scenario
+    >>> cell = Cell(Scenario(num_clients=6, dimension=2, iterations=50), trials=3)
+    >>> first, second = run_cells([cell, cell])
+    >>> first is second
+    True
+    """
+    threads = check_integer("threads", threads if threads is not None else (os.cpu_count() or 1), 1)
+    results: dict[str, CellResult] = {}
+    missing: dict[str, Cell] = {}
+    for cell in cells:
+        if cell.key in results or cell.key in missing:
+            continue
+        kept = store.load(cell) if store is not None else None
+        if kept is not None:
+            results[cell.key] = kept
+        else:
+            missing[cell.key] = cell
+    # The longest first, so that no core waits for a long last one.
+    order = sorted(missing.values(), key=lambda cell: cell.cost, reverse=True)
+    for cell, result in _compute(order, threads, executor, progress):
+        if result.engine != engine_digest():
+            raise PsofedError(
+                "a worker runs another psofed than this machine; install the same version on both"
+            )
+        if store is not None:
+            store.save(cell, result)
+        results[cell.key] = result
+    return [results[cell.key] for cell in cells]
+
+
+@contextmanager
+def connect(address: str | None) -> Iterator[Executor | None]:
+    """Give the executor of the Dask cluster at `address`, or None for this machine's threads."""
+    if address is None:
+        yield None
+        return
+    try:
+        import distributed
+    except ImportError:
+        raise PsofedError("--cluster needs Dask: pip install 'psofed[cluster]'") from None
+    try:
+        client: Any = distributed.Client(address, timeout=10)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise PsofedError(f"--cluster {address}: no Dask scheduler answers there ({error})") from None
+    try:
+        yield client.get_executor(pure=False)
+    finally:
+        client.close()
+
+
+class _Stopped(Exception):  # noqa: N818 (it is no error)
+    """Ends a cell nobody waits for any more."""
+
+
+def _compute(
+    cells: list[Cell], threads: int, executor: Executor | None, report: ProgressCallback | None
+) -> Iterator[tuple[Cell, CellResult]]:
+    """Yield cells as they are finished; on any way out, end those under way."""
+    if not cells:
+        return
+    total = sum(cell.cost for cell in cells)
+    stop = threading.Event()
+    partly: dict[str, int] = {}
+    done = 0
+    local = executor is None
+    pool = executor if executor is not None else ThreadPoolExecutor(threads)
+    waiting = iter(cells)
+    running: dict[Future[CellResult], Cell] = {}
+
+    def submit(limit: int) -> None:
+        while len(running) < limit:
+            cell = next(waiting, None)
+            if cell is None:
+                return
+            arguments: tuple[Any, ...] = (cell, _watch(cell, partly, stop)) if local else (cell,)
+            running[pool.submit(compute_cell, *arguments)] = cell
+
+    try:
+        while True:
+            submit(2 * threads if local else _REMOTE_WINDOW)
+            if not running:
+                return
+            finished, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+            for future in finished:
+                cell = running.pop(future)
+                result = future.result()
+                done += cell.cost
+                partly.pop(cell.key, None)
+                yield cell, result
+            if report is not None:
+                report((done + sum(list(partly.values()))) // 1_000_000, -(-total // 1_000_000))
+    finally:
+        stop.set()
+        for future in running:
+            future.cancel()
+        if local:
+            pool.shutdown(wait=True)
+
+
+def _watch(cell: Cell, partly: dict[str, int], stop: threading.Event) -> ProgressCallback:
+    def update(done: int, _: int) -> None:
+        if stop.is_set():
+            raise _Stopped
+        partly[cell.key] = done * cell.scenario.num_clients
+
+    return update

@@ -1,0 +1,192 @@
+"""Which scenarios a sweep visits: a base scenario, and lists of values for any of its fields."""
+
+import itertools
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
+from psofed.common.validation import check_integer, check_number
+from psofed.scenario import Scenario
+from psofed.scenario.file import read_scenario, scenario_from_mapping, with_values
+from psofed.sweeps.cell import Cell
+
+_KEYS = ("base", "grid", "trials", "seed", "tail")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Values that one field takes in turn, or that several fields take together.
+
+    Attributes
+    ----------
+    fields : tuple of str
+        Dotted names, as in the TOML file (``attack.num_byzantine``). The first one labels the axis.
+    values : tuple of tuples
+        One entry per point of the axis, holding a value for each field.
+
+    Examples
+    --------
+    >>> Axis(("stepsize", "iterations"), ((0.01, 8000), (0.1, 2000))).labels
+    [0.01, 0.1]
+    """
+
+    fields: tuple[str, ...]
+    values: tuple[tuple[Any, ...], ...]
+
+    @property
+    def name(self) -> str:
+        """The field that labels the axis."""
+        return self.fields[0]
+
+    @property
+    def labels(self) -> list[Any]:
+        """A number, string or truth value per point; other values (ranges, lists) as JSON text."""
+        first = [point[0] for point in self.values]
+        plain = all(isinstance(value, bool | int | float | str) for value in first)
+        alike = len({isinstance(value, str) for value in first}) == 1
+        return first if plain and alike else [json.dumps(value) for value in first]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every combination of the axes' values, each a change to the base scenario.
+
+    Attributes
+    ----------
+    base : Scenario
+        What all points have in common.
+    axes : tuple of Axis
+        The last one varies fastest.
+    trials, seed : int
+        Of every simulation; equal seeds make all comparisons within the grid paired.
+    tail : float or int
+        The end that counts as steady state: a fraction of the iterations below 1, or a number of them.
+
+    Examples
+    --------
+    >>> base = Scenario(num_clients=10, dimension=3)
+    >>> grid = Grid(base, (Axis(("num_shared",), ((1,), (3,))), Axis(("stepsize",), ((0.1,), (0.2,)))))
+    >>> [(s.num_shared, s.stepsize) for s in grid.scenarios()]
+    [(1, 0.1), (1, 0.2), (3, 0.1), (3, 0.2)]
+    """
+
+    base: Scenario
+    axes: tuple[Axis, ...]
+    trials: int = 100
+    seed: int = 0
+    tail: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_integer("trials", self.trials, 1)
+        check_integer("seed", self.seed, 0)
+        if check_number("tail", self.tail, 0, open_low=True) >= 1:
+            check_integer("tail", self.tail, 1)
+        seen: set[str] = set()
+        for axis in self.axes:
+            for field in axis.fields:
+                if field in seen:
+                    raise InvalidValueError(
+                        f"grid.{field}", "given twice", "one list of values for each field"
+                    )
+                seen.add(field)
+            if len(set(map(json.dumps, axis.labels))) < len(axis.values):
+                raise InvalidValueError(
+                    f"grid.{axis.name}", axis.labels, "values that differ from each other"
+                )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Points along each axis."""
+        return tuple(len(axis.values) for axis in self.axes)
+
+    def scenarios(self) -> Iterator[Scenario]:
+        """Yield the scenario of every point, in the order of the axes."""
+        for point in itertools.product(*(axis.values for axis in self.axes)):
+            changes: dict[str, Any] = {}
+            for axis, values in zip(self.axes, point, strict=True):
+                changes.update(zip(axis.fields, values, strict=True))
+            yield with_values(self.base, changes)
+
+    def cells(self) -> list[Cell]:
+        """Return the cell of every point, in the order of the axes."""
+        return [Cell(scenario, self.trials, self.seed, self._tail(scenario)) for scenario in self.scenarios()]
+
+    def _tail(self, scenario: Scenario) -> int:
+        return int(self.tail) if self.tail >= 1 else max(round(self.tail * scenario.iterations), 1)
+
+
+def read_grid(path: str | Path) -> Grid:
+    """Read a grid from a TOML file.
+
+    ``[base]`` is a scenario (or ``base = "scenario.toml"``, a file beside the grid's); ``[grid]`` has a list
+    of values for each field that varies; ``trials``, ``seed`` and ``tail`` are optional.
+    """
+    path = Path(path)
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise PsofedError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise PsofedError(f"{path}: cannot be read ({error})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise PsofedError(f"{path}: not valid TOML ({error})") from None
+    return grid_from_mapping(values, path.parent)
+
+
+def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
+    """Make a grid from nested mappings; a `base` that is a file name is looked for in `folder`.
+
+    Examples
+    --------
+    >>> grid = grid_from_mapping(
+    ...     {"base": {"num_clients": 10, "dimension": 3}, "grid": {"attack": {"num_byzantine": [0, 2]}}}
+    ... )
+    >>> grid.axes[0].fields, grid.shape
+    (('attack.num_byzantine',), (2,))
+    """
+    for key in values:
+        if key not in _KEYS:
+            raise UnknownFieldError(key, _KEYS)
+    base = values.get("base")
+    if isinstance(base, str):
+        scenario = read_scenario(folder / base)
+    elif isinstance(base, Mapping):
+        scenario = scenario_from_mapping(base)
+    else:
+        raise InvalidValueError(
+            "base", base, 'a scenario [base], or the name of its file, base = "scenario.toml"'
+        )
+    grid = values.get("grid")
+    if not isinstance(grid, Mapping) or not grid:
+        raise InvalidValueError("grid", grid, "a table [grid] with a list of values for at least one field")
+    numbers = {key: values[key] for key in ("trials", "seed", "tail") if key in values}
+    result = Grid(scenario, tuple(_axis(key, value) for key, value in _flatten(grid)), **numbers)
+    for _ in result.scenarios():
+        pass  # every point is checked before the first is computed
+    return result
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _axis(key: str, values: Any) -> Axis:
+    fields = tuple(field.strip() for field in key.split(","))
+    if not isinstance(values, list) or not values:
+        raise InvalidValueError(f"grid.{key}", values, "a list of values, for example [0.05, 0.1, 0.15]")
+    if len(fields) == 1:
+        return Axis(fields, tuple((value,) for value in values))
+    for value in values:
+        if not isinstance(value, list) or len(value) != len(fields):
+            raise InvalidValueError(
+                f'grid."{key}"', value, f"a list of {len(fields)} values, one for each field"
+            )
+    return Axis(fields, tuple(tuple(value) for value in values))

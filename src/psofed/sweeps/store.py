@@ -1,0 +1,104 @@
+"""Where finished cells are kept: one file each, whole or absent, checked when read."""
+
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from psofed._version import __version__
+from psofed.common.errors import PsofedError
+from psofed.common.files import atomic_path
+from psofed.results import METRIC_TITLES
+from psofed.sweeps.cell import Cell, CellResult
+
+_MAGIC = b"psofed cell 1\n"
+_DIGEST_SIZE = hashlib.sha256().digest_size
+
+
+class CellStore:
+    """A folder of finished cells.
+
+    A cell's file is named after its key, a digest of scenario, seed, trials, tail, version and the engine's
+    sources. It is written beside its place and moved there, so a killed process leaves no half a cell; and it
+    begins with a checksum of the rest, so a damaged one is noticed, counted and computed again.
+
+    Parameters
+    ----------
+    folder : path
+        Made when the first cell is kept.
+
+    Attributes
+    ----------
+    damaged : list of Path
+        Files that were found damaged so far.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.damaged: list[Path] = []
+        if self.folder.exists() and not self.folder.is_dir():
+            raise PsofedError(f"{self.folder}: is a file; the cells need a folder")
+
+    def path(self, cell: Cell) -> Path:
+        """Return the file of a cell, whether it exists or not."""
+        return self.folder / f"{cell.key}.cell"
+
+    def load(self, cell: Cell) -> CellResult | None:
+        """Return the kept result of a cell; None if there is none or it is damaged."""
+        path = self.path(cell)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise PsofedError(f"{path}: cannot be read ({error.strerror})") from None
+        result = _decode(content, cell)
+        if result is None:
+            self.damaged.append(path)
+        return result
+
+    def save(self, cell: Cell, result: CellResult) -> None:
+        """Keep a result."""
+        with atomic_path(self.path(cell)) as temporary:
+            temporary.write_bytes(_encode(cell, result))
+
+
+def _encode(cell: Cell, result: CellResult) -> bytes:
+    about = {
+        "scenario": cell.scenario.to_mapping(), "trials": cell.trials, "seed": cell.seed, "tail": cell.tail,
+        "version": __version__, "engine": result.engine, "seconds": result.seconds,
+    }  # fmt: skip
+    arrays: dict[str, Any] = {
+        f"steady_state/{metric}": result.steady_state[metric] for metric in METRIC_TITLES
+    }
+    arrays |= {f"tail_change/{metric}": result.tail_change[metric] for metric in METRIC_TITLES}
+    arrays |= {"about": np.array(json.dumps(about)), "diverged_at": result.diverged_at}
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    payload = buffer.getvalue()
+    return _MAGIC + hashlib.sha256(payload).digest() + payload
+
+
+def _decode(content: bytes, cell: Cell) -> CellResult | None:
+    start = len(_MAGIC) + _DIGEST_SIZE
+    payload = content[start:]
+    if not content.startswith(_MAGIC) or hashlib.sha256(payload).digest() != content[len(_MAGIC) : start]:
+        return None
+    with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
+        about = json.loads(str(arrays["about"]))
+        # The checksum vouches for the bytes; this, that a file was not renamed to another cell's key.
+        if (
+            about["scenario"] != json.loads(json.dumps(cell.scenario.to_mapping()))
+            or about["seed"] != cell.seed
+        ):
+            return None
+        return CellResult(
+            steady_state={metric: arrays[f"steady_state/{metric}"] for metric in METRIC_TITLES},
+            tail_change={metric: arrays[f"tail_change/{metric}"] for metric in METRIC_TITLES},
+            diverged_at=arrays["diverged_at"],
+            engine=about["engine"],
+            seconds=about["seconds"],
+        )
