@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from psofed import Attack, Data, Model, Prediction, Scenario, simulate
-from psofed.fleet.kernel_ridge import kernel_ridge_mse
+from psofed.simulation.kernel_ridge import kernel_ridge_mse
 from psofed.fleet.nonlinear import best_mse
 from psofed.plots.curves import COLOURS, finish_axes, save_figure, to_decibels
 

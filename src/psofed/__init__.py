@@ -1,58 +1,105 @@
 """Online federated learning that stays accurate when some clients lie.
 
 >>> import psofed
->>> scenario = psofed.Scenario(num_clients=50, dimension=5, attack=psofed.Attack(num_byzantine=15))
+>>> fleet = psofed.Scenario(num_clients=50, dimension=5, attack=psofed.attacks.Gaussian(num_byzantine=15))
 
 Names are imported when they are first used, so that ``import psofed`` is instant.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from psofed._version import __version__
 
 if TYPE_CHECKING:
-    from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError, UnknownFieldError
-    from psofed.fleet import Fleet, draw_fleet
-    from psofed.fleet.own_data import OwnData, read_data
-    from psofed.results import SimulationResult, load_result
-    from psofed.scenario import Attack, Data, Scenario, Selection, Uniform
-    from psofed.scenario.drift import Drift
-    from psofed.scenario.file import read_scenario
-    from psofed.scenario.model import Model
-    from psofed.simulation.monte_carlo import simulate
-    from psofed.theory.prediction import LearningCurve, Prediction, Terms, predict
-    from psofed.theory.stepsize import optimal_stepsize
+    from psofed.common.errors import InvalidValueError as InvalidValueError
+    from psofed.common.errors import NotCoveredError as NotCoveredError
+    from psofed.common.errors import PsofedError as PsofedError
+    from psofed.common.errors import UnknownFieldError as UnknownFieldError
+    from psofed.fleet import Fleet as Fleet
+    from psofed.fleet import draw_fleet as draw_fleet
+    from psofed.fleet.own_data import OwnData as OwnData
+    from psofed.fleet.own_data import read_data as read_data
+    from psofed.parts import Aggregation as Aggregation
+    from psofed.parts import Algorithm as Algorithm
+    from psofed.parts import Attack as Attack
+    from psofed.parts import Drift as Drift
+    from psofed.parts import Function as Function
+    from psofed.parts import Model as Model
+    from psofed.parts import Pattern as Pattern
+    from psofed.parts import aggregations as aggregations
+    from psofed.parts import algorithms as algorithms
+    from psofed.parts import attacks as attacks
+    from psofed.parts import drifts as drifts
+    from psofed.parts import functions as functions
+    from psofed.parts import load_plugin as load_plugin
+    from psofed.parts import models as models
+    from psofed.parts import option as option
+    from psofed.parts import patterns as patterns
+    from psofed.results import SimulationResult as SimulationResult
+    from psofed.results import load_result as load_result
+    from psofed.scenario import Data as Data
+    from psofed.scenario import Scenario as Scenario
+    from psofed.scenario import Selection as Selection
+    from psofed.scenario import Uniform as Uniform
+    from psofed.scenario.file import read_scenario as read_scenario
+    from psofed.simulation.monte_carlo import simulate as simulate
+    from psofed.sweeps import SweepResult as SweepResult
+    from psofed.sweeps import sweep as sweep
+    from psofed.theory.prediction import LearningCurve as LearningCurve
+    from psofed.theory.prediction import Prediction as Prediction
+    from psofed.theory.prediction import Terms as Terms
+    from psofed.theory.prediction import predict as predict
+    from psofed.theory.stepsize import optimal_stepsize as optimal_stepsize
+    from psofed.theory.tuning import tune as tune
 
+# Where each name is at home.
 _HOME = {
-    "Attack": "scenario",
+    "Aggregation": "parts",
+    "Algorithm": "parts",
+    "Attack": "parts",
     "Data": "scenario",
-    "Drift": "scenario.drift",
+    "Drift": "parts",
     "Fleet": "fleet",
+    "Function": "parts",
     "InvalidValueError": "common.errors",
     "LearningCurve": "theory.prediction",
-    "Model": "scenario.model",
+    "Model": "parts",
     "NotCoveredError": "common.errors",
     "OwnData": "fleet.own_data",
+    "Pattern": "parts",
     "Prediction": "theory.prediction",
     "PsofedError": "common.errors",
     "Scenario": "scenario",
     "Selection": "scenario",
     "SimulationResult": "results",
+    "SweepResult": "sweeps",
     "Terms": "theory.prediction",
     "Uniform": "scenario",
     "UnknownFieldError": "common.errors",
     "draw_fleet": "fleet",
+    "load_plugin": "parts",
     "load_result": "results",
     "optimal_stepsize": "theory.stepsize",
+    "option": "parts",
     "predict": "theory.prediction",
     "read_data": "fleet.own_data",
     "read_scenario": "scenario.file",
     "simulate": "simulation.monte_carlo",
+    "sweep": "sweeps",
     "tune": "theory.tuning",
 }
 
-__all__ = ["__version__", *_HOME]
+# The built-in parts: psofed.attacks is psofed.parts.attacks, and so on.
+_FAMILIES = ("aggregations", "algorithms", "attacks", "drifts", "functions", "models", "patterns")
+
+__all__ = ["__version__", *_HOME, *_FAMILIES]
+
+
+for _family in _FAMILIES:
+    # Under both names, so that `from psofed.attacks import Gaussian` works; the parts themselves load when used.
+    sys.modules[f"psofed.{_family}"] = globals()[_family] = import_module(f"psofed.parts.{_family}")
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,7 @@
 import pytest
 
 from psofed import Data, Model, Prediction, Scenario, simulate
-from psofed.fleet.kernel_ridge import kernel_ridge_mse
+from psofed.simulation.kernel_ridge import kernel_ridge_mse
 from psofed.fleet.nonlinear import best_mse
 
 SCENARIO = Scenario(

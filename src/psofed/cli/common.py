@@ -20,31 +20,37 @@ Settings = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Change a field, e.g. attack.variance=1.0; repeatable."),
 ]
+Plugins = Annotated[
+    list[Path],
+    typer.Option(
+        "--plugin", metavar="FILE.py", help="Load parts of your own from a file or module; repeatable."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
-def read_scenario_with(file: Path, settings: list[str]) -> "Scenario":
-    """Read a scenario file and apply ``--set`` changes to it."""
-    from psofed.scenario.file import parse_setting, read_scenario, with_values
+def load_plugins(plugins: list[Path]) -> None:
+    """Load the user's own parts, before anything names them."""
+    if plugins:
+        from psofed.parts.registry import load_plugin
 
-    scenario = read_scenario(file)
-    return with_values(scenario, dict(parse_setting(text) for text in settings)) if settings else scenario
+        for plugin in plugins:
+            load_plugin(plugin)
+
+
+def read_scenario_with(file: Path, settings: list[str], plugins: list[Path]) -> "Scenario":
+    """Read a scenario file and apply ``--set`` changes to it, after loading the parts it may name."""
+    load_plugins(plugins)
+    from psofed.scenario.file import parse_setting, read_scenario
+
+    return read_scenario(file, changes=dict(parse_setting(text) for text in settings))
 
 
 def print_json(value: Any) -> None:
     """Print strict JSON; numbers that are not finite become null."""
+    from psofed.common.numbers import finite_or_none
+
     typer.echo(json.dumps(finite_or_none(value), indent=2, allow_nan=False))
-
-
-def finite_or_none(value: Any) -> Any:
-    """Return `value` with every NaN and infinity in it replaced by None."""
-    if isinstance(value, dict):
-        return {key: finite_or_none(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite_or_none(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def decibels(value: float) -> str:

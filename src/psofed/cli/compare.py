@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from psofed.cli.common import AsJson, ScenarioFile, Settings, print_json, progress, read_scenario_with
+from psofed.cli.common import (
+    AsJson,
+    Plugins,
+    ScenarioFile,
+    Settings,
+    print_json,
+    progress,
+    read_scenario_with,
+)
 from psofed.cli.simulate import Seed, Threads, Trials
 
 if TYPE_CHECKING:
@@ -48,9 +56,10 @@ def compare(
         Path | None, typer.Option(metavar="PATH", help="Draw both learning curves (.png, .svg or .pdf).")
     ] = None,
     settings: Settings = [],  # noqa: B006
+    plugins: Plugins = [],  # noqa: B006
 ) -> None:
     """Simulate and predict a scenario; exit code 0 if they agree, 1 if not."""
-    scenario = read_scenario_with(file, settings)
+    scenario = read_scenario_with(file, settings, plugins)
     if plot is not None:
         from psofed.plots.curves import check_picture_format
 

@@ -57,9 +57,11 @@ def read_own_data(
     return read_data(table, client, target, names, epochs=epochs)
 
 
-def scenario_for(file: Path | None, settings: list[str], data: "OwnData | None") -> "Scenario":
+def scenario_for(
+    file: Path | None, settings: list[str], plugins: list[Path], data: "OwnData | None"
+) -> "Scenario":
     """Read a scenario file and apply ``--set`` changes; with data, fit it to them (the file may then be left out)."""
-    from psofed.cli.common import read_scenario_with
+    from psofed.cli.common import load_plugins, read_scenario_with
     from psofed.scenario.file import parse_setting, read_mapping, set_values
 
     if data is None:
@@ -67,7 +69,8 @@ def scenario_for(file: Path | None, settings: list[str], data: "OwnData | None")
             raise PsofedError(
                 "no scenario: give a FILE (`psofed example` prints one to start from) or --data TABLE"
             )
-        return read_scenario_with(file, settings)
+        return read_scenario_with(file, settings, plugins)
+    load_plugins(plugins)
     from psofed.fleet.fitting import fit_scenario
 
     mapping: Mapping[str, Any] = {} if file is None else read_mapping(file)

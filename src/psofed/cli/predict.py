@@ -4,7 +4,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from psofed.cli.common import AsJson, ScenarioFile, Settings, decibels, print_json, read_scenario_with
+from psofed.cli.common import (
+    AsJson,
+    Plugins,
+    ScenarioFile,
+    Settings,
+    decibels,
+    print_json,
+    read_scenario_with,
+)
 
 if TYPE_CHECKING:
     from psofed.theory.prediction import Prediction
@@ -26,11 +34,12 @@ def predict(
     curve: Annotated[bool, typer.Option("--curve", help="Also predict the learning curve.")] = False,
     as_json: AsJson = False,
     settings: Settings = [],  # noqa: B006
+    plugins: Plugins = [],  # noqa: B006
 ) -> None:
     """Predict what simulating a scenario will show: errors, their sources, stability, the best stepsize."""
     from psofed.theory.prediction import predict as predict_
 
-    prediction = predict_(read_scenario_with(file, settings), theory, small_stepsize)
+    prediction = predict_(read_scenario_with(file, settings, plugins), theory, small_stepsize)
     if as_json:
         print_json(prediction.to_json() | ({"curve": _curve(prediction)} if curve else {}))
         return

@@ -65,7 +65,7 @@ def simulate(
     With --data clients learn from a table of yours; each is compared with itself alone and with all data pooled.
     """
     data = read_own_data(table, client_column, target_column, features, epochs)
-    scenario = scenario_for(file, settings, data)
+    scenario = scenario_for(file, settings, plugins, data)
     if plot is not None:
         from psofed.plots.curves import check_picture_format
 

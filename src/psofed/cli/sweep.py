@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from psofed.cli.common import AsJson, decibels, print_json, progress
+from psofed.cli.common import AsJson, Plugins, decibels, load_plugins, print_json, progress
 
 GridFile = Annotated[
     Path, typer.Argument(metavar="GRID", help="Grid, a TOML file: [base] scenario and [grid] lists.")
@@ -37,6 +37,7 @@ def sweep(
     ] = None,
     cluster: Cluster = None,
     as_json: AsJson = False,
+    plugins: Plugins = [],  # noqa: B006
 ) -> None:
     """Simulate every combination of values in a grid file; run it again to go on where it was stopped.
 
@@ -49,6 +50,7 @@ def sweep(
     from psofed.sweeps import CellStore, read_grid, run_sweep
     from psofed.sweeps.execute import connect
 
+    load_plugins(plugins)
     description = read_grid(grid)
     changes: dict[str, Any] = {
         name: value for name, value in (("trials", trials), ("seed", seed)) if value is not None

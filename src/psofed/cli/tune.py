@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from psofed.cli.common import AsJson, Settings, decibels, print_json
+from psofed.cli.common import AsJson, Plugins, Settings, decibels, print_json
 from psofed.cli.own_data import (
     ClientColumn,
     DataFile,
@@ -47,13 +47,14 @@ def tune(
     features: Features = None,
     epochs: Epochs = 1,
     settings: Settings = [],  # noqa: B006
+    plugins: Plugins = [],  # noqa: B006
 ) -> None:
     """Find the best stepsize for each number of shared entries, and recommend what to use.
 
     With --data the fleet's covariances and noise are measured in a table of yours.
     """
     data = read_own_data(table, client_column, target_column, features, epochs)
-    scenario = scenario_for(file, settings, data)
+    scenario = scenario_for(file, settings, plugins, data)
     if data is not None:
         from psofed.fleet.fitting import measured_scenario
 

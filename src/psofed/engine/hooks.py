@@ -1,57 +1,101 @@
-"""Where parts plug into the kernels: the signatures of functions that kernels call in every iteration.
+"""Where parts plug into kernels: the tuples that kernels hand over, and the signatures of what they call.
 
-Arrays have the trial (lane) as their last axis; P is the number of uploads, M of numbers in each. Kernels
-hold errors, w − model, and so do ``sent`` and ``server``; a model's entry i is ``target[i]`` less that.
+Arrays have the trial (lane) as their last axis; P is the number of uploads, M of numbers in each. Kernels hold errors,
+w − model; a model's entry i is ``target[i]`` less that. Every hook gets a `token` first: it says whose Python body to
+run where a body could not be compiled.
 """
+
+from typing import Any, NamedTuple
 
 from numba import boolean, float64, int32, int64, types, uint64
 
-# attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent)
-#   n            iteration
-#   key, gamma   (lanes,)        the attack's random stream
-#   uploaders    (P, lanes)      which client each upload is from
-#   entries      (P, M, lanes)   which entry each number belongs to
-#   is_byzantine (K, lanes)      who is Byzantine; the hook redraws it where the set is redrawn
-#   options      (any,)          from the attack's `options` function
-#   target       (D,)            w
-#   server       (D, lanes)      the server's error before the upload
-#   sent         (P, M, lanes)   what was to be uploaded; to be changed in place. NaN: not sent at all.
-ATTACK = types.void(
-    int64,
-    uint64[::1],
-    uint64[::1],
-    int32[:, ::1],
-    int32[:, :, ::1],
-    boolean[:, ::1],
-    float64[::1],
-    float64[::1],
-    float64[:, ::1],
-    float64[:, :, ::1],
+from psofed.engine.streams import WordArray
+
+
+class Words(NamedTuple):
+    """A counter-based stream of several lanes (see :mod:`psofed.engine.streams`)."""
+
+    key: WordArray
+    gamma: WordArray
+
+
+class Attackers(NamedTuple):
+    """Who attacks and when.
+
+    Attributes
+    ----------
+    words : Words
+        The attack's randomness.
+    probability : float
+        p_a.
+    redrawn : int
+        |S_B| where the set is redrawn in each iteration, else −1.
+    is_byzantine : bool array (K, lanes)
+        The set; it is overwritten where it is redrawn.
+    options : array (any,)
+        Values of the attack's fields.
+    """
+
+    words: Words
+    probability: float
+    redrawn: int
+    is_byzantine: Any
+    options: Any
+
+
+class Uploads(NamedTuple):
+    """What is uploaded in an iteration.
+
+    Attributes
+    ----------
+    clients : int array (P, lanes)
+        Which client each upload is from.
+    entries : int array (P, M, lanes)
+        Which entry each number belongs to.
+    sent : array (P, M, lanes)
+        The numbers, as errors; NaN for one that is not sent. Attacks change them in place.
+    """
+
+    clients: Any
+    entries: Any
+    sent: Any
+
+
+_VECTOR, _MATRIX, _CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
+_WORDS = types.NamedUniTuple(uint64[::1], 2, Words)
+ATTACKERS = types.NamedTuple((_WORDS, float64, int64, boolean[:, ::1], _VECTOR), Attackers)
+UPLOADS = types.NamedTuple((int32[:, ::1], int32[:, :, ::1], _CUBE), Uploads)
+
+# attack(token, n, attackers, target (D,), server (D, lanes), uploads)
+ATTACK = types.void(int64, int64, ATTACKERS, _VECTOR, _MATRIX, UPLOADS)
+
+# poison(token, n, k, attackers, target (D,), inputs (D, lanes), noise (lanes,))
+#   inputs, noise  x and ν = y − wᵀx, to be changed into the x' and y' − wᵀx' that client k learns from
+POISON = types.void(int64, int64, int64, ATTACKERS, _VECTOR, _MATRIX, _VECTOR)
+
+# aggregate(token, target (D,), uploads, options (any,), own_step (D, lanes), server (D, lanes))
+#   own_step       change of the server's error by its own step, where the rule has root data
+#   server         to be changed in place; no NaN or infinity in what was sent may reach it
+AGGREGATION = types.void(int64, _VECTOR, UPLOADS, _VECTOR, _MATRIX, _MATRIX)
+
+# evaluate(token, options (any,), inputs (d, N), out (N,))
+FUNCTION = types.void(int64, _VECTOR, _MATRIX, _VECTOR)
+
+# select(token, options, first, words, clients (T, P, lanes), num_clients, dimension, coordinated, out (T, P, M, lanes))
+SELECTION = types.void(
+    int64, _VECTOR, int64, _WORDS, int32[:, :, ::1], int64, int64, boolean, int32[:, :, :, ::1]
 )
 
-# aggregation(entries, sent, options, server)
-#   entries, sent, options       as above
-#   server       (D, lanes)      to be changed in place; no NaN or infinity in `sent` may reach it
-AGGREGATION = types.void(int32[:, :, ::1], float64[:, :, ::1], float64[::1], float64[:, ::1])
+# move(token, options, first, words, direction (D, lanes), position (D, lanes), out (T, D, lanes))
+DRIFT = types.void(int64, _VECTOR, int64, _WORDS, _MATRIX, _MATRIX, _CUBE)
 
-# poison(n, k, key, gamma, is_byzantine, options, target, inputs, noise)
-#   n, k         iteration and client
-#   key, gamma, is_byzantine, options, target    as above
-#   inputs       (D, lanes)      x, to be changed in place into the x' the client learns from
-#   noise        (lanes,)        ν = y − wᵀx, to be changed into y' − wᵀx'
-POISON = types.void(
-    int64,
-    int64,
-    uint64[::1],
-    uint64[::1],
-    boolean[:, ::1],
-    float64[::1],
-    float64[::1],
-    float64[:, ::1],
-    float64[::1],
-)
+# encode(token, stepsize, options, updates (P, D, lanes), normals, uniforms (any, lanes),
+#        client_uniforms (P, any, lanes), sent (P, N, lanes))
+ENCODE = types.void(int64, float64, _VECTOR, _CUBE, _MATRIX, _MATRIX, _CUBE, _CUBE)
 
-# function(inputs, out)
-#   inputs       (d, lanes)      a client's inputs x
-#   out          (lanes,)        to be filled with f(x)
-FUNCTION = types.void(float64[:, ::1], float64[::1])
+# decode(token, participants, stepsize, options, sent (P, N, lanes), normals, uniforms, decoded (P, D, lanes))
+DECODE = types.void(int64, int64, float64, _VECTOR, _CUBE, _MATRIX, _MATRIX, _CUBE)
+
+# apply(token, participants, stepsize, options, joined (N, lanes), normals, uniforms, memory (any, lanes),
+#       change (D, lanes))
+APPLY = types.void(int64, int64, float64, _VECTOR, _MATRIX, _MATRIX, _MATRIX, _MATRIX, _MATRIX)

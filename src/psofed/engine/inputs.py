@@ -1,12 +1,14 @@
 """How standard normals become inputs x ~ N(0, R_k)."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from psofed.engine.compiling import compiled
-from psofed.fleet import Fleet
+
+if TYPE_CHECKING:
+    from psofed.fleet import Fleet
 
 WHITE, EXPONENTIAL, GENERAL = 0, 1, 2
 
@@ -33,7 +35,7 @@ class InputModel(NamedTuple):
     factors: NDArray[np.float64]
 
 
-def make_input_model(fleet: Fleet) -> InputModel:
+def make_input_model(fleet: "Fleet") -> InputModel:
     """Choose the cheapest shape for a fleet and factor its covariances."""
     scale = np.sqrt(fleet.input_variance)
     if fleet.explicit_covariances is not None:

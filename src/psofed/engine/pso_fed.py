@@ -7,25 +7,27 @@ each of these, and the paper's case pays for none.
 """
 
 from functools import cache
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.engine.attackers import redraw_byzantine
 from psofed.engine.compiling import compiled
+from psofed.engine.frames.drift import TargetMoves
+from psofed.engine.frames.selection import Selector
+from psofed.engine.hooks import Uploads
 from psofed.engine.inputs import InputModel, colour, make_input_model
-from psofed.engine.moves import TargetMoves, make_moves
 from psofed.engine.normals import next_normals
 from psofed.engine.participation import draw_participants
 from psofed.engine.samples import FunctionSamples, Samples, error_on_next, has_sample, take_sample
-from psofed.engine.server_side import make_data_side, make_server_side
+from psofed.engine.server_side import ServerSide, aggregate
 from psofed.engine.streams import make_stream
 from psofed.engine.test_set import NO_TESTS, draw_test_set, test_error
-from psofed.fleet import Fleet
-from psofed.parts.attacks._shared import redraw_byzantine
-from psofed.parts.registry import load_part
-from psofed.scenario import Scenario
+
+if TYPE_CHECKING:
+    from psofed.fleet import Fleet
+    from psofed.scenario import Scenario
 
 # About how many bytes of participants, masks and perturbations are drawn ahead at a time.
 _CHUNK_BYTES = 4_000_000
@@ -50,7 +52,7 @@ class PsoFedRun:
     """
 
     def __init__(
-        self, scenario: Scenario, fleet: Fleet, seed: int, trials: range, samples: Samples | None = None
+        self, scenario: "Scenario", fleet: "Fleet", seed: int, trials: range, samples: Samples | None = None
     ) -> None:
         self._scenario = scenario
         lanes = len(trials)
@@ -65,14 +67,20 @@ class PsoFedRun:
         self._test_set = (
             NO_TESTS if self._tests_on_next else draw_test_set(scenario, fleet, self._streams["test"])
         )
-        self._moves: TargetMoves | None = make_moves(scenario, seed, trials)
+        self._moves = (
+            None
+            if scenario.drift is None
+            else TargetMoves(scenario.drift, scenario.dimension, make_stream(seed, "drift", trials))
+        )
         self._inputs: InputModel = make_input_model(fleet)
         self._noise_deviation = np.sqrt(fleet.noise_variance)
-        self._pattern: ModuleType = load_part("patterns", scenario.selection.pattern)
+        self._selector = Selector(
+            scenario.selection.pattern, scenario.selection.coordinated, self._streams["masks"],
+            scenario.num_clients, scenario.dimension, scenario.num_shared,
+        )  # fmt: skip
         # Root data are drawn as y = wᵀx + ν; for other streams there are none.
         root = self._streams["root"] if samples is None else None
-        self._server_side = make_server_side(scenario, self._streams["attack"], root, poisons=True)
-        self._data_side = make_data_side(scenario)
+        self._server_side = ServerSide(scenario, fleet, self._streams["attack"], root)
         self._target = fleet.target.copy()
         self._kernel = _make_kernel(lanes, samples is not None, self._moves is not None)
         self.server = np.repeat(fleet.target[:, None], lanes, axis=1)
@@ -100,11 +108,11 @@ class PsoFedRun:
             self._noise_deviation,
             self._scenario.stepsize,
             participants,
-            self._draw_entries(first, participants),
+            self._selector.draw(first, participants),
             uploaders,
-            self._draw_entries(first + 1, uploaders),
-            *self._server_side,
-            *self._data_side,
+            self._selector.draw(first + 1, uploaders),
+            self._server_side.attack,
+            self._server_side.rule,
             self._test_set.rows,
             self._test_set.is_gram,
             self._test_set.instances,
@@ -119,6 +127,7 @@ class PsoFedRun:
             self.server,
             metrics,
         )
+        self._server_side.check()
         if given is not None:
             # The kernel divides by all clients; those without a sample do not count.
             share = self._scenario.num_clients / np.maximum(given.active, 1)
@@ -130,16 +139,6 @@ class PsoFedRun:
         stream = self._streams[source]
         out = np.empty((count, self._scenario.num_participants, stream.key.size), np.int32)
         draw_participants(stream.key, stream.gamma, first, self._scenario.num_clients, out)
-        return out
-
-    def _draw_entries(self, first: int, clients: NDArray[np.int32]) -> NDArray[np.int32]:
-        scenario, stream = self._scenario, self._streams["masks"]
-        count, participants, lanes = clients.shape
-        out = np.empty((count, participants, scenario.num_shared, lanes), np.int32)
-        self._pattern.draw_entries(
-            stream.key, stream.gamma, first, clients,
-            scenario.num_clients, scenario.dimension, scenario.selection.coordinated, out,
-        )  # fmt: skip
         return out
 
 
@@ -154,8 +153,7 @@ def _make_kernel(lanes: int, given: bool, moving: bool) -> Any:
     def kernel(
         first, key, gamma, shape, scale, correlation, factors, noise_deviation, stepsize,
         participants, downloaded, uploaders, uploaded,
-        has_attack, attack, attack_key, attack_gamma, attack_options, is_byzantine, aggregate, aggregate_options,
-        has_poison, poison,
+        attack, rule,
         test_rows, test_is_gram, test_instances, target,
         given_inputs, given_residuals, tests_on_next, moves, watched_from, client_squares,
         clients, server, metrics,
@@ -170,6 +168,7 @@ def _make_kernel(lanes: int, given: bool, moving: bool) -> Any:
         error = np.empty(lanes)
         squares = np.empty(lanes)
         sent = np.empty((num_participants, num_shared, lanes))
+        room = np.empty((dimension, lanes))
         for lane in range(lanes):
             counter[lane] = key[lane] + np.uint64(first * num_clients * words) * gamma[lane]
 
@@ -191,8 +190,8 @@ def _make_kernel(lanes: int, given: bool, moving: bool) -> Any:
                 error_on_next(lanes, server, given_inputs[t], given_residuals[t], metrics[t, 2])
             else:
                 test_error(distance, test_rows, test_is_gram, test_instances, metrics[t, 2])
-            if has_poison:
-                redraw_byzantine(first + t, attack_key, attack_gamma, attack_options, is_byzantine)
+            if attack.on_samples:
+                redraw_byzantine(first + t, attack.attackers)
 
             for p in range(num_participants):
                 for m in range(num_shared):
@@ -220,7 +219,7 @@ def _make_kernel(lanes: int, given: bool, moving: bool) -> Any:
                         client_squares[k, lane] += error[lane] * error[lane]
                 for lane in range(lanes):
                     squares[lane] += error[lane] * error[lane]
-                if has_poison and not (given and not has_sample(given_inputs[t, k])):
+                if attack.on_samples and not (given and not has_sample(given_inputs[t, k])):
                     # Metrics are of the clean sample, the step of the poisoned one.
                     if given:
                         take_sample(lanes, given_inputs[t, k], given_residuals[t, k], inputs, error)
@@ -231,17 +230,7 @@ def _make_kernel(lanes: int, given: bool, moving: bool) -> Any:
                         for i in range(dimension):
                             for lane in range(lanes):
                                 error[lane] += inputs[i, lane] * moves[t, i, lane]
-                    poison(
-                        first + t,
-                        k,
-                        attack_key,
-                        attack_gamma,
-                        is_byzantine,
-                        attack_options,
-                        target,
-                        inputs,
-                        error,
-                    )
+                    attack.poison(attack.token, first + t, k, attack.attackers, target, inputs, error)
                     for i in range(dimension):
                         for lane in range(lanes):
                             error[lane] += inputs[i, lane] * clients[k, i, lane]
@@ -257,11 +246,9 @@ def _make_kernel(lanes: int, given: bool, moving: bool) -> Any:
                 for m in range(num_shared):
                     for lane in range(lanes):
                         sent[p, m, lane] = clients[uploaders[t, p, lane], uploaded[t, p, m, lane], lane]
-            if has_attack:
-                attack(
-                    first + t, attack_key, attack_gamma, uploaders[t], uploaded[t],
-                    is_byzantine, attack_options, target, server, sent,
-                )  # fmt: skip
-            aggregate(uploaded[t], sent, aggregate_options, server)
+            uploads = Uploads(uploaders[t], uploaded[t], sent)
+            if attack.on_uploads:
+                attack.corrupt(attack.token, first + t, attack.attackers, target, server, uploads)
+            aggregate(rule, target, uploads, room, server)
 
     return kernel

@@ -1,6 +1,6 @@
 """Samples as arrays: inputs and labels that are not drawn inside the kernel but handed to it, chunk by chunk.
 
-With w° the model that errors are measured from (see :mod:`psofed.fleet.nonlinear`), the kernel is given the features z and
+With w° the model that errors are measured from (:mod:`psofed.fleet.nonlinear`), the kernel is given the features z and
 the residuals y − w°ᵀz: with a client's error w° − w its prediction error is y − wᵀz = (y − w°ᵀz) + (w° − w)ᵀz, just
 as for linear streams, where the residual is the noise.
 """
@@ -8,20 +8,23 @@ as for linear streams, where the residual is the noise.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
+from psofed.engine.bodies import raise_python_error
 from psofed.engine.compiling import compiled
+from psofed.engine.frames.function import evaluate, function_hook
 from psofed.engine.inputs import colour, make_input_model
 from psofed.engine.normals import fill_standard_normal, mix_word, normal_pair, split_word
 from psofed.engine.streams import Stream
-from psofed.fleet import Fleet
-from psofed.fleet.features import FeatureMap, make_features
-from psofed.parts.registry import load_part
-from psofed.scenario import Scenario
+from psofed.parts.features import FeatureMap
+
+if TYPE_CHECKING:
+    from psofed.fleet import Fleet
+    from psofed.scenario import Scenario
 
 # cos(2πr) in r² for |r| ≤ ½: Chebyshev fit of degree 9, largest error 6e-14.
 _COSINE = np.polynomial.chebyshev.Chebyshev.interpolate(
@@ -72,15 +75,15 @@ class FunctionSamples:
 
     tests_on_next = False
 
-    def __init__(self, scenario: Scenario, fleet: Fleet, stream: Stream) -> None:
+    def __init__(self, scenario: "Scenario", fleet: "Fleet", stream: Stream) -> None:
         lanes = stream.key.size
         assert scenario.data.function is not None
         self._shape = (scenario.num_clients, scenario.dimension, lanes)
         self._stream = stream
         self._inputs = make_input_model(fleet)
         self._noise_deviation = np.sqrt(fleet.noise_variance)
-        self._function = load_part("functions", scenario.data.function).evaluate.load()
-        self._features = make_features(scenario.model, fleet.input_dimension, scenario.dimension)
+        self._function = function_hook(scenario.data.function)
+        self._features = scenario.model.make_features(fleet.input_dimension, scenario.dimension)
         self._weights = fleet.target
         self._kernel = _make_fill(lanes)
         self.bytes_per_iteration = 8 * scenario.num_clients * (scenario.dimension + 1) * lanes
@@ -95,6 +98,7 @@ class FunctionSamples:
             first, self._stream.key, self._stream.gamma, *self._inputs, self._noise_deviation, self._function,
             features.frequencies, features.phases, features.scale, self._weights, inputs, residuals,
         )  # fmt: skip
+        raise_python_error(self._function)
         return Chunk(inputs, residuals, np.full(count, clients))
 
 
@@ -147,38 +151,37 @@ class SampleSource(Protocol):
     def epochs(self) -> int:
         """How many times each client goes through its samples."""
 
-    def fleet(self, features: FeatureMap | None = None) -> Fleet:
+    def fleet(self, features: FeatureMap | None = None) -> "Fleet":
         """Return the fleet as measured."""
 
     def samples_from(self, iteration: int) -> FloatArray:
         """Return how many samples each client still has from an iteration on."""
 
 
-def make_table_samples(scenario: Scenario, source: SampleSource) -> tuple[Fleet, TableSamples]:
+def make_table_samples(scenario: "Scenario", source: SampleSource) -> "tuple[Fleet, TableSamples]":
     """Return the fleet of a table and its samples, as features for the scenario's model."""
-    features = make_features(scenario.model, source.inputs[0].shape[1], scenario.dimension)
+    features = scenario.model.make_features(source.inputs[0].shape[1], scenario.dimension)
     fleet = source.fleet(features)
     inputs = [features(rows) for rows in source.inputs]
     residuals = [y - z @ fleet.target for y, z in zip(source.targets, inputs, strict=True)]
     return fleet, TableSamples(inputs, residuals, source.epochs)
 
 
-def draw_function_tests(scenario: Scenario, fleet: Fleet, stream: Stream) -> FloatArray:
+def draw_function_tests(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> FloatArray:
     """Draw a test set [z, y − w°ᵀz] for streams y = f(x) + ν, shape (N_t, D + 1, lanes).
 
     Test inputs are white with ``data.test_input_variance``, their noise has the clients' average variance.
     """
-    from psofed.fleet.nonlinear import evaluate_function
-
     count, size, lanes = scenario.data.test_instances, fleet.input_dimension, stream.key.size
     words = (size + 2) // 2
     normals = np.empty((2 * words * count, lanes), np.float32)
     fill_standard_normal(stream.key, stream.gamma, 0, normals)
     drawn = normals.reshape(count, 2 * words, lanes).transpose(0, 2, 1).astype(np.float64)
     inputs = drawn[..., :size] * scenario.data.test_input_variance**0.5
-    labels = evaluate_function(scenario, inputs.reshape(-1, size)).reshape(count, lanes)
+    assert scenario.data.function is not None
+    labels = evaluate(scenario.data.function, inputs)
     labels += drawn[..., size] * fleet.test_noise_variance**0.5
-    features: FeatureMap = make_features(scenario.model, size, scenario.dimension)
+    features: FeatureMap = scenario.model.make_features(size, scenario.dimension)
     z = features(inputs)
     rows = np.concatenate([z, (labels - z @ fleet.target)[..., None]], axis=2)
     return np.ascontiguousarray(rows.transpose(0, 2, 1))
@@ -268,7 +271,7 @@ def _make_fill(lanes: int) -> Any:
                         normals[2 * j, lane] = x
                         normals[2 * j + 1, lane] = y
                 colour(lanes, shape, scale, correlation, factors, k, normals, raw)
-                function(raw, value)
+                function.call(function.token, function.options, raw, value)
                 for lane in range(lanes):
                     value[lane] += noise_deviation[k] * normals[size, lane]
                 for i in range(dimension):

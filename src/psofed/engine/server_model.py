@@ -6,32 +6,26 @@ exchanges w_n stands still.
 """
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import float64, int64, types
 from numpy.typing import NDArray
 
-from psofed.engine.compiling import Hook, compiled
+from psofed.engine.attackers import redraw_byzantine
+from psofed.engine.bodies import raise_python_error
+from psofed.engine.compiling import compiled
+from psofed.engine.frames.exchange import exchange_hooks
+from psofed.engine.hooks import Uploads
 from psofed.engine.inputs import InputModel, colour, make_input_model
 from psofed.engine.normals import mix_word, next_normals, normal_pair, split_word, unit_uniform
 from psofed.engine.participation import draw_participants
-from psofed.engine.server_side import make_data_side, make_server_side
+from psofed.engine.server_side import ServerSide, aggregate
 from psofed.engine.streams import make_stream
 from psofed.engine.test_set import draw_test_set, test_error
-from psofed.fleet import Fleet
-from psofed.parts.algorithms._exchange import Exchange
-from psofed.parts.attacks._shared import redraw_byzantine
-from psofed.results.traffic import Traffic
-from psofed.scenario import Scenario
 
-_MATRIX, _CUBE, _VECTOR = float64[:, ::1], float64[:, :, ::1], float64[::1]
-# encode(updates, normals, uniforms, client_uniforms, options, sent)
-_ENCODE = types.void(_CUBE, _MATRIX, _MATRIX, _CUBE, _VECTOR, _CUBE)
-# decode(sent, normals, uniforms, options, decoded)
-_DECODE = types.void(_CUBE, _MATRIX, _MATRIX, _VECTOR, _CUBE)
-# apply(joined, participants, normals, uniforms, options, memory, change)
-_APPLY = types.void(_MATRIX, int64, _MATRIX, _MATRIX, _VECTOR, _MATRIX, _MATRIX)
+if TYPE_CHECKING:
+    from psofed.fleet import Fleet
+    from psofed.scenario import Scenario
 
 # About how many bytes of participants are drawn ahead at a time.
 _CHUNK_BYTES = 4_000_000
@@ -48,16 +42,10 @@ class ServerModelRun:
         How many iterations :meth:`advance` should be asked for at a time.
     """
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        fleet: Fleet,
-        seed: int,
-        trials: range,
-        exchange: Exchange,
-        traffic: Traffic,
-    ) -> None:
-        self._scenario, self._exchange, self._traffic = scenario, exchange, traffic
+    def __init__(self, scenario: "Scenario", fleet: "Fleet", seed: int, trials: range) -> None:
+        algorithm = scenario.algorithm
+        exchange, self._traffic = algorithm.exchange(scenario), algorithm.traffic(scenario)
+        self._scenario, self._exchange = scenario, exchange
         lanes = len(trials)
         self._streams = {
             source: make_stream(seed, source, trials)
@@ -68,15 +56,10 @@ class ServerModelRun:
         self._noise_deviation = np.sqrt(fleet.noise_variance)
         # Root data are of the model's entries, so a rule that has some can only join models.
         root = self._streams["root"] if exchange.sends_model else None
-        self._server_side = make_server_side(scenario, self._streams["attack"], root, poisons=True)
-        self._data_side = make_data_side(scenario)
+        self._server_side = ServerSide(scenario, fleet, self._streams["attack"], root)
         self._kernel = _make_kernel(lanes)
-        self._hooks = (
-            Hook(exchange.encode, _ENCODE).load(),
-            Hook(exchange.decode or _decode_nothing, _DECODE).load(),
-            Hook(exchange.apply or _apply_as_it_is, _APPLY).load(),
-        )
-        self._options = np.array(exchange.options, dtype=np.float64)
+        self._hooks = exchange_hooks(algorithm)
+        self._decodes = algorithm.decodes()
         self._memory = np.zeros((exchange.memory, lanes))
         self.server = np.repeat(fleet.target[:, None], lanes, axis=1)
         # What attacks and aggregation rules take for the model before the exchange.
@@ -100,8 +83,8 @@ class ServerModelRun:
             scenario.stepsize,
             participants,
             np.array(exchanges, np.int64),
-            *self._server_side,
-            *self._data_side,
+            self._server_side.attack,
+            self._server_side.rule,
             own.key,
             own.gamma,
             exchange.words_per_iteration(scenario.num_clients),
@@ -110,11 +93,10 @@ class ServerModelRun:
             exchange.client_uniforms,
             exchange.fresh,
             *self._hooks,
-            exchange.decode is not None,
+            self._decodes,
             exchange.decode_joined,
             exchange.sends_model,
             exchange.numbers,
-            self._options,
             self._memory,
             self._test_set.rows,
             self._test_set.is_gram,
@@ -124,14 +106,8 @@ class ServerModelRun:
             self.server,
             metrics,
         )
-
-
-def _decode_nothing(sent, normals, uniforms, options, decoded):
-    pass
-
-
-def _apply_as_it_is(joined, participants, normals, uniforms, options, memory, change):
-    change[:] = joined
+        self._server_side.check()
+        raise_python_error(*self._hooks)
 
 
 @cache
@@ -141,9 +117,8 @@ def _make_kernel(lanes: int) -> Any:
     @compiled
     def kernel(
         first, key, gamma, shape, scale, correlation, factors, noise_deviation, stepsize, participants, exchanges,
-        has_attack, attack, attack_key, attack_gamma, attack_options, is_byzantine, aggregate, aggregate_options,
-        has_poison, poison, own_key, own_gamma, own_words, num_normals, num_uniforms, num_client_uniforms, fresh,
-        encode, decode, apply, has_decode, decode_joined, sends_model, numbers, options, memory,
+        attack, rule, own_key, own_gamma, own_words, num_normals, num_uniforms, num_client_uniforms, fresh,
+        encode, decode, apply, has_decode, decode_joined, sends_model, numbers, memory,
         test_rows, test_is_gram, test_instances, base, target, server, metrics,
     ):  # fmt: skip
         num_clients = noise_deviation.size
@@ -166,6 +141,7 @@ def _make_kernel(lanes: int) -> Any:
         decodes_each = has_decode and not decode_joined
         joined_size = dimension if decodes_each else numbers
         joined = np.empty((joined_size, lanes))
+        joined_room, zeros = np.empty((joined_size, lanes)), np.zeros(joined_size)
         nothing = np.zeros((numbers, lanes))
         decoded = np.empty((most if decodes_each else 1, dimension, lanes))
         change = np.empty((dimension, lanes))
@@ -192,8 +168,8 @@ def _make_kernel(lanes: int) -> Any:
             test_error(server, test_rows, test_is_gram, test_instances, metrics[t, 2])
 
             count = exchanges[t]
-            if has_poison:
-                redraw_byzantine(first + t, attack_key, attack_gamma, attack_options, is_byzantine)
+            if attack.on_samples:
+                redraw_byzantine(first + t, attack.attackers)
             for p in range(count):
                 for lane in range(lanes):
                     place[participants[t, p, lane], lane] = p
@@ -207,14 +183,11 @@ def _make_kernel(lanes: int) -> Any:
                         error[lane] += inputs[i, lane] * server[i, lane]
                 for lane in range(lanes):
                     squares[lane] += error[lane] * error[lane]
-                if count and has_poison:
+                if count and attack.on_samples:
                     # Metrics are of the clean sample, the update of the poisoned one.
                     for lane in range(lanes):
                         error[lane] = noise_deviation[k] * drawn[dimension, lane]
-                    poison(
-                        first + t, k, attack_key, attack_gamma, is_byzantine, attack_options, target,
-                        inputs, error,
-                    )  # fmt: skip
+                    attack.poison(attack.token, first + t, k, attack.attackers, target, inputs, error)
                     for i in range(dimension):
                         for lane in range(lanes):
                             error[lane] += inputs[i, lane] * server[i, lane]
@@ -237,37 +210,44 @@ def _make_kernel(lanes: int) -> Any:
                 n, own_key, own_gamma, own_words, (num_normals + 1) // 2 + num_uniforms,
                 participants[t][:count], client_uniforms[:count],
             )  # fmt: skip
-            uploads = sent[:count]
-            encode(updates[:count], normals, uniforms, client_uniforms[:count], options, uploads)
+            sends = sent[:count]
+            encode.call(
+                encode.token, stepsize, encode.options, updates[:count], normals, uniforms,
+                client_uniforms[:count], sends,
+            )  # fmt: skip
             # Hooks of attacks and rules take errors: a model's entry is `base` less what they see.
-            _negate(uploads)
+            _negate(sends)
             if sends_model:
                 for p in range(count):
-                    uploads[p] += server
-            if has_attack:
-                attack(
-                    n, attack_key, attack_gamma, participants[t][:count], sent_entries[:count], is_byzantine,
-                    attack_options, base, server if sends_model else nothing, uploads,
-                )  # fmt: skip
+                    sends[p] += server
+            uploads = Uploads(participants[t][:count], sent_entries[:count], sends)
+            if attack.on_uploads:
+                attack.corrupt(
+                    attack.token, n, attack.attackers, base, server if sends_model else nothing, uploads
+                )
             if sends_model:
-                aggregate(joined_entries[:count], uploads, aggregate_options, server)
+                aggregate(rule, base, uploads, change, server)
                 continue
             joined[:] = 0.0
             if decodes_each:
-                _negate(uploads)
-                decode(uploads, normals, uniforms, options, decoded[:count])
+                _negate(sends)
+                decode.call(
+                    decode.token, count, stepsize, decode.options, sends, normals, uniforms, decoded[:count]
+                )
                 _negate(decoded[:count])
-                aggregate(joined_entries[:count], decoded[:count], aggregate_options, joined)
-            else:
-                aggregate(joined_entries[:count], uploads, aggregate_options, joined)
+                uploads = Uploads(participants[t][:count], joined_entries[:count], decoded[:count])
+            aggregate(rule, zeros, uploads, joined_room, joined)
             for i in range(joined_size):
                 for lane in range(lanes):
                     joined[i, lane] = -joined[i, lane]
+            result = joined
             if has_decode and decode_joined:
-                decode(joined.reshape((1, numbers, lanes)), normals, uniforms, options, decoded)
-                apply(decoded[0], count, normals, uniforms, options, memory, change)
-            else:
-                apply(joined, count, normals, uniforms, options, memory, change)
+                decode.call(
+                    decode.token, count, stepsize, decode.options, joined.reshape((1, numbers, lanes)), normals,
+                    uniforms, decoded,
+                )  # fmt: skip
+                result = decoded[0]
+            apply.call(apply.token, count, stepsize, apply.options, result, normals, uniforms, memory, change)
             for i in range(dimension):
                 for lane in range(lanes):
                     server[i, lane] -= change[i, lane]

@@ -1,89 +1,220 @@
-"""Where attack and aggregation enter a kernel: on uploads on their way into the model, and on clients' data."""
+"""Attack and aggregation as kernels take them: on uploads on their way into the model, and on clients' data."""
 
-from typing import Any, NamedTuple
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
-from psofed.engine.compiling import hook
-from psofed.engine.hooks import ATTACK, POISON
-from psofed.engine.streams import Stream, WordArray
-from psofed.parts.registry import load_part
-from psofed.scenario import Scenario
+from psofed.engine.attackers import make_attackers
+from psofed.engine.bodies import Hook, raise_python_error, release
+from psofed.engine.compiling import compiled
+from psofed.engine.frames.aggregation import aggregation_hook
+from psofed.engine.frames.attack import attack_hook, no_attack
+from psofed.engine.frames.poison import no_poison, poison_hook
+from psofed.engine.hooks import Attackers
+from psofed.engine.normals import fill_standard_normal
+from psofed.engine.streams import Stream
+from psofed.parts.aggregations.mean import Mean
+
+if TYPE_CHECKING:
+    from psofed.fleet import Fleet
+    from psofed.scenario import Scenario
 
 
-class ServerSide(NamedTuple):
-    """Attack on uploads and aggregation as kernels take them (see :mod:`psofed.engine.hooks`).
+class AttackSide(NamedTuple):
+    """The attack, if there is one.
 
-    Without an attack on uploads the `attack` hook is one that is never called.
+    Attributes
+    ----------
+    on_uploads, on_samples : bool
+        What it changes; neither without an attack.
+    corrupt, poison : cfunc
+        Hooks; the ones that are not used do nothing.
+    token : int
+        What they are called with.
+    attackers : Attackers
+        Who attacks when.
     """
 
-    has_attack: bool
-    attack: Any
-    attack_key: WordArray
-    attack_gamma: WordArray
-    attack_options: FloatArray
-    is_byzantine: NDArray[np.bool_]
-    aggregate: Any
-    aggregate_options: FloatArray
-
-
-class DataSide(NamedTuple):
-    """Attack on the clients' data; it takes stream, options and set from the :class:`ServerSide`."""
-
-    has_poison: bool
+    on_uploads: bool
+    on_samples: bool
+    corrupt: Any
     poison: Any
+    token: int
+    attackers: Attackers
 
 
-def make_server_side(
-    scenario: Scenario, stream: Stream, root_stream: Stream | None = None, *, poisons: bool = False
-) -> ServerSide:
-    """Load the scenario's attack and aggregation rule.
+class RuleSide(NamedTuple):
+    """The aggregation rule.
+
+    Attributes
+    ----------
+    is_mean : bool
+        The engine has the mean itself; the hook is for all other rules.
+    combine : cfunc
+        The hook.
+    token : int
+        What it is called with.
+    options : array (any,)
+        The rule's numbers.
+    root : RootSet
+        Samples of the server's own, none for most rules.
+    """
+
+    is_mean: bool
+    combine: Any
+    token: int
+    options: FloatArray
+    root: "RootSet"
+
+
+class RootSet(NamedTuple):
+    """Samples of the server's own, in the form that :func:`own_step` evaluates.
+
+    Attributes
+    ----------
+    rows : array (R, D + 1, lanes)
+        Σ_r x_ri [x_r, ν_r] for i = 0 … D − 1, or, where N ≤ D, the samples [x_r, ν_r] themselves; none if R = 0.
+    is_gram : bool
+        Which of the two.
+    scale : float
+        μ/N.
+    """
+
+    rows: FloatArray
+    is_gram: bool
+    scale: float
+
+
+class ServerSide:
+    """Attack and rule of several trials, loaded for a kernel.
 
     Parameters
     ----------
     scenario : Scenario
         What is simulated.
-    stream : Stream
-        The attack's randomness.
-    root_stream : Stream, optional
-        Randomness of the server's own root data, for the rule that has some.
-    poisons : bool
-        Whether the calling kernel also calls the hook of :func:`make_data_side`.
+    fleet : Fleet
+        Its clients; their names resolve ``attack.clients``.
+    stream, root_stream : Stream
+        Randomness of the attack and of the server's root data; None where there can be none.
     """
-    attack = scenario.attack
-    part = None if attack is None else load_part("attacks", attack.kind)
-    if attack is not None and hasattr(part, "poison") and not poisons:
-        raise NotCoveredError(
-            f'algorithm "{scenario.algorithm}" does not cover attack.kind = "{attack.kind}"'
+
+    def __init__(
+        self, scenario: "Scenario", fleet: "Fleet", stream: Stream, root_stream: Stream | None
+    ) -> None:
+        attack, rule = scenario.attack, scenario.aggregation
+        poisons = attack is not None and attack.poisons_samples()
+        byzantine = fleet.byzantine_mask(attack)
+        idle = attack is None
+        corrupt = no_attack() if attack is None or poisons else attack_hook(attack)
+        poison = poison_hook(attack) if attack is not None and poisons else no_poison()
+        own = poison if poisons else corrupt
+        self.attack = AttackSide(
+            on_uploads=not idle and not poisons,
+            on_samples=poisons,
+            corrupt=corrupt.call,
+            poison=poison.call,
+            token=own.token,
+            attackers=make_attackers(attack, byzantine, stream, own.options),
         )
-    rule = load_part("aggregations", scenario.aggregation)
-    byzantine = np.arange(scenario.num_clients) < scenario.num_byzantine
-    return ServerSide(
-        has_attack=hasattr(part, "attack"),
-        attack=getattr(part, "attack", _no_attack).load(),
-        attack_key=stream.key,
-        attack_gamma=stream.gamma,
-        attack_options=np.zeros(0) if attack is None or part is None else part.options(attack, scenario),
-        is_byzantine=np.repeat(byzantine[:, None], stream.key.size, axis=1),
-        aggregate=rule.aggregate.load(),
-        aggregate_options=rule.options(scenario, root_stream),
-    )
+        combine = aggregation_hook(rule)
+        self.rule = RuleSide(
+            is_mean=type(rule) is Mean,
+            combine=combine.call,
+            token=combine.token,
+            options=combine.options,
+            root=_draw_root(scenario, fleet, root_stream),
+        )
+        self._hooks: tuple[Hook, ...] = (own, combine)
+
+    def check(self) -> None:
+        """Raise what went wrong in a part's Python body, if anything."""
+        raise_python_error(*self._hooks)
+
+    def __del__(self) -> None:
+        release(*getattr(self, "_hooks", ()))
 
 
-def make_data_side(scenario: Scenario) -> DataSide:
-    """Load what the scenario's attack does to clients' data, if anything."""
-    part = None if scenario.attack is None else load_part("attacks", scenario.attack.kind)
-    return DataSide(hasattr(part, "poison"), getattr(part, "poison", _no_poison).load())
+def _draw_root(scenario: "Scenario", fleet: "Fleet", stream: Stream | None) -> RootSet:
+    rule: Any = scenario.aggregation
+    if not rule.has_root_data:
+        return RootSet(np.zeros((0, 0, 0)), False, 0.0)
+    if stream is None:
+        raise NotCoveredError(
+            f'aggregation = "{rule.kind}" has root data that say how a model should change, and algorithm = '
+            f'"{scenario.algorithm.kind}" sends no models'
+        )
+    rows = draw_root_samples(scenario, fleet, stream)
+    scale = scenario.stepsize / rule.root_size
+    if rule.root_size <= scenario.dimension:
+        return RootSet(rows, False, scale)
+    return RootSet(np.ascontiguousarray(np.einsum("ril,rjl->ijl", rows[:, :-1], rows)), True, scale)
 
 
-@hook(ATTACK)
-def _no_attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):
-    pass
+def draw_root_samples(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> FloatArray:
+    """Draw the server's own samples [x_r, ν_r], shape (N, D + 1, lanes), as the test set is drawn."""
+    rule: Any = scenario.aggregation
+    width, count = scenario.dimension + 1, rule.root_size
+    words = (width + 1) // 2
+    normals = np.empty((2 * words * count, stream.key.size), np.float32)
+    fill_standard_normal(stream.key, stream.gamma, 0, normals)
+    rows = normals.reshape(count, 2 * words, -1)[:, :width].astype(np.float64)
+    rows[:, :-1] *= math.sqrt(scenario.data.test_input_variance)
+    rows[:, -1] *= math.sqrt(fleet.test_noise_variance)
+    return rows
 
 
-@hook(POISON)
-def _no_poison(n, k, key, gamma, is_byzantine, options, target, inputs, noise):
-    pass
+@compiled
+def own_step(root, server, out):
+    """Write the change of the server's error by its own step, −μ/N Σ_r x_r (x_rᵀg + ν_r), into ``out`` (D, lanes)."""
+    dimension, lanes = server.shape
+    for i in range(dimension):
+        for lane in range(lanes):
+            out[i, lane] = 0.0
+    for r in range(root.rows.shape[0]):
+        for lane in range(lanes):
+            error = root.rows[r, dimension, lane]
+            for i in range(dimension):
+                error += root.rows[r, i, lane] * server[i, lane]
+            error *= root.scale
+            if root.is_gram:
+                out[r, lane] = -error
+            else:
+                for i in range(dimension):
+                    out[i, lane] -= error * root.rows[r, i, lane]
+
+
+@compiled
+def move_by_mean(uploads, server, change):
+    """Move each entry of ``server`` by the mean over all participants of what they sent less its old value.
+
+    ``change`` (D, lanes) is room to work in.
+    """
+    entries, sent = uploads.entries, uploads.sent
+    participants, shared, lanes = sent.shape
+    for i in range(server.shape[0]):
+        for lane in range(lanes):
+            change[i, lane] = 0.0
+    for p in range(participants):
+        for m in range(shared):
+            for lane in range(lanes):
+                number = sent[p, m, lane]
+                if abs(number) <= 1e150:
+                    i = entries[p, m, lane]
+                    change[i, lane] += number - server[i, lane]
+    for i in range(server.shape[0]):
+        for lane in range(lanes):
+            server[i, lane] += change[i, lane] / participants
+
+
+@compiled
+def aggregate(rule, target, uploads, room, server):
+    """Let the server take in what was uploaded; ``room`` (D, lanes) is to work in."""
+    if rule.is_mean:
+        move_by_mean(uploads, server, room)
+        return
+    if rule.root.rows.shape[0]:
+        own_step(rule.root, server, room)
+    rule.combine(rule.token, target, uploads, rule.options, room, server)

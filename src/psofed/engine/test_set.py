@@ -6,6 +6,7 @@ evaluated as the quadratic form [g; 1]ᵀ G [g; 1] with G formed once, else from
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,10 @@ from psofed.engine.compiling import compiled
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.samples import draw_function_tests
 from psofed.engine.streams import Stream
-from psofed.fleet import Fleet
-from psofed.scenario import Scenario
+
+if TYPE_CHECKING:
+    from psofed.fleet import Fleet
+    from psofed.scenario import Scenario
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +45,7 @@ class TestSet:
 NO_TESTS = TestSet(np.zeros((0, 0, 0)), False, 1)
 
 
-def draw_test_instances(scenario: Scenario, fleet: Fleet, stream: Stream) -> NDArray[np.float64]:
+def draw_test_instances(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> NDArray[np.float64]:
     """Draw [x̌_r, ν̌_r] for r = 0 … N_t − 1, shape (N_t, D + 1, lanes)."""
     if not scenario.is_linear:
         return draw_function_tests(scenario, fleet, stream)
@@ -56,7 +59,7 @@ def draw_test_instances(scenario: Scenario, fleet: Fleet, stream: Stream) -> NDA
     return rows
 
 
-def draw_test_set(scenario: Scenario, fleet: Fleet, stream: Stream) -> TestSet:
+def draw_test_set(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> TestSet:
     """Draw the trials' test sets and bring them into the cheaper of the two forms."""
     rows = draw_test_instances(scenario, fleet, stream)
     count, width, _ = rows.shape

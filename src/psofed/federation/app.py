@@ -46,7 +46,7 @@ def train(message: Message, context: Context) -> Message:
     if context.node_config.get("byzantine"):
         attack = settings.scenario.attack
         probability = context.node_config.get("attack-probability", attack.probability if attack else 0.2)
-        variance = context.node_config.get("attack-variance", attack.variance if attack else 0.5)
+        variance = context.node_config.get("attack-variance", attack.strength if attack else 0.5)
         mods.insert(0, gaussian(probability=float(probability), variance=float(variance), seed=settings.seed))
     return apply_mods(function, mods)(message, context)
 
@@ -79,7 +79,7 @@ def run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
 
     strategy = PSOFed(
         num_shared=scenario.num_shared,
-        pattern=scenario.selection.pattern,
+        pattern=scenario.selection.pattern.kind,
         coordinated=scenario.selection.coordinated,
         seed=settings.seed,
         num_participants=scenario.num_participants,

@@ -12,7 +12,8 @@ from psofed.federation.deploy.server import Server, serve, start_node
 from psofed.federation.deploy.submit import follow, submit
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.settings import RunSettings
-from psofed.scenario import Attack, Data, Scenario
+from psofed.parts.attacks.gaussian import Gaussian
+from psofed.scenario import Data, Scenario
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def demo_settings(
         stepsize=0.2,
         iterations=rounds,
         data=Data(fleet_seed=seed),
-        attack=Attack(num_byzantine=1, probability=0.5, variance=0.25),
+        attack=Gaussian(num_byzantine=1, probability=0.5, variance=0.25),
     )
     return RunSettings(
         scenario=scenario,

@@ -91,10 +91,15 @@ class RunSettings:
 def _check_covered(scenario: Scenario) -> None:
     """Refuse what only the simulator can do."""
     wanted = {"algorithm": "pso-fed", "uplink": "same", "aggregation": "mean"}
+    given = {
+        "algorithm": scenario.algorithm.kind,
+        "uplink": scenario.uplink,
+        "aggregation": scenario.aggregation.kind,
+    }
     for name, value in wanted.items():
-        if (found := getattr(scenario, name)) != value:
-            raise NotCoveredError(f'a federation runs {name} = "{value}" only, not "{found}"')
-    check_choice("selection.pattern", scenario.selection.pattern, PATTERNS)
+        if given[name] != value:
+            raise NotCoveredError(f'a federation runs {name} = "{value}" only, not "{given[name]}"')
+    check_choice("selection.pattern", scenario.selection.pattern.kind, PATTERNS)
     if scenario.attack is not None and scenario.attack.kind != "gaussian":
         raise NotCoveredError(
             f'a federation rehearses attack.kind = "gaussian" only, not "{scenario.attack.kind}"'

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import InvalidValueError
-from psofed.fleet.features import make_features
 from psofed.fleet.nonlinear import linear_scenario
+from psofed.parts.models.linear import Linear
 from psofed.scenario import Scenario
 from psofed.scenario.file import scenario_from_mapping
 
@@ -46,17 +46,21 @@ def fit_scenario(data: "OwnData", mapping: Mapping[str, Any] | None = None) -> S
 def check_fit(scenario: Scenario, data: "OwnData") -> None:
     """Refuse a scenario that contradicts the data."""
     _check("num_clients", scenario.num_clients, data.num_clients, f"the clients in {data.table.path}")
-    name = "dimension" if scenario.model.kind == "linear" else "data.input_dimension"
+    name = "dimension" if isinstance(scenario.model, Linear) else "data.input_dimension"
     _check(name, scenario.input_dimension, data.num_columns, "the columns used as features")
     if scenario.iterations > data.iterations:
-        allowed = f"at most {data.iterations}: so many iterations do the rows give in {data.epochs} epoch(s)"
+        allowed = (
+            f"at most {data.iterations}: the rows last for that many iterations in {data.epochs} epoch(s)"
+        )
         raise InvalidValueError("iterations", scenario.iterations, allowed)
     if scenario.drift is not None:
         raise InvalidValueError(
             "drift", scenario.drift.kind, "no drift with data of your own: they move as they do"
         )
+    if scenario.attack is not None:
+        scenario.attack.byzantine_mask(data.num_clients, data.table.clients)
     if scenario.data.function is not None:
-        raise InvalidValueError("data.function", scenario.data.function, "none with data of your own")
+        raise InvalidValueError("data.function", scenario.data.function.kind, "none with data of your own")
 
 
 def measured_scenario(scenario: Scenario, data: "OwnData") -> Scenario:
@@ -66,7 +70,7 @@ def measured_scenario(scenario: Scenario, data: "OwnData") -> Scenario:
     solution on all samples leaves. The theory takes inputs for Gaussian and independent over time, and all clients for
     having the same best weights; real data are neither, so its numbers are approximations (docs/own_data.md).
     """
-    fleet = data.fleet(make_features(scenario.model, data.num_columns, scenario.dimension))
+    fleet = data.fleet(scenario.model.make_features(data.num_columns, scenario.dimension))
     return linear_scenario(scenario, fleet.covariances(), fleet.noise_variance)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
+from psofed.parts.base import Attack
 from psofed.scenario import Scenario, Uniform, Variance
 
 
@@ -30,6 +31,8 @@ class Fleet:
         R_k where they were given.
     num_inputs : int or None
         d where it is not D.
+    names : tuple of str
+        The clients' names, where they have some.
     test_noise_variance : float
         Variance of the noise in the server's test set, the clients' average.
     """
@@ -40,6 +43,7 @@ class Fleet:
     correlation: float
     explicit_covariances: FloatArray | None
     num_inputs: int | None = None
+    names: tuple[str, ...] = ()
 
     @property
     def input_dimension(self) -> int:
@@ -55,6 +59,17 @@ class Fleet:
     def test_noise_variance(self) -> float:
         """Variance of the noise in the server's test set, the clients' average."""
         return float(self.noise_variance.mean())
+
+    def byzantine_mask(self, attack: Attack | None) -> NDArray[np.bool_]:
+        """Return which clients a fixed attack is by, shape (K,)."""
+        if attack is None:
+            return np.zeros(self.num_clients, np.bool_)
+        return attack.byzantine_mask(self.num_clients, self.names)
+
+    @property
+    def num_clients(self) -> int:
+        """K."""
+        return len(self.noise_variance)
 
     def covariances(self) -> FloatArray:
         """Return all R_k, shape (K, d, d).

@@ -17,10 +17,9 @@ import numpy as np
 from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_inputs
-from psofed.fleet.features import make_features
-from psofed.parts.registry import load_part
+from psofed.parts.base import Model
+from psofed.parts.models.linear import Linear
 from psofed.scenario import Data, Scenario
-from psofed.scenario.model import Model
 
 # Samples of the whole fleet from which moments are estimated.
 _SAMPLES = 200_000
@@ -104,7 +103,7 @@ def linear_scenario(scenario: Scenario, covariances: FloatArray, noise_variance:
         noise_variance=tuple(noise_variance.tolist()),
         test_instances=scenario.data.test_instances,
     )
-    return scenario.replace(model=Model(), data=data)
+    return scenario.replace(model=Linear(), data=data)
 
 
 def estimate_moments(scenario: Scenario) -> StreamMoments:
@@ -133,20 +132,17 @@ def draw_sample(
 
 def evaluate_function(scenario: Scenario, inputs: FloatArray) -> FloatArray:
     """Return f of inputs (count, d), shape (count,)."""
-    from psofed.parts.functions._call import call_function
+    from psofed.engine.frames.function import evaluate
 
     assert scenario.data.function is not None
-    function = load_part("functions", scenario.data.function).evaluate.load()
-    out = np.empty(len(inputs))
-    call_function(function, np.ascontiguousarray(inputs.T), out)
-    return out
+    return evaluate(scenario.data.function, inputs)
 
 
 @lru_cache(maxsize=16)
 def _estimate_moments(clients: int, dimension: int, model: Model, data: Data) -> StreamMoments:
     scenario = Scenario(num_clients=clients, dimension=dimension, num_participants=1, model=model, data=data)
     fleet = draw_inputs(scenario)
-    features = make_features(model, fleet.input_dimension, dimension)
+    features = model.make_features(fleet.input_dimension, dimension)
     count = max(_SAMPLES // clients, 200)
     covariances = np.empty((clients, dimension, dimension))
     products, power = np.empty((clients, dimension)), np.empty(clients)

@@ -11,9 +11,9 @@ from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer, check_number
 from psofed.fleet import Fleet
-from psofed.fleet.features import FeatureMap, identity
 from psofed.fleet.nonlinear import StreamMoments
 from psofed.fleet.table import Table, read_table
+from psofed.parts.features import FeatureMap, identity
 
 # A client needs at least this many samples after its warm-up.
 _FEWEST_SAMPLES = 10
@@ -102,6 +102,7 @@ class OwnData:
             noise_variance=np.maximum(moments.residual_variance(weights), 0.0),
             correlation=0.0,
             explicit_covariances=moments.covariances,
+            names=tuple(self.table.clients),
         )
 
     def describe(self) -> dict[str, Any]:

@@ -314,7 +314,7 @@ def _fits(data: FigureData, uplink: str, kind: str, curve: int) -> Iterator[Chec
 def _load(scenario: Scenario) -> float:
     """Return |S_B| p_a σ_B², to which all that the attack adds is proportional."""
     attack = scenario.attack
-    return 0.0 if attack is None else round(attack.num_byzantine * attack.probability * attack.variance, 6)
+    return 0.0 if attack is None else round(attack.num_byzantine * attack.probability * attack.strength, 6)
 
 
 def _equal_products(few: Any, few_count: int, many: Any, many_count: int) -> list[tuple[int, int]]:

@@ -15,7 +15,8 @@ from psofed.paper.model import (
 )
 from psofed.paper.predictions import predicted_series
 from psofed.paper.published import published_series
-from psofed.scenario import UPLINKS, Attack, Scenario
+from psofed.parts.attacks.gaussian import Gaussian
+from psofed.scenario import UPLINKS, Scenario
 from psofed.sweeps import Axis, Cell, Grid
 
 # μ of the stepsize axes.
@@ -33,7 +34,7 @@ def paper_scenario(*, num_byzantine: int, probability: float, variance: float, *
     The paper does not print μ of its figures 2 to 5; 0.15 fits their level. It runs 3000 iterations; half of
     them are enough for a steady state at this μ (a test and the report look at the drift).
     """
-    attack = Attack(num_byzantine=num_byzantine, probability=probability, variance=variance)
+    attack = Gaussian(num_byzantine=num_byzantine, probability=probability, variance=variance)
     return Scenario(**{"num_clients": 50, "dimension": 5, "iterations": 1500, "attack": attack, **fields})
 
 

@@ -4,12 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from threading import Event
+from typing import cast
 
 import numpy as np
 
 from psofed.common.errors import PsofedError
 from psofed.paper.model import Series
-from psofed.scenario import Attack, Scenario
+from psofed.parts.attacks.gaussian import Gaussian
+from psofed.scenario import Scenario
 from psofed.sweeps import Cell
 
 
@@ -43,11 +45,11 @@ def predict_point(scenario: Scenario, theory: str, small_stepsize: bool = False)
     Its perturbations have mean zero, so all that the attack adds is proportional to p_a σ_B². It is solved
     once for p_a σ_B² = 1 and scaled; length of the run and, for the paper's theory, uplink play no part.
     """
-    attack = scenario.attack
+    attack = cast(Gaussian | None, scenario.attack)
     common = scenario.replace(iterations=1, uplink="same" if theory == "paper" else scenario.uplink)
     if attack is None or not attack.num_byzantine:
         return _solve(common.replace(attack=None), theory, small_stepsize).scaled(0.0)
-    unit = common.replace(attack=Attack(num_byzantine=attack.num_byzantine, probability=1.0, variance=1.0))
+    unit = common.replace(attack=Gaussian(num_byzantine=attack.num_byzantine, probability=1.0, variance=1.0))
     return _solve(unit, theory, small_stepsize).scaled(attack.probability * attack.variance)
 
 
@@ -75,7 +77,7 @@ def predict_ahead(cells: Iterable[Cell], stop: Event) -> None:
     for cell in cells:
         if stop.is_set():
             return
-        if cell.scenario.algorithm == "pso-fed":
+        if cell.scenario.algorithm.holds_models:
             predict_point(cell.scenario, "exact")
             if cell.scenario.uplink == "redrawn":
                 predict_point(cell.scenario, "paper")

@@ -8,8 +8,8 @@ two ways:
 - *equal participants*: P is the same for all M, as in the paper's figures, and traffic grows with M.
 
 With M = D they are the same scenario. There are two *occasions*: intermittent attacks as in the paper (p_a = 0.2, 30 %
-of the clients Byzantine), and persistent ones (p_a = 1, 20 % Byzantine). Rules that are told how many attackers to
-reckon with are told a fifth of the participants, at least one.
+of the clients Byzantine), and persistent ones (p_a = 1, 20 % Byzantine). Rules that assume a number of attackers
+assume a fifth of the participants, at least one.
 """
 
 import csv
@@ -26,8 +26,9 @@ from psofed._version import __version__
 from psofed.common.files import atomic_path
 from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_integer
+from psofed.parts.registry import find_part
 from psofed.results import METRIC_TITLES, Estimate, estimate
-from psofed.scenario import Attack, Scenario
+from psofed.scenario import Scenario
 
 DIMENSION, TRAFFIC = 5, 30
 MODES = ("equal traffic", "equal participants")
@@ -74,20 +75,22 @@ class Cell:
         Examples
         --------
         >>> cell = Cell("persistent", "mimic", "krum", num_shared=1, num_participants=30)
-        >>> cell.scenario(100).aggregation_options
-        {'tolerated': 6}
+        >>> cell.scenario(100).aggregation
+        Krum(tolerated=6)
         """
-        reckoned = max(1, self.num_participants // 5)
-        told = {"trimmed-mean": "trim", "krum": "tolerated", "multi-krum": "tolerated"}.get(self.rule)
-        attack = None if self.attack == "none" else Attack(**OCCASIONS[self.occasion], **ATTACKS[self.attack])
+        rule = find_part("aggregation", self.rule)
+        assumed = max(1, self.num_participants // 5)
+        options = {name: assumed for name in ("trim", "tolerated") if name in rule.options()}
+        mapping = {**OCCASIONS[self.occasion], **ATTACKS[self.attack]}
+        kind = mapping.pop("kind", None)
+        attack = None if kind is None else find_part("attack", kind).from_mapping(mapping)
         return Scenario(
             num_clients=100,
             dimension=DIMENSION,
             num_participants=self.num_participants,
             num_shared=self.num_shared,
             iterations=iterations,
-            aggregation=self.rule,
-            aggregation_options={} if told is None else {told: reckoned},
+            aggregation=rule(**options),
             attack=attack,
         )
 

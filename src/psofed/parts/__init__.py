@@ -1,1 +1,21 @@
-"""Parts of a scenario: what they promise (contracts), where they are found (registry), and the built-in ones."""
+"""Parts of a scenario: what they promise, where they are found, and the built-in ones, a folder for each family.
+
+A part is a frozen value that every room takes: simulation, theory, sweeps, the federation, TOML, the command line.
+Own ones are classes that derive from one of the bases here; see ``docs/adding_a_part.md``.
+"""
+
+from psofed.parts.base import Aggregation, Algorithm, Attack, Drift, Function, Model, Pattern
+from psofed.parts.options import option
+from psofed.parts.registry import load_plugin
+
+__all__ = [
+    "Aggregation",
+    "Algorithm",
+    "Attack",
+    "Drift",
+    "Function",
+    "Model",
+    "Pattern",
+    "load_plugin",
+    "option",
+]

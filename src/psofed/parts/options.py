@@ -1,168 +1,145 @@
-"""The options of a part: declared in its file, checked when a scenario is made, kept with it.
+"""Options: the fields of a part, each with its range and one line of documentation.
 
-A part declares what it reads as a literal ``OPTIONS`` in its file::
+A part is a dataclass, and its fields are its options::
 
-    OPTIONS = {"variance": {"default": 0.5, "low": 0.0, "text": "σ_B²: variance of the perturbation"}}
+    class Alternating(Attack):
+        size: float = option(1.0, low=0.0, text="how far each number is pushed")
 
-It is read from the source, so checking a scenario imports neither the part nor Numba. An option whose default
-is an integer holds integers, one with ``choices`` holds one of them, any other holds numbers.
+What a field may hold follows from its annotation: ``int``, ``float``, ``bool``, ``str`` (with `choices`), or one of
+these ``| None``.
 """
 
-import ast
+import dataclasses
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass
 from typing import Any
 
-from psofed.common.errors import InvalidValueError, UnknownFieldError
-from psofed.common.validation import check_choice, check_integer, check_number
-from psofed.parts.registry import part_names
+from psofed.common.errors import InvalidValueError
+from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
 
-OptionValue = float | int | str
+_METADATA = "psofed option"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """One option of a part.
+    """What is known of one field of a part.
 
     Attributes
     ----------
-    default : number or str
-        Its value if none is given; its type decides what is allowed.
     text : str
         What it means, in a few words.
     low, high : float
-        Allowed range, ends included unless `open_low`.
+        Allowed range, ends included unless `open_low` or `open_high`.
     choices : tuple of str
         Allowed words, for an option that is one.
+    strength : bool
+        Whether it is what ``attack.strength`` addresses.
     """
 
-    default: OptionValue
-    text: str
+    text: str = ""
     low: float = -math.inf
     high: float = math.inf
     open_low: bool = False
+    open_high: bool = False
     choices: tuple[str, ...] = ()
-
-    def check(self, field: str, value: Any) -> OptionValue:
-        """Return a clean `value`, or raise an error that names `field`."""
-        if self.choices:
-            return check_choice(field, value, self.choices)
-        if isinstance(self.default, int):
-            return check_integer(
-                field, value, int(self.low), None if math.isinf(self.high) else int(self.high)
-            )
-        return check_number(field, value, self.low, self.high, open_low=self.open_low)
+    strength: bool = False
 
 
-class Options(Mapping[str, OptionValue]):
-    """The checked options of one part; frozen, and hashable.
-
-    Examples
-    --------
-    >>> options = make_options("attacks", "gaussian", {"variance": 1}, "attack.")
-    >>> options, options["variance"]
-    ({'variance': 1.0}, 1.0)
-    """
-
-    def __init__(self, part: str, items: tuple[tuple[str, OptionValue], ...]) -> None:
-        self.part = part
-        self._items = items
-
-    def __getitem__(self, name: str) -> OptionValue:
-        return dict(self._items)[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict(self._items))
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Options):
-            return (self.part, self._items) == (other.part, other._items)
-        return dict(self._items) == other
-
-    def __hash__(self) -> int:
-        return hash((self.part, self._items))
-
-    def __repr__(self) -> str:
-        return repr(dict(self._items))
-
-
-@cache
-def declared_options(kind: str, name: str) -> dict[str, Option]:
-    """Return what the part `name` of `kind` declares, without importing it.
+def option(
+    default: Any = MISSING,
+    *,
+    text: str = "",
+    low: float = -math.inf,
+    high: float = math.inf,
+    open_low: bool = False,
+    open_high: bool = False,
+    choices: tuple[str, ...] = (),
+    strength: bool = False,
+) -> Any:
+    """Declare a field of a part; without a `default` it must be given. See :class:`Option`.
 
     Examples
     --------
-    >>> declared_options("attacks", "gaussian")["variance"].default
-    0.5
+    >>> from psofed.parts import Attack
+    >>> class Pushing(Attack):
+    ...     '''Adds a constant.'''
+    ...     size: float = option(1.0, low=0.0, text="how far each number is pushed", strength=True)
+    ...     def corrupt(self, upload):
+    ...         return upload.value + self.size
+    >>> Pushing(num_byzantine=1, size=-1)
+    Traceback (most recent call last):
+    psofed.common.errors.InvalidValueError: attack.size = -1 is not allowed; allowed: a finite number at least 0
     """
-    check_choice(kind, name, part_names(kind))
-    for node in _parse(kind, name).body:
-        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["OPTIONS"]:
-            return {option: Option(**fields) for option, fields in ast.literal_eval(node.value).items()}
-    return {}
+    about = Option(
+        text=text, low=low, high=high, open_low=open_low, open_high=open_high, choices=choices,
+        strength=strength,
+    )  # fmt: skip
+    return dataclasses.field(default=default, metadata={_METADATA: about})
 
 
-def make_options(kind: str, name: str, given: Mapping[str, Any], prefix: str) -> Options:
-    """Check the options `given` to a part and fill in its defaults.
-
-    Options that were made for another part and are at its defaults count as none given, so that changing a
-    scenario's part alone will do.
-
-    Parameters
-    ----------
-    kind, name : str
-        The part.
-    given : mapping
-        Values by option.
-    prefix : str
-        What stands before the option in messages: ``attack.`` or ``aggregation_options.``.
-    """
-    declared = declared_options(kind, name)
-    if isinstance(given, Options) and given.part not in ("", name) and given == _defaults(kind, given.part):
-        given = {}
-    for option, value in given.items():
-        if option not in declared:
-            _refuse(kind, name, f"{prefix}{option}", option, value)
-    return Options(
-        name,
-        tuple(
-            (option, about.check(f"{prefix}{option}", given.get(option, about.default)))
-            for option, about in declared.items()
-        ),
-    )
+def option_of(field: "dataclasses.Field[Any]") -> Option:
+    """Return what was said of a field; nothing in particular if it was declared without :func:`option`."""
+    about: Option = field.metadata.get(_METADATA, _PLAIN)
+    return about
 
 
-@cache
-def part_summary(kind: str, name: str) -> str:
-    """Return the first sentence of the part's docstring, for tables.
+def check_option(name: str, field: "dataclasses.Field[Any]", value: Any) -> Any:
+    """Return a clean `value` for a field, or raise an error that calls it `name`."""
+    about, (kind, optional) = option_of(field), value_type(field)
+    if value is None and optional:
+        return None
+    if about.choices:
+        return check_choice(name, value, about.choices)
+    if kind == "bool":
+        return check_boolean(name, value)
+    if kind == "int":
+        low = -(2**63) if math.isinf(about.low) else math.ceil(about.low)
+        return check_integer(name, value, low, None if math.isinf(about.high) else math.floor(about.high))
+    if kind == "float":
+        return check_number(
+            name, value, about.low, about.high, open_low=about.open_low, open_high=about.open_high
+        )
+    if kind == "str" and not isinstance(value, str):
+        raise InvalidValueError(name, value, "a word")
+    return value
+
+
+def value_type(field: "dataclasses.Field[Any]") -> tuple[str, bool]:
+    """Return the name of a field's type (``"int"``, ``"float"``, …) and whether it may be None.
 
     Examples
     --------
-    >>> part_summary("aggregations", "mean")[:16]
-    "The paper's rule"
+    >>> from psofed.parts.attacks import Gaussian
+    >>> value_type(Gaussian.options()["variance"])
+    ('float', False)
     """
-    return (ast.get_docstring(_parse(kind, name)) or "").split("\n")[0]
+    text = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+    if not isinstance(field.type, str) and not isinstance(field.type, type):
+        text = str(field.type)  # int | None, and other generics
+    parts = [part.strip() for part in text.split("|")] if "[" not in text else [text]
+    optional = "None" in parts
+    return next((part for part in parts if part != "None"), "None"), optional
 
 
-def _defaults(kind: str, name: str) -> Options:
-    return make_options(kind, name, {}, "")
+def describe(field: "dataclasses.Field[Any]") -> str:
+    """Return what a field may hold, for tables and messages.
+
+    Examples
+    --------
+    >>> from psofed.parts.attacks import Gaussian
+    >>> describe(Gaussian.options()["variance"])
+    'number, at least 0'
+    """
+    about, (kind, _) = option_of(field), value_type(field)
+    if about.choices:
+        return " or ".join(f'"{choice}"' for choice in about.choices)
+    words = {"float": "number", "int": "integer", "bool": "true or false", "str": "word"}.get(kind, kind)
+    low = "" if math.isinf(about.low) else f", {'above' if about.open_low else 'at least'} {about.low:g}"
+    high = "" if math.isinf(about.high) else f", {'below' if about.open_high else 'at most'} {about.high:g}"
+    return words + low + high
 
 
-def _refuse(kind: str, name: str, field: str, option: str, value: Any) -> None:
-    declared = tuple(declared_options(kind, name))
-    if any(option in declared_options(kind, other) for other in part_names(kind)):
-        reads = ", ".join(declared) or "no options"
-        raise InvalidValueError(field, value, f'no value, since "{name}" does not read it; it reads {reads}')
-    raise UnknownFieldError(field, declared)
+_PLAIN = Option()
 
-
-def _parse(kind: str, name: str) -> ast.Module:
-    path = Path(__file__).parent / kind / name.replace("-", "_")
-    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    return ast.parse(file.read_text(encoding="utf-8"))
+Options = Mapping[str, "dataclasses.Field[Any]"]

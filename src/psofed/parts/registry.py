@@ -1,41 +1,205 @@
-"""Finds the parts: every file of a parts package is one part, named after the file.
+"""Finds parts by name: the built-in ones, those of installed packages, and those of the user's own modules.
 
-``patterns/round_robin.py`` is the pattern ``"round-robin"``. Names are read from the file system, so
-listing them imports nothing; a part's module is imported when it is used.
+A built-in part is one file, ``parts/attacks/scaled_update.py``; its kind is the file's name, so listing kinds imports
+nothing. A class of the user's is registered when it is defined. An installed package names a module with parts in the
+entry-point group ``psofed.parts``.
 """
 
 import importlib
+import importlib.util
+import os
 import pkgutil
+import sys
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from psofed.common.errors import PsofedError
 from psofed.common.validation import check_choice
+from psofed.parts.part import Part
 
-KINDS = ("patterns", "attacks", "aggregations", "algorithms", "models", "functions", "drifts")
+# Families of parts, and the folder that their built-in ones stand in.
+FAMILIES = {
+    "attack": "attacks",
+    "aggregation": "aggregations",
+    "pattern": "patterns",
+    "drift": "drifts",
+    "model": "models",
+    "function": "functions",
+    "algorithm": "algorithms",
+}
+
+# Names the plugins to processes that this one starts.
+PLUGINS_VARIABLE = "PSOFED_PLUGINS"
+
+_PACKAGE = __name__.rpartition(".")[0]
+_REGISTERED: dict[tuple[str, str], type[Part]] = {}
 
 
-@cache
-def part_names(kind: str) -> tuple[str, ...]:
-    """Names of all parts of one `kind` (a package of psofed), in alphabetical order.
+def part_names(family: str) -> tuple[str, ...]:
+    """Return the names of all parts of one `family`, in alphabetical order.
 
     Examples
     --------
-    >>> part_names("patterns")
+    >>> part_names("pattern")
     ('random', 'round-robin')
     """
-    folder = Path(__file__).parent / kind
+    _load_named_modules()
+    own = {kind for registered, kind in _REGISTERED if registered == family}
+    return tuple(sorted({*_built_in(family), *own}))
+
+
+def find_part(family: str, kind: str, field: str | None = None) -> Any:
+    """Return the class of a part.
+
+    Parameters
+    ----------
+    family, kind : str
+        What to find.
+    field : str, optional
+        What to call it in an error; the family by default.
+
+    Examples
+    --------
+    >>> find_part("pattern", "round-robin")
+    <class 'psofed.parts.patterns.round_robin.RoundRobin'>
+    """
+    if isinstance(kind, str) and (family, kind) in _REGISTERED:
+        return _REGISTERED[family, kind]
+    if not isinstance(kind, str) or kind not in _built_in(family):
+        check_choice(field or family, kind, part_names(family))  # also looks into installed packages
+        return _REGISTERED[family, kind]
+    importlib.import_module(f"{_PACKAGE}.{FAMILIES[family]}.{kind.replace('-', '_')}")
+    return _REGISTERED[family, kind]
+
+
+def register(part: type[Part]) -> None:
+    """Make a class known by its kind; called for every part when its class is defined."""
+    key = part.family, part.kind
+    known = _REGISTERED.get(key)
+    same = known is not None and (known.__module__, known.__qualname__) == (
+        part.__module__,
+        part.__qualname__,
+    )
+    if (known is not None and not same) or (part.kind in _built_in(part.family) and not _is_built_in(part)):
+        owner = f"{known.__module__}.{known.__qualname__}" if known is not None else "psofed's own"
+        raise PsofedError(
+            f'{part.__module__}.{part.__qualname__}: the {part.family} "{part.kind}" is {owner}; '
+            "name the class otherwise, or give it another `kind`"
+        )
+    _REGISTERED[key] = part
+
+
+def load_plugin(source: str | Path) -> ModuleType:
+    """Import a module of one's own parts: a ``.py`` file, or the name of a module.
+
+    It can then be named in scenarios, and travels to worker processes and Dask clusters.
+
+    Parameters
+    ----------
+    source : str or path
+        ``my_parts.py``, or ``my_package.parts``.
+    """
+    text = str(source)
+    if text.endswith(".py"):
+        text = str(Path(source).resolve())
+        module = _load_file(Path(source))
+    else:
+        try:
+            module = importlib.import_module(text)
+        except ImportError as error:
+            raise PsofedError(f"--plugin {text}: cannot be imported ({error})") from None
+    named = list(filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)))
+    if text not in named:
+        os.environ[PLUGINS_VARIABLE] = os.pathsep.join([*named, text])
+    return module
+
+
+def plugin_of(part: Part) -> str | None:
+    """Return the module that defines a part, if it is not psofed's own and can be imported by name."""
+    module = type(part).__module__
+    return None if module == "__main__" or _is_built_in(type(part)) else module
+
+
+def pickle_plugins_by_value() -> None:
+    """Let cloudpickle send the user's own modules along, for clusters where they are not installed."""
+    try:
+        import cloudpickle
+    except ImportError:
+        return
+    for part in _REGISTERED.values():
+        module = sys.modules.get(part.__module__)
+        if module is not None and not _is_built_in(part) and part.__module__ != "__main__":
+            cloudpickle.register_pickle_by_value(module)
+
+
+def class_in(family: str, name: str) -> type[Part]:
+    """Return the built-in part of a family by the name of its class, for ``psofed.attacks.Gaussian``."""
+    wanted = name.lower()
+    for kind in _built_in(family):
+        if kind.replace("-", "") == wanted:
+            part: type[Part] = find_part(family, kind)
+            if part.__name__ == name:
+                return part
+    raise AttributeError(f"module 'psofed.{FAMILIES[family]}' has no attribute {name!r}")
+
+
+def class_names(family: str) -> list[str]:
+    """Return the names of the classes of a family's built-in parts."""
+    return [find_part(family, kind).__name__ for kind in _built_in(family)]
+
+
+@cache
+def _built_in(family: str) -> tuple[str, ...]:
+    folder = Path(__file__).parent / FAMILIES[family]
     names = (module.name for module in pkgutil.iter_modules([str(folder)]))
     return tuple(sorted(name.replace("_", "-") for name in names if not name.startswith("_")))
 
 
-def load_part(kind: str, name: str) -> ModuleType:
-    """Import the part `name` of `kind`.
+def _is_built_in(part: type[Part]) -> bool:
+    return part.__module__.startswith(f"{_PACKAGE}.")
 
-    Examples
-    --------
-    >>> load_part("patterns", "round-robin").__name__
-    'psofed.parts.patterns.round_robin'
-    """
-    check_choice(kind, name, part_names(kind))
-    return importlib.import_module(f"psofed.parts.{kind}.{name.replace('-', '_')}")
+
+@cache
+def _load_named_modules() -> None:
+    """Load parts of installed packages, and of plugins that the process which started this one had loaded."""
+    from importlib.metadata import entry_points
+
+    for plugin in filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)):
+        load_plugin(plugin)
+    for entry in entry_points(group="psofed.parts"):
+        try:
+            entry.load()
+        except Exception as error:
+            raise PsofedError(
+                f"the parts of {entry.value} (an installed package) cannot be loaded: {error}"
+            ) from error
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise PsofedError(f"--plugin {path}: no such file")
+    name, folder = path.stem, str(path.resolve().parent)
+    known = sys.modules.get(name)
+    if known is not None:
+        if getattr(known, "__file__", None) and Path(str(known.__file__)).resolve() == path.resolve():
+            return known
+        raise PsofedError(f"--plugin {path}: a module named {name} is there already; name the file otherwise")
+    # On the path, so that worker processes find it under the same name.
+    if folder not in sys.path:
+        sys.path.append(folder)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except PsofedError:
+        del sys.modules[name]
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        raise PsofedError(f"--plugin {path}: {type(error).__name__}: {error}") from error
+    return module

@@ -12,6 +12,7 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.fleet import draw_fleet
+from psofed.parts.aggregations.mean import Mean
 from psofed.reference.draws import Draws
 from psofed.scenario import Scenario
 
@@ -42,8 +43,7 @@ def run_reference(scenario: Scenario, draws: Draws) -> ReferenceRun:
     NotCoveredError
         For attacks that are no sum and rules other than the mean; :mod:`psofed.reference.literal` has those.
     """
-    if scenario.aggregation != "mean" or np.isnan(draws.perturbations).any():
-        raise NotCoveredError("the paper's block form knows attacks that add something, and the mean")
+    perturbations = _perturbations(scenario, draws)
     iterations, clients, dimension = draws.inputs.shape
     fixed = draw_fleet(scenario).target
     models = np.zeros((iterations + 1, clients + 1, dimension))
@@ -58,13 +58,36 @@ def run_reference(scenario: Scenario, draws: Draws) -> ReferenceRun:
         x = input_matrix(draws.inputs[n])
         outputs = x.T @ np.tile(target, clients + 1) + np.concatenate([[0.0], draws.noise[n]])
         errors = outputs - x.T @ a @ state
-        delta = np.concatenate([np.zeros(dimension), draws.perturbations[n].ravel()])
+        delta = np.concatenate([np.zeros(dimension), perturbations[n].ravel()])
         following = b @ (a @ state + scenario.stepsize * x @ errors) + c @ delta
         network_mse[n] = errors @ errors / clients
         server_msd[n] = np.sum((models[n, 0] - target) ** 2)
         test_mse[n] = np.mean((test_outputs - draws.test_inputs @ models[n, 0]) ** 2)
         models[n + 1] = following.reshape(clients + 1, dimension)
     return ReferenceRun(models, network_mse, server_msd, test_mse)
+
+
+def is_covered(scenario: Scenario) -> bool:
+    """Whether the block form says what the scenario is: an attack that adds something, and the mean."""
+    statement = None if scenario.attack is None else scenario.attack.affine()
+    adds = scenario.attack is None or (
+        statement is not None and (statement.own, statement.server) == (1.0, 0.0)
+    )
+    return adds and isinstance(scenario.aggregation, Mean)
+
+
+def _perturbations(scenario: Scenario, draws: Draws) -> FloatArray:
+    """Return β_k τ_{k,n} δ_{k,n+1}, shape (N, K, D), as the attack states it."""
+    if not is_covered(scenario):
+        raise NotCoveredError("the paper's block form knows attacks that add something, and the mean")
+    shocks = draws.shocks
+    if scenario.attack is None:
+        return np.zeros_like(shocks.normals)
+    statement = scenario.attack.affine()
+    assert statement is not None
+    delta = statement.offset + statement.variance**0.5 * shocks.normals
+    delta = delta + statement.common_variance**0.5 * shocks.common_normals[:, None]
+    return np.asarray(shocks.attacking[:, :, None] * delta)
 
 
 def download_matrix(participants: FloatArray, masks: FloatArray) -> FloatArray:

@@ -6,15 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
+from psofed.engine.attackers import Shocks, draw_shocks
+from psofed.engine.frames.drift import TargetMoves
+from psofed.engine.frames.selection import Selector
 from psofed.engine.inputs import make_input_model
-from psofed.engine.moves import make_moves
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.participation import draw_participants
 from psofed.engine.streams import Stream, make_stream
 from psofed.engine.test_set import draw_test_instances
 from psofed.fleet import Fleet, draw_fleet
-from psofed.fleet.features import make_features
-from psofed.parts.registry import load_part
 from psofed.scenario import Scenario
 
 
@@ -32,9 +32,8 @@ class Draws:
         a_{k,n} of the download and of the upload; the same unless the uplink is redrawn.
     download_masks, upload_masks : bool array (N, K, D)
         Diagonals of S_{k,n} and of S_{k,n+1}.
-    perturbations : array (N, K, D)
-        β_k τ_{k,n} δ_{k,n+1}: what an uploading client adds; 0 where it does not attack, NaN for an attack that is no
-        sum (see :mod:`psofed.reference.literal`).
+    shocks : Shocks
+        Who attacks when, and the random numbers of the attack.
     test_inputs, test_noise : array (N_t, D), array (N_t,)
         The server's test set.
     moves : array (N, D)
@@ -47,7 +46,7 @@ class Draws:
     uploaders: NDArray[np.bool_]
     download_masks: NDArray[np.bool_]
     upload_masks: NDArray[np.bool_]
-    perturbations: FloatArray
+    shocks: Shocks
     test_inputs: FloatArray
     test_noise: FloatArray
     moves: FloatArray
@@ -81,7 +80,13 @@ def draw_trial(scenario: Scenario, seed: int, trial: int) -> Draws:
         uploaders=_draw_participants(scenario, streams["uplink"]) if redrawn else participants,
         download_masks=masks[:-1],
         upload_masks=masks[1:],
-        perturbations=_draw_perturbations(scenario, streams["attack"]),
+        shocks=draw_shocks(
+            scenario.attack,
+            streams["attack"],
+            fleet.byzantine_mask(scenario.attack),
+            scenario.iterations,
+            scenario.dimension,
+        ),
         test_inputs=instances[:, :-1],
         test_noise=instances[:, -1],
         moves=_draw_moves(scenario, seed, trial),
@@ -89,9 +94,9 @@ def draw_trial(scenario: Scenario, seed: int, trial: int) -> Draws:
 
 
 def _draw_moves(scenario: Scenario, seed: int, trial: int) -> FloatArray:
-    moves = make_moves(scenario, seed, range(trial, trial + 1))
-    if moves is None:
+    if scenario.drift is None:
         return np.zeros((scenario.iterations, scenario.dimension))
+    moves = TargetMoves(scenario.drift, scenario.dimension, make_stream(seed, "drift", [trial]))
     return moves.draw(0, scenario.iterations)[:, :, 0]
 
 
@@ -118,11 +123,9 @@ def _features_of(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the features of inputs and f(x) + ν − w°ᵀz, with f as its Python source says."""
     assert scenario.data.function is not None
-    labels = np.empty(noise.size)
-    evaluate = load_part("functions", scenario.data.function).evaluate.function
-    evaluate(inputs.reshape(-1, fleet.input_dimension).T, labels)
-    z = make_features(scenario.model, fleet.input_dimension, scenario.dimension)(inputs)
-    return z, labels.reshape(noise.shape) + noise - z @ fleet.target
+    labels = np.apply_along_axis(scenario.data.function.value, -1, inputs)
+    z = scenario.model.make_features(fleet.input_dimension, scenario.dimension)(inputs)
+    return z, labels + noise - z @ fleet.target
 
 
 def _draw_participants(scenario: Scenario, stream: Stream) -> NDArray[np.bool_]:
@@ -135,22 +138,11 @@ def _draw_masks(scenario: Scenario, stream: Stream) -> NDArray[np.bool_]:
     # One more than there are iterations: the last upload already uses the mask of the next.
     shape = (scenario.iterations + 1, scenario.num_clients)
     everyone = np.broadcast_to(np.arange(scenario.num_clients, dtype=np.int32), shape)[:, :, None].copy()
-    entries = np.empty((*shape, scenario.num_shared, 1), np.int32)
-    load_part("patterns", scenario.selection.pattern).draw_entries(
-        stream.key, stream.gamma, 0, everyone,
-        scenario.num_clients, scenario.dimension, scenario.selection.coordinated, entries,
+    selector = Selector(
+        scenario.selection.pattern, scenario.selection.coordinated, stream,
+        scenario.num_clients, scenario.dimension, scenario.num_shared,
     )  # fmt: skip
-    return _indicator(entries[..., 0], scenario.dimension)
-
-
-def _draw_perturbations(scenario: Scenario, stream: Stream) -> FloatArray:
-    if scenario.attack is None:
-        return np.zeros((scenario.iterations, scenario.num_clients, scenario.dimension))
-    part = load_part("attacks", scenario.attack.kind)
-    if not hasattr(part, "draw_perturbations"):
-        return np.full((scenario.iterations, scenario.num_clients, scenario.dimension), np.nan)
-    perturbations: FloatArray = part.draw_perturbations(stream.key, stream.gamma, scenario)
-    return perturbations
+    return _indicator(selector.draw(0, everyone)[..., 0], scenario.dimension)
 
 
 def _indicator(indices: NDArray[np.int32], size: int) -> NDArray[np.bool_]:

@@ -1,23 +1,30 @@
 """PSO-Fed written literally, client by client, under any attack and any aggregation rule.
 
 :mod:`psofed.reference.block_form` is the paper's block form, which holds for attacks that add something and for the
-mean. Here attack and rule are the parts' own literal forms (``corrupt``, ``poison_sample``, ``combine``), on models
-and not on errors. Slow; the fast engine is tested against it on the same draws.
+mean. Here attack and rule are the parts themselves, run as plain Python (:mod:`psofed.parts.plain`), on models and not
+on errors. Slow; the fast engine is tested against it on the same draws.
 """
-
-from typing import Any
 
 import numpy as np
 
+from psofed.common.types import FloatArray
+from psofed.engine.server_side import draw_root_samples
 from psofed.engine.streams import make_stream
 from psofed.fleet import draw_fleet
-from psofed.parts.aggregations.fltrust import make_root_data
-from psofed.parts.attacks._shared import draw_shocks
-from psofed.parts.options import make_options
-from psofed.parts.registry import load_part
-from psofed.reference.block_form import ReferenceRun
+from psofed.parts.plain import combine_uploads, corrupt_uploads, poison_sample
+from psofed.reference.block_form import ReferenceRun, is_covered, run_reference
 from psofed.reference.draws import draw_trial
+from psofed.reference.server_model import run_server_model_reference
 from psofed.scenario import Scenario
+
+
+def run_trial(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
+    """Run one trial in the plainest form there is for it: the paper's block form, or literally."""
+    if not scenario.algorithm.holds_models:
+        return run_server_model_reference(scenario, seed, trial)
+    if is_covered(scenario):
+        return run_reference(scenario, draw_trial(scenario, seed, trial))
+    return run_literally(scenario, seed, trial)
 
 
 def run_literally(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
@@ -29,16 +36,10 @@ def run_literally(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
     (4, 6, 2)
     """
     draws = draw_trial(scenario, seed, trial)
+    shocks, attack = draws.shocks, scenario.attack
     iterations, clients, dimension = draws.inputs.shape
     start = draw_fleet(scenario).target
-    attack_stream, root_stream = (make_stream(seed, source, [trial]) for source in ("attack", "root"))
-    shocks = draw_shocks(attack_stream.key, attack_stream.gamma, scenario)
-    attack = scenario.attack
-    attack_part: Any = None if attack is None else load_part("attacks", attack.kind)
-    rule = load_part("aggregations", scenario.aggregation)
-    options = make_options("aggregations", scenario.aggregation, scenario.aggregation_options, "")
-    root = make_root_data(scenario, root_stream) if scenario.aggregation == "fltrust" else None
-
+    root = _draw_root(scenario, seed, trial, start)
     models = np.zeros((iterations + 1, clients + 1, dimension))
     network_mse, server_msd, test_mse = np.zeros(iterations), np.empty(iterations), np.empty(iterations)
     for n in range(iterations):
@@ -53,16 +54,29 @@ def run_literally(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
             x = draws.inputs[n, k]
             y = target @ x + draws.noise[n, k]
             network_mse[n] += (y - local[k] @ x) ** 2 / clients
-            if shocks.attacking[n, k] and hasattr(attack_part, "poison_sample"):
-                x, y = attack_part.poison_sample(attack, x, y, shocks.own[n, k])
+            if attack is not None and attack.poisons_samples() and shocks.attacking[n, k]:
+                x, y = poison_sample(attack, x, y, normals=shocks.normals[n, k], client=k, iteration=n)
             local[k] = local[k] + scenario.stepsize * x * (y - local[k] @ x)
         uploaders = np.flatnonzero(draws.uploaders[n])
         uploads = np.where(draws.upload_masks[n, uploaders], local[uploaders], np.nan)
-        if hasattr(attack_part, "corrupt"):
-            own, common = shocks.own[n, uploaders], shocks.common[n]
-            uploads = attack_part.corrupt(
-                attack, uploads, shocks.attacking[n, uploaders], server, own, common
-            )
-        models[n + 1, 0] = rule.combine(uploads, server, options, root)
+        if attack is not None and not attack.poisons_samples():
+            uploads = corrupt_uploads(
+                attack, uploads, shocks.attacking[n, uploaders], server=server, clients=uploaders, iteration=n,
+                normals=shocks.normals[n, uploaders], common_normals=shocks.common_normals[n],
+            )  # fmt: skip
+        own_step = None
+        if root is not None:
+            inputs, outputs = root
+            own_step = scenario.stepsize * inputs.T @ (outputs - inputs @ server) / len(outputs)
+        models[n + 1, 0] = combine_uploads(scenario.aggregation, uploads, server, own_step)
         models[n + 1, 1:] = local
     return ReferenceRun(models, network_mse, server_msd, test_mse)
+
+
+def _draw_root(
+    scenario: Scenario, seed: int, trial: int, target: FloatArray
+) -> tuple[FloatArray, FloatArray] | None:
+    if not scenario.aggregation.has_root_data:
+        return None
+    rows = draw_root_samples(scenario, draw_fleet(scenario), make_stream(seed, "root", [trial]))[:, :, 0]
+    return rows[:, :-1], rows[:, :-1] @ target + rows[:, -1]

@@ -1,75 +1,106 @@
 """Algorithms whose clients hold no model, written literally: slow, and what their kernel is tested against.
 
-The loop is here; what one exchange does to the server's model is each algorithm's own ``reference_step``.
+The loop is here; what one exchange does is the algorithm's own bodies, run as plain Python.
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
+from psofed.engine.attackers import draw_shocks
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.participation import draw_participants
 from psofed.engine.streams import Stream, make_stream
 from psofed.fleet import draw_fleet
-from psofed.parts.algorithms._exchange import Exchange
-from psofed.parts.registry import load_part
+from psofed.parts.contexts import Message, Received
+from psofed.parts.plain import combine_uploads, corrupt_uploads, poison_sample
+from psofed.parts.traffic import Exchange
 from psofed.reference.block_form import ReferenceRun
-from psofed.reference.draws import draw_trial
-from psofed.results.traffic import Traffic
+from psofed.reference.draws import Draws, draw_trial
 from psofed.scenario import Scenario
 
 
-def run_server_model_reference(
-    scenario: Scenario,
-    seed: int,
-    trial: int,
-    exchange: Exchange,
-    traffic: Traffic,
-    step: Callable[..., FloatArray],
-) -> ReferenceRun:
-    """Run one trial on the draws that the fast engine makes, from a model that is zero.
-
-    Parameters
-    ----------
-    scenario, seed, trial
-        What is run.
-    exchange : Exchange
-        How many numbers are sent, and how many random ones are needed.
-    traffic : Traffic
-        When exchanges happen.
-    step : callable
-        ``step(scenario, updates=…, perturbations=…, normals=…, uniforms=…, client_uniforms=…, memory=…)``
-        returns w_{n+1} − w_n.
-    """
-    draws, target = draw_trial(scenario, seed, trial), draw_fleet(scenario).target
+def run_server_model_reference(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
+    """Run one trial on the draws that the fast engine makes, from a model that is zero."""
+    algorithm = scenario.algorithm
+    exchange, traffic = algorithm.exchange(scenario), algorithm.traffic(scenario)
+    if scenario.aggregation.has_root_data:
+        raise NotCoveredError(f'the literal form has no root data for "{scenario.aggregation.kind}"')
+    draws, fleet = draw_trial(scenario, seed, trial), draw_fleet(scenario)
+    target = fleet.target
     participants = _ordered_participants(scenario, seed, trial)
-    perturbations = _perturbations(scenario, seed, trial, exchange.numbers)
+    # The attack's draws depend on how many numbers are sent, here not always the model's entries.
+    shocks = draw_shocks(
+        scenario.attack, make_stream(seed, "attack", [trial]), fleet.byzantine_mask(scenario.attack),
+        scenario.iterations, exchange.numbers,
+    )  # fmt: skip
     own = make_stream(seed, "algorithm", [trial])
-    outputs = draws.inputs @ target + draws.noise
     test_outputs = draws.test_inputs @ target + draws.test_noise
     models = np.zeros((scenario.iterations + 1, 1, scenario.dimension))
     network_mse, server_msd, test_mse = (np.empty(scenario.iterations) for _ in range(3))
-    memory: dict[str, Any] = {}
+    memory = np.zeros(exchange.memory)
     for n in range(scenario.iterations):
         model = models[n, 0]
-        errors = outputs[n] - draws.inputs[n] @ model
-        network_mse[n] = np.mean(errors**2)
+        network_mse[n] = np.mean((draws.inputs[n] @ (target - model) + draws.noise[n]) ** 2)
         server_msd[n] = np.sum((model - target) ** 2)
         test_mse[n] = np.mean((test_outputs - draws.test_inputs @ model) ** 2)
         models[n + 1] = model
-        clients = participants[n, : traffic.exchanges_in(n)]
-        if clients.size:
-            models[n + 1] += step(
-                scenario,
-                updates=scenario.stepsize * errors[clients, None] * draws.inputs[n, clients],
-                perturbations=perturbations[n, clients],
-                memory=memory,
-                **_own_draws(scenario, exchange, own, n, clients),
+        clients = np.sort(participants[n, : traffic.exchanges_in(n)])
+        if not clients.size:
+            continue
+        random = _own_draws(scenario, exchange, own, n, clients)
+        sent = np.empty((len(clients), exchange.numbers))
+        for p, k in enumerate(clients):
+            x, y = _sample(scenario, draws, target, n, k)
+            update = scenario.stepsize * (y - x @ model) * x
+            algorithm.encode(
+                Message(update, scenario.stepsize, random["normals"], random["uniforms"], random["each"][p]),
+                sent[p],
             )
+        base = model if exchange.sends_model else np.zeros(exchange.numbers)
+        uploads = sent + base
+        if scenario.attack is not None and not scenario.attack.poisons_samples():
+            uploads = corrupt_uploads(
+                scenario.attack, uploads, shocks.attacking[n, clients], server=base, clients=clients, iteration=n,
+                normals=shocks.normals[n, clients], common_normals=shocks.common_normals[n],
+            )  # fmt: skip
+        if exchange.sends_model:
+            models[n + 1] = combine_uploads(scenario.aggregation, uploads, model)
+            continue
+
+        receive = partial(
+            Received, participants=len(clients), stepsize=scenario.stepsize, normals=random["normals"],
+            uniforms=random["uniforms"],
+        )  # fmt: skip
+        if algorithm.decodes() and not exchange.decode_joined:
+            uploads = np.array([_decode(scenario, receive(numbers)) for numbers in uploads])
+        joined = combine_uploads(scenario.aggregation, uploads, np.zeros(uploads.shape[1]))
+        if algorithm.decodes() and exchange.decode_joined:
+            joined = _decode(scenario, receive(joined))
+        change = np.empty(scenario.dimension)
+        algorithm.apply(receive(joined), memory, change)
+        models[n + 1] += change
     return ReferenceRun(models, network_mse, server_msd, test_mse)
+
+
+def _decode(scenario: Scenario, received: Received) -> FloatArray:
+    out = np.empty(scenario.dimension)
+    with np.errstate(invalid="ignore"):
+        scenario.algorithm.decode(received, out)
+    return out
+
+
+def _sample(scenario: Scenario, draws: Draws, target: FloatArray, n: int, k: int) -> tuple[FloatArray, float]:
+    """Return what client k learns from in iteration n."""
+    x = draws.inputs[n, k]
+    y = float(target @ x + draws.noise[n, k])
+    attack, shocks = scenario.attack, draws.shocks
+    if attack is not None and attack.poisons_samples() and shocks.attacking[n, k]:
+        return poison_sample(attack, x, y, normals=shocks.normals[n, k], client=int(k), iteration=n)
+    return x, y
 
 
 def _ordered_participants(scenario: Scenario, seed: int, trial: int) -> Any:
@@ -77,27 +108,6 @@ def _ordered_participants(scenario: Scenario, seed: int, trial: int) -> Any:
     chosen = np.empty((scenario.iterations, scenario.num_participants, 1), np.int32)
     draw_participants(stream.key, stream.gamma, 0, scenario.num_clients, chosen)
     return chosen[:, :, 0]
-
-
-def _perturbations(scenario: Scenario, seed: int, trial: int, numbers: int) -> FloatArray:
-    if scenario.attack is None:
-        return np.zeros((scenario.iterations, scenario.num_clients, numbers))
-    stream = make_stream(seed, "attack", [trial])
-    # The attack's draws depend on how many numbers are sent, here not the model's entries.
-    sender = Scenario(
-        num_clients=scenario.num_clients,
-        dimension=numbers,
-        num_participants=scenario.num_participants,
-        iterations=scenario.iterations,
-        attack=scenario.attack,
-    )
-    part = load_part("attacks", scenario.attack.kind)
-    if not hasattr(part, "draw_perturbations"):
-        raise NotCoveredError(
-            f'the literal form knows attacks that add something; "{scenario.attack.kind}" does not'
-        )
-    perturbations: FloatArray = part.draw_perturbations(stream.key, stream.gamma, sender)
-    return perturbations
 
 
 def _own_draws(
@@ -113,7 +123,7 @@ def _own_draws(
     return {
         "normals": normals[: exchange.normals, 0].astype(np.float64),
         "uniforms": _uniforms(stream, shared + pairs, exchange.uniforms),
-        "client_uniforms": each.reshape(scenario.num_clients, width)[clients],
+        "each": each.reshape(scenario.num_clients, width)[clients],
     }
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from psofed._version import __version__
 from psofed.common.errors import PsofedError
 from psofed.common.files import atomic_path
+from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
 from psofed.results.traffic import Communication, measure_communication
@@ -194,9 +195,9 @@ class SimulationResult:
         return self.scenario.num_clients * self.scenario.iterations * self.trials / self.seconds
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts and lists."""
+        """Return plain dicts and lists, ready for JSON: what is not finite is None."""
         diverged = self.diverged_trials
-        return {
+        plain = {
             **{metric: _estimate_to_json(getattr(self, metric)) for metric in METRIC_TITLES},
             "tail": self.tail,
             "trials": self.trials,
@@ -218,6 +219,8 @@ class SimulationResult:
             "seconds": self.seconds,
             "client_updates_per_second": self.client_updates_per_second,
         }
+        cleaned: dict[str, Any] = finite_or_none(plain)
+        return cleaned
 
     def to_dataset(self) -> "xarray.Dataset":
         """Return a labelled data set, with all that is needed to make the result again in its attributes."""
@@ -238,7 +241,7 @@ class SimulationResult:
             variables["target"] = ("entry", self.fleet.target)
             variables["covariances"] = (("client", "entry", "other_entry"), self.fleet.covariances())
         clients = np.arange(self.scenario.num_clients)
-        variables["is_byzantine"] = ("client", clients < self.scenario.num_byzantine)
+        variables["is_byzantine"] = ("client", self.fleet.byzantine_mask(self.scenario.attack))
         return xarray.Dataset(
             variables,
             coords={"trial": np.arange(self.trials), "iteration": self.iterations, "client": clients},

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from psofed.common.numbers import finite_or_none
 from psofed.results import SimulationResult
-from psofed.scenario.drift import Drift
 
 # A server has recovered from a jump when its MSD is within this factor of the level before it.
 RECOVERED = 1.1
@@ -33,6 +33,8 @@ class Tracking:
         Jump: iterations until the mean MSD is back within 10 % of its level before the jump; None if it never was.
     recovery_standard_error : float or None
         Jackknife over trials, if their curves were kept.
+    jumped : bool
+        Whether it was a jump, so that the last two apply.
     """
 
     kind: str
@@ -42,27 +44,39 @@ class Tracking:
     untracked: float | None = None
     recovery: int | None = None
     recovery_standard_error: float | None = None
+    jumped: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; what does not apply to the kind of drift is left out."""
-        applies = {"random-walk": ("lag",), "sinusoid": ("untracked",), "jump": _RECOVERY}[self.kind]
-        return {k: v for k, v in asdict(self).items() if k in ("kind", "msd", "msd_standard_error", *applies)}
+        """Return plain values; what does not apply to the drift is left out."""
+        left_out = {name for name, applies in self._applies().items() if not applies}
+        return {
+            name: finite_or_none(value)
+            for name, value in asdict(self).items()
+            if name not in left_out | {"jumped"}
+        }
+
+    def _applies(self) -> dict[str, bool]:
+        return {
+            "lag": self.lag is not None,
+            "untracked": self.untracked is not None,
+            "recovery": self.jumped,
+            "recovery_standard_error": self.jumped,
+        }
 
     def describe(self) -> str:
         """Return one sentence."""
-        if self.kind == "random-walk":
+        if self.lag is not None:
             return (
                 f"The server knows the target as if it were {self.lag:.0f} iterations late "
                 "(noise and attack included)."
             )
-        if self.kind == "sinusoid":
+        if self.untracked is not None:
             return f"{self.untracked:.1%} of the motion's power is not followed (noise and attack included)."
+        if not self.jumped:
+            return f"The server's MSD against the moving target is {10 * math.log10(self.msd):.1f} dB."
         if self.recovery is None:
             return "The server did not recover from the jump before the run ended."
         return f"{self.recovery} iterations after the jump the server's MSD was back within 10 % of its level before."
-
-
-_RECOVERY = ("recovery", "recovery_standard_error")
 
 
 def measure_tracking(result: SimulationResult) -> Tracking:
@@ -70,19 +84,22 @@ def measure_tracking(result: SimulationResult) -> Tracking:
     scenario, drift, msd = result.scenario, result.scenario.drift, result.server_msd
     assert drift is not None
     known = (drift.kind, msd.mean, msd.standard_error)
-    if drift.kind == "random-walk":
-        power = scenario.dimension * (drift.variance or 0.0)
+    variance, swing, jump = drift.increment_variance(), drift.mean_square(), drift.jump_iteration()
+    if variance is not None:
+        power = scenario.dimension * variance
         return Tracking(*known, lag=msd.mean / power if power > 0 else math.inf)
-    if drift.kind == "sinusoid":
-        power = (drift.amplitude or 0.0) ** 2 / 2
-        return Tracking(*known, untracked=msd.mean / power if power > 0 else math.inf)
-    recovery = _recovery(result.curve["server_msd"], drift, result.bin_width)
-    return Tracking(*known, recovery=recovery, recovery_standard_error=_jackknife(result, drift))
+    if swing is not None:
+        return Tracking(*known, untracked=msd.mean / swing if swing > 0 else math.inf)
+    if jump is None:
+        return Tracking(*known)
+    recovery = _recovery(result.curve["server_msd"], jump, result.bin_width)
+    error = _jackknife(result, jump)
+    return Tracking(*known, recovery=recovery, recovery_standard_error=error, jumped=True)
 
 
-def _recovery(curve: np.ndarray[Any, Any], drift: Drift, bin_width: int) -> int | None:
+def _recovery(curve: np.ndarray[Any, Any], at: int, bin_width: int) -> int | None:
     """First iteration after the jump from which on, smoothed over 20 points, the curve is back at its old level."""
-    jump = (drift.at or 0) // bin_width
+    jump = at // bin_width
     before = curve[jump // 2 : jump]
     after = curve[jump:]
     if before.size == 0 or not np.isfinite(after).all():
@@ -93,12 +110,12 @@ def _recovery(curve: np.ndarray[Any, Any], drift: Drift, bin_width: int) -> int 
     return int(back[0]) * bin_width if back.size else None
 
 
-def _jackknife(result: SimulationResult, drift: Drift) -> float | None:
+def _jackknife(result: SimulationResult, at: int) -> float | None:
     if result.trial_curves is None or result.trials < 3:
         return None
     curves = result.trial_curves["server_msd"]
     total, count = curves.sum(axis=0), len(curves)
-    found = [_recovery((total - curve) / (count - 1), drift, result.bin_width) for curve in curves]
+    found = [_recovery((total - curve) / (count - 1), at, result.bin_width) for curve in curves]
     if any(value is None for value in found):
         return None
     values = np.array(found, dtype=np.float64)

@@ -3,18 +3,22 @@
 import dataclasses
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
-from psofed.scenario import Attack, Data, Scenario, Selection, Uniform
-from psofed.scenario.drift import Drift
-from psofed.scenario.model import Model
+from psofed.parts.part import Part
+from psofed.parts.registry import find_part, load_plugin, plugin_of
+from psofed.scenario.scenario import Data, Scenario, Selection, Uniform
 
-_TABLES = {"selection": Selection, "model": Model, "data": Data, "drift": Drift, "attack": Attack}
-# The scenario itself makes the last two: which fields they have depends on rule and algorithm.
-_TABLE_NAMES = (*_TABLES, "aggregation_options", "algorithm_options")
+# Tables whose fields are a part's options beside its kind; those that a name stands outside of; and plain ones.
+_KIND_TABLES = ("model", "drift", "attack")
+_NAMED = {"aggregation": "aggregation_options", "algorithm": "algorithm_options"}
+_PLAIN_TABLES = {"selection": Selection, "data": Data}
+_TABLE_NAMES = ("selection", "model", "data", "drift", "attack", *_NAMED.values())
+_DEFAULT_KIND = {"model": "linear", "attack": "gaussian"}
+PLUGINS = "plugins"
 
 EXAMPLE = """\
 # A psofed scenario: a fleet, the algorithm it runs, and the attack on it.
@@ -55,6 +59,7 @@ test_input_variance = 1.0
 kind = "gaussian"                # adds noise to what a Byzantine client uploads; others: docs/attacks.md
 num_byzantine = 15               # how many clients are Byzantine
 byzantine_set = "fixed"          # the first of the fleet; or "redrawn" in each iteration
+# clients = [3, 7]               # which ones, instead of how many
 probability = 0.2                # of an attack, each time a Byzantine client participates
 variance = 0.5                   # of the noise; each kind has options of its own
 
@@ -67,17 +72,30 @@ variance = 0.5                   # of the noise; each kind has options of its ow
 """
 
 
-def read_scenario(path: str | Path) -> Scenario:
+def read_scenario(
+    path: str | Path, plugins: Sequence[str | Path] = (), changes: Mapping[str, Any] | None = None
+) -> Scenario:
     """Read a scenario from a TOML file.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    plugins : sequence of path or str
+        Files or modules with parts of one's own that it names (:func:`psofed.load_plugin`).
+    changes : mapping
+        Fields to set by dotted name before anything is checked.
 
     Raises
     ------
     PsofedError
         If the file cannot be read, is not TOML, or does not describe a valid scenario.
     """
+    for plugin in plugins:
+        load_plugin(plugin)
     mapping = read_mapping(path)
     try:
-        return scenario_from_mapping(mapping)
+        return scenario_from_mapping(set_values(mapping, changes or {}))
     except PsofedError as error:
         raise _named(error, path) from None
 
@@ -98,31 +116,53 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
         raise _named(error, path) from None
 
 
-def scenario_from_toml(text: str) -> Scenario:
+def scenario_from_toml(text: str, plugins: Sequence[str | Path] = ()) -> Scenario:
     """Make a scenario from TOML text."""
+    for plugin in plugins:
+        load_plugin(plugin)
     return scenario_from_mapping(_parse(text))
 
 
 def scenario_from_mapping(mapping: Mapping[str, Any]) -> Scenario:
-    """Make a scenario from nested mappings, refusing keys it does not know."""
-    values = dict(mapping)
-    _refuse_unknown("", values, Scenario)
-    for name, table in _TABLES.items():
-        if name in values:
-            values[name] = _table_from_mapping(name, values[name], table)
-    model = values.get("model")
-    if "dimension" not in values and model is not None and model.features is not None:
-        values["dimension"] = model.features
-    scenario: Scenario = _construct("", Scenario, values)
-    return scenario
+    """Make a scenario from nested mappings, refusing keys it does not know.
+
+    A mapping may name the modules of its own parts (``plugins = ["my_parts"]``). Reading a file never imports them:
+    that is for whoever reads it to do (:func:`psofed.load_plugin`, ``--plugin``), and said where it is missing.
+    """
+    try:
+        return _from_mapping(mapping)
+    except InvalidValueError as error:
+        named = mapping.get(PLUGINS)
+        if named and error.allowed.startswith("one of "):
+            modules = ", ".join(map(str, named)) if isinstance(named, list) else named
+            how = "load it with --plugin or psofed.load_plugin"
+            hint = f"{error.allowed}; this scenario names the module {modules}: {how}"
+            raise InvalidValueError(error.field, error.value, hint) from None
+        raise
 
 
 def scenario_to_mapping(scenario: Scenario) -> dict[str, Any]:
     """Return the scenario as nested dicts and lists, without what is None and options left at their defaults."""
-    plain = {f.name: _plain(getattr(scenario, f.name)) for f in dataclasses.fields(scenario)}
-    if scenario.algorithm_options == type(scenario.algorithm_options)():
-        del plain["algorithm_options"]
-    return {name: value for name, value in plain.items() if value is not None and value != {}}
+    plain: dict[str, Any] = {}
+    modules = {plugin for part in scenario.parts() if (plugin := plugin_of(part)) is not None}
+    if modules:
+        plain[PLUGINS] = sorted(modules)
+    for field in dataclasses.fields(scenario):
+        value = getattr(scenario, field.name)
+        if field.name in _NAMED:
+            plain[field.name] = value.kind
+        elif field.name == "selection":
+            options = value.pattern.to_mapping()
+            plain["selection"] = {"pattern": value.pattern.kind, "coordinated": value.coordinated, **options}
+        elif isinstance(value, Part):
+            plain[field.name] = value.to_mapping()
+        elif value is not None:
+            plain[field.name] = _plain(value)
+    for name, table in _NAMED.items():
+        part = getattr(scenario, name)
+        if options := part.to_mapping():
+            plain[table] = options
+    return plain
 
 
 def scenario_to_toml(scenario: Scenario) -> str:
@@ -139,38 +179,65 @@ def scenario_to_toml(scenario: Scenario) -> str:
 def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     """Return the scenario with fields set by dotted name, as ``--set`` and sweeps do.
 
-    Setting a field of an absent attack makes the attack, provided that all it needs is set. Another
-    ``attack.kind`` or ``aggregation`` starts from its own default options.
+    Setting a field of an absent attack makes the attack, provided that all it needs is set. Another kind of part
+    starts from its own default options, and keeps what all kinds have (who attacks, and how often).
+    ``attack.strength`` is whatever field is the attack's strength.
 
     Examples
     --------
     >>> from psofed.scenario import Scenario
-    >>> with_values(Scenario(num_clients=50, dimension=5), {"attack.num_byzantine": 5}).attack.num_byzantine
-    5
+    >>> scenario = Scenario(num_clients=50, dimension=5)
+    >>> with_values(scenario, {"attack.num_byzantine": 5, "attack.strength": 2.0}).attack.variance
+    2.0
     """
-    mapping = scenario_to_mapping(scenario)
-    if (
-        scenario.attack is not None
-        and changes.get("attack.kind", scenario.attack.kind) != scenario.attack.kind
-    ):
-        mapping["attack"] = {k: v for k, v in mapping["attack"].items() if k not in scenario.attack.options}
-    if changes.get("aggregation", scenario.aggregation) != scenario.aggregation:
-        mapping.pop("aggregation_options", None)
-    return scenario_from_mapping(set_values(mapping, changes))
+    return scenario_from_mapping(set_values(scenario_to_mapping(scenario), changes))
 
 
 def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a scenario's mapping with fields set by dotted name, unchecked."""
-    changed = dict(mapping)
-    for dotted, value in changes.items():
+    """Return a scenario's mapping with fields set by dotted name, unchecked but for tables there are not."""
+    changed = {key: dict(value) if isinstance(value, Mapping) else value for key, value in mapping.items()}
+    changes = _without_parts(changes, changed)
+    # Kinds first: options that only the old kind reads go with it.
+    for dotted in sorted(changes, key=lambda name: name.rpartition(".")[2] not in ("kind", "pattern")):
         table, _, key = dotted.rpartition(".")
-        if not table:
-            changed[key] = value
-        elif table in _TABLE_NAMES:
-            changed[table] = {**changed.get(table, {}), key: value}
-        else:
+        if table and table not in _TABLE_NAMES:
             raise UnknownFieldError(dotted, _TABLE_NAMES)
+        if not table:
+            if key in _NAMED and changes[dotted] != changed.get(key):
+                changed.pop(_NAMED[key], None)
+            changed[key] = changes[dotted]
+            continue
+        values = changed.setdefault(table, {})
+        if key in ("kind", "pattern") and values.get(key) != changes[dotted]:
+            _drop_own_options(table, key, values)
+        if table == "attack" and key in ("clients", "num_byzantine"):
+            values.pop("num_byzantine" if key == "clients" else "clients", None)
+        values[key] = changes[dotted]
+    if "attack.strength" in changes:
+        _replace_strength(changed["attack"], changes)
     return changed
+
+
+def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[str, Any]:
+    """Put parts among the changes into the mapping `changed`, whole (None: no such part); return the others."""
+    others = {}
+    for dotted, value in changes.items():
+        if value is None and dotted in ("attack", "drift"):
+            changed.pop(dotted, None)
+        elif not isinstance(value, Part):
+            others[dotted] = value
+        elif dotted in _NAMED:
+            changed[dotted], changed[_NAMED[dotted]] = value.kind, value.to_mapping()
+        elif dotted == "selection.pattern":
+            coordinated = changed.get("selection", {}).get("coordinated", True)
+            changed["selection"] = {"pattern": value.kind, "coordinated": coordinated, **value.to_mapping()}
+        elif dotted == "data.function":
+            changed["data"] = {**changed.get("data", {}), "function": _plain(value)}
+        elif dotted in _KIND_TABLES:
+            changed[dotted] = value.to_mapping()
+        else:
+            raise InvalidValueError(dotted, value, "no part here")
+    return others
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -190,6 +257,100 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return key.strip(), value.strip()
 
 
+def _from_mapping(mapping: Mapping[str, Any]) -> Scenario:
+    values = {key: value for key, value in mapping.items() if key != PLUGINS}
+    known = tuple(f.name for f in dataclasses.fields(Scenario))
+    for key in values:
+        if key not in (*known, *_NAMED.values()):
+            raise UnknownFieldError(key, (*known, *_NAMED.values(), PLUGINS))
+    for family in _KIND_TABLES:
+        if family in values:
+            values[family] = _part_from_table(family, values[family])
+    for family, table in _NAMED.items():
+        options = _table(table, values.pop(table, {}))
+        if family in values or options:
+            default = next(f.default_factory for f in dataclasses.fields(Scenario) if f.name == family)
+            kind = values.get(family, default.kind)  # type: ignore[union-attr]
+            values[family] = find_part(family, kind, family).from_mapping(options)
+    if "selection" in values:
+        values["selection"] = _selection(_table("selection", values["selection"]))
+    if "data" in values:
+        values["data"] = _data(_table("data", values["data"]))
+    model = values.get("model")
+    if "dimension" not in values and model is not None and model.num_features is not None:
+        values["dimension"] = model.num_features
+    _refuse_missing(values)
+    return Scenario(**values)
+
+
+def _part_from_table(family: str, value: Any) -> Part:
+    values = _table(family, value)
+    if "kind" not in values and family not in _DEFAULT_KIND:
+        raise InvalidValueError(f"{family}.kind", None, "a value must be given, it has no default")
+    part = find_part(family, values.pop("kind", _DEFAULT_KIND.get(family, "")), f"{family}.kind")
+    if family == "attack" and "strength" in values:
+        name = part.strength_field()
+        if name in values:
+            allowed = f'either that or attack.{name}, which is the strength of "{part.kind}"'
+            raise InvalidValueError("attack.strength", values["strength"], allowed)
+        values[name] = values.pop("strength")
+    made: Part = part.from_mapping(values)
+    return made
+
+
+def _selection(values: dict[str, Any]) -> Selection:
+    kind = values.pop("pattern", "random")
+    coordinated = values.pop("coordinated", True)
+    part = find_part("pattern", kind, "selection.pattern")
+    for name in values:
+        if name not in part.options():
+            raise UnknownFieldError(f"selection.{name}", ("pattern", "coordinated", *part.options()))
+    return Selection(pattern=part.from_mapping(values), coordinated=coordinated)
+
+
+def _data(values: dict[str, Any]) -> Data:
+    known = tuple(f.name for f in dataclasses.fields(Data))
+    for key in values:
+        if key not in known:
+            raise UnknownFieldError(f"data.{key}", known)
+    for key in ("input_variance", "noise_variance"):
+        if isinstance(values.get(key), Mapping):
+            values[key] = _uniform(f"data.{key}", values[key])
+    if isinstance(values.get("function"), Mapping):
+        options = dict(values["function"])
+        kind = options.pop("kind", "")
+        values["function"] = find_part("function", kind, "data.function.kind").from_mapping(options)
+    return Data(**values)
+
+
+def _drop_own_options(table: str, key: str, values: dict[str, Any]) -> None:
+    """Forget what only the old kind reads; an unknown kind is complained of when the scenario is made."""
+    family = "pattern" if key == "pattern" else table
+    old = values.get(key, _DEFAULT_KIND.get(family, "random" if family == "pattern" else None))
+    try:
+        own = find_part(family, old).own_options()
+    except InvalidValueError:
+        own = {}
+    for name in (*own, "strength"):
+        values.pop(name, None)
+
+
+def _replace_strength(attack: dict[str, Any], changes: Mapping[str, Any]) -> None:
+    """Let a strength that is set replace the value it addresses, unless that is set as well."""
+    try:
+        name = find_part("attack", attack.get("kind", _DEFAULT_KIND["attack"])).strength_field()
+    except InvalidValueError:
+        return
+    if f"attack.{name}" not in changes:
+        attack[name] = attack.pop("strength")
+
+
+def _table(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidValueError(name, value, f"a table [{name}]")
+    return dict(value)
+
+
 def _parse(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
@@ -205,18 +366,6 @@ def _named(error: PsofedError, path: str | Path) -> PsofedError:
     return named
 
 
-def _table_from_mapping(name: str, value: Any, table: type) -> Any:
-    if not isinstance(value, Mapping):
-        raise InvalidValueError(name, value, f"a table [{name}]")
-    values = dict(value)
-    if table is not Attack or "options" in values:  # else the attack refuses what its kind does not read
-        _refuse_unknown(f"{name}.", values, table)
-    for key in ("input_variance", "noise_variance"):
-        if isinstance(values.get(key), Mapping):
-            values[key] = _uniform(f"{name}.{key}", values[key])
-    return _construct(f"{name}.", table, values)
-
-
 def _uniform(field: str, value: Mapping[str, Any]) -> Uniform:
     ends = value.get("uniform")
     if set(value) != {"uniform"} or not isinstance(ends, list | tuple) or len(ends) != 2:
@@ -224,28 +373,19 @@ def _uniform(field: str, value: Mapping[str, Any]) -> Uniform:
     return Uniform(*ends)
 
 
-def _refuse_unknown(prefix: str, values: Mapping[str, Any], table: type) -> None:
-    known = tuple(f.name for f in dataclasses.fields(table) if (table, f.name) != (Attack, "options"))
-    for key in values:
-        if key not in known:
-            raise UnknownFieldError(f"{prefix}{key}", known)
-
-
-def _construct(prefix: str, table: type, values: Mapping[str, Any]) -> Any:
-    for f in dataclasses.fields(table):
+def _refuse_missing(values: Mapping[str, Any]) -> None:
+    for f in dataclasses.fields(Scenario):
         required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         if required and f.name not in values:
-            raise InvalidValueError(f"{prefix}{f.name}", None, "a value must be given, it has no default")
-    return table(**values)
+            raise InvalidValueError(f.name, None, "a value must be given, it has no default")
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Uniform):
         return {"uniform": [value.low, value.high]}
-    if isinstance(value, Attack):
-        return value.to_mapping()
-    if isinstance(value, Mapping):
-        return dict(value)
+    if isinstance(value, Part):
+        options = value.to_mapping()
+        return {"kind": value.kind, **options} if options else value.kind
     if dataclasses.is_dataclass(value):
         plain = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {name: entry for name, entry in plain.items() if entry is not None}
@@ -260,5 +400,5 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(_toml_value(entry) for entry in value) + "]"
     if isinstance(value, str | bool):
-        return json.dumps(value)
+        return json.dumps(value, ensure_ascii=False)
     return repr(value)

@@ -5,17 +5,20 @@ read and written by :mod:`psofed.scenario.file`.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
-from psofed.common.errors import InvalidValueError, UnknownFieldError
+from psofed.common.errors import InvalidValueError
 from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
-from psofed.parts.options import Options, OptionValue, make_options
-from psofed.parts.registry import load_part, part_names
-from psofed.scenario.attack import Attack as Attack  # part of this module's interface
-from psofed.scenario.drift import Drift
-from psofed.scenario.model import Model
+from psofed.parts.aggregations.mean import Mean
+from psofed.parts.algorithms.pso_fed import PsoFed
+from psofed.parts.base import Aggregation, Algorithm, Attack, Drift, Function, Model, Pattern
+from psofed.parts.models.linear import Linear
+from psofed.parts.part import Part
+from psofed.parts.patterns.random import Random
+from psofed.parts.registry import FAMILIES, find_part
 
 UPLINKS = ("same", "redrawn")
 
@@ -44,17 +47,22 @@ class Selection:
 
     Parameters
     ----------
-    pattern : str
-        How masks are drawn: ``"random"`` or ``"round-robin"``.
+    pattern : Pattern, or its name
+        How masks are chosen: ``psofed.patterns.Random()`` or ``RoundRobin()``, or one of your own.
     coordinated : bool
         One mask for all clients, or one for each client.
+
+    Examples
+    --------
+    >>> Selection(pattern="round-robin").pattern
+    RoundRobin()
     """
 
-    pattern: str = "random"
+    pattern: Pattern = field(default_factory=Random)
     coordinated: bool = True
 
     def __post_init__(self) -> None:
-        check_choice("selection.pattern", self.pattern, part_names("patterns"))
+        object.__setattr__(self, "pattern", as_part("pattern", self.pattern, "selection.pattern"))
         check_boolean("selection.coordinated", self.coordinated)
 
 
@@ -78,8 +86,8 @@ class Data:
         Size N_t of the server's test set.
     test_input_variance : float
         Variance of the (white) test inputs.
-    function : str, optional
-        f of the streams y = f(x) + ν, one of the parts in :mod:`psofed.parts.functions`; y = wᵀx + ν if absent.
+    function : Function, or its name, optional
+        f of the streams y = f(x) + ν, such as ``psofed.functions.Sinc()``; y = wᵀx + ν if absent.
     input_dimension : int, optional
         d, the entries of x, where they are not the model's D: with random features, or as `function` takes.
 
@@ -95,7 +103,7 @@ class Data:
     fleet_seed: int = 0
     test_instances: int = 50
     test_input_variance: float = 1.0
-    function: str | None = None
+    function: Function | None = None
     input_dimension: int | None = None
 
     def __post_init__(self) -> None:
@@ -111,7 +119,7 @@ class Data:
         test_variance = check_number("data.test_input_variance", self.test_input_variance, 0, open_low=True)
         set_(self, "test_input_variance", test_variance)
         if self.function is not None:
-            check_choice("data.function", self.function, part_names("functions"))
+            set_(self, "function", as_part("function", self.function, "data.function"))
         if self.input_dimension is not None:
             size = check_integer("data.input_dimension", self.input_dimension, 1)
             set_(self, "input_dimension", size)
@@ -139,24 +147,29 @@ class Scenario:
         μ of the clients' LMS steps.
     iterations : int
         Length of the run.
-    algorithm : str
-        ``"pso-fed"``, or one it is compared with: ``"online-fed"``, ``"signsgd"``, ``"cs-fed"``, ``"qs-fed"``.
+    algorithm : Algorithm, or its name
+        ``psofed.algorithms.PsoFed()``, or one it is compared with: ``OnlineFed()``, ``SignSGD()``, ``CSFed()``,
+        ``QSFed()``.
     uplink : str
         ``"same"``: those who downloaded upload (the paper's equations). ``"redrawn"``: the uploading
         participants are drawn afresh, which is what the paper's analysis describes.
-    aggregation : str
-        How the server puts uploads together, one of the parts in :mod:`psofed.parts.aggregations`: ``"mean"``.
-    selection, model, data, drift, attack
-        See :class:`Selection`, :class:`psofed.Model`, :class:`Data`, :class:`psofed.Drift`,
-        :class:`Attack`; no drift or attack if None.
-    aggregation_options : mapping
-        What this aggregation rule alone knows, such as ``{"trim": 1}``; its defaults where left out.
-    algorithm_options : mapping, or ``Options`` of the algorithm's module
-        What this algorithm alone knows (see :mod:`psofed.parts.algorithms`); its defaults if None.
+    aggregation : Aggregation, or its name
+        How the server puts uploads together: ``psofed.aggregations.Mean()``, ``Median()``, ``Krum(tolerated=1)``, ….
+    selection, data
+        See :class:`Selection` and :class:`Data`.
+    model : Model, or its name
+        What the clients fit: ``psofed.models.Linear()`` or ``Rff(features=100)``.
+    drift : Drift, optional
+        How the target moves: ``psofed.drifts.RandomWalk(variance=1e-5)``, ….
+    attack : Attack, optional
+        What Byzantine clients do: ``psofed.attacks.Gaussian(num_byzantine=15)``, ….
+
+    Where a part stands, its name stands for the part with its default options.
 
     Examples
     --------
-    >>> scenario = Scenario(num_clients=50, dimension=5, attack=Attack(num_byzantine=15))
+    >>> from psofed.parts.attacks import Gaussian
+    >>> scenario = Scenario(num_clients=50, dimension=5, attack=Gaussian(num_byzantine=15))
     >>> scenario.share_probability, scenario.participation_probability
     (0.2, 0.1)
     >>> Scenario(num_clients=50, dimension=5, num_shared=7)
@@ -170,16 +183,14 @@ class Scenario:
     num_shared: int = 1
     stepsize: float = 0.15
     iterations: int = 3000
-    algorithm: str = "pso-fed"
+    algorithm: Algorithm = field(default_factory=PsoFed)
     uplink: str = "same"
-    aggregation: str = "mean"
+    aggregation: Aggregation = field(default_factory=Mean)
     selection: Selection = field(default_factory=Selection)
-    model: Model = field(default_factory=Model)
+    model: Model = field(default_factory=Linear)
     data: Data = field(default_factory=Data)
     drift: Drift | None = None
     attack: Attack | None = None
-    aggregation_options: Mapping[str, OptionValue] = Options("", ())
-    algorithm_options: Any = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -195,30 +206,20 @@ class Scenario:
         set_(self, "num_shared", check_integer("num_shared", self.num_shared, 1, dimension, "dimension"))
         set_(self, "stepsize", check_number("stepsize", self.stepsize, 0, open_low=True))
         set_(self, "iterations", check_integer("iterations", self.iterations, 1))
-        check_choice("algorithm", self.algorithm, part_names("algorithms"))
         check_choice("uplink", self.uplink, UPLINKS)
-        check_choice("aggregation", self.aggregation, part_names("aggregations"))
-        for name, kind in (("selection", Selection), ("model", Model), ("data", Data)):
+        for family in ("algorithm", "aggregation", "model"):
+            set_(self, family, as_part(family, getattr(self, family)))
+        for family in ("drift", "attack"):
+            if getattr(self, family) is not None:
+                set_(self, family, as_part(family, getattr(self, family)))
+        for name, kind in (("selection", Selection), ("data", Data)):
             if not isinstance(getattr(self, name), kind):
                 raise InvalidValueError(name, getattr(self, name), f"a psofed.{kind.__name__}")
         self._check_input_dimension()
         self._check_data_sizes()
         self._check_drift()
-        if self.attack is not None:
-            if not isinstance(self.attack, Attack):
-                raise InvalidValueError("attack", self.attack, "a psofed.Attack or None")
-            check_integer("attack.num_byzantine", self.attack.num_byzantine, 0, clients, "num_clients")
-        if not isinstance(self.aggregation_options, Mapping):
-            raise InvalidValueError(
-                "aggregation_options", self.aggregation_options, "a table of the rule's options"
-            )
-        rule_options = make_options(
-            "aggregations", self.aggregation, self.aggregation_options, "aggregation_options."
-        )
-        set_(self, "aggregation_options", rule_options)
-        algorithm = load_part("algorithms", self.algorithm)
-        set_(self, "algorithm_options", _make_options(algorithm.Options, self.algorithm_options))
-        algorithm.check(self)
+        self._check_attack()
+        self.algorithm.check(self)
 
     @property
     def share_probability(self) -> float:
@@ -240,13 +241,21 @@ class Scenario:
         """d, the entries of a client's input x: D unless the model makes features of x."""
         if self.data.input_dimension is not None:
             return self.data.input_dimension
-        fixed = None if self.data.function is None else _function_inputs(self.data.function)
+        fixed = None if self.data.function is None else self.data.function.num_inputs
         return self.dimension if fixed is None else fixed
 
     @property
     def is_linear(self) -> bool:
         """Whether streams are the paper's, y = wᵀx + ν, and the model ŷ = wᵀx."""
-        return self.model.kind == "linear" and self.data.function is None
+        return isinstance(self.model, Linear) and self.data.function is None
+
+    def parts(self) -> tuple[Part, ...]:
+        """Return all parts it holds."""
+        held = (
+            self.algorithm, self.aggregation, self.selection.pattern, self.model, self.data.function, self.drift,
+            self.attack,
+        )  # fmt: skip
+        return tuple(part for part in held if part is not None)
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, checked anew.
@@ -278,36 +287,41 @@ class Scenario:
         return scenario_to_toml(self)
 
     @classmethod
-    def from_toml(cls, text: str) -> "Scenario":
-        """Make a scenario from TOML text."""
+    def from_toml(cls, text: str, plugins: Sequence[str | Path] = ()) -> "Scenario":
+        """Make a scenario from TOML text; `plugins` are modules or files with parts of one's own that it names."""
         from psofed.scenario.file import scenario_from_toml
 
-        return scenario_from_toml(text)
+        return scenario_from_toml(text, plugins)
 
     def _check_input_dimension(self) -> None:
-        features, function = self.model.features, self.data.function
+        features, function = self.model.num_features, self.data.function
         if features is not None and features != self.dimension:
             allowed = f"dimension = {self.dimension}, since the model's entries are the features' weights"
             raise InvalidValueError("model.features", features, allowed)
-        fixed = None if function is None else _function_inputs(function)
-        if fixed is not None and self.input_dimension != fixed:
-            raise InvalidValueError(
-                "data.input_dimension", self.input_dimension, f'{fixed} with "{function}"'
-            )
-        if self.model.kind == "linear" and self.input_dimension != self.dimension:
+        if function is not None and function.num_inputs not in (None, self.input_dimension):
+            allowed = f'{function.num_inputs} with "{function.kind}"'
+            raise InvalidValueError("data.input_dimension", self.input_dimension, allowed)
+        if isinstance(self.model, Linear) and self.input_dimension != self.dimension:
             allowed = f'dimension = {self.dimension} with model.kind = "linear"'
             raise InvalidValueError("data.input_dimension", self.input_dimension, allowed)
 
     def _check_drift(self) -> None:
         if self.drift is None:
             return
-        if not isinstance(self.drift, Drift):
-            raise InvalidValueError("drift", self.drift, "a psofed.Drift or None")
         if not self.is_linear:
             allowed = (
                 'only with model.kind = "linear" and no data.function, where there is a target vector to move'
             )
             raise InvalidValueError("drift", self.drift.kind, allowed)
+
+    def _check_attack(self) -> None:
+        if self.attack is None:
+            return
+        check_integer("attack.num_byzantine", self.attack.num_byzantine, 0, self.num_clients, "num_clients")
+        for place, client in enumerate(self.attack.clients):
+            if not isinstance(client, str):  # names are known where the data are
+                field_name = f"attack.clients[{place}]"
+                check_integer(field_name, client, 0, self.num_clients - 1, "num_clients - 1")
 
     def _check_data_sizes(self) -> None:
         for name in ("input_variance", "noise_variance"):
@@ -329,25 +343,21 @@ class Scenario:
                 )
 
 
-def _function_inputs(function: str) -> int | None:
-    size: int | None = load_part("functions", function).INPUT_DIMENSION
-    return size
+def as_part(family: str, value: Any, field_name: str = "") -> Any:
+    """Return a part as it is, or with its default options if `value` is its name.
 
-
-def _make_options(kind: type, value: Any) -> Any:
-    if isinstance(value, kind):
-        return value
-    # Options left at the defaults of another algorithm are none: changing `algorithm` alone must do.
-    is_options = dataclasses.is_dataclass(value) and not isinstance(value, type)
-    if value is None or (is_options and value == type(value)()):
-        return kind()
-    if not isinstance(value, Mapping):
-        raise InvalidValueError("algorithm_options", value, f"a mapping, or a {kind.__module__}.Options")
-    known = tuple(f.name for f in dataclasses.fields(kind))
-    for key in value:
-        if key not in known:
-            raise UnknownFieldError(f"algorithm_options.{key}", known)
-    return kind(**value)
+    Examples
+    --------
+    >>> as_part("aggregation", "krum")
+    Krum(tolerated=1)
+    """
+    name = field_name or family
+    if isinstance(value, str):
+        return find_part(family, value, name).from_mapping({})
+    if not isinstance(value, Part) or value.family != family:
+        folder = FAMILIES[family]
+        raise InvalidValueError(name, value, f"a part of psofed.{folder}, or its name")
+    return value
 
 
 def _default(kind: type, name: str) -> Any:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled
 from psofed.fleet.own_data import OwnData
@@ -84,16 +85,17 @@ def describe_result(data: OwnData, result: SimulationResult, client_mse: FloatAr
     """Return the data's description, the baselines and every client's MSE (trials, K), as plain values."""
     baselines = run_baselines(data, result.scenario, result.tail)
     clients = []
+    byzantine = result.fleet.byzantine_mask(result.scenario.attack)
     for k, name in enumerate(data.table.clients):
         value = estimate(client_mse[:, k])
         clients.append(
             {
                 "name": name,
                 "samples": data.samples[k],
-                "is_byzantine": k < result.scenario.num_byzantine,
-                "mse": _finite(value.mean),
-                "mse_standard_error": _finite(value.standard_error),
-                **{f"{other}_mse": _finite(float(baselines.client_mse[other][k])) for other in NAMES},
+                "is_byzantine": bool(byzantine[k]),
+                "mse": finite_or_none(value.mean),
+                "mse_standard_error": finite_or_none(value.standard_error),
+                **{f"{other}_mse": finite_or_none(float(baselines.client_mse[other][k])) for other in NAMES},
             }
         )
     return {
@@ -102,10 +104,6 @@ def describe_result(data: OwnData, result: SimulationResult, client_mse: FloatAr
         "baselines": {name: baselines.network_mse(name) for name in NAMES},
         "clients": clients,
     }
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None
 
 
 def _squared_errors(samples: "TableSamples", target: FloatArray, scenario: Scenario) -> FloatArray:

@@ -14,16 +14,16 @@ def measure_lag(scenario: Scenario, trials: int = 100, seed: int = 0) -> Estimat
 
     Examples
     --------
-    >>> from psofed import Drift
-    >>> drift = Drift(kind="random-walk", variance=1e-3)
+    >>> from psofed.parts.drifts import RandomWalk
+    >>> drift = RandomWalk(variance=1e-3)
     >>> lag = measure_lag(Scenario(num_clients=6, dimension=2, iterations=500, drift=drift), trials=32)
     >>> 3 < lag.mean < 15
     True
     """
-    drift = scenario.drift
-    if drift is None or drift.kind != "random-walk" or not drift.variance:
+    variance = None if scenario.drift is None else scenario.drift.increment_variance()
+    if not variance:
         raise NotCoveredError('a lag is measured behind drift.kind = "random-walk" of a variance above 0')
     walking, standing = (
         simulate(s, trials, seed).steady_state["server_msd"] for s in (scenario, scenario.replace(drift=None))
     )
-    return estimate((walking - standing) / (scenario.dimension * drift.variance))
+    return estimate((walking - standing) / (scenario.dimension * variance))

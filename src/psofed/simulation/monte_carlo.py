@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_integer
-from psofed.engine.blocks import BLOCK, METRICS, Block, Progress, Recording, run_block
 from psofed.engine.samples import make_table_samples
 from psofed.fleet import Fleet, draw_fleet
-from psofed.parts.registry import load_part
 from psofed.results import SimulationResult
 from psofed.scenario import Scenario
+from psofed.simulation.blocks import BLOCK, METRICS, Block, Progress, Recording, run_block
 
 if TYPE_CHECKING:
     from psofed.fleet.own_data import OwnData
@@ -116,33 +115,29 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
         "streams and models that are not linear": not scenario.is_linear,
         "data of your own": data is not None,
     }
-    covers_samples = getattr(load_part("algorithms", scenario.algorithm), "TAKES_SAMPLES", False)
-    has_root_set = hasattr(load_part("aggregations", scenario.aggregation), "make_root_data")
+    algorithm, rule = scenario.algorithm, scenario.aggregation
     for name, is_wanted in wanted.items():
-        if is_wanted and has_root_set:
+        if is_wanted and rule.has_root_data:
             raise NotCoveredError(
-                f'aggregation = "{scenario.aggregation}" has root data drawn from linear streams, and is not '
-                f"simulated with {name}"
+                f'aggregation = "{rule.kind}" has root data drawn from linear streams, and is not simulated with {name}'
             )
-        if is_wanted and not covers_samples:
+        if is_wanted and not algorithm.holds_models:
             raise NotCoveredError(
-                f'algorithm = "{scenario.algorithm}" is not simulated with {name}; "pso-fed" is'
+                f'algorithm = "{algorithm.kind}" is not simulated with {name}; "pso-fed" is'
             )
-    if drift is not None and drift.at is not None:
-        check_integer("drift.at", drift.at, 0, scenario.iterations - 1, "iterations - 1")
+    if drift is not None:
+        drift.check(scenario.iterations)
     if data is not None:
         from psofed.fleet.fitting import check_fit
 
         check_fit(scenario, data)
+    elif scenario.attack is not None:
+        scenario.attack.byzantine_mask(scenario.num_clients)  # names are for data of one's own
 
 
 def _load_kernels(scenario: Scenario, seed: int, trials: range, data: "OwnData | None") -> None:
     """Load or compile the kernels here, once, instead of in every thread, and outside the time taken."""
-    parts = (
-        scenario.algorithm, scenario.selection.pattern, scenario.aggregation, scenario.model.kind,
-        scenario.attack and scenario.attack.kind, scenario.drift and scenario.drift.kind,
-        scenario.data.function, data is None, len(trials) > 1,
-    )  # fmt: skip
+    parts = (*map(type, scenario.parts()), data is None, len(trials) > 1)
     if parts not in _LOADED:
         run_block(scenario.replace(iterations=1), seed, trials, Recording(tail=1), None, data)
         _LOADED.add(parts)

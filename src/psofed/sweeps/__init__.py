@@ -6,8 +6,8 @@ that are missing, `result` labels what came out.
 
 from psofed.sweeps.cell import Cell, CellResult, compute_cell
 from psofed.sweeps.execute import run_cells
-from psofed.sweeps.grid import Axis, Grid, read_grid
-from psofed.sweeps.result import SweepResult, run_sweep
+from psofed.sweeps.grid import Axis, Grid, make_grid, read_grid
+from psofed.sweeps.result import SweepResult, run_sweep, sweep
 from psofed.sweeps.store import CellStore
 
 __all__ = [
@@ -18,7 +18,9 @@ __all__ = [
     "Grid",
     "SweepResult",
     "compute_cell",
+    "make_grid",
     "read_grid",
     "run_cells",
     "run_sweep",
+    "sweep",
 ]

@@ -4,31 +4,30 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from psofed._version import __version__
+from psofed.common.fingerprint import class_digest, source_digest
 from psofed.results import METRIC_TITLES, Estimate, estimate, find_unsteady
 from psofed.scenario import Scenario
 
-# Files and folders (below psofed) that decide the bits of a simulation.
-_ENGINE_SOURCES = ("common", "engine", "fleet", "parts", "scenario", "simulation")
+# Rooms that cannot change what a simulation comes to. All others count, so a new one is never forgotten.
+_BYSTANDERS = ("cli", "federation", "paper", "plots", "reference", "sweeps", "theory")
 
 
 @dataclass(frozen=True)
 class Cell:
     """What is simulated: everything that decides the result.
 
-    An attack that never changes anything (no Byzantine client, probability or variance 0) is left out, so
-    that all such cells are one.
+    An attack that never happens (no Byzantine client, probability 0) is left out, so that all such cells are one.
 
     Examples
     --------
-    >>> from psofed.scenario import Attack
-    >>> quiet = Scenario(num_clients=10, dimension=3, attack=Attack(num_byzantine=0))
+    >>> from psofed.parts.attacks import Gaussian
+    >>> quiet = Scenario(num_clients=10, dimension=3, attack=Gaussian(num_byzantine=0))
     >>> Cell(quiet, trials=4) == Cell(quiet.replace(attack=None), trials=4)
     True
     """
@@ -40,14 +39,22 @@ class Cell:
 
     def __post_init__(self) -> None:
         attack = self.scenario.attack
-        if attack is not None and not (attack.num_byzantine and attack.probability and attack.variance):
+        if attack is not None and attack.is_idle:
             object.__setattr__(self, "scenario", self.scenario.replace(attack=None))
 
     @cached_property
     def key(self) -> str:
-        """Digest of the cell, of psofed's version and of the engine's sources."""
+        """Digest of the cell, of the code of its parts, of psofed's version and of the engine's sources."""
         text = json.dumps(
-            [self.scenario.to_mapping(), self.trials, self.seed, self.tail, __version__, engine_digest()],
+            [
+                self.scenario.to_mapping(),
+                [class_digest(type(part)) for part in self.scenario.parts()],
+                self.trials,
+                self.seed,
+                self.tail,
+                __version__,
+                engine_digest(),
+            ],
             sort_keys=True,
         )
         return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -121,14 +128,6 @@ def compute_cell(cell: Cell, progress: Callable[[int, int], None] | None = None)
     )
 
 
-@cache
 def engine_digest() -> str:
-    """Return a digest of the sources that decide a simulation's bits."""
-    package = Path(__file__).parent.parent
-    digest = hashlib.sha256()
-    for name in _ENGINE_SOURCES:
-        path = package / name
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            digest.update(file.relative_to(package).as_posix().encode())
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+    """Return a digest of the sources that decide a simulation's bits: of all rooms but a few bystanders."""
+    return source_digest(without=_BYSTANDERS)

@@ -10,6 +10,7 @@ from typing import Any
 from psofed.common.errors import PsofedError
 from psofed.common.types import ProgressCallback
 from psofed.common.validation import check_integer
+from psofed.parts.registry import pickle_plugins_by_value
 from psofed.sweeps.cell import Cell, CellResult, compute_cell, engine_digest
 from psofed.sweeps.store import CellStore
 
@@ -82,6 +83,7 @@ def connect(address: str | None) -> Iterator[Executor | None]:
         import distributed
     except ImportError:
         raise PsofedError("--cluster needs Dask: pip install 'psofed[cluster]'") from None
+    pickle_plugins_by_value()
     try:
         client: Any = distributed.Client(address, timeout=10)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:

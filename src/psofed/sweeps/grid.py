@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
 from psofed.common.validation import check_integer, check_number
+from psofed.parts.part import Part
 from psofed.scenario import Scenario
 from psofed.scenario.file import read_scenario, scenario_from_mapping, with_values
 from psofed.sweeps.cell import Cell
@@ -44,8 +47,12 @@ class Axis:
 
     @property
     def labels(self) -> list[Any]:
-        """A number, string or truth value per point; other values (ranges, lists) as JSON text."""
-        first = [point[0] for point in self.values]
+        """A number, string or truth value per point; parts by name, other values (ranges, lists) as JSON text."""
+        first = [_label(point[0]) for point in self.values]
+        if len({str(value) for value in first}) < len(first):  # parts of one kind that differ in options
+            first = [
+                repr(point[0]) if isinstance(point[0], Part) else _label(point[0]) for point in self.values
+            ]
         plain = all(isinstance(value, bool | int | float | str) for value in first)
         alike = len({isinstance(value, str) for value in first}) == 1
         return first if plain and alike else [json.dumps(value) for value in first]
@@ -119,6 +126,41 @@ class Grid:
         return int(self.tail) if self.tail >= 1 else max(round(self.tail * scenario.iterations), 1)
 
 
+def make_grid(
+    base: Scenario, grid: Mapping[Any, Any], trials: int = 100, seed: int = 0, tail: float = 0.2
+) -> Grid:
+    """Make a grid from lists of values by field; a tuple of fields takes tuples of values.
+
+    Examples
+    --------
+    >>> from psofed.attacks import Gaussian, SignFlip
+    >>> base = Scenario(num_clients=10, dimension=3)
+    >>> attacks = [None, Gaussian(num_byzantine=2), SignFlip(num_byzantine=2)]
+    >>> grid = make_grid(base, {"attack": attacks, ("stepsize", "iterations"): [(0.1, 100), (0.01, 1000)]})
+    >>> grid.shape, grid.axes[0].labels
+    ((3, 2), ['none', 'gaussian', 'sign-flip'])
+    """
+    axes = []
+    for key, values in grid.items():
+        fields = key if isinstance(key, tuple) else (key,)
+        if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
+            raise InvalidValueError(
+                f"grid.{fields[0]}", values, "a list of values, for example [0.05, 0.1, 0.15]"
+            )
+        points = tuple(
+            tuple(value) if isinstance(key, tuple) else (_plain_number(value),) for value in values
+        )
+        axes.append(Axis(fields, points))
+    return checked_grid(Grid(base, tuple(axes), trials=trials, seed=seed, tail=tail))
+
+
+def checked_grid(grid: Grid) -> Grid:
+    """Return the grid if every point of it is a valid scenario, before the first is computed."""
+    for _ in grid.scenarios():
+        pass
+    return grid
+
+
 def read_grid(path: str | Path) -> Grid:
     """Read a grid from a TOML file.
 
@@ -164,10 +206,18 @@ def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
     if not isinstance(grid, Mapping) or not grid:
         raise InvalidValueError("grid", grid, "a table [grid] with a list of values for at least one field")
     numbers = {key: values[key] for key in ("trials", "seed", "tail") if key in values}
-    result = Grid(scenario, tuple(_axis(key, value) for key, value in _flatten(grid)), **numbers)
-    for _ in result.scenarios():
-        pass  # every point is checked before the first is computed
-    return result
+    return checked_grid(Grid(scenario, tuple(_axis(key, value) for key, value in _flatten(grid)), **numbers))
+
+
+def _label(value: Any) -> Any:
+    if value is None:
+        return "none"
+    return value.kind if isinstance(value, Part) else value
+
+
+def _plain_number(value: Any) -> Any:
+    # A NumPy number is as good as Python's own, and TOML knows only the latter.
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -3,6 +3,7 @@
 import csv
 import itertools
 import math
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,10 @@ from psofed._version import __version__
 from psofed.common.files import atomic_path
 from psofed.common.types import ProgressCallback
 from psofed.results import METRIC_TITLES
+from psofed.scenario import Scenario
 from psofed.sweeps.cell import CellResult
 from psofed.sweeps.execute import run_cells
-from psofed.sweeps.grid import Grid
+from psofed.sweeps.grid import Grid, make_grid
 from psofed.sweeps.store import CellStore
 
 if TYPE_CHECKING:
@@ -44,6 +46,58 @@ def run_sweep(
     """
     results = run_cells(grid.cells(), threads=threads, executor=executor, store=store, progress=progress)
     return SweepResult(grid, tuple(results))
+
+
+def sweep(
+    base: Scenario,
+    grid: Mapping[Any, Any],
+    trials: int = 100,
+    seed: int = 0,
+    *,
+    tail: float = 0.2,
+    threads: int | None = None,
+    executor: Executor | None = None,
+    store: str | Path | None = None,
+    progress: ProgressCallback | None = None,
+) -> "SweepResult":
+    """Simulate every combination of some fields' values.
+
+    Parameters
+    ----------
+    base : Scenario
+        What all points have in common.
+    grid : mapping
+        A list of values for each field that varies, by dotted name: ``{"num_shared": [1, 5]}``. A value may be a part:
+        ``{"attack": [Gaussian(num_byzantine=5), SignFlip(num_byzantine=5)]}``. Fields that vary together stand in a
+        tuple, with tuples of values. ``"attack.strength"`` is whatever field is the attack's strength.
+    trials, seed : int
+        Of every simulation; equal seeds make all comparisons within the grid paired.
+    tail : float or int
+        The end that counts as steady state: a fraction of the iterations below 1, or a number of them.
+    threads : int, optional
+        Points simulated at once on this machine; all cores by default.
+    executor : concurrent.futures.Executor, optional
+        Where they are simulated instead: processes, or a Dask cluster's ``Client.get_executor()``.
+    store : path, optional
+        A folder that keeps finished points; those there already are not simulated again.
+    progress : callable, optional
+        Called now and then with (done, total) in millions of client updates.
+
+    Examples
+    --------
+    >>> from psofed.scenario import Scenario
+    >>> base = Scenario(num_clients=10, dimension=3, iterations=200)
+    >>> result = sweep(base, {"num_shared": [1, 3]}, trials=8)
+    >>> result.to_dataset()["network_mse"].sizes["num_shared"]
+    2
+    """
+    return run_sweep(
+        make_grid(base, grid, trials, seed, tail),
+        threads=threads,
+        executor=executor,
+        store=None if store is None else CellStore(store),
+        progress=progress,
+    )
 
 
 @dataclass(frozen=True, eq=False)

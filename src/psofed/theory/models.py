@@ -4,7 +4,6 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,10 @@ from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.nonlinear import measure_features
-from psofed.parts.registry import load_part
+from psofed.parts.affine import Affine
+from psofed.parts.aggregations.mean import Mean
+from psofed.parts.patterns.random import Random
+from psofed.parts.patterns.round_robin import RoundRobin
 from psofed.scenario import Scenario
 from psofed.theory.exchange import CommonMask, FixedMasks, IndependentMasks, MaskMoments
 from psofed.theory.lms import lms_of
@@ -69,15 +71,20 @@ class Model:
             raise InvalidValueError(
                 "small_stepsize", True, 'False with theory = "exact"; it is an option of "paper"'
             )
-        if self.scenario.algorithm != "pso-fed":
+        if not self.scenario.algorithm.holds_models:
             raise NotCoveredError(
-                f'the theory covers algorithm = "pso-fed"; it has none for "{self.scenario.algorithm}", which can only '
-                "be simulated"
+                'the theory covers algorithm = "pso-fed"; it has none for '
+                f'"{self.scenario.algorithm.kind}", which can only be simulated'
             )
-        if self.scenario.aggregation != "mean":
+        if not isinstance(self.scenario.aggregation, Mean):
             raise NotCoveredError(
-                f'the theory covers aggregation = "mean"; "{self.scenario.aggregation}" is not linear in what is '
+                f'the theory covers aggregation = "mean"; "{self.scenario.aggregation.kind}" is not linear in what is '
                 "uploaded and can only be simulated"
+            )
+        pattern = self.scenario.selection.pattern
+        if not (self._is_window or pattern.mask_moments(self.scenario.dimension, self.scenario.num_shared)):
+            raise NotCoveredError(
+                f'the theory does not cover selection.pattern = "{pattern.kind}": it states no moments'
             )
         _ = self.poison, self.walk
 
@@ -97,17 +104,17 @@ class Model:
         attack = self.scenario.attack
         if attack is None:
             return np.zeros(self.scenario.num_clients)
-        part = load_part("attacks", attack.kind)
-        if not hasattr(part, "perturbation_moments"):
+        statement = attack.affine()
+        if statement is None:
             raise NotCoveredError(
                 f'the theory does not cover attack.kind = "{attack.kind}": it states no moments'
             )
-        moments = part.perturbation_moments(attack, self.scenario.num_clients)
-        if not moments.is_independent:
+        if statement != Affine(variance=statement.variance):
             raise NotCoveredError(
                 f'the theory covers attacks of mean zero that are independent between clients; "{attack.kind}" is not'
             )
-        return np.asarray(moments.second)
+        byzantine, _ = attack.byzantine_moments(self.scenario.num_clients, self.fleet.names)
+        return byzantine * (attack.probability * statement.variance)
 
     @cached_property
     def walk(self) -> float:
@@ -115,13 +122,13 @@ class Model:
         drift = self.scenario.drift
         if drift is None:
             return 0.0
-        part = load_part("drifts", drift.kind)
-        if not hasattr(part, "increment_variance"):
+        variance = drift.increment_variance()
+        if variance is None:
             raise NotCoveredError(
                 f'the theory covers drift.kind = "random-walk"; "{drift.kind}" has no steady state and can only be '
                 "simulated"
             )
-        return float(part.increment_variance(drift))
+        return variance
 
     @cached_property
     def entries(self) -> Entries:
@@ -191,15 +198,16 @@ class Model:
     def _moving_window(self) -> bool:
         # The paper's moments are those of p_e = M/D whatever the pattern; and with M = D all patterns are one.
         scenario = self.scenario
-        return (
-            self.theory == "exact"
-            and scenario.selection.pattern == "round-robin"
-            and scenario.num_shared < scenario.dimension
-        )
+        return self.theory == "exact" and self._is_window and scenario.num_shared < scenario.dimension
 
     @property
-    def _round_robin(self) -> ModuleType:
-        return load_part("patterns", "round-robin")
+    def _is_window(self) -> bool:
+        return isinstance(self.scenario.selection.pattern, RoundRobin)
+
+    @property
+    def _round_robin(self) -> RoundRobin:
+        pattern = self.scenario.selection.pattern
+        return pattern if isinstance(pattern, RoundRobin) else RoundRobin()
 
     @property
     def _period(self) -> int:
@@ -207,7 +215,11 @@ class Model:
 
     def _random_exchange(self) -> Exchange:
         scenario = self.scenario
-        first, second = load_part("patterns", "random").mask_moments(scenario.dimension, scenario.num_shared)
+        # The paper's theory takes round-robin masks for random ones of the same p_e.
+        pattern = Random() if self._is_window else scenario.selection.pattern
+        moments = pattern.mask_moments(scenario.dimension, scenario.num_shared)
+        assert moments is not None
+        first, second = moments
         p = np.full(self.entries.size, first)
         pair = second.ravel() if self.entries.is_full else p
         kind = CommonMask if scenario.selection.coordinated else IndependentMasks

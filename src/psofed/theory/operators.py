@@ -336,8 +336,9 @@ def closed_form_stepsize(scenario: Scenario, terms: int = 3) -> float:
 
     Examples
     --------
-    >>> from psofed import Attack, Scenario
-    >>> scenario = Scenario(num_clients=20, dimension=3, attack=Attack(num_byzantine=5))
+    >>> from psofed import Scenario
+    >>> from psofed.attacks import Gaussian
+    >>> scenario = Scenario(num_clients=20, dimension=3, attack=Gaussian(num_byzantine=5))
     >>> closed_form_stepsize(scenario, 10) > closed_form_stepsize(scenario, 400) > 0
     True
     """

@@ -185,8 +185,9 @@ def predict(scenario: Scenario, theory: str = "exact", small_stepsize: bool = Fa
 
     Examples
     --------
-    >>> from psofed import Attack, Scenario
-    >>> scenario = Scenario(num_clients=50, dimension=5, attack=Attack(num_byzantine=15))
+    >>> from psofed import Scenario
+    >>> from psofed.attacks import Gaussian
+    >>> scenario = Scenario(num_clients=50, dimension=5, attack=Gaussian(num_byzantine=15))
     >>> round(predict(scenario).network_mse, 5), round(predict(scenario, theory="paper").network_mse, 5)
     (0.02585, 0.02529)
     """

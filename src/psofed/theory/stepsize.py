@@ -30,10 +30,11 @@ def optimal_stepsize(scenario: Scenario, theory: str = "exact", metric: str = "n
 
     Examples
     --------
-    >>> from psofed import Attack, Scenario
+    >>> from psofed import Scenario
+    >>> from psofed.attacks import Gaussian
     >>> optimal_stepsize(Scenario(num_clients=50, dimension=5))
     0.0
-    >>> attack = Attack(num_byzantine=5, probability=0.25, variance=0.25)
+    >>> attack = Gaussian(num_byzantine=5, probability=0.25, variance=0.25)
     >>> 0.02 < optimal_stepsize(Scenario(num_clients=50, dimension=5, attack=attack)) < 0.06
     True
     """

@@ -96,8 +96,9 @@ def tune(
 
     Examples
     --------
-    >>> from psofed import Attack, Scenario
-    >>> tuning = tune(Scenario(num_clients=20, dimension=3, attack=Attack(num_byzantine=5)))
+    >>> from psofed import Scenario
+    >>> from psofed.attacks import Gaussian
+    >>> tuning = tune(Scenario(num_clients=20, dimension=3, attack=Gaussian(num_byzantine=5)))
     >>> tuning.recommended.num_shared
     1
     """

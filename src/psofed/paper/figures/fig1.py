@@ -23,7 +23,8 @@ from psofed.paper.model import (
 )
 from psofed.paper.predictions import predicted_series
 from psofed.paper.published import published_series
-from psofed.scenario import UPLINKS, Attack, Scenario
+from psofed.parts.attacks.gaussian import Gaussian
+from psofed.scenario import UPLINKS, Scenario
 from psofed.scenario.file import with_values
 from psofed.sweeps import Axis, Cell, Grid
 
@@ -64,7 +65,7 @@ class AlgorithmsFigure:
 
         The paper runs 3000 iterations; all algorithms are in their steady state after a quarter of them.
         """
-        attack = Attack(num_byzantine=0, probability=1.0, variance=0.25)
+        attack = Gaussian(num_byzantine=0, probability=1.0, variance=0.25)
         return Scenario(num_clients=100, dimension=5, iterations=1500, attack=attack)
 
     def cells(self, quality: Quality) -> list[Cell]:

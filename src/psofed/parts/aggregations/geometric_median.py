@@ -1,103 +1,65 @@
-"""Geometric median: the server moves towards the point whose distances to the participants' updates sum up least.
+"""Geometric median."""
 
-Smoothed Weiszfeld iteration from the server's own model, z = 0, on the updates u_k of those who answered:
-
-    z ← Σ_k β_k u_k / Σ_k β_k,    β_k = 1 / max(smoothing, ‖u_k − z‖)
-
-The server moves by P'/|S_n| · z. A smoothing far above all distances gives the mean.
-
-References
-----------
-Pillutla, Kakade, Harchaoui, "Robust aggregation for federated learning", IEEE TSP 2022.
-"""
+import math
 
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.engine.compiling import compiled, hook
-from psofed.engine.hooks import AGGREGATION
-from psofed.engine.streams import Stream
-from psofed.parts.aggregations._shared import (
-    RootData,
-    answered_updates,
-    gather_updates,
-    move_by_weighted_sum,
-    norms_from,
-)
-from psofed.parts.options import Options
-from psofed.scenario import Scenario
+from psofed.parts.base import Aggregation
+from psofed.parts.contexts import Updates
+from psofed.parts.options import option
+from psofed.parts.vectors import add_scaled, middle, middle_of_each, squared_distance
 
-OPTIONS = {
-    "smoothing": {"default": 1e-3, "low": 0.0, "open_low": True, "text": "least distance reckoned with"},
-    "iterations": {"default": 8, "low": 1, "text": "of Weiszfeld"},
-}
+# Far more than is ever needed; a bound, so that no input can keep the server busy.
+_MOST_STEPS = 1000
 
 
-def options(scenario: Scenario, root_stream: Stream | None) -> FloatArray:
-    """Return smoothing and number of iterations."""
-    return np.array([scenario.aggregation_options[name] for name in OPTIONS], dtype=np.float64)
+class GeometricMedian(Aggregation):
+    """Geometric median: the server moves towards the point whose distances to the updates sum up least.
 
+    Smoothed Weiszfeld iteration on the updates u_k of those who answered, from the median of each entry,
 
-@hook(AGGREGATION)
-def aggregate(entries, sent, options, server):
-    """Move ``server`` by the geometric median of the updates."""
-    updates, answered, number = gather_updates(entries, sent, server)
-    centre = np.zeros(server.shape)
-    weights = answered
-    for t in range(np.int64(options[1])):
-        weights = weights_about(updates, centre, answered, options[0])
-        if t + 1 < options[1]:
-            weighted_mean(updates, weights, centre)
-    move_by_weighted_sum(updates, weights, number, server)
+        z ← Σ_k β_k u_k / Σ_k β_k,    β_k = 1 / max(smoothing, ‖u_k − z‖)
 
+    until a step is shorter than `tolerance` times the updates' median distance from z. The server moves by
+    P'/|S_n| · z. A smoothing far above all distances gives the mean.
 
-def combine(
-    uploads: FloatArray, server: FloatArray, options: Options, root: RootData | None = None
-) -> FloatArray:
-    """Return the server's next model (see :func:`psofed.parts.aggregations.mean.combine`).
+    References
+    ----------
+    Pillutla, Kakade, Harchaoui, "Robust aggregation for federated learning", IEEE TSP 2022.
 
     Examples
     --------
-    >>> from psofed.parts.options import make_options
-    >>> uploads = np.array([[1.0, 1.0], [1.0, 1.0], [9.0, -9.0]])
-    >>> combine(uploads, np.zeros(2), make_options("aggregations", "geometric-median", {}, "")).round(2)
-    array([1., 1.])
+    >>> changes = np.array([[1.0, 1.0], [1.0, 1.0], [9.0, -9.0]])
+    >>> GeometricMedian().combine(Updates(changes, changes != 0, np.zeros(2), np.zeros(2))).round(3)
+    array([1.   , 0.999])
     """
-    updates, answered = answered_updates(uploads, server)
-    if not len(updates):
-        return server
-    centre = np.zeros_like(server)
-    for _ in range(int(options["iterations"])):
-        weights = 1 / np.maximum(options["smoothing"], np.linalg.norm(updates - centre, axis=1))
-        centre = weights @ updates / weights.sum()
-    return np.asarray(server + answered.mean() * centre)
 
+    over = "vectors"
 
-@compiled
-def weights_about(updates, centre, answered, smoothing):
-    """Return β (P, lanes), 0 for participants who did not answer."""
-    norms = norms_from(updates, centre)
-    participants, lanes = norms.shape
-    for p in range(participants):
-        for lane in range(lanes):
-            norms[p, lane] = answered[p, lane] / max(smoothing, norms[p, lane])
-    return norms
+    smoothing: float = option(default=1e-3, low=0.0, open_low=True, text="distances below this count as this")
+    tolerance: float = option(
+        default=1e-3, low=1e-12, text="how short the last step must be, in median distances"
+    )
 
-
-@compiled
-def weighted_mean(updates, weights, out):
-    """Write Σ_p β_p u_p / Σ_p β_p into ``out`` (D, lanes); 0 where nobody answered."""
-    participants, dimension, lanes = updates.shape
-    total = np.zeros(lanes)
-    out[:] = 0.0
-    for p in range(participants):
-        for lane in range(lanes):
-            total[lane] += weights[p, lane]
-        for i in range(dimension):
-            for lane in range(lanes):
-                out[i, lane] += weights[p, lane] * updates[p, i, lane]
-    for lane in range(lanes):
-        total[lane] = 1.0 / total[lane] if total[lane] > 0 else 0.0
-    for i in range(dimension):
-        for lane in range(lanes):
-            out[i, lane] *= total[lane]
+    def combine(self, updates: Updates) -> FloatArray:
+        """Iterate until it stands still."""
+        changes = updates.changes
+        count, size = changes.shape
+        centre, following = np.empty(size), np.empty(size)
+        distances = np.empty(count)
+        middle_of_each(changes, centre)
+        for _ in range(_MOST_STEPS):
+            following[:] = 0.0
+            total = 0.0
+            for p in range(count):
+                distances[p] = math.sqrt(squared_distance(changes[p], centre))
+                weight = 1.0 / max(self.smoothing, distances[p])
+                total += weight
+                add_scaled(weight, changes[p], following)
+            following /= total
+            step = math.sqrt(squared_distance(following, centre))
+            centre[:] = following
+            if step <= self.tolerance * max(middle(distances), self.smoothing):
+                break
+        return centre

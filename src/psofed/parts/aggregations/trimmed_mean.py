@@ -1,55 +1,37 @@
-"""Trimmed mean: each entry moves towards the mean of the numbers sent for it, without the lowest and highest few.
+"""Trimmed mean."""
 
-With q_i participants who sent entry i, min(trim, ⌊(q_i − 1)/2⌋) numbers are left out at either end, so an entry sent
-by too few to trim goes towards their median; w_i moves by q_i/|S_n| of the way.
+import numpy as np  # noqa: F401 (for the example)
 
-References
-----------
-Yin, Chen, Ramchandran, Bartlett, "Byzantine-robust distributed learning: towards optimal statistical rates",
-ICML 2018.
-"""
-
-import numpy as np
-
-from psofed.common.types import FloatArray
-from psofed.engine.compiling import hook
-from psofed.engine.hooks import AGGREGATION
-from psofed.engine.streams import Stream
-from psofed.parts.aggregations._shared import LARGEST, RootData, move_by_trimmed_mean
-from psofed.parts.options import Options
-from psofed.scenario import Scenario
-
-OPTIONS = {"trim": {"default": 1, "low": 0, "text": "how many numbers are left out at either end"}}
+from psofed.parts.base import Aggregation
+from psofed.parts.contexts import Numbers
+from psofed.parts.options import option
+from psofed.parts.vectors import mean_of_inner
 
 
-def options(scenario: Scenario, root_stream: Stream | None) -> FloatArray:
-    """Return how many numbers are left out at either end."""
-    return np.array([scenario.aggregation_options["trim"]], dtype=np.float64)
+class TrimmedMean(Aggregation):
+    """Trimmed mean: each entry moves towards the mean of what was sent for it, without the lowest and highest few.
 
+    With q_i participants who sent entry i, w_i moves by q_i/|S_n| of the way towards the mean without the `trim` lowest
+    and highest. Where fewer than 2 · trim + 1 numbers arrived, the server's own value stands in for the missing ones,
+    as with the median.
 
-@hook(AGGREGATION)
-def aggregate(entries, sent, options, server):
-    """Move each entry of ``server`` towards the trimmed mean of what was sent for it."""
-    move_by_trimmed_mean(entries, sent, np.int64(options[0]), server)
-
-
-def combine(
-    uploads: FloatArray, server: FloatArray, options: Options, root: RootData | None = None
-) -> FloatArray:
-    """Return the server's next model (see :func:`psofed.parts.aggregations.mean.combine`).
+    References
+    ----------
+    Yin, Chen, Ramchandran, Bartlett, "Byzantine-robust distributed learning: towards optimal statistical rates",
+    ICML 2018.
 
     Examples
     --------
-    >>> from psofed.parts.options import make_options
-    >>> uploads = np.array([[1.0, np.nan], [9.0, 4.0], [2.0, np.nan], [4.0, 1.0]])
-    >>> combine(uploads, np.array([0.0, 1.0]), make_options("aggregations", "trimmed-mean", {"trim": 1}, ""))
-    array([3.  , 1.75])
+    >>> TrimmedMean(trim=1).combine(Numbers(np.array([1.0, 9.0, 2.0, 4.0]), server=0.0))
+    3.0
     """
-    following = server.copy()
-    for i in range(len(server)):
-        numbers = np.sort(uploads[np.abs(uploads[:, i]) <= LARGEST, i])
-        if len(numbers):
-            cut = min(int(options["trim"]), (len(numbers) - 1) // 2)
-            kept = numbers[cut : len(numbers) - cut]
-            following[i] += len(numbers) / len(uploads) * (kept.mean() - server[i])
-    return following
+
+    trim: int = option(default=1, low=0, text="how many numbers are left out at either end")
+
+    def combine(self, numbers: Numbers) -> float:
+        """Return the mean of the inner numbers; at least one or two in the middle are left."""
+        return mean_of_inner(numbers.values, min(self.trim, (numbers.values.size - 1) // 2))
+
+    def quorum(self) -> int:
+        """Return 2 · trim + 1, the fewest that leave one when trimmed."""
+        return 2 * self.trim + 1

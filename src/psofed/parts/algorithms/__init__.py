@@ -1,19 +1,19 @@
-"""Algorithms, one file (or package) each.
+"""Built-in algorithms, one file each, found by name: ``psofed.algorithms.…``, completed by editors.
 
-An algorithm's module has
-
-- ``Options``, a frozen, validated dataclass: the fields of ``[algorithm_options]`` and their defaults,
-- ``check(scenario)``, which refuses what the algorithm gives no meaning to,
-- ``traffic(scenario) -> Traffic``, what an exchange costs and how often there is one
-  (see :mod:`psofed.results.traffic`),
-- ``start(scenario, fleet, seed, trials) -> Run`` (see :class:`psofed.engine.blocks.Run`), which advances all
-  given trials in lock step,
-- ``reference(scenario, seed, trial) -> ReferenceRun``, the same written literally, on the same draws.
-
-Scenarios are checked by it, so importing it must not import Numba: kernels are imported by ``start``. An
-algorithm whose clients hold no model of their own needs no kernel; it describes an exchange (see
-:mod:`psofed.parts.algorithms._exchange`), and literally what it does to the server's model, ``reference_step``.
-
-Arrays have the trial (*lane*) as their last axis: a loop over lanes is what the compiler turns into vector
-instructions.
+The list for type checkers is written by ``make docs``.
 """
+
+from typing import TYPE_CHECKING, Any
+
+from psofed.parts.registry import class_in, class_names
+
+if TYPE_CHECKING:
+    pass
+
+
+def __getattr__(name: str) -> Any:
+    return class_in("algorithm", name)
+
+
+def __dir__() -> list[str]:
+    return class_names("algorithm")

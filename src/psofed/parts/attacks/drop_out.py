@@ -1,52 +1,23 @@
-"""A Byzantine participant downloads and then stays silent, with probability p_a.
+"""Silence."""
 
-Nothing of its upload arrives; under the mean it counts, as an entry that is not shared does, with the server's old
-value. What each rule makes of missing numbers is said in :mod:`psofed.parts.aggregations`.
-"""
+import math
 
-import numpy as np
-from numpy.typing import NDArray
-
-from psofed.common.types import FloatArray
-from psofed.engine.compiling import hook
-from psofed.engine.hooks import ATTACK
-from psofed.parts.attacks._shared import draw_attacking, pack_options
-from psofed.scenario import Attack, Scenario
+from psofed.parts.affine import Affine
+from psofed.parts.base import Attack
+from psofed.parts.contexts import Upload
 
 
-def options(attack: Attack, scenario: Scenario) -> FloatArray:
-    """Return p_a and the set."""
-    return pack_options(attack)
+class DropOut(Attack):
+    """A Byzantine participant downloads and then stays silent, with probability p_a.
 
-
-@hook(ATTACK)
-def attack(n, key, gamma, uploaders, entries, is_byzantine, options, target, server, sent):
-    """Send nothing (NaN) while a Byzantine client attacks."""
-    participants, shared, lanes = sent.shape
-    attacking = draw_attacking(n, key, gamma, uploaders, is_byzantine, options, target.size)
-    for p in range(participants):
-        for m in range(shared):
-            for lane in range(lanes):
-                if attacking[p, lane]:
-                    sent[p, m, lane] = np.nan
-
-
-def corrupt(
-    attack: Attack,
-    uploads: FloatArray,
-    attacking: NDArray[np.bool_],
-    server: FloatArray,
-    own: FloatArray,
-    common: FloatArray,
-) -> FloatArray:
-    """Return the uploads as the server receives them (see :func:`psofed.parts.attacks.gaussian.corrupt`).
-
-    Examples
-    --------
-    >>> uploads, attacking = np.array([[1.0, np.nan], [2.0, 3.0]]), np.array([True, False])
-    >>> attack, nothing = Attack(num_byzantine=1, kind="drop-out"), np.zeros((2, 2))
-    >>> corrupt(attack, uploads, attacking, nothing[0], nothing, nothing[0])
-    array([[nan, nan],
-           [ 2.,  3.]])
+    Nothing of its upload arrives; under the mean it counts, as an entry that is not shared does, with the server's old
+    value. Its strength is how often it does so.
     """
-    return np.where(attacking[:, None], np.nan, uploads)
+
+    def corrupt(self, upload: Upload) -> float:
+        """Send nothing."""
+        return math.nan
+
+    def affine(self) -> Affine:
+        """State that under the mean the server's own number counts instead."""
+        return Affine(own=0.0, server=1.0)

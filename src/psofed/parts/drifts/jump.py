@@ -1,22 +1,35 @@
-"""Jump: at one iteration w* moves by a vector of given length in a random direction, and stays there."""
+"""A jump."""
 
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.engine.streams import Stream
-from psofed.scenario.drift import Drift, draw_direction
-
-FIELDS = ("size", "at")
-
-
-def start(drift: Drift, dimension: int, stream: Stream) -> FloatArray:
-    """Return the jump itself, drawn once per trial, shape (D, lanes)."""
-    assert drift.size is not None
-    return drift.size * draw_direction(stream, dimension)
+from psofed.common.validation import check_integer
+from psofed.parts.base import Drift
+from psofed.parts.contexts import Step
+from psofed.parts.options import option
 
 
-def draw_moves(drift: Drift, stream: Stream, first: int, state: FloatArray, out: FloatArray) -> None:
-    """Fill ``out`` (T, D, lanes) with 0 before iteration `at` and the jump from then on."""
-    assert drift.at is not None
-    after = np.arange(first, first + len(out)) >= drift.at
-    out[:] = after[:, None, None] * state
+class Jump(Drift):
+    """Jump: at one iteration w* moves by a vector of given length in a random direction, and stays there.
+
+    Examples
+    --------
+    >>> Jump(size=1.0)
+    Traceback (most recent call last):
+    TypeError: Jump.__init__() missing 1 required keyword-only argument: 'at'
+    """
+
+    size: float = option(low=0.0, text="Euclidean length of the jump; w* itself has length 1")
+    at: int = option(low=0, text="the first iteration whose labels come from the new target")
+
+    def move(self, step: Step) -> FloatArray:
+        """Return 0 before iteration `at` and the jump from then on."""
+        return self.size * step.direction if step.iteration >= self.at else np.zeros(step.direction.size)
+
+    def check(self, iterations: int) -> None:
+        """Refuse a run that ends before the jump."""
+        check_integer("drift.at", self.at, 0, iterations - 1, "iterations - 1")
+
+    def jump_iteration(self) -> int:
+        """Return `at`."""
+        return self.at

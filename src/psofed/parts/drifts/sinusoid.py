@@ -1,22 +1,24 @@
-"""Sinusoid: w*_n = w*_0 + A sin(2πn/T) u with a random unit vector u, drawn once per trial."""
+"""A swing."""
 
-import numpy as np
+import math
 
 from psofed.common.types import FloatArray
-from psofed.engine.streams import Stream
-from psofed.scenario.drift import Drift, draw_direction
-
-FIELDS = ("amplitude", "period")
-
-
-def start(drift: Drift, dimension: int, stream: Stream) -> FloatArray:
-    """Return A u, shape (D, lanes)."""
-    assert drift.amplitude is not None
-    return drift.amplitude * draw_direction(stream, dimension)
+from psofed.parts.base import Drift
+from psofed.parts.contexts import Step
+from psofed.parts.options import option
 
 
-def draw_moves(drift: Drift, stream: Stream, first: int, state: FloatArray, out: FloatArray) -> None:
-    """Fill ``out`` (T, D, lanes) with A sin(2πn/T) u."""
-    assert drift.period is not None
-    n = np.arange(first, first + len(out))
-    out[:] = np.sin(2 * np.pi * (n % drift.period) / drift.period)[:, None, None] * state
+class Sinusoid(Drift):
+    """Sinusoid: w*_n = w*_0 + A sin(2πn/T) u with a random unit vector u, drawn once per trial."""
+
+    amplitude: float = option(low=0.0, text="A: how far it swings")
+    period: int = option(low=2, text="T: iterations of one swing")
+
+    def move(self, step: Step) -> FloatArray:
+        """Return A sin(2πn/T) u."""
+        phase = (step.iteration % self.period) / self.period
+        return self.amplitude * math.sin(2 * math.pi * phase) * step.direction
+
+    def mean_square(self) -> float:
+        """Return A²/2."""
+        return self.amplitude**2 / 2

@@ -1,5 +1,19 @@
-"""Functions to be learned, one file each: a client observes y = f(x) + ν.
+"""Built-in functions, one file each, found by name: ``psofed.functions.…``, completed by editors.
 
-A function's module has ``evaluate``, a hook of signature :data:`psofed.engine.hooks.FUNCTION`, and
-``INPUT_DIMENSION``, the number of entries of x it takes, or None if it takes any.
+The list for type checkers is written by ``make docs``.
 """
+
+from typing import TYPE_CHECKING, Any
+
+from psofed.parts.registry import class_in, class_names
+
+if TYPE_CHECKING:
+    pass
+
+
+def __getattr__(name: str) -> Any:
+    return class_in("function", name)
+
+
+def __dir__() -> list[str]:
+    return class_names("function")

@@ -1,17 +1,16 @@
-"""f(x) = 1ᵀx/√d: what a linear model learns exactly."""
+"""A straight line."""
 
-from psofed.engine.compiling import hook
-from psofed.engine.hooks import FUNCTION
+import math
 
-INPUT_DIMENSION = None
+import numpy as np
+
+from psofed.common.types import FloatArray
+from psofed.parts.base import Function
 
 
-@hook(FUNCTION)
-def evaluate(inputs, out):
-    """Write f of the columns of ``inputs`` (d, lanes) into ``out`` (lanes,)."""
-    size, lanes = inputs.shape
-    for lane in range(lanes):
-        total = 0.0
-        for i in range(size):
-            total += inputs[i, lane]
-        out[lane] = total / size**0.5
+class Linear(Function):
+    """f(x) = 1ᵀx/√d: what a linear model learns exactly."""
+
+    def value(self, x: FloatArray) -> float:
+        """Return f(x)."""
+        return float(np.sum(x) / math.sqrt(x.size))

@@ -1,23 +1,23 @@
-"""f(x) = √(x₁² + sin²(πx₄)) + (0.8 − 0.5 exp(−x₂²)) x₃, the benchmark of online federated kernel regression.
+"""The benchmark of online federated kernel regression."""
 
-References
-----------
-Gogineni, Werner, Huang, Kuh, "Communication-efficient online federated learning framework for nonlinear
-regression", ICASSP 2022.
-"""
+import math
 
-import numpy as np
-
-from psofed.engine.compiling import hook
-from psofed.engine.hooks import FUNCTION
-
-INPUT_DIMENSION = 4
+from psofed.common.types import FloatArray
+from psofed.parts.base import Function
 
 
-@hook(FUNCTION)
-def evaluate(inputs, out):
-    """Write f of the columns of ``inputs`` (4, lanes) into ``out`` (lanes,)."""
-    for lane in range(inputs.shape[1]):
-        first, second, third = inputs[0, lane], inputs[1, lane], inputs[2, lane]
-        sine = np.sin(np.pi * inputs[3, lane])
-        out[lane] = np.sqrt(first * first + sine * sine) + (0.8 - 0.5 * np.exp(-second * second)) * third
+class RootSine(Function):
+    """f(x) = √(x₁² + sin²(πx₄)) + (0.8 − 0.5 exp(−x₂²)) x₃, the benchmark of online federated kernel regression.
+
+    References
+    ----------
+    Gogineni, Werner, Huang, Kuh, "Communication-efficient online federated learning framework for nonlinear
+    regression", ICASSP 2022.
+    """
+
+    num_inputs = 4
+
+    def value(self, x: FloatArray) -> float:
+        """Return f(x)."""
+        sine = math.sin(math.pi * x[3])
+        return math.sqrt(x[0] * x[0] + sine * sine) + (0.8 - 0.5 * math.exp(-x[1] * x[1])) * float(x[2])

@@ -1,19 +1,16 @@
-"""f(x) = sin(2s) with s = 1ᵀx/√d: smooth, bounded, and uncorrelated enough with x that a line fits it badly."""
+"""A sine."""
+
+import math
 
 import numpy as np
 
-from psofed.engine.compiling import hook
-from psofed.engine.hooks import FUNCTION
-
-INPUT_DIMENSION = None
+from psofed.common.types import FloatArray
+from psofed.parts.base import Function
 
 
-@hook(FUNCTION)
-def evaluate(inputs, out):
-    """Write f of the columns of ``inputs`` (d, lanes) into ``out`` (lanes,)."""
-    size, lanes = inputs.shape
-    for lane in range(lanes):
-        total = 0.0
-        for i in range(size):
-            total += inputs[i, lane]
-        out[lane] = np.sin(2.0 * total / size**0.5)
+class Sine(Function):
+    """f(x) = sin(2s) with s = 1ᵀx/√d: smooth, bounded, and uncorrelated enough with x that a line fits it badly."""
+
+    def value(self, x: FloatArray) -> float:
+        """Return f(x)."""
+        return math.sin(2.0 * np.sum(x) / math.sqrt(x.size))

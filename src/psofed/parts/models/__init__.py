@@ -1,5 +1,19 @@
-"""Regression models, one file each: what the clients' weights multiply.
+"""Built-in models, one file each, found by name: ``psofed.models.…``, completed by editors.
 
-A model's module has ``make_features(model, input_dimension, dimension)``, the
-:class:`psofed.fleet.features.FeatureMap` z(x) of ŷ = wᵀz(x).
+The list for type checkers is written by ``make docs``.
 """
+
+from typing import TYPE_CHECKING, Any
+
+from psofed.parts.registry import class_in, class_names
+
+if TYPE_CHECKING:
+    pass
+
+
+def __getattr__(name: str) -> Any:
+    return class_in("model", name)
+
+
+def __dir__() -> list[str]:
+    return class_names("model")

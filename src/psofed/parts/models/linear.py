@@ -1,9 +1,12 @@
-"""The paper's model, ŷ = wᵀx."""
+"""The paper's model."""
 
-from psofed.fleet.features import FeatureMap, identity
-from psofed.scenario.model import Model
+from psofed.parts.base import Model
+from psofed.parts.features import FeatureMap, identity
 
 
-def make_features(model: Model, input_dimension: int, dimension: int) -> FeatureMap:
-    """Return z(x) = x."""
-    return identity(input_dimension)
+class Linear(Model):
+    """The paper's model, ŷ = wᵀx."""
+
+    def make_features(self, input_dimension: int, dimension: int) -> FeatureMap:
+        """Return z(x) = x."""
+        return identity(input_dimension)

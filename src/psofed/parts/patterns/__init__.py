@@ -1,7 +1,19 @@
-"""Selection patterns, one file each: how masks are drawn, and what their moments are.
+"""Built-in patterns, one file each, found by name: ``psofed.patterns.…``, completed by editors.
 
-A pattern module has ``draw_entries(key, gamma, first, clients, num_clients, dimension, coordinated, out)``,
-compiled: fills ``out[t, p, :, lane]`` with the M entries that client ``clients[t, p, lane]`` shares in
-iteration ``first + t``. Masks depend on stream, iteration and client alone, so the mask a client uploads
-with is the very one it downloads with next.
+The list for type checkers is written by ``make docs``.
 """
+
+from typing import TYPE_CHECKING, Any
+
+from psofed.parts.registry import class_in, class_names
+
+if TYPE_CHECKING:
+    pass
+
+
+def __getattr__(name: str) -> Any:
+    return class_in("pattern", name)
+
+
+def __dir__() -> list[str]:
+    return class_names("pattern")

@@ -6,10 +6,12 @@ inverts an n × n matrix, so it is no online algorithm: it is what the features 
 
 import numpy as np
 
+from psofed.common.errors import InvalidValueError
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer
 from psofed.fleet import draw_inputs
 from psofed.fleet.nonlinear import draw_sample
+from psofed.parts.models.rff import Rff
 from psofed.results import Estimate, estimate
 from psofed.scenario import Scenario
 
@@ -36,9 +38,10 @@ def kernel_ridge_mse(scenario: Scenario, samples: int = 1000, repeats: int = 5, 
 
     Examples
     --------
-    >>> from psofed import Data, Model
+    >>> from psofed import Data
+    >>> from psofed.models import Rff
     >>> data = Data(function="sine", input_dimension=1, input_variance=1.0, noise_variance=0.01)
-    >>> scenario = Scenario(num_clients=5, dimension=20, model=Model(kind="rff"), data=data)
+    >>> scenario = Scenario(num_clients=5, dimension=20, model=Rff(), data=data)
     >>> 0.009 < kernel_ridge_mse(scenario, samples=400, repeats=3).mean < 0.013
     True
     """
@@ -51,13 +54,19 @@ def kernel_ridge_mse(scenario: Scenario, samples: int = 1000, repeats: int = 5, 
 def _fit_and_test(scenario: Scenario, samples: int, rng: np.random.Generator) -> float:
     inputs, labels = _draw_pooled(scenario, -(-samples // scenario.num_clients), rng)
     inputs, labels = inputs[:samples], labels[:samples]
-    values, vectors = np.linalg.eigh(_kernel(inputs, inputs, scenario.model.bandwidth))
+    values, vectors = np.linalg.eigh(_kernel(inputs, inputs, _bandwidth(scenario)))
     values, projected = np.maximum(values, 0.0), vectors.T @ labels
     scores = [_cross_validation(values, projected, penalty) for penalty in _PENALTIES]
     penalty = _PENALTIES[int(np.argmin(scores))]
     weights = vectors @ (projected / (values + penalty))
     tests, truth = _draw_pooled(scenario, _TESTS_PER_CLIENT, rng)
-    return float(np.mean((truth - _kernel(tests, inputs, scenario.model.bandwidth) @ weights) ** 2))
+    return float(np.mean((truth - _kernel(tests, inputs, _bandwidth(scenario)) @ weights) ** 2))
+
+
+def _bandwidth(scenario: Scenario) -> float:
+    if not isinstance(scenario.model, Rff):
+        raise InvalidValueError("model.kind", scenario.model.kind, '"rff", which has a kernel')
+    return scenario.model.bandwidth
 
 
 def _draw_pooled(scenario: Scenario, count: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:

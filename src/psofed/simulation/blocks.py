@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from psofed.engine.compiling import compiled
 from psofed.engine.samples import SampleSource, make_table_samples
 from psofed.fleet import draw_fleet
-from psofed.parts.registry import load_part
 from psofed.scenario import Scenario
 
 # Trials that advance in lock step. Sums over trials are formed block by block, so this decides rounding.
@@ -140,11 +139,16 @@ def run_block(
 
 
 def _start(scenario: Scenario, seed: int, trials: range, source: SampleSource | None) -> Any:
-    algorithm = load_part("algorithms", scenario.algorithm)
+    if not scenario.algorithm.holds_models:
+        from psofed.engine.server_model import ServerModelRun
+
+        return ServerModelRun(scenario, draw_fleet(scenario), seed, trials)
+    from psofed.engine.pso_fed import PsoFedRun
+
     if source is None:
-        return algorithm.start(scenario, draw_fleet(scenario), seed, trials)
+        return PsoFedRun(scenario, draw_fleet(scenario), seed, trials)
     fleet, samples = make_table_samples(scenario, source)
-    return algorithm.start(scenario, fleet, seed, trials, samples)
+    return PsoFedRun(scenario, fleet, seed, trials, samples)
 
 
 @compiled

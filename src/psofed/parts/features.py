@@ -5,8 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.parts.registry import load_part
-from psofed.scenario.model import Model
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +41,3 @@ class FeatureMap:
 def identity(dimension: int) -> FeatureMap:
     """Return z(x) = x."""
     return FeatureMap(np.zeros((0, dimension)), np.zeros(0), 1.0)
-
-
-def make_features(model: Model, input_dimension: int, dimension: int) -> FeatureMap:
-    """Return the feature map of a model with D = `dimension` weights on inputs of d = `input_dimension` entries."""
-    features: FeatureMap = load_part("models", model.kind).make_features(model, input_dimension, dimension)
-    return features

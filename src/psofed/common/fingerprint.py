@@ -1,0 +1,123 @@
+"""Digests of code: of psofed's own sources, and of single functions with all that they call.
+
+Comments, docstrings and layout do not count; everything that can change what the code does, does.
+"""
+
+import ast
+import hashlib
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+_PACKAGE = Path(__file__).parent.parent
+
+
+@cache
+def source_digest(*rooms: str, without: tuple[str, ...] = ()) -> str:
+    """Return a digest of the sources of some rooms (folders of psofed), of all if none is named.
+
+    Parameters
+    ----------
+    rooms : str
+        Folders below psofed.
+    without : tuple of str
+        Folders to leave out, where all are taken.
+    """
+    return digest_sources(_PACKAGE, rooms or tuple(sorted(_folders(without))))
+
+
+def digest_sources(package: Path, rooms: Iterable[str]) -> str:
+    """Return a digest of all Python sources in some folders of a package."""
+    digest = hashlib.sha256()
+    for room in rooms:
+        for file in sorted((package / room).rglob("*.py")):
+            digest.update(file.relative_to(package).as_posix().encode())
+            digest.update(_without_docstrings(file.read_text(encoding="utf-8")).encode())
+    return digest.hexdigest()[:16]
+
+
+def function_digest(*functions: Any) -> str:
+    """Return a digest of functions, of the functions and constants they use, and of theirs in turn.
+
+    Examples
+    --------
+    >>> def f(x):
+    ...     return x + 1
+    >>> def g(x):
+    ...     return x + 2
+    >>> function_digest(f) == function_digest(g)
+    False
+    """
+    digest, seen = hashlib.sha256(), set()
+    waiting = list(functions)
+    while waiting:
+        function = waiting.pop()
+        if id(function) in seen:
+            continue
+        seen.add(id(function))
+        digest.update(f"{function.__qualname__}{function.__defaults__}{function.__kwdefaults__}".encode())
+        names = _add_code(digest, function.__code__, function.__doc__)
+        cells = [cell.cell_contents for cell in function.__closure__ or ()]
+        used = [function.__globals__[name] for name in names if name in function.__globals__]
+        for value in [*cells, *used]:
+            if isinstance(value, FunctionType):
+                waiting.append(value)
+            elif isinstance(value, ModuleType):
+                digest.update(value.__name__.encode())
+            elif isinstance(value, type):
+                digest.update(
+                    f"{value.__module__}.{value.__qualname__}{getattr(value, '_fields', '')}".encode()
+                )
+            elif hasattr(value, "py_func"):  # compiled
+                waiting.append(value.py_func)
+            else:
+                digest.update(repr(value).encode())
+    return digest.hexdigest()[:16]
+
+
+def class_digest(cls: type) -> str:
+    """Return a digest of all methods and constants of a class and of those it derives from, but object."""
+    functions, digest = [], hashlib.sha256()
+    for parent in cls.__mro__[:-1]:
+        for name, value in sorted(vars(parent).items()):
+            raw = getattr(value, "__func__", value)
+            raw = raw.fget if isinstance(raw, property) else raw
+            if isinstance(raw, FunctionType):
+                functions.append(raw)
+            elif not name.startswith("__") and isinstance(value, int | float | str | bool | tuple | None):
+                digest.update(f"{name}={value!r}".encode())
+    digest.update(function_digest(*functions).encode())
+    return digest.hexdigest()[:16]
+
+
+def _add_code(digest: Any, code: CodeType, docstring: str | None) -> list[str]:
+    digest.update(code.co_code)
+    names = list(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names += _add_code(digest, constant, None)
+        elif constant != docstring:
+            digest.update(repr(constant).encode())
+    digest.update(repr(code.co_names).encode())
+    return names
+
+
+def _folders(without: tuple[str, ...]) -> list[str]:
+    return [
+        path.name
+        for path in _PACKAGE.iterdir()
+        if path.is_dir() and path.name not in (*without, "__pycache__")
+    ]
+
+
+def _without_docstrings(text: str) -> str:
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+            value = body[0].value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                body.pop(0)
+    return ast.dump(tree)

@@ -1,0 +1,136 @@
+"""Who is Byzantine and who attacks when, and the addresses of the attack's random numbers.
+
+Whether client k attacks in iteration n, τ_{k,n}, and its normals are addressed by iteration, client and entry and are
+the same for all kinds of attack. So whether and how one client attacks does not depend on who else does, and two kinds
+of attack are compared on the same occasions.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.types import FloatArray
+from psofed.engine.compiling import compiled
+from psofed.engine.hooks import Attackers, Words
+from psofed.engine.normals import bounded, mix_word, normal_pair, split_word, unit_uniform
+from psofed.engine.streams import Stream
+from psofed.parts.base import Attack
+
+# Words from here on are for what is common to all clients, and for redrawing the Byzantine set.
+_COMMON = np.uint64(1 << 62)
+_REDRAWN = np.uint64(1 << 63)
+
+
+def make_attackers(
+    attack: Attack | None, is_byzantine: NDArray[np.bool_], stream: Stream, options: FloatArray
+) -> Attackers:
+    """Return who attacks in several trials; `is_byzantine` (K,) says who can where the set is fixed."""
+    redrawn = attack.num_byzantine if attack is not None and attack.byzantine_set == "redrawn" else -1
+    return Attackers(
+        words=Words(stream.key, stream.gamma),
+        probability=0.0 if attack is None else attack.probability,
+        redrawn=redrawn,
+        is_byzantine=np.repeat(is_byzantine[:, None], stream.key.size, axis=1),
+        options=options,
+    )
+
+
+@compiled(inline=True)
+def first_word(n, clients, client, dimension):
+    """Return the address of a client's words in iteration n: one for τ, then one for every two entries' normals."""
+    return (n * clients + client) * (1 + (dimension + 1) // 2)
+
+
+@compiled(inline=True)
+def attacks_now(key, gamma, word, probability):
+    """Return τ_{k,n}, whether the Byzantine client whose words begin at `word` attacks."""
+    return unit_uniform(mix_word(key + np.uint64(word) * gamma)) < probability
+
+
+@compiled(inline=True)
+def own_normal(key, gamma, word, entry):
+    """Return the standard normal of one client, iteration and entry."""
+    high, low = split_word(mix_word(key + np.uint64(word + 1 + entry // 2) * gamma))
+    x, y = normal_pair(high, low)
+    return np.float64(y) if entry % 2 else np.float64(x)
+
+
+@compiled(inline=True)
+def common_normal(key, gamma, n, dimension, entry):
+    """Return the standard normal of one iteration and entry, the same for all clients."""
+    word = np.uint64(n * ((dimension + 1) // 2) + entry // 2) + _COMMON
+    high, low = split_word(mix_word(key + word * gamma))
+    x, y = normal_pair(high, low)
+    return np.float64(y) if entry % 2 else np.float64(x)
+
+
+@compiled
+def redraw_byzantine(n, attackers):
+    """Fill the Byzantine set (K, lanes) of iteration n, if it is redrawn."""
+    count, is_byzantine = attackers.redrawn, attackers.is_byzantine
+    if count < 0:
+        return
+    num_clients, lanes = is_byzantine.shape
+    is_byzantine[:] = False
+    clients = np.arange(num_clients)
+    swapped = np.empty(count, np.int64)
+    for lane in range(lanes):
+        key, gamma = attackers.words.key[lane], attackers.words.gamma[lane]
+        # A partial Fisher–Yates shuffle whose swaps are undone, so that each set depends on its own words alone.
+        for j in range(count):
+            word = mix_word(key + (np.uint64(n * count + j) + _REDRAWN) * gamma)
+            other = j + bounded(word, num_clients - j)
+            swapped[j] = other
+            clients[j], clients[other] = clients[other], clients[j]
+            is_byzantine[clients[j], lane] = True
+        for j in range(count - 1, -1, -1):
+            clients[j], clients[swapped[j]] = clients[swapped[j]], clients[j]
+
+
+@dataclass(frozen=True, eq=False)
+class Shocks:
+    """All randomness of one trial's attack, whatever its kind, over N iterations.
+
+    Attributes
+    ----------
+    attacking : bool array (N, K)
+        β_{k,n} τ_{k,n}: whether client k is Byzantine and attacks.
+    normals : array (N, K, D)
+        Each client's standard normals.
+    common_normals : array (N, D)
+        Standard normals common to all clients.
+    """
+
+    attacking: NDArray[np.bool_]
+    normals: FloatArray
+    common_normals: FloatArray
+
+
+def draw_shocks(
+    attack: Attack | None, stream: Stream, is_byzantine: NDArray[np.bool_], iterations: int, dimension: int
+) -> Shocks:
+    """Draw one trial's attack at once, as kernels draw it on the way."""
+    clients = len(is_byzantine)
+    attacking = np.zeros((iterations, clients), np.bool_)
+    normals, common = np.zeros((iterations, clients, dimension)), np.zeros((iterations, dimension))
+    if attack is not None:
+        _fill_shocks(make_attackers(attack, is_byzantine, stream, np.zeros(0)), attacking, normals, common)
+    return Shocks(attacking, normals, common)
+
+
+@compiled
+def _fill_shocks(attackers, attacking, normals, common):
+    iterations, clients, dimension = normals.shape
+    key, gamma = attackers.words.key[0], attackers.words.gamma[0]
+    for n in range(iterations):
+        redraw_byzantine(n, attackers)
+        for i in range(dimension):
+            common[n, i] = common_normal(key, gamma, n, dimension, i)
+        for k in range(clients):
+            word = first_word(n, clients, k, dimension)
+            attacking[n, k] = attackers.is_byzantine[k, 0] and attacks_now(
+                key, gamma, word, attackers.probability
+            )
+            for i in range(dimension):
+                normals[n, k, i] = own_normal(key, gamma, word, i)

@@ -1,0 +1,305 @@
+"""Turns a part's body into a hook that kernels call: compiled, or as it is where Numba cannot compile it.
+
+A hook is a C function of one fixed signature for each kind of hook (:mod:`psofed.engine.hooks`), so a kernel is
+compiled once for all parts. It is made by a *frame*, which owns loops, lanes and signs, around the *body*, the part's
+own method. The frame is closed over plain functions that can be imported by name, since Numba's cache on disk knows
+those again in another process.
+"""
+
+import ctypes
+import dataclasses
+import threading
+from collections.abc import Callable
+from functools import cache
+from itertools import count
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import types
+from numba.extending import register_jitable
+
+import psofed.engine.vocabulary  # noqa: F401 (teaches Numba the words of psofed.parts.vectors)
+from psofed.common.fingerprint import function_digest
+from psofed.common.types import FloatArray
+from psofed.engine.compiling import own_cache
+from psofed.parts import vectors
+from psofed.parts.options import option_of, value_type
+from psofed.parts.part import Part
+
+Frame = Callable[..., Any]
+MakeFrame = Callable[..., Frame]
+
+
+class Hook(NamedTuple):
+    """What a kernel takes for a part.
+
+    Attributes
+    ----------
+    call : cfunc
+        To be called with `token` first.
+    token : int
+        Says which Python body to run; 0 where the body is compiled.
+    options : array (any,)
+        The part's fields as numbers.
+    """
+
+    call: Any
+    token: int
+    options: FloatArray
+
+
+# Parts whose body runs as plain Python, since Numba could not compile it, and why; by class.
+RUN_AS_PYTHON: dict[type[Part], str] = {}
+
+_COMPILING = threading.RLock()
+_PYTHON_FRAMES: dict[int, tuple[Frame, list[BaseException]]] = {}
+_TOKENS = count(1)
+_NOTICE: list[Callable[[str], None]] = []
+
+
+def on_compile(notice: Callable[[str], None] | None) -> None:
+    """Have `notice` called with a line of text whenever something is about to be compiled that is not on disk."""
+    _NOTICE[:] = [] if notice is None else [notice]
+
+
+def make_hook(part: Part, body: str, signature: Any, make_frame: MakeFrame, *extra: float) -> Hook:
+    """Return the hook of a part's method `body`.
+
+    Parameters
+    ----------
+    part : Part
+        The part.
+    body : str
+        Name of the method.
+    signature : numba signature
+        Of the hook.
+    make_frame : callable
+        ``make_frame(unpack, body)`` returns the frame.
+    extra : float
+        Numbers that follow the part's own in `options`.
+    """
+    kind = type(part)
+    call = _compile(kind, body, signature, make_frame)
+    if call is not None:
+        return Hook(call, 0, np.array([*_numbers_of(part), *extra], dtype=np.float64))
+    frame = make_frame(lambda _options: part, getattr(kind, body))
+    token = next(_TOKENS)
+    _PYTHON_FRAMES[token] = (frame, [])
+    return Hook(_python_call(signature), token, np.array(extra, dtype=np.float64))
+
+
+def make_plain_hook(signature: Any, frame: Frame) -> Any:
+    """Compile a frame without a part's body, such as one that does nothing."""
+    with _COMPILING, own_cache():
+        return numba.cfunc(signature, cache=True)(frame)
+
+
+def make_function(
+    part: Part, body: str, signature: Any, make_frame: MakeFrame, call: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a frame around a part's method as a function to be called from Python, its numbers filled in.
+
+    `call` is a compiled function that calls a hook: ``call(hook, options, …)``.
+    """
+    hook = make_hook(part, body, signature, make_frame)
+    if hook.token:
+        frame = _PYTHON_FRAMES.pop(hook.token)[0]
+        return lambda *arguments: frame(0, hook.options, *arguments)
+    return lambda *arguments: call(hook.call, hook.options, *arguments)
+
+
+def raise_python_error(*hooks: Hook) -> None:
+    """Raise what went wrong in a Python body while a kernel ran; a C function cannot."""
+    for hook in hooks:
+        if hook.token and _PYTHON_FRAMES[hook.token][1]:
+            raise _PYTHON_FRAMES[hook.token][1][0]
+
+
+def release(*hooks: Hook) -> None:
+    """Forget Python bodies that no kernel will call any more."""
+    for hook in hooks:
+        _PYTHON_FRAMES.pop(hook.token, None)
+
+
+def why_python(part: Part) -> str | None:
+    """Return why a part's body runs as plain Python; None if it is compiled, or has not been used yet."""
+    return RUN_AS_PYTHON.get(type(part))
+
+
+def _compile(kind: type[Part], body: str, signature: Any, make_frame: MakeFrame) -> Any:
+    with _COMPILING:
+        if kind in RUN_AS_PYTHON:
+            return None
+        try:
+            return _compiled_hook(kind, body, signature, make_frame)  # type: ignore[arg-type]
+        except (numba.core.errors.NumbaError, _CannotCompile, NotImplementedError) as error:
+            RUN_AS_PYTHON[kind] = _reason(error)
+            return None
+
+
+def _reason(error: Exception) -> str:
+    """Return the line of Numba's message that says what it stumbled over."""
+    lines = [line.strip() for line in str(error).split("\n") if line.strip()]
+    headings = ("Failed in nopython", "During:", "File ", "There are", "- Of which", "raised from")
+    told = [line for line in lines if not line.startswith(headings)]
+    return (told or lines or [type(error).__name__])[0][:200]
+
+
+@cache
+def _compiled_hook(kind: type[Part], body: str, signature: Any, make_frame: MakeFrame) -> Any:
+    function = getattr(kind, body)
+    if not isinstance(function, FunctionType):
+        raise _CannotCompile(f"{kind.__name__}.{body} is not a plain method")
+    frame = make_frame(_make_unpack(kind, function), function)
+    _teach(function)
+    with own_cache(f"{kind.kind}-{function_digest(function, make_frame)}") as folder:
+        if _NOTICE and not any(folder.rglob("*.nbi")):
+            _NOTICE[0](f'compiling {kind.family} "{kind.kind}" for the first time')
+        return numba.cfunc(signature, cache=True)(frame)  # compiles, or loads from disk
+
+
+class _CannotCompile(Exception):  # noqa: N818 (it is caught here)
+    """A body, or a field it reads, that there is no compiled form of."""
+
+
+def _teach(function: FunctionType) -> None:
+    """Let Numba compile a plain function, and the plain functions it calls."""
+    if function in _TAUGHT or function.__module__ == vectors.__name__:
+        return
+    _TAUGHT.add(function)
+    register_jitable(function)
+    for name in function.__code__.co_names:
+        used = function.__globals__.get(name)
+        if isinstance(used, FunctionType):
+            _teach(used)
+
+
+_TAUGHT: set[Any] = set()
+
+
+def _make_unpack(kind: type[Part], function: FunctionType) -> FunctionType:
+    """Return a function that makes a part's ``Fields`` from numbers; those that the body does not read are 0.
+
+    It is made from text, and put where it can be found by name.
+    """
+    name = f"_unpack_{function.__name__}"
+    if name in vars(kind):
+        made: FunctionType = vars(kind)[name].__func__
+        return made
+    read = set(function.__code__.co_names)
+    entries = []
+    for place, field in enumerate(dataclasses.fields(kind)):  # type: ignore[arg-type]
+        about, (value, optional) = option_of(field), value_type(field)
+        if field.name not in read:
+            entries.append("0.0")
+        elif about.choices:
+            entries.append(f"{about.choices!r}[int(values[{place}])]")
+        elif optional or value not in ("int", "float", "bool"):
+            raise _CannotCompile(f"its body reads {field.name}, which is no number")
+        else:
+            text = f"values[{place}]"
+            entries.append({"int": f"int({text})", "bool": f"{text} != 0.0", "float": text}[value])
+    space: dict[str, Any] = {"Fields": kind.Fields}
+    exec(f"def {name}(values):\n    return Fields({', '.join(entries)})", space)
+    made = space[name]
+    made.__module__, made.__qualname__ = kind.__module__, f"{kind.__qualname__}.{name}"
+    setattr(kind, name, staticmethod(made))
+    _teach(made)
+    return made
+
+
+def _numbers_of(part: Part) -> list[float]:
+    numbers = []
+    for field in dataclasses.fields(part):  # type: ignore[arg-type]
+        value, choices = getattr(part, field.name), option_of(field).choices
+        if choices:
+            numbers.append(float(choices.index(value)))
+        else:
+            numbers.append(float(value) if isinstance(value, int | float) else 0.0)
+    return numbers
+
+
+# --- plain Python inside a kernel ---------------------------------------------------------------------------------
+
+# A C function cannot hand arrays to Python, so their addresses and shapes are written into two buffers.
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+
+
+@cache
+def _python_call(signature: Any) -> Any:
+    """Return a hook of the given signature that calls the frame of its token as plain Python."""
+    lines, names = [], [f"a{place}" for place in range(len(signature.args))]
+    integers, numbers = 0, 0
+
+    def write(kind: Any, text: str) -> None:
+        nonlocal integers, numbers
+        if _is_tuple(kind):
+            for field, member in zip(kind.fields, kind.types, strict=True):
+                write(member, f"{text}.{field}")
+        elif isinstance(kind, types.Array):
+            lines.append(f"    integers[{integers}] = {text}.ctypes.data")
+            lines.extend(f"    integers[{integers + 1 + d}] = {text}.shape[{d}]" for d in range(kind.ndim))
+            integers += 1 + kind.ndim
+        elif isinstance(kind, types.Float):
+            lines.append(f"    numbers[{numbers}] = {text}")
+            numbers += 1
+        else:
+            lines.append(f"    integers[{integers}] = {text}")
+            integers += 1
+
+    for kind, name in zip(signature.args, names, strict=True):
+        write(kind, name)
+
+    def receive(token: int, integer_address: int, number_address: int) -> None:
+        frame, errors = _PYTHON_FRAMES[token]
+        if errors:
+            return
+        try:
+            whole = iter(_view(integer_address, (max(integers, 1),), np.int64).tolist())
+            real = iter(_view(number_address, (max(numbers, 1),), np.float64).tolist())
+            frame(*(_read(kind, whole, real) for kind in signature.args))
+        except BaseException as error:
+            errors.append(error)
+
+    callback = _CALLBACK(receive)
+    _KEPT_ALIVE.append(callback)
+    source = "\n".join(
+        [
+            f"def frame({', '.join(names)}):",
+            f"    integers, numbers = np.empty({max(integers, 1)}, np.int64), np.empty({max(numbers, 1)})",
+            *lines,
+            "    callback(a0, integers.ctypes.data, numbers.ctypes.data)",
+        ]
+    )
+    space: dict[str, Any] = {"np": np, "callback": callback}
+    exec(source, space)
+    return numba.cfunc(signature)(space["frame"])
+
+
+_KEPT_ALIVE: list[Any] = []
+
+
+def _is_tuple(kind: Any) -> bool:
+    return isinstance(kind, types.BaseNamedTuple)
+
+
+def _read(kind: Any, integers: Any, numbers: Any) -> Any:
+    if _is_tuple(kind):
+        return kind.instance_class(*(_read(member, integers, numbers) for member in kind.types))
+    if isinstance(kind, types.Array):
+        address = next(integers)
+        return _view(address, tuple(next(integers) for _ in range(kind.ndim)), _dtype(kind.dtype))
+    return next(numbers) if isinstance(kind, types.Float) else next(integers)
+
+
+def _view(address: int, shape: tuple[int, ...], dtype: Any) -> Any:
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    if size == 0:
+        return np.empty(shape, dtype)
+    return np.frombuffer((ctypes.c_byte * size).from_address(address), dtype).reshape(shape)
+
+
+def _dtype(kind: Any) -> Any:
+    return np.bool_ if isinstance(kind, types.Boolean) else np.dtype(str(kind))

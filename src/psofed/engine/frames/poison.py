@@ -1,0 +1,48 @@
+"""The frame of attacks on data: one call of the body for each sample that is poisoned."""
+
+import numpy as np
+
+from psofed.engine.attackers import attacks_now, first_word, own_normal
+from psofed.engine.bodies import Hook, make_hook, make_plain_hook
+from psofed.engine.hooks import POISON
+from psofed.parts.base import Attack
+from psofed.parts.contexts import Sample
+
+
+def poison_hook(attack: Attack) -> Hook:
+    """Return the hook of an attack on samples."""
+    return make_hook(attack, "poison", POISON, _make_frame)
+
+
+def no_poison() -> Hook:
+    """Return a hook that changes nothing."""
+    return Hook(make_plain_hook(POISON, _nothing), 0, np.zeros(0))
+
+
+def _nothing(token, n, k, attackers, target, inputs, noise):
+    pass
+
+
+def _make_frame(unpack, body):
+    def frame(token, n, k, attackers, target, inputs, noise):
+        self = unpack(attackers.options)
+        dimension, lanes = inputs.shape
+        word = first_word(n, attackers.is_byzantine.shape[0], k, dimension)
+        for lane in range(lanes):
+            if not attackers.is_byzantine[k, lane]:
+                continue
+            key, gamma = attackers.words.key[lane], attackers.words.gamma[lane]
+            if attacks_now(key, gamma, word, attackers.probability):
+                clean, normals = np.empty(dimension), np.empty(dimension)
+                label = noise[lane]
+                for i in range(dimension):
+                    clean[i] = inputs[i, lane]
+                    normals[i] = own_normal(key, gamma, word, i)
+                    label += target[i] * clean[i]
+                poisoned, wrong = body(self, Sample(clean, label, normals, k, n))
+                for i in range(dimension):
+                    inputs[i, lane] = poisoned[i]
+                    wrong -= target[i] * poisoned[i]
+                noise[lane] = wrong
+
+    return frame

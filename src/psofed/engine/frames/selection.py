@@ -1,0 +1,104 @@
+"""The frame of selection patterns: one call of the body for each mask.
+
+Masks depend on stream, iteration and client alone, so the mask a client uploads with is the very one it downloads with
+next.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.errors import PsofedError
+from psofed.engine.bodies import make_function
+from psofed.engine.compiling import compiled
+from psofed.engine.hooks import SELECTION, Words
+from psofed.engine.normals import mix_word
+from psofed.engine.streams import Stream
+from psofed.parts.base import Pattern
+from psofed.parts.contexts import Mask
+
+_32 = np.uint64(32)
+
+
+class Selector:
+    """Draws masks for several trials.
+
+    Parameters
+    ----------
+    pattern : Pattern
+        How masks are chosen.
+    coordinated : bool
+        One mask for all clients, or one for each.
+    stream : Stream
+        Randomness of the masks.
+    num_clients, dimension, num_shared : int
+        K, D and M.
+    """
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        coordinated: bool,
+        stream: Stream,
+        num_clients: int,
+        dimension: int,
+        num_shared: int,
+    ) -> None:
+        self._pattern, self._words = pattern, Words(stream.key, stream.gamma)
+        self._sizes = (num_clients, dimension, coordinated)
+        self._dimension, self._num_shared = dimension, num_shared
+        self._checked = type(pattern).__module__.startswith("psofed.")
+        self._select = make_function(pattern, "select", SELECTION, _make_frame, _call)
+
+    def draw(self, first: int, clients: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the entries that ``clients[t, p, lane]`` share in iteration ``first + t``, shape (T, P, M, lanes)."""
+        count, participants, lanes = clients.shape
+        out = np.empty((count, participants, self._num_shared, lanes), np.int32)
+        if self._num_shared == self._dimension:
+            out[:] = np.arange(self._dimension, dtype=np.int32)[:, None]
+            return out
+        self._select(first, self._words, clients, *self._sizes, out)
+        if not self._checked:
+            self._check(out)
+        return out
+
+    def _check(self, out: NDArray[Any]) -> None:
+        ordered = np.sort(out, axis=2)
+        if out.min() < 0 or out.max() >= self._dimension or (np.diff(ordered, axis=2) == 0).any():
+            raise PsofedError(
+                f'pattern "{self._pattern.kind}" does not choose {self._num_shared} different entries '
+                f"from 0 to {self._dimension - 1}"
+            )
+
+
+def _make_frame(unpack, body):
+    def frame(token, options, first, words, clients, num_clients, dimension, coordinated, out):
+        self = unpack(options)
+        iterations, participants, shared, lanes = out.shape
+        uniforms = np.empty(shared)
+        chosen = np.zeros(shared, np.int64)
+        for t in range(iterations):
+            n = first + t
+            for p in range(1 if coordinated else participants):
+                for lane in range(lanes):
+                    key, gamma = words.key[lane], words.gamma[lane]
+                    client = 0 if coordinated else np.int64(clients[t, p, lane])
+                    number = n if coordinated else n * num_clients + client
+                    for m in range(shared):
+                        word = mix_word(key + np.uint64(number * shared + m) * gamma)
+                        uniforms[m] = np.float64(word >> _32) * 2.0**-32
+                    own = np.float64(mix_word(key + np.uint64(client) * gamma) >> _32) * 2.0**-32
+                    body(self, Mask(n, client, dimension, shared, uniforms, own), chosen)
+                    for m in range(shared):
+                        out[t, p, m, lane] = chosen[m]
+            if coordinated:
+                for p in range(1, participants):
+                    out[t, p] = out[t, 0]
+
+    return frame
+
+
+@compiled
+def _call(hook, options, first, words, clients, num_clients, dimension, coordinated, out):
+    hook(0, options, first, words, clients, num_clients, dimension, coordinated, out)

@@ -1,0 +1,362 @@
+"""What each family of parts promises: the classes that parts are made from."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from psofed.common.errors import InvalidValueError
+from psofed.common.validation import check_integer
+from psofed.parts.options import option, option_of
+from psofed.parts.part import Part
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from psofed.common.types import FloatArray
+    from psofed.parts.affine import Affine
+    from psofed.parts.contexts import Mask, Message, Received, Sample, Step
+    from psofed.parts.features import FeatureMap
+    from psofed.parts.traffic import Exchange, Traffic
+    from psofed.scenario import Scenario
+
+
+class Attack(Part):
+    """Poisoning by Byzantine clients, each time with some probability.
+
+    An attack changes what is uploaded, by :meth:`corrupt`, or what is learned from, by :meth:`poison`: it has
+    one of the two.
+
+    Parameters
+    ----------
+    num_byzantine : int
+        |S_B|: how many clients are Byzantine; clients 0 … num_byzantine − 1, as in the paper, unless `clients` names
+        them.
+    clients : sequence of int or str
+        Who they are: numbers, or names of clients in data of your own. Then `num_byzantine` need not be given.
+    probability : float
+        p_a: probability that a Byzantine client attacks in an iteration (if it participates at all).
+    byzantine_set : str
+        ``"fixed"``, or ``"redrawn"``: in each iteration a fresh choice of `num_byzantine` of the clients.
+
+    Attributes
+    ----------
+    knows : str
+        What an attacker sees beside its own upload, and so what :meth:`corrupt` is shown: ``"upload"``,
+        ``"server"``, ``"accomplices"`` or ``"everyone"`` (see :mod:`psofed.parts.contexts`).
+    """
+
+    family: ClassVar[str] = "attack"
+    table: ClassVar[str] = "attack"
+    knows: ClassVar[str] = "upload"
+
+    num_byzantine: int = option(default=None, low=0, text="|S_B|: how many clients are Byzantine")
+    clients: tuple[int | str, ...] = option(
+        default=(), text="which clients are Byzantine: numbers, or names in own data"
+    )
+    probability: float = option(
+        default=0.2, low=0.0, high=1.0, text="p_a: of an attack, when a Byzantine client could"
+    )
+    byzantine_set: str = option(
+        default="fixed", choices=("fixed", "redrawn"), text="for good, or drawn anew each iteration"
+    )
+
+    def __post_init__(self) -> None:
+        names = _check_clients(self.clients)
+        object.__setattr__(self, "clients", names)
+        given: int | None = self.num_byzantine
+        if given is None:
+            if not names:
+                allowed = "a value must be given, it has no default; or name the clients in attack.clients"
+                raise InvalidValueError("attack.num_byzantine", None, allowed)
+            object.__setattr__(self, "num_byzantine", len(names))
+        super().__post_init__()
+        if names and self.num_byzantine != len(names):
+            raise InvalidValueError(
+                "attack.num_byzantine", self.num_byzantine, f"{len(names)}, as many as attack.clients names"
+            )
+        if names and self.byzantine_set == "redrawn":
+            raise InvalidValueError(
+                "attack.clients", list(names), 'none where attack.byzantine_set = "redrawn"'
+            )
+
+    def corrupt(self, upload: Any) -> float:
+        """Return the number that arrives instead of ``upload.value``; NaN for one that is not sent.
+
+        What `upload` is follows from :attr:`knows`.
+        """
+        raise NotImplementedError
+
+    def poison(self, sample: "Sample") -> "tuple[FloatArray, float]":
+        """Return the inputs and the label that an attacker learns from instead of the sample's."""
+        raise NotImplementedError
+
+    def affine(self) -> "Affine | None":
+        """State that what arrives is affine in what is known, for exact theory; None if it is not."""
+        return None
+
+    @property
+    def strength(self) -> float:
+        """The value of the one field that says how strong the attack is."""
+        value: float = getattr(self, self.strength_field())
+        return value
+
+    @classmethod
+    def strength_field(cls) -> str:
+        """Return the name of the field that ``attack.strength`` addresses: `probability` if none is marked."""
+        marked = [name for name, field in cls.options().items() if option_of(field).strength]
+        return marked[-1] if marked else "probability"
+
+    @classmethod
+    def poisons_samples(cls) -> bool:
+        """Whether it changes what clients learn from, and not what they upload."""
+        return cls.poison is not Attack.poison
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it never happens."""
+        return self.num_byzantine == 0 or self.probability == 0.0
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return kind and options side by side, as they stand in TOML."""
+        plain = super().to_mapping()
+        plain.pop("num_byzantine" if self.clients else "clients")
+        return {"kind": self.kind, **plain}
+
+    def byzantine_mask(self, num_clients: int, names: Sequence[str] = ()) -> "NDArray[np.bool_]":
+        """Return who is Byzantine where the set is fixed, shape (K,).
+
+        Parameters
+        ----------
+        num_clients : int
+            K.
+        names : sequence of str
+            The clients' names, where they have some.
+        """
+        import numpy as np
+
+        if not self.clients:
+            return np.arange(num_clients) < self.num_byzantine
+        mask = np.zeros(num_clients, np.bool_)
+        for client in self.clients:
+            mask[_number_of(client, num_clients, names)] = True
+        return mask
+
+    def byzantine_moments(self, num_clients: int, names: Sequence[str] = ()) -> "tuple[FloatArray, float]":
+        """Return the probability of each client to be Byzantine, shape (K,), and a factor for pairs.
+
+        Two different clients k, l are both Byzantine with probability factor · β_k β_l, where β are the first (and for
+        a fixed set β is 0 or 1, and the factor 1).
+        """
+        import numpy as np
+
+        if self.byzantine_set == "fixed":
+            return self.byzantine_mask(num_clients, names).astype(np.float64), 1.0
+        chance = self.num_byzantine / num_clients
+        pair = chance * (self.num_byzantine - 1) / max(num_clients - 1, 1)
+        return np.full(num_clients, chance), pair / chance**2 if chance else 1.0
+
+
+class Aggregation(Part):
+    """How the server puts together what the participants sent.
+
+    The engine leaves out numbers that are not finite or beyond ±1e150, calls :meth:`combine`, and moves each entry by
+    the share of participants who answered towards what it returned; nothing moves where nobody did. So every rule is
+    the paper's mean once its robustness is switched off.
+
+    Attributes
+    ----------
+    over : str
+        ``"entries"``: :meth:`combine` is shown one entry's :class:`~psofed.parts.contexts.Numbers` and returns a
+        number. ``"vectors"``: it is shown all :class:`~psofed.parts.contexts.Updates` and returns a change, shape (E,).
+    has_root_data : bool
+        Whether the server has a few samples of its own, `root_size` of them.
+    """
+
+    family: ClassVar[str] = "aggregation"
+    table: ClassVar[str] = "aggregation_options"
+    over: ClassVar[str] = "entries"
+    has_root_data: ClassVar[bool] = False
+
+    def combine(self, uploads: Any) -> Any:
+        """Return what the participants agree on: a number, or a change of the server's model."""
+        raise NotImplementedError
+
+    def quorum(self) -> int:
+        """Return how many numbers of an entry the rule needs; the server's own value stands in for missing ones."""
+        return 1
+
+
+class Pattern(Part):
+    """Which M of the D entries a client shares in an iteration."""
+
+    family: ClassVar[str] = "pattern"
+    table: ClassVar[str] = "selection"
+
+    def select(self, mask: "Mask", out: "NDArray[np.int64]") -> None:
+        """Write M different entries from 0 to D − 1 into ``out`` (M,)."""
+        raise NotImplementedError
+
+    def mask_moments(self, dimension: int, num_shared: int) -> "tuple[float, FloatArray] | None":
+        """Return E[S(i)] and E[S(i) S(j)], shape (D, D), of masks that are independent over time; else None."""
+        return None
+
+    def mask_period(self, dimension: int, num_shared: int) -> int | None:
+        """Return after how many iterations a window of M neighbouring entries is back where it began; else None."""
+        return None
+
+
+class Drift(Part):
+    """How the target moves while it is learned."""
+
+    family: ClassVar[str] = "drift"
+    table: ClassVar[str] = "drift"
+
+    def move(self, step: "Step") -> "FloatArray":
+        """Return w*_n − w*_0, shape (D,)."""
+        raise NotImplementedError
+
+    def check(self, iterations: int) -> None:
+        """Refuse a run too short for it."""
+
+    def increment_variance(self) -> float | None:
+        """Return the variance of each entry's step w*_{n+1} − w*_n, if steps are white; what theory needs."""
+        return None
+
+    def mean_square(self) -> float | None:
+        """Return the mean of ‖w*_n − w*_0‖² over a swing, if it swings."""
+        return None
+
+    def jump_iteration(self) -> int | None:
+        """Return the iteration of a jump, if it is one."""
+        return None
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return kind and options side by side, as they stand in TOML."""
+        return {"kind": self.kind, **super().to_mapping()}
+
+
+class Model(Part):
+    """What the clients fit: ŷ = wᵀz(x), linear in features of the inputs.
+
+    Attributes
+    ----------
+    features : int or None
+        How many there are, where the model says so; it is then the scenario's dimension.
+    """
+
+    family: ClassVar[str] = "model"
+    table: ClassVar[str] = "model"
+
+    def make_features(self, input_dimension: int, dimension: int) -> "FeatureMap":
+        """Return z for inputs of d entries and D weights."""
+        raise NotImplementedError
+
+    @property
+    def num_features(self) -> int | None:
+        """How many features there are, where the model says so."""
+        return None
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return kind and options side by side, as they stand in TOML."""
+        return {"kind": self.kind, **super().to_mapping()}
+
+
+class Function(Part):
+    """A function to be learned: a client observes y = f(x) + ν.
+
+    Attributes
+    ----------
+    num_inputs : int or None
+        How many entries x has; any number if None.
+    """
+
+    family: ClassVar[str] = "function"
+    table: ClassVar[str] = "data.function"
+    num_inputs: ClassVar[int | None] = None
+
+    def value(self, x: "FloatArray") -> float:
+        """Return f(x) for x of shape (d,)."""
+        raise NotImplementedError
+
+
+class Algorithm(Part):
+    """An algorithm: what clients and server exchange, and what it costs.
+
+    Where clients hold no model of their own (all but PSO-Fed), the server alone has a model w_n. In an iteration with
+    an exchange each participant k receives w_n and forms its LMS update u_k = μ x_k e_k, e_k = y_k − w_nᵀx_k. Then
+
+        encode   u_k → the numbers that k sends
+        attack   changes them, if k is Byzantine
+        decode   what the server reads out of them: from each client's numbers, or once from all clients' joined
+        join     the scenario's aggregation rule, the mean unless said otherwise
+        apply    what is joined → the change of w_n
+
+    Attributes
+    ----------
+    holds_models : bool
+        Whether clients hold models of their own, which the engine alone knows how to run.
+    """
+
+    family: ClassVar[str] = "algorithm"
+    table: ClassVar[str] = "algorithm_options"
+    holds_models: ClassVar[bool] = False
+
+    def check(self, scenario: "Scenario") -> None:
+        """Refuse what the algorithm gives no meaning to."""
+        if not self.holds_models and scenario.uplink != "same":
+            allowed = f'"same" for algorithm = "{self.kind}", whose clients hold no model to upload from'
+            raise InvalidValueError("uplink", scenario.uplink, allowed)
+
+    def traffic(self, scenario: "Scenario") -> "Traffic":
+        """Return what an exchange costs and how often there is one."""
+        raise NotImplementedError
+
+    def exchange(self, scenario: "Scenario") -> "Exchange":
+        """Return how many numbers and random numbers an exchange takes."""
+        raise NotImplementedError
+
+    def encode(self, message: "Message", out: "FloatArray") -> None:
+        """Write the numbers that a participant sends into ``out`` (N,)."""
+        raise NotImplementedError
+
+    def decode(self, received: "Received", out: "FloatArray") -> None:
+        """Write the update read out of numbers into ``out`` (D,); without it numbers are joined as they are."""
+        raise NotImplementedError
+
+    def apply(self, received: "Received", memory: "FloatArray", out: "FloatArray") -> None:
+        """Write the change of w_n into ``out`` (D,); without it, what is joined is the change."""
+        for i in range(out.size):
+            out[i] = received.numbers[i]
+
+    @classmethod
+    def decodes(cls) -> bool:
+        """Whether it reads updates out of the numbers before (or after) they are joined."""
+        return cls.decode is not Algorithm.decode
+
+
+BASES = (Attack, Aggregation, Pattern, Drift, Model, Function, Algorithm)
+
+
+def _check_clients(clients: Any) -> tuple[int | str, ...]:
+    allowed = "different numbers or names of clients, for example [3, 7]"
+    if isinstance(clients, str | bytes) or not hasattr(clients, "__iter__"):
+        raise InvalidValueError("attack.clients", clients, allowed)
+    checked: list[int | str] = []
+    for place, client in enumerate(clients):
+        if not isinstance(client, str):
+            client = check_integer(f"attack.clients[{place}]", client, 0)
+        checked.append(client)
+    if len(set(checked)) < len(checked):
+        raise InvalidValueError("attack.clients", list(clients), allowed)
+    return tuple(checked)
+
+
+def _number_of(client: int | str, num_clients: int, names: Sequence[str]) -> int:
+    if isinstance(client, str):
+        if client not in names:
+            allowed = (
+                f"one of {', '.join(names[:20])}" if names else "a number, since these clients have no names"
+            )
+            raise InvalidValueError("attack.clients", client, allowed)
+        return list(names).index(client)
+    return check_integer("attack.clients", client, 0, num_clients - 1, "num_clients - 1")

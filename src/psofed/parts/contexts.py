@@ -1,0 +1,245 @@
+"""What parts are shown: the arguments of their bodies, as named tuples of numbers and arrays.
+
+A body is plain Python on ``self.<field>``, one of these, and NumPy or :mod:`math`. It runs as it is, and compiled
+by the engine. Everything here is of models, never of errors, and of one trial.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.types import FloatArray
+
+
+class Upload(NamedTuple):
+    """One number that an attacker is about to upload: what ``knows = "upload"`` is shown.
+
+    Attributes
+    ----------
+    value : float
+        What an honest client would send.
+    entry, client, iteration : int
+        Which entry of the model it is, whose, and when.
+    normal : float
+        A standard normal number of this client, iteration and entry alone.
+    common_normal : float
+        A standard normal number of this iteration and entry, the same for all attackers.
+    """
+
+    value: float
+    entry: int
+    client: int
+    iteration: int
+    normal: float
+    common_normal: float
+
+
+class UploadAndServer(NamedTuple):
+    """``knows = "server"``: an :class:`Upload`, and the server's own number before the upload."""
+
+    value: float
+    entry: int
+    client: int
+    iteration: int
+    normal: float
+    common_normal: float
+    server: float
+
+
+class UploadAndAccomplices(NamedTuple):
+    """``knows = "accomplices"``: likewise, and what the attackers of this iteration would honestly send.
+
+    Attributes
+    ----------
+    accomplices : array (count,)
+        Clean numbers of this entry by all who attack in this iteration, the client itself included, in the order
+        of clients.
+    """
+
+    value: float
+    entry: int
+    client: int
+    iteration: int
+    normal: float
+    common_normal: float
+    server: float
+    accomplices: FloatArray
+
+
+class UploadAndEveryone(NamedTuple):
+    """``knows = "everyone"``: likewise, and the clean uploads of all; such an attacker is omniscient.
+
+    Attributes
+    ----------
+    honest : array (count,)
+        Numbers of this entry by all participants who do not attack in this iteration, in the order of clients;
+        empty if none of them shares the entry.
+    """
+
+    value: float
+    entry: int
+    client: int
+    iteration: int
+    normal: float
+    common_normal: float
+    server: float
+    accomplices: FloatArray
+    honest: FloatArray
+
+
+# What an attack says it knows, from least to most, and what it is shown for it.
+KNOWLEDGE = {
+    "upload": Upload,
+    "server": UploadAndServer,
+    "accomplices": UploadAndAccomplices,
+    "everyone": UploadAndEveryone,
+}
+
+
+class Sample(NamedTuple):
+    """A sample that an attacker is about to learn from.
+
+    Attributes
+    ----------
+    inputs : array (D,)
+        x, or its features.
+    label : float
+        y.
+    normals : array (D,)
+        Standard normal numbers of this client and iteration.
+    client, iteration : int
+        Whose, and when.
+    """
+
+    inputs: FloatArray
+    label: float
+    normals: FloatArray
+    client: int
+    iteration: int
+
+
+class Numbers(NamedTuple):
+    """What was sent for one entry: what a rule ``over = "entries"`` is shown.
+
+    Attributes
+    ----------
+    values : array (count,)
+        Numbers that arrived, in no particular order; at least one. Where fewer arrived than the rule's quorum, the
+        server's own value stands in for the missing ones.
+    server : float
+        The server's own number.
+    """
+
+    values: FloatArray
+    server: float
+
+
+class Updates(NamedTuple):
+    """The uploads as vectors: what a rule ``over = "vectors"`` is shown.
+
+    Attributes
+    ----------
+    changes : array (count, E)
+        By how much each participant who answered would change the server's model; 0 in entries it did not share.
+        E is the number of entries that anybody shared.
+    shared : bool array (count, E)
+        Which entries each of them shared.
+    server : array (E,)
+        The server's own numbers.
+    own_step : array (E,)
+        The step the server would take on root data of its own; zeros unless the rule has ``root_size``.
+    """
+
+    changes: FloatArray
+    shared: NDArray[np.bool_]
+    server: FloatArray
+    own_step: FloatArray
+
+
+class Mask(NamedTuple):
+    """A mask to be chosen: what a pattern is shown.
+
+    Attributes
+    ----------
+    iteration, client : int
+        When, and for whom; client 0 where one mask is for all.
+    dimension, num_shared : int
+        D, and M, how many entries are to be chosen.
+    uniforms : array (M,)
+        Random numbers in [0, 1), fresh for this mask.
+    client_uniform : float
+        A random number in [0, 1), drawn once for this client.
+    """
+
+    iteration: int
+    client: int
+    dimension: int
+    num_shared: int
+    uniforms: FloatArray
+    client_uniform: float
+
+
+class Step(NamedTuple):
+    """Where the target stands before it moves: what a drift is shown.
+
+    Attributes
+    ----------
+    iteration : int
+        n.
+    position : array (D,)
+        w*_{n−1} − w*_0, zeros for n = 0.
+    normals : array (D,)
+        Standard normal numbers of this iteration.
+    direction : array (D,)
+        A unit vector drawn once per trial, uniform over the sphere.
+    """
+
+    iteration: int
+    position: FloatArray
+    normals: FloatArray
+    direction: FloatArray
+
+
+class Message(NamedTuple):
+    """A participant's update before it is encoded, and the random numbers at hand: what an algorithm is shown.
+
+    Attributes
+    ----------
+    update : array (D,)
+        u_k = μ x_k e_k.
+    stepsize : float
+        μ.
+    normals, uniforms : array (any,)
+        Random numbers that server and clients share, as many as the exchange asks for.
+    client_uniforms : array (any,)
+        Random numbers of this client alone, likewise.
+    """
+
+    update: FloatArray
+    stepsize: float
+    normals: FloatArray
+    uniforms: FloatArray
+    client_uniforms: FloatArray
+
+
+class Received(NamedTuple):
+    """Numbers that arrived at the server, from one client or joined, and the shared random numbers.
+
+    Attributes
+    ----------
+    numbers : array (N,)
+        What arrived, or what the aggregation rule made of it.
+    participants : int
+        How many sent.
+    stepsize : float
+        μ.
+    normals, uniforms : array (any,)
+        As in :class:`Message`.
+    """
+
+    numbers: FloatArray
+    participants: int
+    stepsize: float
+    normals: FloatArray
+    uniforms: FloatArray

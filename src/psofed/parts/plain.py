@@ -1,0 +1,151 @@
+"""Parts at work on one trial's arrays, in plain Python: for literal forms, the federation and the debugger.
+
+The engine does the same in compiled loops over many trials, and is tested against this.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.types import FloatArray
+from psofed.parts.base import Aggregation, Attack
+from psofed.parts.contexts import (
+    KNOWLEDGE,
+    Numbers,
+    Sample,
+    Updates,
+    Upload,
+    UploadAndAccomplices,
+    UploadAndEveryone,
+)
+
+# Beyond this the sum of squares of two numbers and more overflows; such a number counts as not sent.
+LARGEST = 1e150
+
+
+def corrupt_uploads(
+    attack: Attack,
+    uploads: FloatArray,
+    attacking: NDArray[np.bool_],
+    *,
+    server: FloatArray,
+    clients: NDArray[Any],
+    iteration: int,
+    normals: FloatArray,
+    common_normals: FloatArray,
+) -> FloatArray:
+    """Return the uploads as the server receives them.
+
+    Parameters
+    ----------
+    attack : Attack
+        What the attackers do.
+    uploads : array (P, D)
+        Models of the participants; NaN where an entry is not shared.
+    attacking : bool array (P,)
+        Who of them attacks.
+    server : array (D,)
+        w_n.
+    clients : int array (P,)
+        Numbers of the participants, ascending.
+    iteration : int
+        n.
+    normals, common_normals : array (P, D), array (D,)
+        Standard normal numbers of each participant, and of all.
+
+    Examples
+    --------
+    >>> from psofed.parts.attacks import ConstantBias
+    >>> uploads, attacking = np.array([[1.0, np.nan], [2.0, 3.0]]), np.array([True, False])
+    >>> nothing = np.zeros((2, 2))
+    >>> corrupt_uploads(ConstantBias(num_byzantine=1, bias=2.0), uploads, attacking, server=nothing[0],
+    ...                 clients=np.arange(2), iteration=0, normals=nothing, common_normals=nothing[0])
+    array([[ 3., nan],
+           [ 2.,  3.]])
+    """
+    received = uploads.copy()
+    shared = ~np.isnan(uploads)
+    context = KNOWLEDGE[attack.knows]
+    for p in np.flatnonzero(attacking):
+        for i in np.flatnonzero(shared[p]):
+            random = float(normals[p, i]), float(common_normals[i])
+            own: tuple[Any, ...] = (float(uploads[p, i]), int(i), int(clients[p]), iteration, *random)
+            if context is not Upload:
+                own += (float(server[i]),)
+            if context in (UploadAndAccomplices, UploadAndEveryone):
+                own += (uploads[shared[:, i] & attacking, i],)
+            if context is UploadAndEveryone:
+                own += (uploads[shared[:, i] & ~attacking, i],)
+            received[p, i] = attack.corrupt(context(*own))
+    return received
+
+
+def poison_sample(
+    attack: Attack, inputs: FloatArray, label: float, *, normals: FloatArray, client: int, iteration: int
+) -> tuple[FloatArray, float]:
+    """Return the sample that an attacking client learns from instead of the given one."""
+    return attack.poison(Sample(inputs.copy(), label, normals, client, iteration))
+
+
+def combine_uploads(
+    rule: Aggregation, uploads: FloatArray, server: FloatArray, own_step: FloatArray | None = None
+) -> FloatArray:
+    """Return the server's next model.
+
+    Parameters
+    ----------
+    rule : Aggregation
+        The rule.
+    uploads : array (P, D)
+        Models of the participants; NaN where an entry was not sent.
+    server : array (D,)
+        w_n.
+    own_step : array (D,), optional
+        The server's step on root data of its own, for a rule that has some.
+
+    Examples
+    --------
+    >>> from psofed.parts.aggregations import Mean, Median
+    >>> uploads = np.array([[1.0, np.nan], [3.0, 2.0]])
+    >>> combine_uploads(Mean(), uploads, np.array([0.0, 1.0]))
+    array([2. , 1.5])
+    """
+    usable = np.abs(uploads) <= LARGEST
+    move = _move_by_entries if rule.over == "entries" else _move_by_vectors
+    return move(rule, uploads, usable, server, np.zeros_like(server) if own_step is None else own_step)
+
+
+def _move_by_entries(
+    rule: Aggregation,
+    uploads: FloatArray,
+    usable: NDArray[np.bool_],
+    server: FloatArray,
+    own_step: FloatArray,
+) -> FloatArray:
+    following, participants = server.astype(np.float64), len(uploads)
+    fewest = min(rule.quorum(), participants)
+    for i in np.flatnonzero(usable.any(axis=0)):
+        numbers = uploads[usable[:, i], i]
+        missing = np.full(max(fewest - len(numbers), 0), server[i])
+        agreed = rule.combine(Numbers(np.concatenate([numbers, missing]), float(server[i])))
+        following[i] += len(numbers) / participants * (agreed - server[i])
+    return following
+
+
+def _move_by_vectors(
+    rule: Aggregation,
+    uploads: FloatArray,
+    usable: NDArray[np.bool_],
+    server: FloatArray,
+    own_step: FloatArray,
+) -> FloatArray:
+    following = server.astype(np.float64)
+    answered, entries = usable.any(axis=1), np.flatnonzero(usable.any(axis=0))
+    if not answered.any():
+        return following
+    shared = usable[answered][:, entries]
+    changes = np.where(shared, uploads[answered][:, entries] - server[entries], 0.0)
+    agreed = rule.combine(Updates(changes, shared, following[entries], own_step[entries]))
+    following[entries] += answered.mean() * agreed
+    return following

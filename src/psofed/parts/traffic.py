@@ -1,0 +1,107 @@
+"""What an algorithm's exchange costs, how often the budget allows one, and what it takes."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from psofed.scenario import Scenario
+
+# Numbers travel as float64. What both sides derive from a shared seed (masks, Φ_n, hashes) costs nothing.
+BYTES_PER_NUMBER = 8
+BITS_PER_NUMBER = 8 * BYTES_PER_NUMBER
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What one participant's exchange costs, and how often the budget allows one.
+
+    Attributes
+    ----------
+    bits_up, bits_down : int
+        What one participant sends and receives in one exchange.
+    budget : int
+        Bits per iteration, each way, for all participants together: |S_n| · M · 64.
+    group : int
+        How many participants' exchanges are saved up for and made together.
+
+    Examples
+    --------
+    Five participants exchange D = 5 numbers each, where the budget is M = 1: once in five iterations.
+
+    >>> traffic = Traffic(bits_up=5 * 64, bits_down=5 * 64, budget=5 * 1 * 64, group=5)
+    >>> [traffic.exchanges_in(n) for n in range(10)]
+    [0, 0, 0, 0, 5, 0, 0, 0, 0, 5]
+    """
+
+    bits_up: int
+    bits_down: int
+    budget: int
+    group: int
+
+    @property
+    def exchanges_per_iteration(self) -> Fraction:
+        """Participants' exchanges per iteration, on long average."""
+        return Fraction(self.budget, max(self.bits_up, self.bits_down))
+
+    def exchanges_before(self, n: int) -> int:
+        """Exchanges made in iterations 0 … n − 1: as many groups as the budget has paid for."""
+        return self.group * (n * self.budget // (self.group * max(self.bits_up, self.bits_down)))
+
+    def exchanges_in(self, n: int) -> int:
+        """Exchanges made in iteration n: by the first so many of its participants S_n."""
+        return self.exchanges_before(n + 1) - self.exchanges_before(n)
+
+
+def spend_budget(scenario: "Scenario", *, bits_up: int, bits_down: int, group: int | None = None) -> Traffic:
+    """Return the traffic of exchanges of the given size within the scenario's budget.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Its M and |S_n| set the budget.
+    bits_up, bits_down : int
+        Size of one participant's exchange, at least M numbers in one of the directions.
+    group : int, optional
+        Exchanges made together; all |S_n| participants' by default.
+    """
+    participants = scenario.num_participants
+    budget = participants * scenario.num_shared * BITS_PER_NUMBER
+    return Traffic(bits_up, bits_down, budget, participants if group is None else group)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """How many numbers and random numbers an exchange takes, where clients hold no model of their own.
+
+    Attributes
+    ----------
+    numbers : int
+        N, how many each participant sends.
+    sends_model : bool
+        What travels is w_n plus the encoded numbers, so that attacks and aggregation rules see models.
+        Otherwise they see the numbers as changes of a model that is zero.
+    decode_joined : bool
+        Decode once, after joining, and not each client's numbers.
+    normals, uniforms : int
+        Random numbers that server and clients draw from a shared seed.
+    client_uniforms : int
+        Random numbers that each client draws for itself.
+    fresh : bool
+        Shared random numbers are drawn afresh in each iteration, or once.
+    memory : int
+        Numbers the server keeps from one exchange to the next.
+    """
+
+    numbers: int
+    sends_model: bool = False
+    decode_joined: bool = False
+    normals: int = 0
+    uniforms: int = 0
+    client_uniforms: int = 0
+    fresh: bool = True
+    memory: int = 0
+
+    def words_per_iteration(self, num_clients: int) -> int:
+        """Words of the algorithm's random stream that one iteration is given."""
+        return (self.normals + 1) // 2 + self.uniforms + num_clients * self.client_uniforms

@@ -1,0 +1,116 @@
+"""A small vocabulary for the bodies of rules: NumPy here, loops without memory of their own where compiled.
+
+Bodies may use all of NumPy that Numba knows; these are for what a rule does very often.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.types import FloatArray
+
+
+def squared_distance(first: FloatArray, second: FloatArray) -> float:
+    """Return ‖first − second‖².
+
+    Examples
+    --------
+    >>> squared_distance(np.array([1.0, 2.0]), np.array([1.0, 5.0]))
+    9.0
+    """
+    return float(np.sum((first - second) ** 2))
+
+
+def length(vector: FloatArray) -> float:
+    """Return ‖vector‖.
+
+    Examples
+    --------
+    >>> length(np.array([3.0, 4.0]))
+    5.0
+    """
+    return math.sqrt(np.sum(vector**2))
+
+
+def inner(first: FloatArray, second: FloatArray) -> float:
+    """Return the inner product, summed in order.
+
+    Examples
+    --------
+    >>> inner(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    11.0
+    """
+    return float(np.sum(first * second))
+
+
+def add_scaled(factor: float, vector: FloatArray, out: FloatArray) -> None:
+    """Add factor · vector to ``out``.
+
+    Examples
+    --------
+    >>> total = np.ones(2)
+    >>> add_scaled(2.0, np.array([1.0, 3.0]), total)
+    >>> total
+    array([3., 7.])
+    """
+    out += factor * vector
+
+
+def middle(values: FloatArray) -> float:
+    """Return the median.
+
+    Examples
+    --------
+    >>> middle(np.array([9.0, 1.0, 4.0, 2.0]))
+    3.0
+    """
+    return float(np.median(values))
+
+
+def sum_of_lowest(values: FloatArray, count: int) -> float:
+    """Return the sum of the `count` lowest values.
+
+    Examples
+    --------
+    >>> sum_of_lowest(np.array([9.0, 1.0, 4.0, 2.0]), 2)
+    3.0
+    """
+    return float(np.sum(np.sort(values)[:count]))
+
+
+def mean_of_inner(values: FloatArray, cut: int) -> float:
+    """Return the mean of the values without the `cut` lowest and highest.
+
+    Examples
+    --------
+    >>> mean_of_inner(np.array([9.0, 1.0, 4.0, 2.0]), 1)
+    3.0
+    """
+    return float(np.mean(np.sort(values)[cut : values.size - cut]))
+
+
+def middle_of_each(changes: FloatArray, out: FloatArray) -> None:
+    """Write the median of every column of ``changes`` (count, E) into ``out`` (E,).
+
+    Examples
+    --------
+    >>> out = np.empty(2)
+    >>> middle_of_each(np.array([[1.0, 5.0], [2.0, 4.0], [9.0, 0.0]]), out)
+    >>> out
+    array([2., 4.])
+    """
+    out[:] = np.median(changes, axis=0)
+
+
+def keep_where(vector: FloatArray, mask: NDArray[np.bool_], out: FloatArray) -> None:
+    """Write ``vector`` where ``mask`` is true, else 0, into ``out``.
+
+    Examples
+    --------
+    >>> out = np.empty(2)
+    >>> keep_where(np.array([1.0, 2.0]), np.array([False, True]), out)
+    >>> out
+    array([0., 2.])
+    """
+    out[:] = np.where(mask, vector, 0.0)
