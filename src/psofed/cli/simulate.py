@@ -59,6 +59,7 @@ def simulate(
     features: Features = None,
     epochs: Epochs = 1,
     settings: Settings = [],  # noqa: B006 (Typer reads it, nobody writes it)
+    plugins: Plugins = [],  # noqa: B006
 ) -> None:
     """Simulate a scenario many times over and report MSE and MSD with their uncertainty.
 

@@ -45,8 +45,9 @@ class Part:
 
     def __post_init__(self) -> None:
         if type(self).family and Part in type(self).__bases__:
+            name, family = type(self).__name__, type(self).family
             raise TypeError(
-                f"psofed.{type(self).__name__} is what {type(self).family}s are made from; take one of them"
+                f"psofed.{name} is the base of every {family}; take one of them, or make your own from it"
             )
         for field in self.options().values():
             value = check_option(f"{self.table}.{field.name}", field, getattr(self, field.name))
@@ -106,7 +107,7 @@ class Part:
     @classmethod
     def own_options(cls) -> Options:
         """Return the fields that not every part of its family has."""
-        base = next(parent for parent in cls.__mro__ if Part in parent.__bases__)
+        base: Any = next(parent for parent in cls.__mro__ if Part in parent.__bases__)
         common = base.options()
         return {name: field for name, field in cls.options().items() if name not in common}
 

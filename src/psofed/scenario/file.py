@@ -287,7 +287,8 @@ def _part_from_table(family: str, value: Any) -> Part:
     values = _table(family, value)
     if "kind" not in values and family not in _DEFAULT_KIND:
         raise InvalidValueError(f"{family}.kind", None, "a value must be given, it has no default")
-    part = find_part(family, values.pop("kind", _DEFAULT_KIND.get(family, "")), f"{family}.kind")
+    kind: Any = values.pop("kind", _DEFAULT_KIND.get(family))
+    part = find_part(family, kind, f"{family}.kind")
     if family == "attack" and "strength" in values:
         name = part.strength_field()
         if name in values:
@@ -318,7 +319,7 @@ def _data(values: dict[str, Any]) -> Data:
             values[key] = _uniform(f"data.{key}", values[key])
     if isinstance(values.get("function"), Mapping):
         options = dict(values["function"])
-        kind = options.pop("kind", "")
+        kind: Any = options.pop("kind", None)
         values["function"] = find_part("function", kind, "data.function.kind").from_mapping(options)
     return Data(**values)
 
