@@ -7,6 +7,7 @@ import typer
 
 from psofed.cli.common import (
     AsJson,
+    Plugins,
     Settings,
     decibels,
     print_json,
@@ -142,4 +143,4 @@ def _warnings(result: "SimulationResult") -> list[str]:
     )
     for metric, change in result.unsteady_metrics.items():
         lines.append(f"the {METRIC_TITLES[metric]} still changes by {change:+.1%} within the tail: {remedy}.")
-    return lines
+    return [*lines, *(f"{note}." for note in result.notes)]

@@ -8,10 +8,13 @@ those again in another process.
 
 import ctypes
 import dataclasses
+import dis
 import threading
+import traceback
 from collections.abc import Callable
 from functools import cache
 from itertools import count
+from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -21,6 +24,7 @@ from numba import types
 from numba.extending import register_jitable
 
 import psofed.engine.vocabulary  # noqa: F401 (teaches Numba the words of psofed.parts.vectors)
+from psofed.common.errors import PsofedError
 from psofed.common.fingerprint import function_digest
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import own_cache
@@ -113,8 +117,15 @@ def make_function(
 def raise_python_error(*hooks: Hook) -> None:
     """Raise what went wrong in a Python body while a kernel ran; a C function cannot."""
     for hook in hooks:
-        if hook.token and _PYTHON_FRAMES[hook.token][1]:
-            raise _PYTHON_FRAMES[hook.token][1][0]
+        if hook.token and (errors := _PYTHON_FRAMES[hook.token][1]):
+            error = errors[0]
+            if isinstance(error, PsofedError) or not isinstance(error, Exception):
+                raise error
+            trace = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(trace.filename).name}, line {trace.lineno}"
+            raise PsofedError(
+                f"a part's own code failed with {type(error).__name__}: {error} ({where})"
+            ) from error
 
 
 def release(*hooks: Hook) -> None:
@@ -157,7 +168,7 @@ def _compiled_hook(kind: type[Part], body: str, signature: Any, make_frame: Make
     with own_cache(f"{kind.kind}-{function_digest(function, make_frame)}") as folder:
         if _NOTICE and not any(folder.rglob("*.nbi")):
             _NOTICE[0](f'compiling {kind.family} "{kind.kind}" for the first time')
-        return numba.cfunc(signature, cache=True)(frame)  # compiles, or loads from disk
+        return numba.cfunc(signature, cache=True, error_model="numpy")(frame)  # compiles, or loads from disk
 
 
 class _CannotCompile(Exception):  # noqa: N818 (it is caught here)
@@ -168,6 +179,9 @@ def _teach(function: FunctionType) -> None:
     """Let Numba compile a plain function, and the plain functions it calls."""
     if function in _TAUGHT or function.__module__ == vectors.__name__:
         return
+    if any(step.opname == "RAISE_VARARGS" for step in dis.get_instructions(function)):
+        # A C function cannot raise: the error would be printed, and the run go on with wrong numbers.
+        raise _CannotCompile(f"{function.__name__} may raise an error, which compiled code cannot")
     _TAUGHT.add(function)
     register_jitable(function)
     for name in function.__code__.co_names:

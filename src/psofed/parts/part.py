@@ -35,7 +35,7 @@ class Part:
         if "kind" not in cls.__dict__:
             cls.kind = kebab_case(cls.__name__)
         # What compiled bodies take for `self`; it can be imported by name, as Numba's cache on disk wants it.
-        fields: Any = namedtuple(f"{cls.__name__}Fields", list(cls.options()))
+        fields: Any = namedtuple("Fields", list(cls.options()))  # type: ignore[misc]
         fields.__module__, fields.__qualname__ = cls.__module__, f"{cls.__qualname__}.Fields"
         cls.Fields = fields
         if cls.family and Part not in cls.__bases__:

@@ -50,7 +50,7 @@ def part_names(family: str) -> tuple[str, ...]:
     return tuple(sorted({*_built_in(family), *own}))
 
 
-def find_part(family: str, kind: str, field: str | None = None) -> Any:
+def find_part(family: str, kind: Any, field: str | None = None) -> Any:
     """Return the class of a part.
 
     Parameters

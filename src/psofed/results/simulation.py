@@ -125,6 +125,8 @@ class SimulationResult:
         How long it took.
     details : dict
         What else there is to say, as plain values: ``"data"`` for data of your own.
+    notes : tuple of str
+        What should be known of how it was computed, such as a part that Numba could not compile.
     """
 
     scenario: Scenario
@@ -141,6 +143,7 @@ class SimulationResult:
     seconds: float
     version: str = __version__
     details: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def network_mse(self) -> Estimate:
@@ -206,6 +209,7 @@ class SimulationResult:
                 "iterations": self.diverged_at[diverged].tolist(),
             },
             "unsteady": self.unsteady_metrics,
+            **({"notes": list(self.notes)} if self.notes else {}),
             **self.details,
             **({} if self.tracking is None else {"tracking": self.tracking.to_json()}),
             "communication": self.communication.to_json(),
@@ -255,6 +259,7 @@ class SimulationResult:
                 "seconds": self.seconds,
                 "communication": json.dumps(self.communication.to_json()),
                 "details": json.dumps(self.details),
+                "notes": json.dumps(self.notes),
             },
         )
 
@@ -292,6 +297,7 @@ def load_result(path: str | Path) -> SimulationResult:
             seconds=float(data.attrs["seconds"]),
             version=str(data.attrs["version"]),
             details=details,
+            notes=tuple(json.loads(data.attrs.get("notes", "[]"))),
         )
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.engine.bodies import why_python
 from psofed.engine.compiling import compiled
 from psofed.engine.samples import SampleSource, make_table_samples
 from psofed.fleet import draw_fleet
@@ -65,6 +66,8 @@ class Block:
         Each trial's learning curve, if it was to be kept.
     client_squares : array (K, trials) or None
         Sums of each client's squared errors over the tail, for data that do not come from the scenario.
+    notes : tuple of str
+        What the user should know of how it was computed.
     """
 
     tail_halves: NDArray[np.float64]
@@ -73,6 +76,7 @@ class Block:
     diverged_at: NDArray[np.int64]
     curves: NDArray[np.float64] | None
     client_squares: NDArray[np.float64] | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Stopped(Exception):  # noqa: N818 (it is no error)
@@ -133,9 +137,20 @@ def run_block(
     second = (recording.tail + 1) // 2
     tail_sums[0] /= max(recording.tail - second, 1)
     tail_sums[1] /= second
+    block = replace(block, notes=_notes(scenario))
     if source is None:
         return block
     return replace(block, client_squares=run.client_squares[:, :count].copy())
+
+
+def _notes(scenario: Scenario) -> tuple[str, ...]:
+    """Say which parts ran as plain Python, and why."""
+    reasons = ((part, why_python(part)) for part in scenario.parts())
+    return tuple(
+        f'{part.family} "{part.kind}" ran as plain Python, more slowly, since Numba cannot compile it: {reason}'
+        for part, reason in reasons
+        if reason is not None
+    )
 
 
 def _start(scenario: Scenario, seed: int, trials: range, source: SampleSource | None) -> Any:

@@ -215,10 +215,12 @@ class _Total:
         self._curve_squares = np.zeros((bins, len(METRICS)))
         self._blocks: list[tuple[FloatArray, NDArray[np.int64], FloatArray | None]] = []
         self._client_squares: list[FloatArray] = []
+        self._notes: tuple[str, ...] = ()
 
     def add(self, block: Block) -> None:
         self._curve_sum += block.curve_sum
         self._curve_squares += block.curve_squares
+        self._notes = block.notes
         self._blocks.append((block.tail_halves, block.diverged_at, block.curves))
         if block.client_squares is not None:
             self._client_squares.append(block.client_squares)
@@ -256,4 +258,5 @@ class _Total:
             if curves is None
             else dict(zip(METRICS, np.moveaxis(curves, 2, 0), strict=True)),
             seconds=seconds,
+            notes=self._notes,
         )

@@ -1,0 +1,193 @@
+"""Runs the conformance suite on one part, a built-in one or the user's own."""
+
+import dataclasses
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from psofed.common.errors import PsofedError
+from psofed.parts.options import option_of
+from psofed.parts.part import Part
+from psofed.parts.registry import FAMILIES
+from psofed.scenario import Data, Scenario, Selection
+from psofed.testing import families
+
+SIZES = {"num_clients": 8, "dimension": 4, "num_participants": 5, "num_shared": 2, "iterations": 40}
+
+
+@dataclass(frozen=True)
+class PartReport:
+    """What was found.
+
+    Attributes
+    ----------
+    part : Part
+        What was checked.
+    problems : tuple of str
+        What is wrong, in words; none if all is well.
+    notes : tuple of str
+        What is allowed but should be known.
+    """
+
+    part: Part
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        name = f'{self.part.family} "{self.part.kind}"'
+        lines = [f"{name}: {'all is well' if not self.problems else f'{len(self.problems)} problem(s)'}"]
+        lines += [f"  wrong: {problem}" for problem in self.problems]
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+
+def check_part(part: "type[Part] | Part") -> PartReport:
+    """Check that a part keeps the promises of its family, in every room.
+
+    Parameters
+    ----------
+    part : class or value
+        A class is made with its default options (and, an attack, with two Byzantine clients); one that has options
+        without a default must be given as a value.
+
+    Returns
+    -------
+    PartReport
+        If nothing is wrong; its notes say, for example, that Numba cannot compile the body.
+
+    Raises
+    ------
+    AssertionError
+        With a list in words of all that is wrong.
+
+    Examples
+    --------
+    >>> from psofed.parts.attacks import SignFlip
+    >>> print(check_part(SignFlip))
+    attack "sign-flip": all is well
+    """
+    value = _make(part)
+    problems: list[str] = []
+    for check in (
+        _check_value,
+        _check_options,
+        _check_files,
+        _check_simulation,
+        *families.CHECKS[value.family],
+    ):
+        problems += _run(check, value)
+        if problems:
+            break  # later checks would only repeat what is wrong
+    report = PartReport(value, tuple(problems), tuple(_notes(value)))
+    if problems:
+        raise AssertionError(str(report))
+    return report
+
+
+def scenario_with(part: Part, **changes: Any) -> Scenario:
+    """Return a small scenario that holds the part."""
+    values: dict[str, Any] = {**SIZES, **changes}
+    if part.family == "pattern":
+        values["selection"] = Selection(pattern=part, coordinated=values.pop("coordinated", True))  # type: ignore[arg-type]
+    elif part.family == "function":
+        values["data"] = Data(function=part)  # type: ignore[arg-type]
+        values["dimension"] = getattr(part, "num_inputs", None) or values["dimension"]
+    elif part.family == "model":
+        values |= {"model": part, "data": Data(function="sine", input_dimension=values["dimension"])}  # type: ignore[arg-type]
+    else:
+        values[part.family] = part
+    return Scenario(**values)
+
+
+def _make(part: "type[Part] | Part") -> Part:
+    if isinstance(part, Part):
+        return part
+    if not (isinstance(part, type) and issubclass(part, Part)) or part.family not in FAMILIES:
+        raise PsofedError(f"{part!r} is no part: derive it from psofed.Attack, psofed.Aggregation, …")
+    try:
+        return part(num_byzantine=2, probability=0.5) if part.family == "attack" else part()  # type: ignore[call-arg]
+    except TypeError as error:
+        raise PsofedError(
+            f"{part.__name__} cannot be made without options ({error}); give check_part a value"
+        ) from None
+
+
+def _run(check: Callable[[Part], Iterator[str]], part: Part) -> list[str]:
+    try:
+        return list(check(part))
+    except Exception as error:
+        return [f"{check.__name__.strip('_').replace('_', ' ')}: {type(error).__name__}: {error}"]
+
+
+def _check_value(part: Part) -> Iterator[str]:
+    if not part.summary() or part.summary().startswith(f"{type(part).__name__}("):
+        yield "it has no docstring; its first sentence stands in tables"
+    if hash(part) != hash(part.replace()) or part != part.replace():
+        yield "two parts with the same options are not equal"
+    if pickle.loads(pickle.dumps(part)) != part:
+        yield "it is not the same after pickling, so it cannot travel to other processes"
+
+
+def _check_options(part: Part) -> Iterator[str]:
+    for name, field in type(part).own_options().items():
+        about = option_of(field)
+        if not about.text:
+            yield f"option {name} has no text that says what it means: {name}: … = option(…, text=…)"
+        if field.default is not dataclasses.MISSING:
+            try:
+                part.replace(**{name: field.default})
+            except PsofedError as error:
+                yield f"the default of {name} is refused: {error}"
+
+
+def _check_files(part: Part) -> Iterator[str]:
+    scenario = scenario_with(part)
+    if Scenario.from_toml(scenario.to_toml()) != scenario:
+        yield "a scenario with it is another one after TOML and back"
+
+
+def _check_simulation(part: Part) -> Iterator[str]:
+    from psofed.simulation.monte_carlo import simulate
+
+    changes: list[dict[str, Any]] = [{}, {"num_shared": 1}]
+    if part.family == "pattern":
+        changes += [{"num_shared": 4}, {"coordinated": False}]
+    elif part.family != "function":
+        changes += [{"num_shared": 4}, {"selection": Selection(coordinated=False)}]
+    for change in changes:
+        scenario = scenario_with(part, **change)
+        result = simulate(scenario, trials=18, seed=3, threads=2, keep_trials=True)
+        alone = simulate(scenario, trials=1, seed=3, threads=1)
+        where = f" (with {', '.join(f'{k} = {v}' for k, v in change.items())})" if change else ""
+        if not np.array_equal(result.steady_state["server_msd"][0], alone.steady_state["server_msd"][0]):
+            yield f"a trial comes out differently when others run beside it{where}"
+        yield from _compare_with_reference(scenario, result, where)
+
+
+def _compare_with_reference(scenario: Scenario, result: Any, where: str) -> Iterator[str]:
+    from psofed.reference.literal import run_trial
+
+    reference = run_trial(scenario, seed=3, trial=2)
+    for metric in ("network_mse", "server_msd", "test_mse"):
+        found, expected = result.trial_curves[metric][2], getattr(reference, metric)
+        with np.errstate(invalid="ignore"):
+            same = np.isclose(found, expected, rtol=1e-7, atol=1e-12, equal_nan=True) | (
+                np.abs(expected) > 1e10
+            )
+        if not same.all():
+            n = int(np.flatnonzero(~same)[0])
+            yield (
+                f"the compiled body does not do what it does as plain Python: {metric} at iteration {n} is "
+                f"{found[n]:.6g} instead of {expected[n]:.6g}{where}"
+            )
+            return
+
+
+def _notes(part: Part) -> Iterator[str]:
+    from psofed.engine.bodies import why_python
+
+    reason = why_python(part)
+    if reason is not None:
+        yield f"Numba cannot compile it, so it runs as plain Python, more slowly: {reason}"

@@ -1,0 +1,165 @@
+"""What each family of parts promises beyond being a value, as checks that yield what is wrong."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from psofed.parts.affine import Affine
+from psofed.parts.base import Attack
+from psofed.parts.contexts import KNOWLEDGE, Mask, Step
+from psofed.parts.plain import combine_uploads, corrupt_uploads
+
+
+def check_attack(attack: Any) -> Iterator[str]:
+    """Check that it does one of two things, in every corner, and what it states."""
+    if (type(attack).corrupt is Attack.corrupt) == (type(attack).poison is Attack.poison):
+        yield "it must have one of corrupt(self, upload) and poison(self, sample)"
+        return
+    if attack.knows not in KNOWLEDGE:
+        yield f"knows = {attack.knows!r} is not one of {', '.join(KNOWLEDGE)}"
+        return
+    if not isinstance(attack.strength, int | float):
+        yield f"its strength, {type(attack).strength_field()}, is no number"
+    if not attack.poisons_samples():
+        yield from _check_few_uploads(attack)
+        yield from _check_statement(attack, attack.affine())
+
+
+def _check_few_uploads(attack: Any) -> Iterator[str]:
+    """Try nobody honest, nobody else at all, an entry that one alone shares: the corners of what it may be shown."""
+    for participants in (1, 2, 5):
+        for attacking in (np.ones(participants, bool), np.arange(participants) < 1):
+            uploads = np.where(np.eye(participants, 5) > 0, 1.5, np.nan)
+            try:
+                _corrupt(attack, uploads, attacking, np.zeros(5), np.zeros(5))
+            except Exception as error:
+                honest = participants - int(attacking.sum())
+                yield (
+                    f"corrupt fails with {type(error).__name__}: {error}, where {participants} client(s) take part, "
+                    f"{honest} of them honest, and no two share an entry"
+                )
+                return
+
+
+def _check_statement(attack: Any, statement: Affine | None) -> Iterator[str]:
+    if statement is None or attack.knows not in ("upload", "server"):
+        return
+    rng = np.random.default_rng(0)
+    uploads, server = rng.normal(size=(1, 200)), rng.normal(size=200)
+    normals, common = rng.normal(size=200), rng.normal(size=200)
+    received = _corrupt(attack, uploads, np.array([True]), server, normals, common)[0]
+    received = np.where(np.abs(received) <= 1e150, received, server)  # under the mean, what is not sent
+    expected = statement.own * uploads[0] + statement.server * server + statement.offset
+    noise = statement.variance**0.5 * normals + statement.common_variance**0.5 * common
+    if not np.allclose(received, expected + noise, rtol=1e-9, atol=1e-9):
+        yield f"affine() states {statement}, which is not what corrupt does"
+
+
+def _corrupt(attack: Any, uploads: Any, attacking: Any, server: Any, normals: Any, common: Any = None) -> Any:
+    shape = uploads.shape
+    return corrupt_uploads(
+        attack, uploads, attacking, server=server, clients=np.arange(shape[0]), iteration=0,
+        normals=np.broadcast_to(normals, shape), common_normals=np.zeros(shape[1]) if common is None else common,
+    )  # fmt: skip
+
+
+def check_aggregation(rule: Any) -> Iterator[str]:
+    """Check that no bad number reaches the model, nobody's silence moves it, and who speaks first does not matter."""
+    if rule.over not in ("entries", "vectors"):
+        yield f'over = {rule.over!r} is neither "entries" nor "vectors"'
+        return
+    rng = np.random.default_rng(1)
+    server, step = rng.normal(size=6), 0.01 * rng.normal(size=6)
+    for participants in (1, 2, 3, 7):
+        uploads = np.where(rng.random((participants, 6)) < 0.6, rng.standard_t(2, (participants, 6)), np.nan)
+        moved = combine_uploads(rule, uploads, server, step)
+        if moved.shape != server.shape or not np.isfinite(moved).all():
+            yield f"with {participants} participants its result is no finite model"
+            return
+        untouched = ~np.isfinite(uploads).any(axis=0)
+        if not np.array_equal(moved[untouched], server[untouched]):
+            yield "an entry that nobody sent is moved"
+        turned = combine_uploads(rule, uploads[::-1], server, step)
+        if not np.allclose(moved, turned, rtol=1e-9, atol=1e-12):
+            yield "its result depends on the order of the participants"
+        bad = uploads.copy()
+        bad[rng.random(bad.shape) < 0.5] = np.inf
+        if not np.isfinite(combine_uploads(rule, bad, server, step)).all():
+            yield "infinite numbers that were sent reach the model"
+    silent = np.full((3, 6), np.nan)
+    if not np.array_equal(combine_uploads(rule, silent, server, step), server):
+        yield "the model moves although nobody sent anything"
+
+
+def check_pattern(pattern: Any) -> Iterator[str]:
+    """Check that masks hold M different entries, and have the moments that are stated."""
+    rng, dimension = np.random.default_rng(2), 5
+    for shared in range(1, dimension + 1):
+        stated = pattern.mask_moments(dimension, shared)
+        masks = np.zeros((4000 if stated is not None else 50, dimension))
+        for n in range(len(masks)):
+            out = np.zeros(shared, np.int64)
+            pattern.select(Mask(n, 1, dimension, shared, rng.random(shared), float(rng.random())), out)
+            if len(set(out.tolist())) < shared or out.min() < 0 or out.max() >= dimension:
+                wanted = f"{shared} different entries from 0 to {dimension - 1}"
+                yield f"select writes {out.tolist()} where {wanted} are wanted"
+                return
+            masks[n, out] = 1.0
+        if stated is not None:
+            first, second = stated
+            error = 4.5 * 0.5 / len(masks) ** 0.5
+            if np.abs(masks.mean(axis=0) - first).max() > error:
+                yield f"mask_moments states E[S(i)] = {first:g}, but the masks drawn have another mean"
+            elif np.abs(masks.T @ masks / len(masks) - second).max() > error:
+                yield "mask_moments states other second moments than the masks drawn have"
+
+
+def check_drift(drift: Any) -> Iterator[str]:
+    """Check that it moves a vector to a vector of the same size."""
+    rng = np.random.default_rng(3)
+    for n in (0, 1, 50):
+        after = np.asarray(drift.move(Step(n, np.zeros(3), rng.normal(size=3), np.array([1.0, 0.0, 0.0]))))
+        if after.shape != (3,) or not np.isfinite(after).all():
+            yield f"move returns {after!r} at iteration {n}, where 3 finite numbers are wanted"
+            return
+
+
+def check_function(function: Any) -> Iterator[str]:
+    """Check that it is a finite number wherever x is."""
+    rng, size = np.random.default_rng(4), function.num_inputs or 3
+    for x in (np.zeros(size), *rng.normal(size=(20, size))):
+        value = function.value(x)
+        if np.ndim(value) or not np.isfinite(value):
+            yield f"value({x.tolist()}) is {value!r}, where a finite number is wanted"
+            return
+
+
+def check_algorithm(algorithm: Any) -> Iterator[str]:
+    """Check that its exchange keeps within the budget."""
+    from psofed.testing.check import scenario_with
+
+    scenario = scenario_with(algorithm)
+    traffic = algorithm.traffic(scenario)
+    if min(traffic.bits_up, traffic.bits_down) < 0 or max(traffic.bits_up, traffic.bits_down) <= 0:
+        yield "traffic() counts no bits"
+    if traffic.exchanges_before(1000) * max(traffic.bits_up, traffic.bits_down) > 1000 * traffic.budget:
+        yield "traffic() spends more than the budget of PSO-Fed"
+
+
+def check_model(model: Any) -> Iterator[str]:
+    """Check that its features have the promised shape."""
+    z = model.make_features(4, 4)(np.zeros((2, 4)))
+    if z.shape != (2, 4):
+        yield f"make_features(4, 4) makes {z.shape[1]} features, where 4 are wanted"
+
+
+CHECKS: dict[str, tuple[Callable[[Any], Iterator[str]], ...]] = {
+    "attack": (check_attack,),
+    "aggregation": (check_aggregation,),
+    "pattern": (check_pattern,),
+    "drift": (check_drift,),
+    "function": (check_function,),
+    "algorithm": (check_algorithm,),
+    "model": (check_model,),
+}
