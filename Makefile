@@ -33,7 +33,7 @@ reproduce: install
 	$(BIN)/psofed reproduce all --out out
 
 docs: install
-	$(BIN)/python docs/make_cli_page.py
+	$(BIN)/python docs/make_pages.py
 
 clean:
 	rm -rf $(VENV) out .mypy_cache .ruff_cache .hypothesis

@@ -145,9 +145,14 @@ def class_in(family: str, name: str) -> type[Part]:
     raise AttributeError(f"module 'psofed.{FAMILIES[family]}' has no attribute {name!r}")
 
 
+def built_in_parts(family: str) -> list[Any]:
+    """Return the classes of a family's built-in parts."""
+    return [find_part(family, kind) for kind in _built_in(family)]
+
+
 def class_names(family: str) -> list[str]:
     """Return the names of the classes of a family's built-in parts."""
-    return [find_part(family, kind).__name__ for kind in _built_in(family)]
+    return [part.__name__ for part in built_in_parts(family)]
 
 
 @cache

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 from psofed.parts.registry import class_in, class_names
 
 if TYPE_CHECKING:
-    pass
+    from psofed.parts.algorithms.cs_fed import CSFed as CSFed
+    from psofed.parts.algorithms.online_fed import OnlineFed as OnlineFed
+    from psofed.parts.algorithms.pso_fed import PsoFed as PsoFed
+    from psofed.parts.algorithms.qs_fed import QSFed as QSFed
+    from psofed.parts.algorithms.signsgd import SignSGD as SignSGD
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 from psofed.parts.registry import class_in, class_names
 
 if TYPE_CHECKING:
-    pass
+    from psofed.parts.attacks.colluding_gaussian import ColludingGaussian as ColludingGaussian
+    from psofed.parts.attacks.constant_bias import ConstantBias as ConstantBias
+    from psofed.parts.attacks.data_poisoning import DataPoisoning as DataPoisoning
+    from psofed.parts.attacks.drop_out import DropOut as DropOut
+    from psofed.parts.attacks.gaussian import Gaussian as Gaussian
+    from psofed.parts.attacks.inner_product import InnerProduct as InnerProduct
+    from psofed.parts.attacks.label_poisoning import LabelPoisoning as LabelPoisoning
+    from psofed.parts.attacks.little_is_enough import LittleIsEnough as LittleIsEnough
+    from psofed.parts.attacks.mimic import Mimic as Mimic
+    from psofed.parts.attacks.non_finite import NonFinite as NonFinite
+    from psofed.parts.attacks.scaled_update import ScaledUpdate as ScaledUpdate
+    from psofed.parts.attacks.sign_flip import SignFlip as SignFlip
 
 
 def __getattr__(name: str) -> Any:

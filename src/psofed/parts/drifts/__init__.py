@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from psofed.parts.registry import class_in, class_names
 
 if TYPE_CHECKING:
-    pass
+    from psofed.parts.drifts.jump import Jump as Jump
+    from psofed.parts.drifts.random_walk import RandomWalk as RandomWalk
+    from psofed.parts.drifts.sinusoid import Sinusoid as Sinusoid
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 from psofed.parts.registry import class_in, class_names
 
 if TYPE_CHECKING:
-    pass
+    from psofed.parts.functions.linear import Linear as Linear
+    from psofed.parts.functions.root_sine import RootSine as RootSine
+    from psofed.parts.functions.sinc import Sinc as Sinc
+    from psofed.parts.functions.sine import Sine as Sine
+    from psofed.parts.functions.wiener import Wiener as Wiener
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from psofed.parts.registry import class_in, class_names
 
 if TYPE_CHECKING:
-    pass
+    from psofed.parts.models.linear import Linear as Linear
+    from psofed.parts.models.rff import Rff as Rff
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from psofed.parts.registry import class_in, class_names
 
 if TYPE_CHECKING:
-    pass
+    from psofed.parts.patterns.random import Random as Random
+    from psofed.parts.patterns.round_robin import RoundRobin as RoundRobin
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,143 @@
+"""Writes the pages and lists that are made from code, so that nothing can be left out: `make docs`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from psofed.cli import app
+from psofed.parts.options import describe as describe_option
+from psofed.parts.options import option_of
+from psofed.parts.registry import FAMILIES, built_in_parts
+
+DOCS = Path(__file__).parent
+PARTS = DOCS.parent / "src" / "psofed" / "parts"
+
+TITLES = {
+    "attack": ("Attacks", "`attack.kind`, `psofed.attacks`", "[attacks](attacks.md) has their equations"),
+    "aggregation": (
+        "Aggregation rules",
+        "`aggregation`, `psofed.aggregations`",
+        "[aggregation rules](aggregations.md) says what they do with entries that few sent, and what they cost",
+    ),
+    "pattern": ("Selection patterns", "`selection.pattern`, `psofed.patterns`", ""),
+    "algorithm": (
+        "Algorithms",
+        "`algorithm`, `psofed.algorithms`",
+        "[the algorithms](algorithms.md) compares them",
+    ),
+    "drift": ("Drifts", "`drift.kind`, `psofed.drifts`", "[moving targets](drift.md) has results"),
+    "model": ("Models", "`model.kind`, `psofed.models`", "[random Fourier features](rff.md) has results"),
+    "function": ("Functions to learn", "`data.function`, `psofed.functions`", ""),
+}
+
+
+def pages() -> dict[Path, str]:
+    """Return every file that is made from code, with its text."""
+    made = {DOCS / "cli.md": make_cli_page(), DOCS / "parts.md": make_parts_page()}
+    for family, folder in FAMILIES.items():
+        file = PARTS / folder / "__init__.py"
+        made[file] = with_type_list(file.read_text(encoding="utf-8"), family)
+    return made
+
+
+def make_parts_page() -> str:
+    """Return the table of all parts with their options."""
+    lines = [
+        "# Parts",
+        "",
+        "Made by `make docs` from the parts themselves. Each is a frozen value: `psofed.attacks.SignFlip(num_byzantine=5,",
+        'scale=2.0)` in Python, `kind = "sign-flip"` with `scale = 2.0` in TOML. [Adding a part](adding_a_part.md) says how',
+        "to write your own.",
+    ]
+    for family, (title, where, more) in TITLES.items():
+        lines += ["", f"## {title} ({where})", ""]
+        if family == "attack":
+            lines += [
+                "All have `num_byzantine` (or `clients`), `probability` and `byzantine_set`. *Knows* is what an",
+                "attacker sees beside its own upload; `attack.strength` addresses the option in bold.",
+                "",
+            ]
+        if more:
+            lines += [f"{more[0].upper()}{more[1:]}.", ""]
+        extra = {"attack": "knows", "aggregation": "works over"}.get(family)
+        head = ["name", "class", "what it does", *([extra] if extra else []), "options (default)"]
+        lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+        for part in built_in_parts(family):
+            about = {"attack": "knows", "aggregation": "over"}.get(family)
+            value = [_knowledge(part) if about == "knows" else part.over] if about else []
+            row = [f"`{part.kind}`", f"`{part.__name__}`", part.summary(), *value, _options(part)]
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def with_type_list(text: str, family: str) -> str:
+    """Return a family's ``__init__.py`` with the list of its classes for type checkers."""
+    start, end = text.index("if TYPE_CHECKING:\n"), text.index("\n\ndef __getattr__")
+    imports = [
+        f"    from {part.__module__} import {part.__name__} as {part.__name__}\n"
+        for part in built_in_parts(family)
+    ]
+    return text[:start] + "if TYPE_CHECKING:\n" + "".join(imports) + text[end:]
+
+
+def _knowledge(part: Any) -> str:
+    return "its data" if part.poisons_samples() else part.knows
+
+
+def _options(part: Any) -> str:
+    entries = []
+    for name, field in part.own_options().items():
+        default = "required" if repr(field.default).startswith("<dataclasses") else field.default
+        shown = f"`{name}` ({default}; {describe_option(field)}): {option_of(field).text}"
+        bold = part.family == "attack" and part.strength_field() == name
+        entries.append(f"**`{name}`**{shown[len(name) + 2 :]}" if bold else shown)
+    return "<br>".join(entries)
+
+
+def make_cli_page() -> str:
+    """Return the page on the command line."""
+    lines = [
+        "# The command line",
+        "",
+        "Made by `make docs` from the commands' own help; a test compares the two. Exit codes: 0 all well, 1 the",
+        "answer is no (a comparison failed), 2 a mistake in what was asked, 130 interrupted.",
+    ]
+    for path, command in commands("psofed", typer.main.get_command(app)):
+        lines += ["", f"## `{path}`", "", (command.help or "").strip()]
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        options = [
+            p for p in command.params if p.param_type_name == "option" and p.name != "help" and not p.hidden
+        ]
+        if arguments or options:
+            lines += ["", "| | |", "|---|---|"]
+        for parameter in arguments:
+            lines.append(f"| `{(parameter.metavar or parameter.name).upper()}` | {describe(parameter)} |")
+        for parameter in options:
+            names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+            lines.append(f"| {names} | {describe(parameter)} |")
+    return "\n".join(lines) + "\n"
+
+
+def commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """Yield every command that can be run, with its full name."""
+    children = getattr(command, "commands", None)
+    if not children:
+        yield path, command
+        return
+    for name in sorted(children):
+        yield from commands(f"{path} {name}", children[name])
+
+
+def describe(parameter: Any) -> str:
+    """Return the help text and the default, if there is one worth telling."""
+    text = (getattr(parameter, "help", None) or "").replace("|", "\\|")
+    if parameter.default not in (None, False, [], ()) and not callable(parameter.default):
+        text += f" Default: {parameter.default}."
+    return text
+
+
+if __name__ == "__main__":
+    for file, text in pages().items():
+        file.write_text(text, encoding="utf-8")
