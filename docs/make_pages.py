@@ -47,9 +47,9 @@ def make_parts_page() -> str:
     lines = [
         "# Parts",
         "",
-        "Made by `make docs` from the parts themselves. Each is a frozen value: `psofed.attacks.SignFlip(num_byzantine=5,",
-        'scale=2.0)` in Python, `kind = "sign-flip"` with `scale = 2.0` in TOML. [Adding a part](adding_a_part.md) says how',
-        "to write your own.",
+        "Made by `make docs` from the parts themselves. Each is a frozen value, in Python",
+        '`psofed.attacks.SignFlip(num_byzantine=5, scale=2.0)`, in TOML `kind = "sign-flip"` with `scale = 2.0`.',
+        "[Adding a part](adding_a_part.md) says how to write your own.",
     ]
     for family, (title, where, more) in TITLES.items():
         lines += ["", f"## {title} ({where})", ""]

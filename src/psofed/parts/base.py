@@ -181,7 +181,7 @@ class Aggregation(Part):
         """Return what the participants agree on: a number, or a change of the server's model."""
         raise NotImplementedError
 
-    def quorum(self) -> int:
+    def fewest_numbers(self) -> int:
         """Return how many numbers of an entry the rule needs; the server's own value stands in for missing ones."""
         return 1
 

@@ -124,7 +124,7 @@ def _move_by_entries(
     own_step: FloatArray,
 ) -> FloatArray:
     following, participants = server.astype(np.float64), len(uploads)
-    fewest = min(rule.quorum(), participants)
+    fewest = min(rule.fewest_numbers(), participants)
     for i in np.flatnonzero(usable.any(axis=0)):
         numbers = uploads[usable[:, i], i]
         missing = np.full(max(fewest - len(numbers), 0), server[i])

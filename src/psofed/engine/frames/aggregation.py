@@ -12,7 +12,7 @@ from psofed.parts.plain import LARGEST
 def aggregation_hook(rule: Aggregation) -> Hook:
     """Return the hook of a rule."""
     make_frame = _make_frame_over_entries if rule.over == "entries" else _make_frame_over_vectors
-    return make_hook(rule, "combine", AGGREGATION, make_frame, rule.quorum())
+    return make_hook(rule, "combine", AGGREGATION, make_frame, rule.fewest_numbers())
 
 
 def _make_frame_over_entries(unpack, body):

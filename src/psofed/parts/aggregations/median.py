@@ -4,6 +4,7 @@ import numpy as np  # noqa: F401 (for the example)
 
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Numbers
+from psofed.parts.options import option
 from psofed.parts.vectors import middle
 
 
@@ -11,9 +12,10 @@ class Median(Aggregation):
     """Coordinate median: each entry moves towards the median of the numbers sent for it.
 
     With q_i participants who sent entry i, w_i moves by q_i/|S_n| · (median − w_i). One number alone cannot outvote
-    anybody, so where fewer than three arrived, the server's own value stands in for the missing ones: of two numbers
-    the one nearer to the server counts if both lie on the same side of it, a single one does not count. (With fewer
-    than three participants in all there is nobody to miss.)
+    anybody, so where fewer than `quorum` arrived, the server's own value stands in for the missing ones. With the
+    default of 3, of two numbers the one nearer to the server counts if both lie on the same side of it, and a single
+    one does not count. A larger quorum is safer and learns more slowly. (With fewer participants than the quorum in
+    all, nobody is missing.)
 
     References
     ----------
@@ -26,10 +28,12 @@ class Median(Aggregation):
     2.0
     """
 
+    quorum: int = option(default=3, low=1, text="how many numbers an entry needs; the server's own fill up")
+
     def combine(self, numbers: Numbers) -> float:
         """Return the median."""
         return middle(numbers.values)
 
-    def quorum(self) -> int:
-        """Return 3, the fewest of which a majority can outvote one."""
-        return 3
+    def fewest_numbers(self) -> int:
+        """Return the quorum."""
+        return self.quorum

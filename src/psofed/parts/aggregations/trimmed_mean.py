@@ -12,8 +12,8 @@ class TrimmedMean(Aggregation):
     """Trimmed mean: each entry moves towards the mean of what was sent for it, without the lowest and highest few.
 
     With q_i participants who sent entry i, w_i moves by q_i/|S_n| of the way towards the mean without the `trim` lowest
-    and highest. Where fewer than 2 · trim + 1 numbers arrived, the server's own value stands in for the missing ones,
-    as with the median.
+    and highest. Where fewer than `quorum` numbers arrived, the server's own value stands in for the missing ones, as
+    with the median; by default the quorum is 2 · trim + 1, the fewest that leave one when trimmed.
 
     References
     ----------
@@ -27,11 +27,12 @@ class TrimmedMean(Aggregation):
     """
 
     trim: int = option(default=1, low=0, text="how many numbers are left out at either end")
+    quorum: int = option(default=0, low=0, text="how many numbers an entry needs; 0: 2 · trim + 1")
 
     def combine(self, numbers: Numbers) -> float:
         """Return the mean of the inner numbers; at least one or two in the middle are left."""
         return mean_of_inner(numbers.values, min(self.trim, (numbers.values.size - 1) // 2))
 
-    def quorum(self) -> int:
-        """Return 2 · trim + 1, the fewest that leave one when trimmed."""
-        return 2 * self.trim + 1
+    def fewest_numbers(self) -> int:
+        """Return the quorum."""
+        return self.quorum or 2 * self.trim + 1
