@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
+from psofed.engine.choice import choose, make_choice_room
 from psofed.engine.compiling import compiled
-from psofed.engine.hooks import Attackers, Words
-from psofed.engine.normals import bounded, mix_word, normal_pair, split_word, unit_uniform
+from psofed.engine.hooks import Attackers
+from psofed.engine.normals import mix_word, normal_pair, unit_uniform
 from psofed.engine.streams import Stream
 from psofed.parts.base import Attack
 
@@ -28,7 +29,7 @@ def make_attackers(
     """Return who attacks in several trials; `is_byzantine` (K,) says who can where the set is fixed."""
     redrawn = attack.num_byzantine if attack is not None and attack.byzantine_set == "redrawn" else -1
     return Attackers(
-        words=Words(stream.key, stream.gamma),
+        stream=stream,
         probability=0.0 if attack is None else attack.probability,
         redrawn=redrawn,
         is_byzantine=np.repeat(is_byzantine[:, None], stream.key.size, axis=1),
@@ -51,8 +52,7 @@ def attacks_now(key, gamma, word, probability):
 @compiled(inline=True)
 def own_normal(key, gamma, word, entry):
     """Return the standard normal of one client, iteration and entry."""
-    high, low = split_word(mix_word(key + np.uint64(word + 1 + entry // 2) * gamma))
-    x, y = normal_pair(high, low)
+    x, y = normal_pair(mix_word(key + np.uint64(word + 1 + entry // 2) * gamma))
     return np.float64(y) if entry % 2 else np.float64(x)
 
 
@@ -60,8 +60,7 @@ def own_normal(key, gamma, word, entry):
 def common_normal(key, gamma, n, dimension, entry):
     """Return the standard normal of one iteration and entry, the same for all clients."""
     word = np.uint64(n * ((dimension + 1) // 2) + entry // 2) + _COMMON
-    high, low = split_word(mix_word(key + word * gamma))
-    x, y = normal_pair(high, low)
+    x, y = normal_pair(mix_word(key + word * gamma))
     return np.float64(y) if entry % 2 else np.float64(x)
 
 
@@ -72,20 +71,16 @@ def redraw_byzantine(n, attackers):
     if count < 0:
         return
     num_clients, lanes = is_byzantine.shape
-    is_byzantine[:] = False
-    clients = np.arange(num_clients)
-    swapped = np.empty(count, np.int64)
+    room = make_choice_room(num_clients, count, lanes)
     for lane in range(lanes):
-        key, gamma = attackers.words.key[lane], attackers.words.gamma[lane]
-        # A partial Fisher–Yates shuffle whose swaps are undone, so that each set depends on its own words alone.
-        for j in range(count):
-            word = mix_word(key + (np.uint64(n * count + j) + _REDRAWN) * gamma)
-            other = j + bounded(word, num_clients - j)
-            swapped[j] = other
-            clients[j], clients[other] = clients[other], clients[j]
-            is_byzantine[clients[j], lane] = True
-        for j in range(count - 1, -1, -1):
-            clients[j], clients[swapped[j]] = clients[swapped[j]], clients[j]
+        room.first[lane] = np.uint64(n * count) + _REDRAWN
+        for k in range(num_clients):
+            is_byzantine[k, lane] = False
+    chosen = np.empty((count, lanes), np.int32)
+    choose(attackers.stream.key, attackers.stream.gamma, count, room, chosen, np.int64(0))
+    for j in range(count):
+        for lane in range(lanes):
+            is_byzantine[chosen[j, lane], lane] = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +117,7 @@ def draw_shocks(
 @compiled
 def _fill_shocks(attackers, attacking, normals, common):
     iterations, clients, dimension = normals.shape
-    key, gamma = attackers.words.key[0], attackers.words.gamma[0]
+    key, gamma = attackers.stream.key[0], attackers.stream.gamma[0]
     for n in range(iterations):
         redraw_byzantine(n, attackers)
         for i in range(dimension):

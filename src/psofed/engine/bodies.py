@@ -41,15 +41,15 @@ class Hook(NamedTuple):
 
     Attributes
     ----------
-    call : cfunc
-        To be called with `token` first.
+    address : int
+        Where the C function stands, for :func:`psofed.engine.compiling.hook_taker`; to be called with `token` first.
     token : int
         Says which Python body to run; 0 where the body is compiled.
     options : array (any,)
         The part's fields as numbers.
     """
 
-    call: Any
+    address: int
     token: int
     options: FloatArray
 
@@ -58,6 +58,8 @@ class Hook(NamedTuple):
 RUN_AS_PYTHON: dict[type[Part], str] = {}
 
 _COMPILING = threading.RLock()
+_CFUNC_OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy"}
+_WITHOUT_REFERENCES: dict[str, Any] = {**_CFUNC_OPTIONS, "_nrt": False}
 _PYTHON_FRAMES: dict[int, tuple[Frame, list[BaseException]]] = {}
 _TOKENS = count(1)
 _NOTICE: list[Callable[[str], None]] = []
@@ -87,17 +89,23 @@ def make_hook(part: Part, body: str, signature: Any, make_frame: MakeFrame, *ext
     kind = type(part)
     call = _compile(kind, body, signature, make_frame)
     if call is not None:
-        return Hook(call, 0, np.array([*_numbers_of(part), *extra], dtype=np.float64))
+        return Hook(call.address, 0, np.array([*_numbers_of(part), *extra], dtype=np.float64))
     frame = make_frame(lambda _options: part, getattr(kind, body))
     token = next(_TOKENS)
     _PYTHON_FRAMES[token] = (frame, [])
-    return Hook(_python_call(signature), token, np.array(extra, dtype=np.float64))
+    return Hook(_python_call(signature).address, token, np.array(extra, dtype=np.float64))
 
 
-def make_plain_hook(signature: Any, frame: Frame) -> Any:
-    """Compile a frame without a part's body, such as one that does nothing."""
+@cache
+def plain_hook(signature: Any, frame: Frame) -> Any:
+    """Compile a frame without a part's body, such as one that does nothing; it stays where it is."""
     with _COMPILING, own_cache():
         return numba.cfunc(signature, cache=True)(frame)
+
+
+def make_plain_hook(signature: Any, frame: Frame) -> Hook:
+    """Return the hook of a frame without a part's body."""
+    return Hook(plain_hook(signature, frame).address, 0, np.zeros(0))
 
 
 def make_function(
@@ -105,13 +113,13 @@ def make_function(
 ) -> Callable[..., Any]:
     """Return a frame around a part's method as a function to be called from Python, its numbers filled in.
 
-    `call` is a compiled function that calls a hook: ``call(hook, options, …)``.
+    `call` is a compiled function that calls a hook: ``call(address, options, …)``.
     """
     hook = make_hook(part, body, signature, make_frame)
     if hook.token:
         frame = _PYTHON_FRAMES.pop(hook.token)[0]
         return lambda *arguments: frame(0, hook.options, *arguments)
-    return lambda *arguments: call(hook.call, hook.options, *arguments)
+    return lambda *arguments: call(hook.address, hook.options, *arguments)
 
 
 def raise_python_error(*hooks: Hook) -> None:
@@ -168,7 +176,12 @@ def _compiled_hook(kind: type[Part], body: str, signature: Any, make_frame: Make
     with own_cache(f"{kind.kind}-{function_digest(function, make_frame)}") as folder:
         if _NOTICE and not any(folder.rglob("*.nbi")):
             _NOTICE[0](f'compiling {kind.family} "{kind.kind}" for the first time')
-        return numba.cfunc(signature, cache=True, error_model="numpy")(frame)  # compiles, or loads from disk
+        # Compiled, or loaded from disk. Where nothing is allocated no references need counting, which saves much of a
+        # short body's time; if Numba finds that something is, it is compiled as usual.
+        try:
+            return numba.cfunc(signature, **_WITHOUT_REFERENCES)(frame)
+        except Exception:
+            return numba.cfunc(signature, **_CFUNC_OPTIONS)(frame)
 
 
 class _CannotCompile(Exception):  # noqa: N818 (it is caught here)

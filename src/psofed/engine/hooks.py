@@ -9,14 +9,8 @@ from typing import Any, NamedTuple
 
 from numba import boolean, float64, int32, int64, types, uint64
 
-from psofed.engine.streams import WordArray
-
-
-class Words(NamedTuple):
-    """A counter-based stream of several lanes (see :mod:`psofed.engine.streams`)."""
-
-    key: WordArray
-    gamma: WordArray
+from psofed.engine.compiling import hook_taker
+from psofed.engine.streams import Stream
 
 
 class Attackers(NamedTuple):
@@ -24,7 +18,7 @@ class Attackers(NamedTuple):
 
     Attributes
     ----------
-    words : Words
+    stream : Stream
         The attack's randomness.
     probability : float
         p_a.
@@ -36,7 +30,7 @@ class Attackers(NamedTuple):
         Values of the attack's fields.
     """
 
-    words: Words
+    stream: Stream
     probability: float
     redrawn: int
     is_byzantine: Any
@@ -61,9 +55,27 @@ class Uploads(NamedTuple):
     sent: Any
 
 
+class RuleMemory(NamedTuple):
+    """What a rule's frame works in, large enough for the largest case; `row_of` is −1 everywhere between calls.
+
+    Attributes
+    ----------
+    numbers, flags : array (any,)
+        Numbers by participant or entry, and which of them were sent.
+    row_of, entry_of, counts : int array (D,), (any,), (any,)
+        Where each entry stands among those shared, and back; how many numbers there are of each.
+    """
+
+    numbers: Any
+    flags: Any
+    row_of: Any
+    entry_of: Any
+    counts: Any
+
+
 _VECTOR, _MATRIX, _CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
-_WORDS = types.NamedUniTuple(uint64[::1], 2, Words)
-ATTACKERS = types.NamedTuple((_WORDS, float64, int64, boolean[:, ::1], _VECTOR), Attackers)
+_STREAM = types.NamedUniTuple(uint64[::1], 2, Stream)
+ATTACKERS = types.NamedTuple((_STREAM, float64, int64, boolean[:, ::1], _VECTOR), Attackers)
 UPLOADS = types.NamedTuple((int32[:, ::1], int32[:, :, ::1], _CUBE), Uploads)
 
 # attack(token, n, attackers, target (D,), server (D, lanes), uploads)
@@ -73,21 +85,24 @@ ATTACK = types.void(int64, int64, ATTACKERS, _VECTOR, _MATRIX, UPLOADS)
 #   inputs, noise  x and ν = y − wᵀx, to be changed into the x' and y' − wᵀx' that client k learns from
 POISON = types.void(int64, int64, int64, ATTACKERS, _VECTOR, _MATRIX, _VECTOR)
 
-# aggregate(token, target (D,), uploads, options (any,), own_step (D, lanes), server (D, lanes))
+# aggregate(token, target (D,), uploads, options (any,), own_step (D, lanes), memory, server (D, lanes))
 #   own_step       change of the server's error by its own step, where the rule has root data
 #   server         to be changed in place; no NaN or infinity in what was sent may reach it
-AGGREGATION = types.void(int64, _VECTOR, UPLOADS, _VECTOR, _MATRIX, _MATRIX)
+_PLACES = int64[::1]
+MEMORY = types.NamedTuple((_VECTOR, boolean[::1], _PLACES, _PLACES, _PLACES), RuleMemory)
+AGGREGATION = types.void(int64, _VECTOR, UPLOADS, _VECTOR, _MATRIX, MEMORY, _MATRIX)
 
 # evaluate(token, options (any,), inputs (d, N), out (N,))
 FUNCTION = types.void(int64, _VECTOR, _MATRIX, _VECTOR)
 
-# select(token, options, first, words, clients (T, P, lanes), num_clients, dimension, coordinated, out (T, P, M, lanes))
+# select(token, options, first, stream, clients (T, P, lanes), num_clients, dimension, coordinated,
+#        out (T, P, M, lanes))
 SELECTION = types.void(
-    int64, _VECTOR, int64, _WORDS, int32[:, :, ::1], int64, int64, boolean, int32[:, :, :, ::1]
+    int64, _VECTOR, int64, _STREAM, int32[:, :, ::1], int64, int64, boolean, int32[:, :, :, ::1]
 )
 
-# move(token, options, first, words, direction (D, lanes), position (D, lanes), out (T, D, lanes))
-DRIFT = types.void(int64, _VECTOR, int64, _WORDS, _MATRIX, _MATRIX, _CUBE)
+# move(token, options, first, stream, direction (D, lanes), position (D, lanes), out (T, D, lanes))
+DRIFT = types.void(int64, _VECTOR, int64, _STREAM, _MATRIX, _MATRIX, _CUBE)
 
 # encode(token, stepsize, options, updates (P, D, lanes), normals, uniforms (any, lanes),
 #        client_uniforms (P, any, lanes), sent (P, N, lanes))
@@ -99,3 +114,13 @@ DECODE = types.void(int64, int64, float64, _VECTOR, _CUBE, _MATRIX, _MATRIX, _CU
 # apply(token, participants, stepsize, options, joined (N, lanes), normals, uniforms, memory (any, lanes),
 #       change (D, lanes))
 APPLY = types.void(int64, int64, float64, _VECTOR, _MATRIX, _MATRIX, _MATRIX, _MATRIX, _MATRIX)
+
+take_attack = hook_taker(ATTACK)
+take_poison = hook_taker(POISON)
+take_aggregation = hook_taker(AGGREGATION)
+take_function = hook_taker(FUNCTION)
+take_selection = hook_taker(SELECTION)
+take_drift = hook_taker(DRIFT)
+take_encode = hook_taker(ENCODE)
+take_decode = hook_taker(DECODE)
+take_apply = hook_taker(APPLY)

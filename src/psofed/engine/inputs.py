@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.engine.compiling import compiled
+from psofed.engine.lanes import WIDTH, fma, load, spread, store, to_float64
 
 if TYPE_CHECKING:
     from psofed.fleet import Fleet
@@ -27,43 +28,48 @@ class InputModel(NamedTuple):
         ρ.
     factors : array (K, D, D), or empty
         C_k.
+    noise_deviation : array (K,)
+        Standard deviations of the noise ν_k.
     """
 
     shape: int
     scale: NDArray[np.float64]
     correlation: float
     factors: NDArray[np.float64]
+    noise_deviation: NDArray[np.float64]
 
 
 def make_input_model(fleet: "Fleet") -> InputModel:
     """Choose the cheapest shape for a fleet and factor its covariances."""
-    scale = np.sqrt(fleet.input_variance)
+    scale, noise = np.sqrt(fleet.input_variance), np.sqrt(fleet.noise_variance)
     if fleet.explicit_covariances is not None:
-        return InputModel(GENERAL, scale, 0.0, _lower_factors(fleet.explicit_covariances))
+        return InputModel(GENERAL, scale, 0.0, _lower_factors(fleet.explicit_covariances), noise)
     shape = WHITE if fleet.is_white else EXPONENTIAL
-    return InputModel(shape, scale, fleet.correlation, np.zeros((0, 0, 0)))
+    return InputModel(shape, scale, fleet.correlation, np.zeros((0, 0, 0)), noise)
 
 
 @compiled(inline=True)
-def colour(lanes, shape, scale, correlation, factors, k, normals, out):
+def colour(model, k, normals, out):
     """Write the inputs of client `k` into ``out`` (D, lanes), from ``normals`` (at least D, lanes)."""
-    dimension = out.shape[0]
-    if shape == GENERAL:
-        for i in range(dimension):
-            for lane in range(lanes):
-                out[i, lane] = 0.0
-            for j in range(i + 1):
-                for lane in range(lanes):
-                    out[i, lane] += factors[k, i, j] * normals[j, lane]
+    dimension, lanes = out.shape
+    if model.shape == GENERAL:
+        for lane in range(0, lanes, WIDTH):
+            for i in range(dimension):
+                total = spread(0.0)
+                for j in range(i + 1):
+                    total = fma(to_float64(load(normals, j * lanes + lane)), model.factors[k, i, j], total)
+                store(out, i * lanes + lane, total)
         return
-    for i in range(dimension):
-        for lane in range(lanes):
-            out[i, lane] = scale[k] * normals[i, lane]
-    if shape == EXPONENTIAL:
-        fresh = np.sqrt(1.0 - correlation * correlation)
+    scale, correlation = model.scale[k], model.correlation
+    fresh = np.sqrt(1.0 - correlation * correlation)
+    for lane in range(0, lanes, WIDTH):
+        x = scale * to_float64(load(normals, lane))
+        store(out, lane, x)
         for i in range(1, dimension):
-            for lane in range(lanes):
-                out[i, lane] = correlation * out[i - 1, lane] + fresh * out[i, lane]
+            own = scale * to_float64(load(normals, i * lanes + lane))
+            # White inputs are the case ρ = 0: x = own, exactly.
+            x = fma(x, correlation, fresh * own)
+            store(out, i * lanes + lane, x)
 
 
 def _lower_factors(covariances: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,8 +7,7 @@ as for linear streams, where the residual is the noise.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +16,11 @@ from psofed.common.types import FloatArray
 from psofed.engine.bodies import raise_python_error
 from psofed.engine.compiling import compiled
 from psofed.engine.frames.function import evaluate, function_hook
+from psofed.engine.hooks import take_function
 from psofed.engine.inputs import colour, make_input_model
-from psofed.engine.normals import fill_standard_normal, mix_word, normal_pair, split_word
+from psofed.engine.lanes import WIDTH
+from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row
+from psofed.engine.normals import WORDS_AHEAD, fill_standard_normal, next_normals
 from psofed.engine.streams import Stream
 from psofed.parts.features import FeatureMap
 
@@ -70,6 +72,14 @@ class Samples(Protocol):
         """Return the samples of iterations `first` … `first + count − 1`."""
 
 
+class _Features(NamedTuple):
+    """A feature map as the kernel takes it; without phases the features are the inputs."""
+
+    frequencies: FloatArray
+    phases: FloatArray
+    scale: float
+
+
 class FunctionSamples:
     """Streams y = f(x) + ν with drawn x and ν, as features of x."""
 
@@ -81,11 +91,9 @@ class FunctionSamples:
         self._shape = (scenario.num_clients, scenario.dimension, lanes)
         self._stream = stream
         self._inputs = make_input_model(fleet)
-        self._noise_deviation = np.sqrt(fleet.noise_variance)
         self._function = function_hook(scenario.data.function)
         self._features = scenario.model.make_features(fleet.input_dimension, scenario.dimension)
         self._weights = fleet.target
-        self._kernel = _make_fill(lanes)
         self.bytes_per_iteration = 8 * scenario.num_clients * (scenario.dimension + 1) * lanes
 
     def chunk(self, first: int, count: int) -> Chunk:
@@ -93,11 +101,8 @@ class FunctionSamples:
         clients, dimension, lanes = self._shape
         inputs = np.empty((count, clients, dimension, lanes))
         residuals = np.empty((count, clients, lanes))
-        features = self._features
-        self._kernel(
-            first, self._stream.key, self._stream.gamma, *self._inputs, self._noise_deviation, self._function,
-            features.frequencies, features.phases, features.scale, self._weights, inputs, residuals,
-        )  # fmt: skip
+        features = _Features(self._features.frequencies, self._features.phases, self._features.scale)
+        _fill(first, self._stream, self._inputs, self._function, features, self._weights, inputs, residuals)
         raise_python_error(self._function)
         return Chunk(inputs, residuals, np.full(count, clients))
 
@@ -187,21 +192,16 @@ def draw_function_tests(scenario: "Scenario", fleet: "Fleet", stream: Stream) ->
     return np.ascontiguousarray(rows.transpose(0, 2, 1))
 
 
-@compiled(inline=True)
-def take_sample(lanes, given_inputs, given_residuals, inputs, error):
+@compiled(allocates=False)
+def take_sample(given_inputs, given_residuals, inputs, error):
     """Copy one client's sample, (D, lanes or 1) and (lanes or 1,), into ``inputs`` (D, lanes) and ``error``."""
-    if given_residuals.size == lanes:
-        for i in range(inputs.shape[0]):
-            for lane in range(lanes):
-                inputs[i, lane] = given_inputs[i, lane]
+    dimension, lanes = inputs.shape
+    stride = 0 if given_residuals.size == 1 else 1
+    for i in range(dimension):
         for lane in range(lanes):
-            error[lane] = given_residuals[lane]
-    else:
-        for i in range(inputs.shape[0]):
-            for lane in range(lanes):
-                inputs[i, lane] = given_inputs[i, 0]
-        for lane in range(lanes):
-            error[lane] = given_residuals[0]
+            inputs[i, lane] = given_inputs[i, stride * lane]
+    for lane in range(lanes):
+        error[lane] = given_residuals[stride * lane]
 
 
 @compiled(inline=True)
@@ -214,20 +214,20 @@ def has_sample(given_inputs):
     return found
 
 
-@compiled
-def error_on_next(lanes, server, given_inputs, given_residuals, out):
-    """Write the server model's mean squared error on all clients' next samples into ``out`` (lanes,)."""
+@compiled(allocates=False)
+def error_on_next(server, given_inputs, given_residuals, sample, error, out, row):
+    """Write the server model's mean squared error on all clients' next samples into a row of lanes of ``out``.
+
+    ``sample`` (D, lanes) and ``error`` (lanes,) are room to work in.
+    """
     num_clients, dimension, _ = given_inputs.shape
-    inputs, error = np.empty((dimension, lanes)), np.empty(lanes)
-    for lane in range(lanes):
-        out[lane] = 0.0
+    lanes = error.size
+    fill_row(out, row, lanes, 0.0)
     for k in range(num_clients):
-        take_sample(lanes, given_inputs[k], given_residuals[k], inputs, error)
-        for i in range(dimension):
-            for lane in range(lanes):
-                error[lane] += inputs[i, lane] * server[i, lane]
-        for lane in range(lanes):
-            out[lane] += error[lane] * error[lane] / num_clients
+        take_sample(given_inputs[k], given_residuals[k], sample, error)
+        add_inner_product(error, sample, server, 0, dimension)
+        add_squares(out, row, error, 0, 1)
+    scale_row(out, row, lanes, 1.0 / num_clients)
 
 
 @compiled(inline=True)
@@ -245,50 +245,39 @@ def _cosine_of_turns(turns):
     return _C0 + q * value
 
 
-@cache
-def _make_fill(lanes: int) -> Any:
-    """Compile the drawing of samples for a number of lanes."""
-
-    @compiled
-    def fill(
-        first, key, gamma, shape, scale, correlation, factors, noise_deviation, function,
-        frequencies, phases, feature_scale, weights, inputs, residuals,
-    ):  # fmt: skip
-        count, num_clients, dimension, _ = inputs.shape
-        size = frequencies.shape[1]
-        words = (size + 2) // 2
-        normals = np.empty((2 * words, lanes), np.float32)
-        raw = np.empty((size, lanes))
-        turns = np.empty(lanes)
-        value = np.empty(lanes)
-        for t in range(count):
-            for k in range(num_clients):
-                base = ((first + t) * num_clients + k) * words
-                for j in range(words):
+@compiled
+def _fill(first, stream, model, function, features, weights, inputs, residuals):
+    value_of = take_function(function.address)
+    count, num_clients, dimension, lanes = inputs.shape
+    size = features.frequencies.shape[1]
+    words = (size + 2) // 2
+    counter = stream.key + np.uint64(first * num_clients * words) * stream.gamma
+    room = np.empty((WORDS_AHEAD, lanes), np.uint64)
+    normals = np.empty((2 * words, lanes), np.float32)
+    raw = np.empty((size, lanes))
+    turns = np.empty(lanes)
+    value = np.empty(lanes)
+    for t in range(count):
+        for k in range(num_clients):
+            for lane in range(0, lanes, WIDTH):
+                next_normals(lane, counter, stream.gamma, room, normals)
+            colour(model, k, normals, raw)
+            value_of(function.token, function.options, raw, value)
+            for lane in range(lanes):
+                value[lane] += model.noise_deviation[k] * normals[size, lane]
+            for i in range(dimension):
+                if features.phases.size:
                     for lane in range(lanes):
-                        high, low = split_word(mix_word(key[lane] + np.uint64(base + j) * gamma[lane]))
-                        x, y = normal_pair(high, low)
-                        normals[2 * j, lane] = x
-                        normals[2 * j + 1, lane] = y
-                colour(lanes, shape, scale, correlation, factors, k, normals, raw)
-                function.call(function.token, function.options, raw, value)
-                for lane in range(lanes):
-                    value[lane] += noise_deviation[k] * normals[size, lane]
-                for i in range(dimension):
-                    if phases.size:
+                        turns[lane] = features.phases[i]
+                    for j in range(size):
                         for lane in range(lanes):
-                            turns[lane] = phases[i]
-                        for j in range(size):
-                            for lane in range(lanes):
-                                turns[lane] += frequencies[i, j] * raw[j, lane]
-                        for lane in range(lanes):
-                            inputs[t, k, i, lane] = feature_scale * _cosine_of_turns(turns[lane])
-                    else:
-                        for lane in range(lanes):
-                            inputs[t, k, i, lane] = raw[i, lane]
+                            turns[lane] += features.frequencies[i, j] * raw[j, lane]
                     for lane in range(lanes):
-                        value[lane] -= weights[i] * inputs[t, k, i, lane]
+                        inputs[t, k, i, lane] = features.scale * _cosine_of_turns(turns[lane])
+                else:
+                    for lane in range(lanes):
+                        inputs[t, k, i, lane] = raw[i, lane]
                 for lane in range(lanes):
-                    residuals[t, k, lane] = value[lane]
-
-    return fill
+                    value[lane] -= weights[i] * inputs[t, k, i, lane]
+            for lane in range(lanes):
+                residuals[t, k, lane] = value[lane]

@@ -10,10 +10,10 @@ from psofed.common.types import FloatArray
 from psofed.engine.attackers import make_attackers
 from psofed.engine.bodies import Hook, raise_python_error, release
 from psofed.engine.compiling import compiled
-from psofed.engine.frames.aggregation import aggregation_hook
+from psofed.engine.frames.aggregation import aggregation_hook, make_memory
 from psofed.engine.frames.attack import attack_hook, no_attack
 from psofed.engine.frames.poison import no_poison, poison_hook
-from psofed.engine.hooks import Attackers
+from psofed.engine.hooks import Attackers, RuleMemory, take_aggregation
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.streams import Stream
 from psofed.parts.aggregations.mean import Mean
@@ -30,8 +30,8 @@ class AttackSide(NamedTuple):
     ----------
     on_uploads, on_samples : bool
         What it changes; neither without an attack.
-    corrupt, poison : cfunc
-        Hooks; the ones that are not used do nothing.
+    corrupt, poison : int
+        Addresses of hooks; the ones that are not used do nothing.
     token : int
         What they are called with.
     attackers : Attackers
@@ -40,8 +40,8 @@ class AttackSide(NamedTuple):
 
     on_uploads: bool
     on_samples: bool
-    corrupt: Any
-    poison: Any
+    corrupt: int
+    poison: int
     token: int
     attackers: Attackers
 
@@ -53,21 +53,24 @@ class RuleSide(NamedTuple):
     ----------
     is_mean : bool
         The engine has the mean itself; the hook is for all other rules.
-    combine : cfunc
-        The hook.
+    combine : int
+        Address of the hook.
     token : int
         What it is called with.
     options : array (any,)
         The rule's numbers.
     root : RootSet
         Samples of the server's own, none for most rules.
+    memory : RuleMemory
+        What the hook works in.
     """
 
     is_mean: bool
-    combine: Any
+    combine: int
     token: int
     options: FloatArray
     root: "RootSet"
+    memory: RuleMemory
 
 
 class RootSet(NamedTuple):
@@ -99,10 +102,12 @@ class ServerSide:
         Its clients; their names resolve ``attack.clients``.
     stream, root_stream : Stream
         Randomness of the attack and of the server's root data; None where there can be none.
+    numbers : int
+        How many numbers a participant's upload comes to, at most.
     """
 
     def __init__(
-        self, scenario: "Scenario", fleet: "Fleet", stream: Stream, root_stream: Stream | None
+        self, scenario: "Scenario", fleet: "Fleet", stream: Stream, root_stream: Stream | None, numbers: int
     ) -> None:
         attack, rule = scenario.attack, scenario.aggregation
         poisons = attack is not None and attack.poisons_samples()
@@ -114,18 +119,19 @@ class ServerSide:
         self.attack = AttackSide(
             on_uploads=not idle and not poisons,
             on_samples=poisons,
-            corrupt=corrupt.call,
-            poison=poison.call,
+            corrupt=corrupt.address,
+            poison=poison.address,
             token=own.token,
             attackers=make_attackers(attack, byzantine, stream, own.options),
         )
         combine = aggregation_hook(rule)
         self.rule = RuleSide(
             is_mean=type(rule) is Mean,
-            combine=combine.call,
+            combine=combine.address,
             token=combine.token,
             options=combine.options,
             root=_draw_root(scenario, fleet, root_stream),
+            memory=make_memory(scenario.num_participants, numbers, max(numbers, scenario.dimension)),
         )
         self._hooks: tuple[Hook, ...] = (own, combine)
 
@@ -166,7 +172,7 @@ def draw_root_samples(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> F
     return rows
 
 
-@compiled
+@compiled(allocates=False)
 def own_step(root, server, out):
     """Write the change of the server's error by its own step, −μ/N Σ_r x_r (x_rᵀg + ν_r), into ``out`` (D, lanes)."""
     dimension, lanes = server.shape
@@ -186,7 +192,7 @@ def own_step(root, server, out):
                     out[i, lane] -= error * root.rows[r, i, lane]
 
 
-@compiled
+@compiled(allocates=False)
 def move_by_mean(uploads, server, change):
     """Move each entry of ``server`` by the mean over all participants of what they sent less its old value.
 
@@ -209,7 +215,7 @@ def move_by_mean(uploads, server, change):
             server[i, lane] += change[i, lane] / participants
 
 
-@compiled
+@compiled(allocates=False)
 def aggregate(rule, target, uploads, room, server):
     """Let the server take in what was uploaded; ``room`` (D, lanes) is to work in."""
     if rule.is_mean:
@@ -217,4 +223,4 @@ def aggregate(rule, target, uploads, room, server):
         return
     if rule.root.rows.shape[0]:
         own_step(rule.root, server, room)
-    rule.combine(rule.token, target, uploads, rule.options, room, server)
+    take_aggregation(rule.combine)(rule.token, target, uploads, rule.options, room, rule.memory, server)

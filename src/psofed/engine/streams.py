@@ -10,8 +10,7 @@ References
 Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +25,8 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
-@dataclass(frozen=True, eq=False)
-class Stream:
-    """One source of randomness for several trials.
+class Stream(NamedTuple):
+    """One source of randomness for several trials, as kernels take it.
 
     Attributes
     ----------

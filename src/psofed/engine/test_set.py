@@ -5,13 +5,13 @@ evaluated as the quadratic form [g; 1]ᵀ G [g; 1] with G formed once, else from
 """
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from psofed.engine.compiling import compiled
+from psofed.engine.lanes import WIDTH, fma, load, spread, store
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.samples import draw_function_tests
 from psofed.engine.streams import Stream
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from psofed.scenario import Scenario
 
 
-@dataclass(frozen=True, eq=False)
-class TestSet:
+class TestSet(NamedTuple):
     """Test instances of several trials, in the form that :func:`test_error` evaluates.
 
     Attributes
     ----------
     rows : array (R, D + 1, lanes)
-        Either the instances [x̌_r, ν̌_r] (R = N_t), or the rows of G (R = D + 1).
+        Either the instances [x̌_r, ν̌_r] (R = N_t), or the rows of G (R = D + 1), of which only the upper triangle
+        is read; off the diagonal it counts twice.
     is_gram : bool
         Which of the two.
     instances : int
         N_t.
     """
 
-    __test__ = False  # not a test class, whatever pytest thinks of its name
-
     rows: NDArray[np.float64]
     is_gram: bool
     instances: int
 
+
+TestSet.__test__ = False  # type: ignore[attr-defined]  # not a test class, whatever pytest thinks of its name
 
 NO_TESTS = TestSet(np.zeros((0, 0, 0)), False, 1)
 
@@ -68,29 +68,29 @@ def draw_test_set(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> TestS
     gram = np.zeros((width, width, rows.shape[2]))
     for row in rows:
         gram += row[:, None] * row[None, :]
+    gram[np.triu_indices(width, 1)] *= 2.0
     return TestSet(gram, True, count)
 
 
-@compiled
-def test_error(server, rows, is_gram, instances, out):
-    """Write the test MSE of the server errors ``server`` (D, lanes) into ``out`` (lanes,)."""
+@compiled(allocates=False)
+def test_error(server, tests, out, row):
+    """Write the test MSE of the server errors ``server`` (D, lanes) into a row of lanes of ``out``."""
     dimension, lanes = server.shape
-    for lane in range(lanes):
-        out[lane] = 0.0
-    value = np.empty(lanes)
-    for r in range(rows.shape[0]):
-        for lane in range(lanes):
-            value[lane] = rows[r, dimension, lane]
-        for i in range(dimension):
-            for lane in range(lanes):
-                value[lane] += rows[r, i, lane] * server[i, lane]
-        for lane in range(lanes):
-            if is_gram:
-                out[lane] += value[lane] * (server[r, lane] if r < dimension else 1.0)
+    share = 1.0 / tests.instances
+    for lane in range(0, lanes, WIDTH):
+        total = spread(0.0)
+        for r in range(tests.rows.shape[0]):
+            first = r * (dimension + 1) * lanes + lane
+            value = load(tests.rows, first + dimension * lanes)
+            for i in range(r if tests.is_gram else 0, dimension):
+                value = fma(load(tests.rows, first + i * lanes), load(server, i * lanes + lane), value)
+            if not tests.is_gram:
+                total = fma(value, value, total)
+            elif r < dimension:
+                total = fma(value, load(server, r * lanes + lane), total)
             else:
-                out[lane] += value[lane] * value[lane]
-    for lane in range(lanes):
-        out[lane] /= instances
+                total = total + value
+        store(out, row * lanes + lane, share * total)
 
 
-test_error.__test__ = False  # type: ignore[attr-defined]
+test_error.__test__ = False

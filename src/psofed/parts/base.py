@@ -167,7 +167,8 @@ class Aggregation(Part):
     ----------
     over : str
         ``"entries"``: :meth:`combine` is shown one entry's :class:`~psofed.parts.contexts.Numbers` and returns a
-        number. ``"vectors"``: it is shown all :class:`~psofed.parts.contexts.Updates` and returns a change, shape (E,).
+        number. ``"vectors"``: it is shown all :class:`~psofed.parts.contexts.Updates` and returns a change, shape
+        (E,); or, faster, takes a second argument `out` and writes the change into it.
     has_root_data : bool
         Whether the server has a few samples of its own, `root_size` of them.
     """
@@ -177,9 +178,14 @@ class Aggregation(Part):
     over: ClassVar[str] = "entries"
     has_root_data: ClassVar[bool] = False
 
-    def combine(self, uploads: Any) -> Any:
+    def combine(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the participants agree on: a number, or a change of the server's model."""
         raise NotImplementedError
+
+    @classmethod
+    def writes_change(cls) -> bool:
+        """Whether :meth:`combine` writes its change into a second argument, instead of returning it."""
+        return cls.over == "vectors" and cls.combine.__code__.co_argcount > 2
 
     def fewest_numbers(self) -> int:
         """Return how many numbers of an entry the rule needs; the server's own value stands in for missing ones."""

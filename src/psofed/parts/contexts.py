@@ -135,6 +135,11 @@ class Numbers(NamedTuple):
     server: float
 
 
+def room_for(count: int, entries: int) -> int:
+    """Return how many numbers the room of :class:`Updates` holds at least."""
+    return count * count + 2 * count + 2 * entries
+
+
 class Updates(NamedTuple):
     """The uploads as vectors: what a rule ``over = "vectors"`` is shown.
 
@@ -149,12 +154,16 @@ class Updates(NamedTuple):
         The server's own numbers.
     own_step : array (E,)
         The step the server would take on root data of its own; zeros unless the rule has ``root_size``.
+    room : array (any,)
+        Memory to work in, at least count² + 2 · count + 2 · E numbers: new arrays are slow to get where a rule is
+        called millions of times.
     """
 
     changes: FloatArray
     shared: NDArray[np.bool_]
     server: FloatArray
     own_step: FloatArray
+    room: FloatArray
 
 
 class Mask(NamedTuple):

@@ -18,6 +18,7 @@ from psofed.parts.contexts import (
     Upload,
     UploadAndAccomplices,
     UploadAndEveryone,
+    room_for,
 )
 
 # Beyond this the sum of squares of two numbers and more overflows; such a number counts as not sent.
@@ -146,6 +147,12 @@ def _move_by_vectors(
         return following
     shared = usable[answered][:, entries]
     changes = np.where(shared, uploads[answered][:, entries] - server[entries], 0.0)
-    agreed = rule.combine(Updates(changes, shared, following[entries], own_step[entries]))
+    room = np.empty(room_for(*changes.shape))
+    updates = Updates(changes, shared, following[entries], own_step[entries], room)
+    if rule.writes_change():
+        agreed = np.zeros(len(entries))
+        rule.combine(updates, agreed)
+    else:
+        agreed = rule.combine(updates)
     following[entries] += answered.mean() * agreed
     return following

@@ -1,6 +1,7 @@
 """A small vocabulary for the bodies of rules: NumPy here, loops without memory of their own where compiled.
 
-Bodies may use all of NumPy that Numba knows; these are for what a rule does very often.
+Bodies may use all of NumPy that Numba knows; these are for what a rule does very often. Those that look for low and
+high values (:func:`middle`, :func:`sum_of_lowest`, :func:`mean_of_inner`) may leave them in another order.
 """
 
 import math
@@ -57,6 +58,32 @@ def add_scaled(factor: float, vector: FloatArray, out: FloatArray) -> None:
     out += factor * vector
 
 
+def scale(factor: float, out: FloatArray) -> None:
+    """Multiply ``out`` by a factor.
+
+    Examples
+    --------
+    >>> vector = np.array([1.0, 3.0])
+    >>> scale(2.0, vector)
+    >>> vector
+    array([2., 6.])
+    """
+    out *= factor
+
+
+def clear(out: FloatArray) -> None:
+    """Set ``out`` to 0.
+
+    Examples
+    --------
+    >>> vector = np.ones(2)
+    >>> clear(vector)
+    >>> vector
+    array([0., 0.])
+    """
+    out[:] = 0.0
+
+
 def middle(values: FloatArray) -> float:
     """Return the median.
 
@@ -90,13 +117,13 @@ def mean_of_inner(values: FloatArray, cut: int) -> float:
     return float(np.mean(np.sort(values)[cut : values.size - cut]))
 
 
-def middle_of_each(changes: FloatArray, out: FloatArray) -> None:
-    """Write the median of every column of ``changes`` (count, E) into ``out`` (E,).
+def middle_of_each(changes: FloatArray, room: FloatArray, out: FloatArray) -> None:
+    """Write the median of every column of ``changes`` (count, E) into ``out`` (E,), working in ``room`` (count,).
 
     Examples
     --------
     >>> out = np.empty(2)
-    >>> middle_of_each(np.array([[1.0, 5.0], [2.0, 4.0], [9.0, 0.0]]), out)
+    >>> middle_of_each(np.array([[1.0, 5.0], [2.0, 4.0], [9.0, 0.0]]), np.empty(3), out)
     >>> out
     array([2., 4.])
     """

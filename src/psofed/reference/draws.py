@@ -142,7 +142,7 @@ def _draw_masks(scenario: Scenario, stream: Stream) -> NDArray[np.bool_]:
         scenario.selection.pattern, scenario.selection.coordinated, stream,
         scenario.num_clients, scenario.dimension, scenario.num_shared,
     )  # fmt: skip
-    return _indicator(selector.draw(0, everyone)[..., 0], scenario.dimension)
+    return _indicator(selector.draw(0, len(everyone), everyone)[..., 0], scenario.dimension)
 
 
 def _indicator(indices: NDArray[np.int32], size: int) -> NDArray[np.bool_]:

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from psofed.engine.bodies import why_python
 from psofed.engine.compiling import compiled
+from psofed.engine.lanes import WIDTH
 from psofed.engine.samples import SampleSource, make_table_samples
 from psofed.fleet import draw_fleet
 from psofed.scenario import Scenario
 
 # Trials that advance in lock step. Sums over trials are formed block by block, so this decides rounding.
-BLOCK = 16
+BLOCK = WIDTH
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 
@@ -104,8 +105,8 @@ def run_block(
     Clients learn from `source` if it is given, else from the streams that the scenario describes.
     """
     count, iterations = len(trials), scenario.iterations
-    # Kernels exist for a full block and for a single lane; idle lanes run trials that are not looked at.
-    lanes = 1 if count == 1 else BLOCK
+    # Kernels work on whole vectors of lanes; idle lanes run trials that are not looked at.
+    lanes = -(-count // WIDTH) * WIDTH
     lane_trials = range(trials.start, trials.start + lanes)
     run = _start(scenario, seed, lane_trials, source)
     if source is not None:
@@ -166,7 +167,7 @@ def _start(scenario: Scenario, seed: int, trials: range, source: SampleSource | 
     return PsoFedRun(scenario, fleet, seed, trials, samples)
 
 
-@compiled
+@compiled(allocates=False)
 def _gather(
     metrics,
     first,
@@ -183,29 +184,45 @@ def _gather(
     count, num_metrics, _ = metrics.shape
     lanes = diverged_at.size
     second_half = iterations - (tail + 1) // 2
+    any_diverged = False
+    for lane in range(lanes):
+        any_diverged |= diverged_at[lane] >= 0
     for t in range(count):
         n = first + t
         for q in range(num_metrics):
             for lane in range(lanes):
-                value = metrics[t, q, lane]
-                if diverged_at[lane] < 0 and not value <= _DIVERGED:
-                    diverged_at[lane] = n
-                # A trial that has diverged counts as infinite from then on, whatever NaN it may hold.
-                if diverged_at[lane] >= 0:
-                    value = np.inf
-                bin_sums[q, lane] += value
-                if n >= second_half:
-                    tail_sums[1, q, lane] += value
-                elif n >= iterations - tail:
-                    tail_sums[0, q, lane] += value
+                any_diverged |= not metrics[t, q, lane] <= _DIVERGED
+        if any_diverged:
+            _mark_diverged(metrics, t, n, diverged_at)
+        for q in range(num_metrics):
+            for lane in range(lanes):
+                bin_sums[q, lane] += metrics[t, q, lane]
+        if n >= iterations - tail:
+            half = 1 if n >= second_half else 0
+            for q in range(num_metrics):
+                for lane in range(lanes):
+                    tail_sums[half, q, lane] += metrics[t, q, lane]
         if (n + 1) % bin_width == 0 or n + 1 == iterations:
             b = n // bin_width
             width = n + 1 - b * bin_width
             for q in range(num_metrics):
+                total, squares = 0.0, 0.0
                 for lane in range(lanes):
                     value = bin_sums[q, lane] / width
                     bin_sums[q, lane] = 0.0
-                    curve_sum[b, q] += value
-                    curve_squares[b, q] += value * value
+                    total += value
+                    squares += value * value
                     if kept.size:
                         kept[lane, b, q] = value
+                curve_sum[b, q], curve_squares[b, q] = total, squares
+
+
+@compiled(allocates=False)
+def _mark_diverged(metrics, t, n, diverged_at):
+    """Note which trials diverge in iteration n; one that has counts as infinite from then on, whatever NaN it holds."""
+    for q in range(metrics.shape[1]):
+        for lane in range(diverged_at.size):
+            if diverged_at[lane] < 0 and not metrics[t, q, lane] <= _DIVERGED:
+                diverged_at[lane] = n
+            if diverged_at[lane] >= 0:
+                metrics[t, q, lane] = np.inf

@@ -24,8 +24,6 @@ from psofed.simulation.blocks import BLOCK, METRICS, Block, Progress, Recording,
 if TYPE_CHECKING:
     from psofed.fleet.own_data import OwnData
 
-# Up to so many left-over trials are cheaper one by one than as a block with idle lanes.
-_SINGLES = 3
 # Longer runs get learning curves of about this many points, each a mean over some iterations.
 _MOST_BINS = 10_000
 
@@ -137,7 +135,7 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
 
 def _load_kernels(scenario: Scenario, seed: int, trials: range, data: "OwnData | None") -> None:
     """Load or compile the kernels here, once, instead of in every thread, and outside the time taken."""
-    parts = (*map(type, scenario.parts()), data is None, len(trials) > 1)
+    parts = (*map(type, scenario.parts()), data is None)
     if parts not in _LOADED:
         run_block(scenario.replace(iterations=1), seed, trials, Recording(tail=1), None, data)
         _LOADED.add(parts)
@@ -149,13 +147,9 @@ def cut_into_blocks(trials: int) -> list[range]:
     Examples
     --------
     >>> cut_into_blocks(34)
-    [range(0, 16), range(16, 32), range(32, 33), range(33, 34)]
+    [range(0, 16), range(16, 32), range(32, 34)]
     """
-    full = trials - trials % BLOCK
-    blocks = [range(first, first + BLOCK) for first in range(0, full, BLOCK)]
-    if trials - full > _SINGLES:
-        return [*blocks, range(full, trials)]
-    return [*blocks, *(range(t, t + 1) for t in range(full, trials))]
+    return [range(first, min(first + BLOCK, trials)) for first in range(0, trials, BLOCK)]
 
 
 def _run_blocks(

@@ -1,31 +1,47 @@
 """The frames of aggregation rules: over one entry's numbers, or over the uploads as vectors."""
 
 import numpy as np
+from numba.extending import register_jitable
 
-from psofed.engine.bodies import Hook, make_hook
-from psofed.engine.hooks import AGGREGATION
+from psofed.engine.bodies import Hook, MakeFrame, make_hook
+from psofed.engine.hooks import AGGREGATION, RuleMemory
 from psofed.parts.base import Aggregation
-from psofed.parts.contexts import Numbers, Updates
+from psofed.parts.contexts import Numbers, Updates, room_for
 from psofed.parts.plain import LARGEST
 
 
 def aggregation_hook(rule: Aggregation) -> Hook:
     """Return the hook of a rule."""
-    make_frame = _make_frame_over_entries if rule.over == "entries" else _make_frame_over_vectors
-    return make_hook(rule, "combine", AGGREGATION, make_frame, rule.fewest_numbers())
+    return make_hook(rule, "combine", AGGREGATION, _frame_of(type(rule)), rule.fewest_numbers())
+
+
+def make_memory(participants: int, shared: int, dimension: int) -> RuleMemory:
+    """Return what a rule's frame works in."""
+    most = min(dimension, participants * shared)
+    numbers = participants * most + 3 * most + room_for(participants, most) + max(participants, 1)
+    return RuleMemory(
+        numbers=np.empty(numbers),
+        flags=np.empty(participants * most, np.bool_),
+        row_of=np.full(dimension, -1),
+        entry_of=np.empty(most, np.int64),
+        counts=np.empty(max(most, participants), np.int64),
+    )
+
+
+def _frame_of(rule: type[Aggregation]) -> MakeFrame:
+    if rule.over == "entries":
+        return _make_frame_over_entries
+    return _make_frame_that_writes if rule.writes_change() else _make_frame_that_returns
 
 
 def _make_frame_over_entries(unpack, body):
-    def frame(token, target, uploads, options, own_step, server):
+    def frame(token, target, uploads, options, own_step, memory, server):
         self = unpack(options)
         entries, sent = uploads.entries, uploads.sent
         participants, shared, lanes = sent.shape
-        fewest = min(int(options[-1]), participants)
+        fewest = min(int(options[options.size - 1]), participants)
         # Entries are numbered as they are met, which is cheap where few of many are shared.
-        row_of = np.full(target.size, -1)
-        most = min(target.size, participants * shared)
-        entry_of, count = np.empty(most, np.int64), np.empty(most, np.int64)
-        values = np.empty((most, participants))
+        row_of, entry_of, count, values = memory.row_of, memory.entry_of, memory.counts, memory.numbers
         for lane in range(lanes):
             met = 0
             for p in range(participants):
@@ -40,62 +56,102 @@ def _make_frame_over_entries(unpack, body):
                             row_of[i] = row
                             entry_of[row] = i
                             count[row] = 0
-                        values[row, count[row]] = target[i] - number
+                        values[row * participants + count[row]] = target[i] - number
                         count[row] += 1
             for row in range(met):
-                i, arrived = entry_of[row], count[row]
+                i, arrived, first = entry_of[row], count[row], row * participants
                 row_of[i] = -1
                 own = target[i] - server[i, lane]
                 for j in range(arrived, fewest):
-                    values[row, j] = own
-                agreed = body(self, Numbers(values[row, : max(arrived, fewest)], own))
+                    values[first + j] = own
+                agreed = body(self, Numbers(values[first : first + max(arrived, fewest)], own))
                 if abs(agreed) <= LARGEST:
                     server[i, lane] -= arrived / participants * (agreed - own)
 
     return frame
 
 
-def _make_frame_over_vectors(unpack, body):
-    def frame(token, target, uploads, options, own_step, server):
+@register_jitable
+def _gather(target, uploads, own_step, lane, memory, server):
+    """Put the uploads of one lane together as vectors; return them, and how many participants and entries there are."""
+    entries, sent = uploads.entries, uploads.sent
+    participants, shared, _ = sent.shape
+    row_of, entry_of, rank, numbers = memory.row_of, memory.entry_of, memory.counts, memory.numbers
+    met = answered = 0
+    for p in range(participants):
+        rank[p] = -1
+        for m in range(shared):
+            if abs(sent[p, m, lane]) <= LARGEST:
+                i = entries[p, m, lane]
+                if row_of[i] < 0:
+                    row_of[i] = met
+                    entry_of[met] = i
+                    met += 1
+                if rank[p] < 0:
+                    rank[p] = answered
+                    answered += 1
+    size = answered * met
+    for j in range(size):
+        numbers[j] = 0.0
+        memory.flags[j] = False
+    for p in range(participants):
+        for m in range(shared):
+            if abs(sent[p, m, lane]) <= LARGEST:
+                i = entries[p, m, lane]
+                place = rank[p] * met + row_of[i]
+                numbers[place] = server[i, lane] - sent[p, m, lane]
+                memory.flags[place] = True
+    for row in range(met):
+        i = entry_of[row]
+        row_of[i] = -1
+        numbers[size + row] = target[i] - server[i, lane]
+        numbers[size + met + row] = -own_step[i, lane]
+        numbers[size + 2 * met + row] = 0.0
+    return answered, met
+
+
+def _make_frame_that_writes(unpack, body):
+    """Return the frame of rules over vectors that write their change."""
+
+    def frame(token, target, uploads, options, own_step, memory, server):
         self = unpack(options)
-        entries, sent = uploads.entries, uploads.sent
-        participants, shared, lanes = sent.shape
-        row_of = np.full(target.size, -1)
-        entry_of = np.empty(min(target.size, participants * shared), np.int64)
-        rank = np.empty(participants, np.int64)
+        participants, _, lanes = uploads.sent.shape
+        numbers = memory.numbers
         for lane in range(lanes):
-            met = answered = 0
-            for p in range(participants):
-                rank[p] = -1
-                for m in range(shared):
-                    if abs(sent[p, m, lane]) <= LARGEST:
-                        i = entries[p, m, lane]
-                        if row_of[i] < 0:
-                            row_of[i] = met
-                            entry_of[met] = i
-                            met += 1
-                        if rank[p] < 0:
-                            rank[p] = answered
-                            answered += 1
+            answered, met = _gather(target, uploads, own_step, lane, memory, server)
             if answered == 0:
                 continue
-            changes = np.zeros((answered, met))
-            is_shared = np.zeros((answered, met), np.bool_)
-            own, step = np.empty(met), np.empty(met)
-            for p in range(participants):
-                for m in range(shared):
-                    if abs(sent[p, m, lane]) <= LARGEST:
-                        i = entries[p, m, lane]
-                        changes[rank[p], row_of[i]] = server[i, lane] - sent[p, m, lane]
-                        is_shared[rank[p], row_of[i]] = True
-            for row in range(met):
-                i = entry_of[row]
-                row_of[i] = -1
-                own[row] = target[i] - server[i, lane]
-                step[row] = -own_step[i, lane]
-            agreed = body(self, Updates(changes, is_shared, own, step))
+            size = answered * met
+            changes = numbers[:size].reshape((answered, met))
+            shared = memory.flags[:size].reshape((answered, met))
+            own, step = numbers[size : size + met], numbers[size + met : size + 2 * met]
+            agreed = numbers[size + 2 * met : size + 3 * met]
+            body(self, Updates(changes, shared, own, step, numbers[size + 3 * met :]), agreed)
             for row in range(met):
                 if abs(agreed[row]) <= LARGEST:
-                    server[entry_of[row], lane] -= answered / participants * agreed[row]
+                    server[memory.entry_of[row], lane] -= answered / participants * agreed[row]
+
+    return frame
+
+
+def _make_frame_that_returns(unpack, body):
+    """Return the frame of rules over vectors that return their change."""
+
+    def frame(token, target, uploads, options, own_step, memory, server):
+        self = unpack(options)
+        participants, _, lanes = uploads.sent.shape
+        numbers = memory.numbers
+        for lane in range(lanes):
+            answered, met = _gather(target, uploads, own_step, lane, memory, server)
+            if answered == 0:
+                continue
+            size = answered * met
+            changes = numbers[:size].reshape((answered, met))
+            shared = memory.flags[:size].reshape((answered, met))
+            own, step = numbers[size : size + met], numbers[size + met : size + 2 * met]
+            agreed = body(self, Updates(changes, shared, own, step, numbers[size + 3 * met :]))
+            for row in range(met):
+                if abs(agreed[row]) <= LARGEST:
+                    server[memory.entry_of[row], lane] -= answered / participants * agreed[row]
 
     return frame

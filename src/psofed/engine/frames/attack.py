@@ -19,7 +19,7 @@ def attack_hook(attack: Attack) -> Hook:
 
 def no_attack() -> Hook:
     """Return a hook that changes nothing."""
-    return Hook(make_plain_hook(ATTACK, _nothing), 0, np.zeros(0))
+    return make_plain_hook(ATTACK, _nothing)
 
 
 def _nothing(token, n, attackers, target, server, uploads):
@@ -60,7 +60,7 @@ def _make_frame_alone(unpack, body, context):
                 client = clients[p, lane]
                 if not attackers.is_byzantine[client, lane]:
                     continue
-                key, gamma = attackers.words.key[lane], attackers.words.gamma[lane]
+                key, gamma = attackers.stream.key[lane], attackers.stream.gamma[lane]
                 word = first_word(n, num_clients, client, dimension)
                 if attacks_now(key, gamma, word, attackers.probability):
                     for m in range(shared):
@@ -90,7 +90,7 @@ def _make_frame_together(unpack, body, context):
         clean = np.empty((participants, shared))
         accomplices, honest = np.empty(participants), np.empty(participants)
         for lane in range(lanes):
-            key, gamma = attackers.words.key[lane], attackers.words.gamma[lane]
+            key, gamma = attackers.stream.key[lane], attackers.stream.gamma[lane]
             count = 0
             for p in range(participants):
                 word = first_word(n, num_clients, clients[p, lane], dimension)

@@ -5,8 +5,8 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.engine.bodies import make_function
 from psofed.engine.compiling import compiled
-from psofed.engine.hooks import DRIFT, Words
-from psofed.engine.normals import fill_standard_normal, mix_word, normal_pair, split_word
+from psofed.engine.hooks import DRIFT, take_drift
+from psofed.engine.normals import fill_standard_normal, mix_word, normal_pair
 from psofed.engine.streams import Stream
 from psofed.parts.base import Drift
 from psofed.parts.contexts import Step
@@ -26,7 +26,7 @@ class TargetMoves:
     """
 
     def __init__(self, drift: Drift, dimension: int, stream: Stream) -> None:
-        self._words = Words(stream.key, stream.gamma)
+        self._stream = stream
         self._direction = draw_direction(stream, dimension)
         self._position = np.zeros((dimension, stream.key.size))
         self._move = make_function(drift, "move", DRIFT, _make_frame, _call)
@@ -34,7 +34,7 @@ class TargetMoves:
     def draw(self, first: int, count: int) -> FloatArray:
         """Return w*_n − w*_0 of the next `count` iterations, the first of them `first`; shape (count, D, lanes)."""
         out = np.empty((count, *self._position.shape))
-        self._move(first, self._words, self._direction, self._position, out)
+        self._move(first, self._stream, self._direction, self._position, out)
         return out
 
 
@@ -47,7 +47,7 @@ def draw_direction(stream: Stream, dimension: int) -> FloatArray:
 
 
 def _make_frame(unpack, body):
-    def frame(token, options, first, words, direction, position, out):
+    def frame(token, options, first, stream, direction, position, out):
         self = unpack(options)
         dimension, lanes = position.shape
         half = (dimension + 1) // 2
@@ -56,9 +56,8 @@ def _make_frame(unpack, body):
             for lane in range(lanes):
                 # The first words are the direction's.
                 for j in range(half):
-                    address = np.uint64((first + t + 1) * half + j) * words.gamma[lane]
-                    high, low = split_word(mix_word(words.key[lane] + address))
-                    x, y = normal_pair(high, low)
+                    address = np.uint64((first + t + 1) * half + j) * stream.gamma[lane]
+                    x, y = normal_pair(mix_word(stream.key[lane] + address))
                     normals[2 * j] = x
                     normals[2 * j + 1] = y
                 for i in range(dimension):
@@ -73,5 +72,5 @@ def _make_frame(unpack, body):
 
 
 @compiled
-def _call(hook, options, first, words, direction, position, out):
-    hook(0, options, first, words, direction, position, out)
+def _call(address, options, first, stream, direction, position, out):
+    take_drift(address)(0, options, first, stream, direction, position, out)

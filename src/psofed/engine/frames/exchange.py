@@ -14,7 +14,7 @@ def exchange_hooks(algorithm: Algorithm) -> tuple[Hook, Hook, Hook]:
     if algorithm.decodes():
         decode = make_hook(algorithm, "decode", DECODE, _make_decode)
     else:
-        decode = Hook(make_plain_hook(DECODE, _decode_nothing), 0, np.zeros(0))
+        decode = make_plain_hook(DECODE, _decode_nothing)
     return encode, decode, make_hook(algorithm, "apply", APPLY, _make_apply)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.engine.bodies import Hook, make_function, make_hook
 from psofed.engine.compiling import compiled
-from psofed.engine.hooks import FUNCTION
+from psofed.engine.hooks import FUNCTION, take_function
 from psofed.parts.base import Function
 
 
@@ -43,5 +43,5 @@ def _make_frame(unpack, body):
 
 
 @compiled
-def _call(hook, options, inputs, out):
-    hook(0, options, inputs, out)
+def _call(address, options, inputs, out):
+    take_function(address)(0, options, inputs, out)

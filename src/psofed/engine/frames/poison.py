@@ -16,7 +16,7 @@ def poison_hook(attack: Attack) -> Hook:
 
 def no_poison() -> Hook:
     """Return a hook that changes nothing."""
-    return Hook(make_plain_hook(POISON, _nothing), 0, np.zeros(0))
+    return make_plain_hook(POISON, _nothing)
 
 
 def _nothing(token, n, k, attackers, target, inputs, noise):
@@ -31,7 +31,7 @@ def _make_frame(unpack, body):
         for lane in range(lanes):
             if not attackers.is_byzantine[k, lane]:
                 continue
-            key, gamma = attackers.words.key[lane], attackers.words.gamma[lane]
+            key, gamma = attackers.stream.key[lane], attackers.stream.gamma[lane]
             if attacks_now(key, gamma, word, attackers.probability):
                 clean, normals = np.empty(dimension), np.empty(dimension)
                 label = noise[lane]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from psofed.common.errors import PsofedError
 from psofed.engine.bodies import make_function
 from psofed.engine.compiling import compiled
-from psofed.engine.hooks import SELECTION, Words
+from psofed.engine.hooks import SELECTION, take_selection
 from psofed.engine.normals import mix_word
 from psofed.engine.streams import Stream
 from psofed.parts.base import Pattern
@@ -45,20 +45,23 @@ class Selector:
         dimension: int,
         num_shared: int,
     ) -> None:
-        self._pattern, self._words = pattern, Words(stream.key, stream.gamma)
+        self._pattern, self._stream = pattern, stream
         self._sizes = (num_clients, dimension, coordinated)
         self._dimension, self._num_shared = dimension, num_shared
         self._checked = type(pattern).__module__.startswith("psofed.")
         self._select = make_function(pattern, "select", SELECTION, _make_frame, _call)
 
-    def draw(self, first: int, clients: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the entries that ``clients[t, p, lane]`` share in iteration ``first + t``, shape (T, P, M, lanes)."""
-        count, participants, lanes = clients.shape
+    def draw(self, first: int, count: int, clients: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the entries that ``clients[t, p, lane]`` share in iteration ``first + t``, shape (T, P, M, lanes).
+
+        Where one mask is for all, T = `count` may be more than the iterations that clients are given for.
+        """
+        _, participants, lanes = clients.shape
         out = np.empty((count, participants, self._num_shared, lanes), np.int32)
         if self._num_shared == self._dimension:
             out[:] = np.arange(self._dimension, dtype=np.int32)[:, None]
             return out
-        self._select(first, self._words, clients, *self._sizes, out)
+        self._select(first, self._stream, clients, *self._sizes, out)
         if not self._checked:
             self._check(out)
         return out
@@ -73,7 +76,7 @@ class Selector:
 
 
 def _make_frame(unpack, body):
-    def frame(token, options, first, words, clients, num_clients, dimension, coordinated, out):
+    def frame(token, options, first, stream, clients, num_clients, dimension, coordinated, out):
         self = unpack(options)
         iterations, participants, shared, lanes = out.shape
         uniforms = np.empty(shared)
@@ -82,7 +85,7 @@ def _make_frame(unpack, body):
             n = first + t
             for p in range(1 if coordinated else participants):
                 for lane in range(lanes):
-                    key, gamma = words.key[lane], words.gamma[lane]
+                    key, gamma = stream.key[lane], stream.gamma[lane]
                     client = 0 if coordinated else np.int64(clients[t, p, lane])
                     number = n if coordinated else n * num_clients + client
                     for m in range(shared):
@@ -100,5 +103,5 @@ def _make_frame(unpack, body):
 
 
 @compiled
-def _call(hook, options, first, words, clients, num_clients, dimension, coordinated, out):
-    hook(0, options, first, words, clients, num_clients, dimension, coordinated, out)
+def _call(address, options, first, stream, clients, num_clients, dimension, coordinated, out):
+    take_selection(address)(0, options, first, stream, clients, num_clients, dimension, coordinated, out)

@@ -2,13 +2,11 @@
 
 import math
 
-import numpy as np
-
 from psofed.common.types import FloatArray
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
-from psofed.parts.vectors import add_scaled, squared_distance
+from psofed.parts.vectors import add_scaled, scale, squared_distance
 
 
 class CentredClipping(Aggregation):
@@ -26,8 +24,9 @@ class CentredClipping(Aggregation):
 
     Examples
     --------
+    >>> from psofed.parts.plain import combine_uploads
     >>> changes = np.array([[0.5, 0.0], [0.0, 40.0]])
-    >>> CentredClipping(radius=1.0, iterations=1).combine(Updates(changes, changes != 0, np.zeros(2), np.zeros(2)))
+    >>> combine_uploads(CentredClipping(radius=1.0, iterations=1), changes, np.zeros(2))
     array([0.25, 0.5 ])
     """
 
@@ -38,16 +37,17 @@ class CentredClipping(Aggregation):
     )
     iterations: int = option(default=3, low=1, text="how often the centre is moved")
 
-    def combine(self, updates: Updates) -> FloatArray:
+    def combine(self, updates: Updates, out: FloatArray) -> None:
         """Move the centre by the mean of the clipped differences to it."""
         changes = updates.changes
         count = changes.shape[0]
-        centre, moved = np.zeros(changes.shape[1]), np.zeros(changes.shape[1])
+        factors = updates.room[:count]
         for _ in range(self.iterations):
+            total = 0.0
             for p in range(count):
-                distance = math.sqrt(squared_distance(changes[p], centre))
-                factor = self.radius / max(self.radius, distance) / count
-                add_scaled(factor, changes[p], moved)
-                add_scaled(-factor, centre, moved)
-            centre[:] = moved
-        return centre
+                distance = math.sqrt(squared_distance(changes[p], out))
+                factors[p] = self.radius / max(self.radius, distance) / count
+                total += factors[p]
+            scale(1.0 - total, out)
+            for p in range(count):
+                add_scaled(factors[p], changes[p], out)

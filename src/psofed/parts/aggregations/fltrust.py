@@ -1,12 +1,10 @@
 """FLTrust."""
 
-import numpy as np
-
 from psofed.common.types import FloatArray
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
-from psofed.parts.vectors import add_scaled, inner, keep_where, length
+from psofed.parts.vectors import add_scaled, inner, keep_where, length, scale
 
 
 class FLTrust(Aggregation):
@@ -33,8 +31,8 @@ class FLTrust(Aggregation):
     --------
     The server's data say that entry 0 should grow by 0.5; the second participant says the contrary.
 
-    >>> changes = np.array([[3.0], [-1.0]])
-    >>> FLTrust().combine(Updates(changes, changes != 0, np.zeros(1), own_step=np.array([0.5])))
+    >>> from psofed.parts.plain import combine_uploads
+    >>> combine_uploads(FLTrust(), np.array([[3.0], [-1.0]]), np.zeros(1), own_step=np.array([0.5]))
     array([0.5])
     """
 
@@ -44,19 +42,17 @@ class FLTrust(Aggregation):
 
     root_size: int = option(default=100, low=1, text="N: samples of the server's own")
 
-    def combine(self, updates: Updates) -> FloatArray:
-        """Return the mean of the trusted updates, each at the length of the server's own step."""
-        changes, shared = updates.changes, updates.shared
+    def combine(self, updates: Updates, out: FloatArray) -> None:
+        """Average the trusted updates, each at the length of the server's own step."""
+        changes, trusts = updates.changes, 0.0
         count, size = changes.shape
-        total, trusts = np.zeros(size), 0.0
-        own = np.empty(size)
+        own = updates.room[:size]
         for p in range(count):
-            keep_where(updates.own_step, shared[p], own)
+            keep_where(updates.own_step, updates.shared[p], own)
             product, own_length, its_length = inner(changes[p], own), length(own), length(changes[p])
             if product > 0.0 and own_length > 0.0 and its_length > 0.0:
                 trust = product / (its_length * own_length)
-                add_scaled(trust * own_length / its_length, changes[p], total)
+                add_scaled(trust * own_length / its_length, changes[p], out)
                 trusts += trust
         if trusts > 0.0:
-            total /= trusts
-        return total
+            scale(1.0 / trusts, out)

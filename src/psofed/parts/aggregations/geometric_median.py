@@ -2,13 +2,11 @@
 
 import math
 
-import numpy as np
-
 from psofed.common.types import FloatArray
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
-from psofed.parts.vectors import add_scaled, middle, middle_of_each, squared_distance
+from psofed.parts.vectors import add_scaled, clear, middle, middle_of_each, squared_distance
 
 # Far more than is ever needed; a bound, so that no input can keep the server busy.
 _MOST_STEPS = 1000
@@ -30,8 +28,9 @@ class GeometricMedian(Aggregation):
 
     Examples
     --------
+    >>> from psofed.parts.plain import combine_uploads
     >>> changes = np.array([[1.0, 1.0], [1.0, 1.0], [9.0, -9.0]])
-    >>> GeometricMedian().combine(Updates(changes, changes != 0, np.zeros(2), np.zeros(2))).round(3)
+    >>> combine_uploads(GeometricMedian(), changes, np.zeros(2)).round(3)
     array([1.   , 0.999])
     """
 
@@ -42,24 +41,24 @@ class GeometricMedian(Aggregation):
         default=1e-3, low=1e-12, text="how short the last step must be, in median distances"
     )
 
-    def combine(self, updates: Updates) -> FloatArray:
+    def combine(self, updates: Updates, out: FloatArray) -> None:
         """Iterate until it stands still."""
-        changes = updates.changes
+        changes, room = updates.changes, updates.room
         count, size = changes.shape
-        centre, following = np.empty(size), np.empty(size)
-        distances = np.empty(count)
-        middle_of_each(changes, centre)
+        distances, following = room[:count], room[count : count + size]
+        middle_of_each(changes, room[count + size : 2 * count + size], out)
         for _ in range(_MOST_STEPS):
-            following[:] = 0.0
+            clear(following)
             total = 0.0
             for p in range(count):
-                distances[p] = math.sqrt(squared_distance(changes[p], centre))
+                distances[p] = math.sqrt(squared_distance(changes[p], out))
                 weight = 1.0 / max(self.smoothing, distances[p])
                 total += weight
                 add_scaled(weight, changes[p], following)
-            following /= total
-            step = math.sqrt(squared_distance(following, centre))
-            centre[:] = following
-            if step <= self.tolerance * max(middle(distances), self.smoothing):
+            step = 0.0
+            for i in range(size):
+                step += (following[i] / total - out[i]) ** 2
+            clear(out)
+            add_scaled(1.0 / total, following, out)
+            if math.sqrt(step) <= self.tolerance * max(middle(distances), self.smoothing):
                 break
-        return centre

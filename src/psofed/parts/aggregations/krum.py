@@ -3,10 +3,11 @@
 import numpy as np  # noqa: F401 (for the example)
 
 from psofed.common.types import FloatArray
-from psofed.parts.aggregations._krum import krum_order
+from psofed.parts.aggregations._krum import comes_before, write_krum_scores
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
+from psofed.parts.vectors import add_scaled
 
 
 class Krum(Aggregation):
@@ -23,8 +24,9 @@ class Krum(Aggregation):
 
     Examples
     --------
+    >>> from psofed.parts.plain import combine_uploads
     >>> changes = np.array([[1.0, 1.0], [1.0, 2.0], [9.0, 9.0], [1.0, 1.5]])
-    >>> Krum(tolerated=0).combine(Updates(changes, changes != 0, np.zeros(2), np.zeros(2)))
+    >>> combine_uploads(Krum(tolerated=0), changes, np.zeros(2))
     array([1. , 1.5])
     """
 
@@ -32,7 +34,13 @@ class Krum(Aggregation):
 
     tolerated: int = option(default=1, low=0, text="f: how many attackers among the participants are assumed")
 
-    def combine(self, updates: Updates) -> FloatArray:
-        """Return the update with the lowest score."""
-        best: FloatArray = updates.changes[krum_order(updates.changes, self.tolerated, 1)[0]]
-        return best
+    def combine(self, updates: Updates, out: FloatArray) -> None:
+        """Take the update with the lowest score."""
+        changes = updates.changes
+        write_krum_scores(changes, self.tolerated, updates.room)
+        scores = updates.room[: changes.shape[0]]
+        best = 0
+        for p in range(1, changes.shape[0]):
+            if comes_before(scores, changes, p, best):
+                best = p
+        add_scaled(1.0, changes[best], out)

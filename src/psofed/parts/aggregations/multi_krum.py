@@ -1,9 +1,7 @@
 """Multi-Krum."""
 
-import numpy as np
-
 from psofed.common.types import FloatArray
-from psofed.parts.aggregations._krum import krum_order
+from psofed.parts.aggregations._krum import comes_before, write_krum_scores
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
@@ -23,8 +21,9 @@ class MultiKrum(Aggregation):
 
     Examples
     --------
+    >>> from psofed.parts.plain import combine_uploads
     >>> changes = np.array([[1.0, 1.0], [1.0, 2.0], [9.0, 9.0], [1.0, 1.5]])
-    >>> MultiKrum(tolerated=1).combine(Updates(changes, changes != 0, np.zeros(2), np.zeros(2)))
+    >>> combine_uploads(MultiKrum(tolerated=1), changes, np.zeros(2))
     array([1. , 1.5])
     """
 
@@ -33,12 +32,18 @@ class MultiKrum(Aggregation):
     tolerated: int = option(default=1, low=0, text="f: how many attackers among the participants are assumed")
     selected: int = option(default=0, low=0, text="how many updates are averaged; 0: all who answered but f")
 
-    def combine(self, updates: Updates) -> FloatArray:
-        """Return the mean of the updates with the lowest scores."""
+    def combine(self, updates: Updates, out: FloatArray) -> None:
+        """Average the updates with the lowest scores."""
         changes = updates.changes
-        wanted = self.selected if self.selected > 0 else changes.shape[0] - self.tolerated
-        order = krum_order(changes, self.tolerated, max(1, wanted))
-        mean = np.zeros(changes.shape[1])
-        for p in order:
-            add_scaled(1.0 / order.size, changes[p], mean)
-        return mean
+        count = changes.shape[0]
+        wanted = self.selected if self.selected > 0 else count - self.tolerated
+        selected = min(max(1, wanted), count)
+        write_krum_scores(changes, self.tolerated, updates.room)
+        scores = updates.room[: changes.shape[0]]
+        for p in range(count):
+            rank = 0
+            for other in range(count):
+                if other != p and comes_before(scores, changes, other, p):
+                    rank += 1
+            if rank < selected:
+                add_scaled(1.0 / selected, changes[p], out)

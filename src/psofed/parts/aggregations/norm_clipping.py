@@ -1,7 +1,5 @@
 """Norm clipping."""
 
-import numpy as np
-
 from psofed.common.types import FloatArray
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
@@ -26,8 +24,9 @@ class NormClipping(Aggregation):
 
     Examples
     --------
+    >>> from psofed.parts.plain import combine_uploads
     >>> changes = np.array([[3.0, 0.0], [0.0, 6.0], [0.0, -150.0]])
-    >>> NormClipping().combine(Updates(changes, changes != 0, np.zeros(2), np.zeros(2)))
+    >>> combine_uploads(NormClipping(), changes, np.zeros(2))
     array([1., 0.])
     """
 
@@ -35,16 +34,14 @@ class NormClipping(Aggregation):
 
     factor: float = option(default=1.0, low=0.0, open_low=True, text="longest allowed update, in medians")
 
-    def combine(self, updates: Updates) -> FloatArray:
-        """Return the mean of the clipped updates."""
+    def combine(self, updates: Updates, out: FloatArray) -> None:
+        """Average the clipped updates."""
         changes = updates.changes
         count = changes.shape[0]
-        lengths = np.empty(count)
+        lengths, ordered = updates.room[:count], updates.room[count : 2 * count]
         for p in range(count):
-            lengths[p] = length(changes[p])
-        bound = self.factor * middle(lengths)
-        mean = np.zeros(changes.shape[1])
+            lengths[p] = ordered[p] = length(changes[p])
+        bound = self.factor * middle(ordered)
         for p in range(count):
             factor = 1.0 if lengths[p] <= bound else bound / lengths[p]
-            add_scaled(factor / count, changes[p], mean)
-        return mean
+            add_scaled(factor / count, changes[p], out)

@@ -1,0 +1,101 @@
+"""Uniform choice without replacement in every lane: a partial Fisher–Yates shuffle, addressed by words.
+
+Draw number c swaps place c with a place from c on; what comes to stand in place c is chosen. Each choice starts from
+the identity, so it depends on its own words alone. It is made in one of two ways, which choose the same.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.engine.compiling import compiled
+from psofed.engine.lanes import WIDTH, halves, load, pick_if_equal, spread, store
+from psofed.engine.normals import bounded, mix_word
+
+# Up to so many numbers are chosen by comparing each draw with all before it, in all lanes at once.
+_FEW = 24
+
+_32 = np.uint64(32)
+
+
+class ChoiceRoom(NamedTuple):
+    """What :func:`choose` works in.
+
+    Attributes
+    ----------
+    first : array (lanes,)
+        Address of each lane's first word, for the caller to fill in.
+    places, displaced : array (any, lanes)
+        For a choice of few.
+    numbers, swapped : arrays (size,) and (count,)
+        For a choice of many.
+    """
+
+    first: NDArray[np.uint64]
+    places: NDArray[np.int32]
+    displaced: NDArray[np.int32]
+    numbers: NDArray[np.int64]
+    swapped: NDArray[np.int64]
+
+
+@compiled(inline=True)
+def make_choice_room(size, count, lanes):
+    """Return room for choices of `count` of `size` numbers."""
+    few = min(count, _FEW)
+    return ChoiceRoom(
+        np.empty(lanes, np.uint64), np.empty((few, lanes), np.int32), np.empty((few, lanes), np.int32),
+        np.arange(size), np.empty(count, np.int64),
+    )  # fmt: skip
+
+
+@compiled(allocates=False)
+def choose(key, gamma, count, room, out, row):
+    """Fill `count` rows of ``out`` (rows, lanes) from `row` on with different numbers, in every lane."""
+    lanes = key.size
+    if count <= _FEW and lanes % WIDTH == 0:
+        for lane in range(0, lanes, WIDTH):
+            _choose_few(key, gamma, count, room, out, row, lane)
+    else:
+        for lane in range(lanes):
+            _choose_many(key, gamma, count, room, out, row, lane)
+
+
+@compiled(inline=True)
+def _choose_few(key, gamma, count, room, out, row, lane):
+    """Choose without carrying the swaps out: ``displaced[c]`` is what stood in place c before draw c.
+
+    What stands in a place is what the last draw that went there displaced, else the place's own number.
+    """
+    lanes, size = key.size, room.numbers.size
+    step = load(gamma, lane)
+    word = load(key, lane) + load(room.first, lane) * step
+    for c in range(count):
+        _, place = halves(((mix_word(word) >> _32) * np.uint64(size - c)) >> _32)
+        word = word + step
+        place = place + np.int32(c)
+        chosen, mine = place, spread(np.int32(c))
+        for earlier in range(c):
+            other, moved = (
+                load(room.places, earlier * lanes + lane),
+                load(room.displaced, earlier * lanes + lane),
+            )
+            chosen = pick_if_equal(other, place, moved, chosen)
+            mine = pick_if_equal(other, spread(np.int32(c)), moved, mine)
+        store(room.places, c * lanes + lane, place)
+        store(room.displaced, c * lanes + lane, mine)
+        store(out, (row + c) * lanes + lane, chosen)
+
+
+@compiled(inline=True)
+def _choose_many(key, gamma, count, room, out, row, lane):
+    """Choose by swapping ``numbers``, the identity, and swapping them back."""
+    numbers, swapped = room.numbers, room.swapped
+    for c in range(count):
+        word = mix_word(key[lane] + (room.first[lane] + np.uint64(c)) * gamma[lane])
+        place = c + bounded(word, numbers.size - c)
+        swapped[c] = place
+        numbers[c], numbers[place] = numbers[place], numbers[c]
+        out[row + c, lane] = numbers[c]
+    for c in range(count - 1, -1, -1):
+        numbers[c], numbers[swapped[c]] = numbers[swapped[c]], numbers[c]

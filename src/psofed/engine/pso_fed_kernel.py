@@ -1,0 +1,274 @@
+"""PSO-Fed's kernel: all clients and the server, several trials in lock step.
+
+The kernel holds errors, w − w_{k,n} and w − w_n, instead of models: the recursion is the same and y need not
+be formed. A target that moves (drift) adds xᵀ(w*_n − w*_0) to the labels, with errors still counted from w*_0;
+samples that are not the paper's come as arrays (:mod:`psofed.engine.samples`). The paper's case pays for neither.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.types import FloatArray
+from psofed.engine.attackers import redraw_byzantine
+from psofed.engine.compiling import compiled
+from psofed.engine.hooks import Uploads, take_attack, take_poison
+from psofed.engine.inputs import colour
+from psofed.engine.lanes import WIDTH, empty_lanes, fma, load, spread, store, to_float64
+from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product, step_against
+from psofed.engine.normals import WORDS_AHEAD, next_normals
+from psofed.engine.samples import error_on_next, has_sample, take_sample
+from psofed.engine.server_side import aggregate
+from psofed.engine.streams import WordArray
+from psofed.engine.test_set import test_error
+
+
+class Exchange(NamedTuple):
+    """Who exchanges what in T iterations.
+
+    Attributes
+    ----------
+    participants, uploaders : array (T, P, lanes)
+        Clients that download, and clients that upload.
+    downloaded, uploaded : array (T, P, M, lanes)
+        The entries each of them exchanges.
+    """
+
+    participants: NDArray[np.int32]
+    downloaded: NDArray[np.int32]
+    uploaders: NDArray[np.int32]
+    uploaded: NDArray[np.int32]
+
+
+class Extras(NamedTuple):
+    """What goes beyond white samples of a target that stays: given samples, colour, a moving target, poisoned data.
+
+    Attributes
+    ----------
+    has_samples : bool
+        Whether samples are given; else they are drawn.
+    inputs, residuals : arrays (T, K, D, lanes or 1) and (T, K, lanes or 1), or empty
+        See :class:`psofed.engine.samples.Chunk`.
+    tests_on_next : bool
+        The test MSE is that on the clients' next samples.
+    watched_from : int
+        From which t on each client's squares are added up (given samples only).
+    moves : array (T, D, lanes), or empty
+        w*_n − w*_0.
+    """
+
+    has_samples: bool
+    inputs: FloatArray
+    residuals: FloatArray
+    tests_on_next: bool
+    watched_from: int
+    moves: FloatArray
+
+
+class State(NamedTuple):
+    """What the kernel changes.
+
+    Attributes
+    ----------
+    clients, server : arrays (K, D, lanes) and (D, lanes)
+        Errors w − w_{k,n} and w − w_n.
+    client_squares : array (K, lanes)
+        Sums of each client's squared errors (given samples only).
+    """
+
+    clients: FloatArray
+    server: FloatArray
+    client_squares: FloatArray
+
+
+class Room(NamedTuple):
+    """What the kernel works in.
+
+    Attributes
+    ----------
+    counter : array (lanes,)
+        Where the stream of samples stands.
+    hashed, normals, sample : arrays (any, lanes), (2·words, lanes), (D, lanes)
+        A sample on its way: hashed words, normals, inputs.
+    error, clean : arrays (lanes,)
+        Prediction errors.
+    distance : array (D, lanes)
+        The server's error to a target that moves; after that, to aggregate in.
+    sent : array (P, M, lanes)
+        What is uploaded.
+    """
+
+    counter: WordArray
+    hashed: WordArray
+    normals: NDArray[np.float32]
+    sample: FloatArray
+    error: FloatArray
+    clean: FloatArray
+    distance: FloatArray
+    sent: FloatArray
+
+
+def make_room(dimension: int, participants: int, shared: int, lanes: int) -> Room:
+    """Allocate the room for a run."""
+    words = (dimension + 2) // 2
+    return Room(
+        counter=empty_lanes(lanes, dtype=np.uint64),
+        hashed=empty_lanes(WORDS_AHEAD, lanes, dtype=np.uint64),
+        normals=empty_lanes(2 * words, lanes, dtype=np.float32),
+        sample=empty_lanes(dimension, lanes),
+        error=empty_lanes(lanes),
+        clean=empty_lanes(lanes),
+        distance=empty_lanes(dimension, lanes),
+        sent=empty_lanes(participants, shared, lanes),
+    )
+
+
+@compiled(allocates=False)
+def advance(
+    first, data, inputs, stepsize, exchange, attack, rule, tests, target, extras, state, room, metrics
+):
+    """Run the iterations from number `first` on, writing ``metrics[t, metric, lane]``.
+
+    Parameters
+    ----------
+    data : Stream
+        Randomness of the samples.
+    inputs : InputModel
+        What becomes of it.
+    exchange, attack, rule, tests, state : NamedTuples
+        As their classes say.
+    target : array (D,)
+        w, for the hooks.
+    extras : Extras or None
+        Numba compiles the kernel for each, and without them leaves out what it takes to handle them.
+    room : Room
+        What it works in.
+    """
+    corrupt = take_attack(attack.corrupt)
+    clients, server = state.clients, state.server
+    num_clients, lanes = clients.shape[0], clients.shape[2]
+    words = room.normals.shape[0] // 2
+    for lane in range(lanes):
+        room.counter[lane] = data.key[lane] + np.uint64(first * num_clients * words) * data.gamma[lane]
+    for t in range(metrics.shape[0]):
+        if extras is None:
+            _measure(server, tests, metrics, t)
+        else:
+            _measure_in_general(server, tests, extras, room, metrics, t)
+        _download(t, server, exchange.participants, exchange.downloaded, clients)
+        if extras is None:
+            _learn(data.gamma, inputs.scale, inputs.noise_deviation, stepsize, room, clients, metrics, t)
+        else:
+            _learn_in_general(first, t, data, inputs, stepsize, attack, target, extras, room, state, metrics)
+        uploaders, uploaded = exchange.uploaders[t], exchange.uploaded[t]
+        _upload(clients, uploaders, uploaded, room.sent)
+        uploads = Uploads(uploaders, uploaded, room.sent)
+        if attack.on_uploads:
+            corrupt(attack.token, first + t, attack.attackers, target, server, uploads)
+        aggregate(rule, target, uploads, room.distance, server)
+
+
+@compiled(allocates=False)
+def _measure(distance, tests, metrics, t):
+    """Write the server's MSD and test MSE."""
+    dimension, lanes = distance.shape
+    fill_row(metrics, 3 * t + 1, lanes, 0.0)
+    add_squares(metrics, 3 * t + 1, distance, 0, dimension)
+    test_error(distance, tests, metrics, 3 * t + 2)
+
+
+@compiled(allocates=False)
+def _measure_in_general(server, tests, extras, room, metrics, t):
+    """Write the server's MSD and test MSE where the target moves, or tests are the clients' next samples."""
+    dimension, lanes = server.shape
+    for i in range(dimension):
+        for lane in range(lanes):
+            move = extras.moves[t, i, lane] if extras.moves.size else 0.0
+            room.distance[i, lane] = server[i, lane] + move
+    _measure(room.distance, tests, metrics, t)
+    if extras.tests_on_next:
+        error_on_next(
+            server, extras.inputs[t], extras.residuals[t], room.sample, room.error, metrics, 3 * t + 2
+        )
+
+
+@compiled(allocates=False)
+def _learn(gamma, scale, deviation, stepsize, room, clients, metrics, t):
+    """Let every client make its step on a white sample x = ς_k z, and write the network MSE.
+
+    What :func:`_learn_in_general` does too, bit for bit, but x is formed where it is used and never written down.
+    """
+    num_clients, dimension, lanes = clients.shape
+    counter, hashed, normals = room.counter, room.hashed, room.normals
+    for lane in range(0, lanes, WIDTH):
+        squares = spread(0.0)
+        for k in range(num_clients):
+            next_normals(lane, counter, gamma, hashed, normals)
+            first = k * dimension * lanes + lane
+            product = spread(0.0)
+            for i in range(dimension):
+                x = scale[k] * to_float64(load(normals, i * lanes + lane))
+                product = fma(x, load(clients, first + i * lanes), product)
+            error = product + deviation[k] * to_float64(load(normals, dimension * lanes + lane))
+            squares = fma(error, error, squares)
+            step = -stepsize * error
+            for i in range(dimension):
+                x = scale[k] * to_float64(load(normals, i * lanes + lane))
+                store(clients, first + i * lanes, fma(x, step, load(clients, first + i * lanes)))
+        store(metrics, 3 * t * lanes + lane, (1.0 / num_clients) * squares)
+
+
+@compiled(allocates=False)
+def _learn_in_general(first, t, data, inputs, stepsize, attack, target, extras, room, state, metrics):
+    """Let every client make its step on any kind of sample, and write the network MSE."""
+    clients, client_squares = state.clients, state.client_squares
+    num_clients, dimension, lanes = clients.shape
+    counter, hashed, normals = room.counter, room.hashed, room.normals
+    sample, error, clean = room.sample, room.error, room.clean
+    poison = take_poison(attack.poison)
+    if attack.on_samples:
+        redraw_byzantine(first + t, attack.attackers)
+    fill_row(metrics, 3 * t, lanes, 0.0)
+    for k in range(num_clients):
+        if extras.has_samples:
+            take_sample(extras.inputs[t, k], extras.residuals[t, k], sample, error)
+        else:
+            for lane in range(0, lanes, WIDTH):
+                next_normals(lane, counter, data.gamma, hashed, normals)
+            colour(inputs, k, normals, sample)
+            set_product(error, inputs.noise_deviation[k], normals, dimension)
+        if extras.moves.size:
+            add_inner_product(error, sample, extras.moves, t * dimension, dimension)
+        # Metrics are of the clean sample, the step of the poisoned one.
+        set_product(clean, 1.0, error, 0)
+        add_inner_product(clean, sample, clients, k * dimension, dimension)
+        add_squares(metrics, 3 * t, clean, 0, 1)
+        if extras.has_samples and t >= extras.watched_from:
+            add_squares(client_squares, k, clean, 0, 1)
+        if attack.on_samples and not (extras.has_samples and not has_sample(extras.inputs[t, k])):
+            poison(attack.token, first + t, k, attack.attackers, target, sample, error)
+            add_inner_product(error, sample, clients, k * dimension, dimension)
+            step_against(error, stepsize, sample, clients, k * dimension, dimension)
+        else:
+            step_against(clean, stepsize, sample, clients, k * dimension, dimension)
+    scale_row(metrics, 3 * t, lanes, 1.0 / num_clients)
+
+
+@compiled(allocates=False)
+def _download(t, server, participants, entries, clients):
+    _, num_participants, num_shared, lanes = entries.shape
+    for p in range(num_participants):
+        for m in range(num_shared):
+            for lane in range(lanes):
+                i = entries[t, p, m, lane]
+                clients[participants[t, p, lane], i, lane] = server[i, lane]
+
+
+@compiled(allocates=False)
+def _upload(clients, uploaders, entries, sent):
+    num_participants, num_shared, lanes = entries.shape
+    for p in range(num_participants):
+        for m in range(num_shared):
+            for lane in range(lanes):
+                sent[p, m, lane] = clients[uploaders[p, lane], entries[p, m, lane], lane]
