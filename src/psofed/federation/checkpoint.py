@@ -14,7 +14,7 @@ from psofed.common.errors import PsofedError
 from psofed.federation.files import write_atomically
 from psofed.federation.layout import Layout, Vector
 
-CHECKPOINT_FORMAT = 1
+CHECKPOINT_FORMAT = 2
 
 
 @dataclass
@@ -34,7 +34,7 @@ class ServerState:
     layout, kept
         Layout of the model, and its arrays that are not shared.
     seen : dict
-        For every node the last round that was accepted from it.
+        For every node, by name, the last round that was accepted from it.
     conduct : dict
         See :class:`psofed.federation.checks.Conduct`.
     history : list of dict
@@ -47,7 +47,7 @@ class ServerState:
     model: Vector
     layout: Layout
     kept: ArrayRecord
-    seen: dict[int, int] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=dict)
     conduct: dict[str, Any] = field(default_factory=lambda: {"counts": {}, "resting": {}})
     history: list[dict[str, Any]] = field(default_factory=list)
 
@@ -60,7 +60,7 @@ def save_checkpoint(state: ServerState, path: Path) -> None:
         "settings": state.settings,
         "round": state.round_number,
         "layout": state.layout.to_text(),
-        "seen": {str(node): last for node, last in sorted(state.seen.items())},
+        "seen": dict(sorted(state.seen.items())),
         "conduct": state.conduct,
         "history": state.history,
     }
@@ -90,7 +90,7 @@ def load_checkpoint(path: Path) -> ServerState:
             kept=ArrayRecord(
                 {name[5:]: Array(value) for name, value in entries.items() if name.startswith("kept/")}
             ),
-            seen={int(node): last for node, last in document["seen"].items()},
+            seen=dict(document["seen"]),
             conduct=document["conduct"],
             history=document["history"],
         )

@@ -63,21 +63,21 @@ class ReplyLimits:
 
 @dataclass
 class Conduct:
-    """Who sent what kind of bad reply, who is benched and who rests.
+    """Which node, by name, sent what kind of bad reply, which is benched and which rests.
 
     Examples
     --------
     >>> conduct = Conduct(ReplyLimits(bench_after=2))
-    >>> conduct.note(7, "nan", round_number=1); conduct.note(7, "infinite", round_number=2)
-    >>> conduct.benched, conduct.may_play(7, 3), conduct.may_play(8, 3)
-    ({7}, False, True)
+    >>> conduct.note("pump-1", "nan", round_number=1); conduct.note("pump-1", "infinite", round_number=2)
+    >>> conduct.benched, conduct.may_play("pump-1", 3), conduct.may_play("pump-2", 3)
+    ({'pump-1'}, False, True)
     """
 
     limits: ReplyLimits = field(default_factory=ReplyLimits)
-    counts: dict[int, Counter[str]] = field(default_factory=dict)
-    resting: dict[int, int] = field(default_factory=dict)
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
+    resting: dict[str, int] = field(default_factory=dict)
 
-    def note(self, node: int, kind: str, round_number: int) -> None:
+    def note(self, node: str, kind: str, round_number: int) -> None:
         """Count one bad reply of `node`."""
         if kind not in KINDS:
             raise InvalidValueError("kind", kind, ", ".join(KINDS))
@@ -85,37 +85,37 @@ class Conduct:
         if kind in _NOT_A_STRIKE:
             self.resting[node] = round_number + self.limits.rest_rounds
 
-    def forgive(self, node: int) -> None:
+    def forgive(self, node: str) -> None:
         """End the rest of a node that has answered."""
         self.resting.pop(node, None)
 
-    def strikes(self, node: int) -> int:
+    def strikes(self, node: str) -> int:
         """How many of the node's bad replies count towards the bench."""
         return sum(count for kind, count in self.counts.get(node, {}).items() if kind not in _NOT_A_STRIKE)
 
     @property
-    def benched(self) -> set[int]:
+    def benched(self) -> set[str]:
         """The nodes that are asked no more."""
         if not self.limits.bench_after:
             return set()
         return {node for node in self.counts if self.strikes(node) >= self.limits.bench_after}
 
-    def may_play(self, node: int, round_number: int) -> bool:
+    def may_play(self, node: str, round_number: int) -> bool:
         """Whether `node` may be drawn in `round_number`."""
         return node not in self.benched and self.resting.get(node, 0) < round_number
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain dicts, as JSON holds them."""
         return {
-            "counts": {str(node): dict(counts) for node, counts in sorted(self.counts.items())},
-            "resting": {str(node): until for node, until in sorted(self.resting.items())},
+            "counts": {node: dict(counts) for node, counts in sorted(self.counts.items())},
+            "resting": dict(sorted(self.resting.items())),
         }
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any], limits: ReplyLimits) -> "Conduct":
         """Read what :meth:`to_mapping` gave."""
-        counts = {int(node): Counter(counts) for node, counts in mapping["counts"].items()}
-        return cls(limits, counts, {int(node): int(until) for node, until in mapping["resting"].items()})
+        counts = {node: Counter(counts) for node, counts in mapping["counts"].items()}
+        return cls(limits, counts, {node: int(until) for node, until in mapping["resting"].items()})
 
 
 def check_reply(reply: Reply, session: str, round_number: int, limits: ReplyLimits) -> None:

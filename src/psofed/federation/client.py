@@ -34,6 +34,9 @@ Mod = Callable[[Message, Context, ClientFunction], Message]
 PHASE, ELAPSED, ROUND = "psofed-phase", "psofed-elapsed", "server-round"
 MISSED, CURRENT = "missed", "current"
 STATE_DIRECTORY = "psofed-state"
+DIVERGED = (
+    "training diverged: the model holds values that are not finite; a smaller stepsize or scaled data help"
+)
 
 
 def partial_sharing(
@@ -79,7 +82,7 @@ def partial_sharing(
         directory = _directory(state_directory, context)
         working = copy.copy(context)
         working.state = copy_records(context.state)
-        state = find_state(working, instruction.session, directory)
+        state = find_state(working, instruction.session, instruction.node, directory)
         config = _config_of(message)
         source = masks or instruction.masks
         if (
@@ -89,10 +92,15 @@ def partial_sharing(
             return _evaluate(message, working, call_next, state, config)
         if state is not None and state.round_number == instruction.round_number:
             # The server asks again, say after it was restarted: the same answer, and nothing learned twice.
-            return Message(encode_reply(_reply(state, source, context.node_id)), reply_to=message)
+            return Message(encode_reply(_reply(state, source)), reply_to=message)
         begun = _begin(instruction, state)
         if begun is None:
-            lost = Reply(session=instruction.session, round_number=instruction.round_number, status=LOST)
+            lost = Reply(
+                session=instruction.session,
+                round_number=instruction.round_number,
+                node=instruction.node,
+                status=LOST,
+            )
             return Message(encode_reply(lost), reply_to=message)
         layout, model, kept, elapsed = begun
 
@@ -108,12 +116,13 @@ def partial_sharing(
         earlier_examples, earlier_metrics = 0, dict[str, Any]()
         if catch_up and elapsed > 1:
             model, kept, earlier_examples, earlier_metrics = train(model, kept, MISSED)
-        indices = source.indices(instruction.round_number, context.node_id)
+        indices = source.indices(instruction.round_number, instruction.node)
         assert instruction.values is not None  # decode_instruction gives values with every kind but EVALUATE
         received = instruction.values[indices] if instruction.kind == FULL else instruction.values
         model, kept, num_examples, metrics = train(overwrite(model, indices, received), kept, CURRENT)
         learned = ClientState(
             session=instruction.session,
+            node=instruction.node,
             round_number=instruction.round_number,
             layout=layout,
             model=model,
@@ -123,7 +132,7 @@ def partial_sharing(
         )
         commit_state(working, learned, directory)
         context.state = working.state
-        return Message(encode_reply(_reply(learned, source, context.node_id)), reply_to=message)
+        return Message(encode_reply(_reply(learned, source)), reply_to=message)
 
     return mod
 
@@ -152,12 +161,13 @@ def _begin(
     return layout, np.zeros(layout.dimension, dtype=layout.dtype), ArrayRecord(), n
 
 
-def _reply(state: ClientState, source: MaskSource, node: int) -> Reply:
+def _reply(state: ClientState, source: MaskSource) -> Reply:
     return Reply(
         session=state.session,
         round_number=state.round_number,
+        node=state.node,
         status=LEARNED,
-        values=state.model[source.indices(state.round_number + 1, node)],
+        values=state.model[source.indices(state.round_number + 1, state.node)],
         num_examples=state.num_examples,
         metrics=state.metrics,
     )
@@ -173,7 +183,7 @@ def _read_training(reply: Message, layout: Layout) -> tuple[Vector, ArrayRecord,
     except ValueError as error:
         raise PsofedError(f"training returned another model than it was given: {error}") from None
     if not np.isfinite(model).all():
-        raise PsofedError("training diverged: the model holds values that are not finite")
+        raise PsofedError(DIVERGED)
     metrics: dict[str, Any] = {}
     for record in reply.content.metric_records.values():
         metrics |= dict(record)

@@ -19,7 +19,7 @@ from psofed.common.errors import PsofedError
 from psofed.federation.files import write_atomically
 from psofed.federation.layout import Layout, Vector
 
-MODEL, STATE = "psofed.scenario.model", "psofed.state"
+MODEL, STATE = "psofed.model", "psofed.state"
 _VECTOR = "shared vector"
 _SESSIONS_KEPT = 4
 
@@ -32,6 +32,8 @@ class ClientState:
     ----------
     session : str
         The federation it belongs to.
+    node : int
+        The number by which the server draws its masks.
     round_number : int
         The last round the client worked in.
     layout : Layout
@@ -45,6 +47,7 @@ class ClientState:
     """
 
     session: str
+    node: int
     round_number: int
     layout: Layout
     model: Vector
@@ -53,13 +56,13 @@ class ClientState:
     metrics: dict[str, Any]
 
 
-def find_state(context: Context, session: str, directory: Path | None) -> ClientState | None:
+def find_state(context: Context, session: str, node: int, directory: Path | None) -> ClientState | None:
     """Return the newest state of `session`, from the context or from disk, or None if there is none.
 
     If the disk has the newer one, the whole of the context's state is taken from there.
     """
     held = _read(context.state, session)
-    if directory is not None and (path := _path(directory, context.node_id, session)).exists():
+    if directory is not None and (path := _path(directory, node, session)).exists():
         records = load_records(path)
         filed = _read(records, session)
         if filed is not None and (held is None or filed.round_number > held.round_number):
@@ -68,12 +71,19 @@ def find_state(context: Context, session: str, directory: Path | None) -> Client
     return held
 
 
+def latest_state(context: Context) -> ClientState | None:
+    """Return the state that the context holds, of whatever session, or None if there is none yet."""
+    settings = context.state.get(STATE)
+    return _read(context.state, str(settings["session"])) if isinstance(settings, ConfigRecord) else None
+
+
 def commit_state(context: Context, state: ClientState, directory: Path | None) -> None:
     """Put `state` into the context, and on disk if a directory is given."""
     context.state[MODEL] = ArrayRecord({_VECTOR: Array(state.model), **dict(state.kept)})
     context.state[STATE] = ConfigRecord(
         {
             "session": state.session,
+            "node": str(state.node),
             "round": state.round_number,
             "layout": state.layout.to_text(),
             "examples": state.num_examples,
@@ -81,9 +91,9 @@ def commit_state(context: Context, state: ClientState, directory: Path | None) -
         }
     )
     if directory is not None:
-        path = _path(directory, context.node_id, state.session)
+        path = _path(directory, state.node, state.session)
         save_records(context.state, path)
-        _forget_old_sessions(path, context.node_id)
+        _forget_old_sessions(path, state.node)
 
 
 def copy_records(records: RecordDict) -> RecordDict:
@@ -147,6 +157,7 @@ def _read(records: RecordDict, session: str) -> ClientState | None:
         return None
     return ClientState(
         session=session,
+        node=int(str(settings["node"])),
         round_number=int(str(settings["round"])),
         layout=Layout.from_text(str(settings["layout"])),
         model=arrays[_VECTOR].numpy(),

@@ -13,7 +13,7 @@ from psofed.common.files import atomic_path
 from psofed.common.types import FloatArray
 from psofed.federation.checkpoint import ServerState
 from psofed.federation.checks import Conduct
-from psofed.federation.deploy.relay import Traffic
+from psofed.federation.deploy.traffic import Traffic
 from psofed.federation.files import read_json, write_json
 from psofed.federation.settings import RunSettings
 from psofed.federation.synthetic import evaluate_model

@@ -16,7 +16,7 @@ from psofed.common.validation import check_boolean, check_choice, check_integer,
 from psofed.federation.aggregate import aggregate
 from psofed.federation.checkpoint import ServerState, load_checkpoint, save_checkpoint
 from psofed.federation.checks import Conduct, ReplyLimits
-from psofed.federation.exchange import exchange
+from psofed.federation.exchange import Exchange
 from psofed.federation.layout import Layout
 from psofed.federation.masks import (
     DERIVATION,
@@ -27,10 +27,20 @@ from psofed.federation.masks import (
     resolve_num_shared,
 )
 from psofed.federation.models import arrays_of
+from psofed.federation.nodes import Node, nodes_of
 from psofed.federation.participants import DerivedParticipants, ParticipantSource
 from psofed.federation.replies import Expectation, sort_replies
 from psofed.federation.rounds import average_metrics, describe_round, finite_metrics, mean_of
-from psofed.federation.wire import EVALUATE, FULL, LOST, PART, START, Instruction, encode_instruction
+from psofed.federation.wire import (
+    EVALUATE,
+    FULL,
+    LOST,
+    PART,
+    START,
+    BadReplyError,
+    Instruction,
+    encode_instruction,
+)
 
 NEWCOMERS = ("current", "zeros")
 
@@ -132,7 +142,9 @@ class PSOFed(Strategy):
         self.state: ServerState | None = None
         self._supplied_masks = masks
         self._participants: ParticipantSource = participants or DerivedParticipants(self.seed)
+        self._exchange = Exchange()
         self._asked: list[Message] = []
+        self._nodes: dict[int, Node] = {}
         self._unreadable: set[str] = set()
         self._begun = False
         self._round_started = time.monotonic()
@@ -162,6 +174,7 @@ class PSOFed(Strategy):
         check_integer("num_rounds", num_rounds, 1)
         check_number("timeout", timeout, 0, open_low=True)
         state = self._begin(arrays_of(initial_arrays))
+        self._exchange.bell.say_size(state.model.nbytes)
         self.summary()
         result = Result()
         arrays = state.layout.restore(state.model, state.kept)
@@ -180,7 +193,9 @@ class PSOFed(Strategy):
                 self.configure_evaluate(round_number, arrays, evaluate_config or ConfigRecord(), grid)
             )
             if questions and (
-                own := self.aggregate_evaluate(round_number, exchange(grid, questions, timeout).replies)
+                own := self.aggregate_evaluate(
+                    round_number, self._exchange(grid, questions, timeout, self._nodes).replies
+                )
             ):
                 result.evaluate_metrics_clientapp[round_number] = own
                 state.history[-1]["client_evaluation"] = finite_metrics(own)
@@ -192,7 +207,7 @@ class PSOFed(Strategy):
         return result
 
     def _ask(self, grid: Grid, messages: Iterable[Message], timeout: float) -> list[Message]:
-        answers = exchange(grid, list(messages), timeout)
+        answers = self._exchange(grid, list(messages), timeout, self._nodes)
         self._unreadable = answers.unreadable
         return answers.replies
 
@@ -242,9 +257,10 @@ class PSOFed(Strategy):
         state = self.state
         state.model = state.layout.flatten(arrays)
         nodes = self._wait_for_nodes(grid, server_round)
-        drawn = self._participants.draw(server_round, nodes, self.num_participants or len(nodes))
+        numbers = {node.number: node for node in nodes}
+        drawn = self._participants.draw(server_round, list(numbers), self.num_participants or len(nodes))
         self._round_started = time.monotonic()
-        self._asked = [self._instruct(node, server_round, config) for node in drawn]
+        self._asked = [self._instruct(numbers[number], server_round, config) for number in drawn]
         return list(self._asked)
 
     def aggregate_train(
@@ -257,33 +273,34 @@ class PSOFed(Strategy):
         )
         valid, bad = sort_replies(replies, self._asked, self._unreadable, expected)
         self._unreadable = set()
-        for node, error in bad:
-            self.conduct.note(node, error.kind, server_round)
-            _log.warning("round %d: dropped a reply of node %d, %s", server_round, node, error)
-        dropped = {node: error.kind for node, error in bad}
+        dropped: dict[str, BadReplyError] = {}
+        for node_id, error in bad:
+            node = self._node(node_id)
+            dropped[node.name] = error
+            self.conduct.note(node.name, error.kind, server_round)
+            _log.warning("round %d: dropped a reply of %s: %s", server_round, node.name, error)
         masks = self._masks()
         learned = {node: reply for node, reply in valid.items() if reply.status != LOST}
         uploads = [
-            (masks.indices(server_round + 1, node), reply.values)
+            (masks.indices(server_round + 1, self._node(node).number), reply.values)
             for node, reply in learned.items()
             if reply.values is not None
         ]
         weights = [float(reply.num_examples) for reply in learned.values()] if self.weighted else None
         if weights is None or sum(weights) > 0:
             state.model = aggregate(state.model, uploads, weights)
-        for node, reply in valid.items():
-            self.conduct.forgive(node)
-            if reply.status == LOST:
-                state.seen[node] = -1  # to be given the full model when it is next drawn
-            else:
-                state.seen[node] = server_round
+        for node_id, reply in valid.items():
+            name = self._node(node_id).name
+            self.conduct.forgive(name)
+            # One that has lost its state is given the full model when it is next drawn.
+            state.seen[name] = -1 if reply.status == LOST else server_round
         state.round_number = server_round
         state.conduct = self.conduct.to_mapping()
         state.history.append(
             describe_round(
                 server_round,
-                self._asked,
-                valid,
+                [(self._node(message.metadata.dst_node_id).name, message) for message in self._asked],
+                {self._node(node).name: reply for node, reply in valid.items()},
                 dropped,
                 state.layout.dtype.itemsize,
                 time.monotonic() - self._round_started,
@@ -301,12 +318,12 @@ class PSOFed(Strategy):
         if not self.evaluate_every or server_round % self.evaluate_every:
             return []
         state = self._current()
-        nodes = [message.metadata.dst_node_id for message in self._asked]
-        known = [node for node in nodes if state.seen.get(node, 0) > 0]
+        nodes = [self._node(message.metadata.dst_node_id) for message in self._asked]
+        known = [node for node in nodes if state.seen.get(node.name, 0) > 0]
         return [
             Message(
                 encode_instruction(self._instruction(node, server_round, EVALUATE), config),
-                dst_node_id=node,
+                dst_node_id=node.node_id,
                 message_type=MessageType.EVALUATE,
                 group_id=str(server_round),
             )
@@ -323,8 +340,11 @@ class PSOFed(Strategy):
 
     # --- helpers ----------------------------------------------------------------------------------
 
-    def _instruct(self, node: int, round_number: int, config: ConfigRecord) -> Message:
-        last = self._current().seen.get(node)
+    def _node(self, node_id: int) -> Node:
+        return self._nodes.get(node_id) or Node(str(node_id), node_id, node_id)
+
+    def _instruct(self, node: Node, round_number: int, config: ConfigRecord) -> Message:
+        last = self._current().seen.get(node.name)
         kind = PART
         if last is None:
             kind = START if self.newcomers == "zeros" else FULL
@@ -332,45 +352,47 @@ class PSOFed(Strategy):
             kind = FULL
         return Message(
             encode_instruction(self._instruction(node, round_number, kind), config),
-            dst_node_id=node,
+            dst_node_id=node.node_id,
             message_type=MessageType.TRAIN,
             group_id=str(round_number),
         )
 
-    def _instruction(self, node: int, round_number: int, kind: str) -> Instruction:
+    def _instruction(self, node: Node, round_number: int, kind: str) -> Instruction:
         state = self._current()
         values = None
         if kind == FULL:
             values = state.model
         elif kind != EVALUATE:
-            values = state.model[self._masks().indices(round_number, node)]
+            values = state.model[self._masks().indices(round_number, node.number)]
         return Instruction(
             session=state.session,
             round_number=round_number,
+            node=node.number,
             kind=kind,
-            expected=max(0, state.seen.get(node, 0)),
+            expected=max(0, state.seen.get(node.name, 0)),
             masks=self._derived(),
             digest=state.layout.digest,
             layout=state.layout if kind in (START, FULL) else None,
             values=values,
         )
 
-    def _wait_for_nodes(self, grid: Grid, round_number: int) -> list[int]:
+    def _wait_for_nodes(self, grid: Grid, round_number: int) -> list[Node]:
         """Return the nodes to draw from: those that rest only if there are no others."""
         wanted = 1 if self._begun else self.min_nodes
         deadline = time.monotonic() + self.wait_for_nodes
         while True:
-            there = sorted(set(grid.get_node_ids()) - self.conduct.benched)
+            there = [node for node in nodes_of(grid) if node.name not in self.conduct.benched]
             if len(there) >= wanted or time.monotonic() >= deadline:
                 break
-            time.sleep(0.25)
+            time.sleep(0.1)
+        self._nodes |= {node.node_id: node for node in there}
         if not there:
             benched = len(self.conduct.benched)
             raise PsofedError(f"no node to work with after {self.wait_for_nodes:g} s ({benched} benched)")
         if len(there) < wanted:
             _log.warning("round %d: only %d of %d nodes, going on", round_number, len(there), wanted)
         self._begun = True
-        return [node for node in there if self.conduct.may_play(node, round_number)] or there
+        return [node for node in there if self.conduct.may_play(node.name, round_number)] or there
 
     def _settings(self) -> dict[str, Any]:
         return {

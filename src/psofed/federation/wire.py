@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from psofed.federation.layout import Layout, Vector
 from psofed.federation.masks import DERIVATION, DerivedMasks
 
-FORMAT = 1
+FORMAT = 2
 """Version of the wire format."""
 
 ARRAYS, SETTINGS, METRICS, CONFIG = "arrays", "psofed", "metrics", "config"
@@ -63,6 +63,8 @@ class Instruction:
         Names the federation across restarts of the server (Flower's run id does not).
     round_number : int
         n, from 1.
+    node : int
+        The number by which the server draws this client's masks.
     kind : str
         :data:`PART`, :data:`START`, :data:`FULL` or :data:`EVALUATE`.
     expected : int
@@ -80,6 +82,7 @@ class Instruction:
 
     session: str
     round_number: int
+    node: int
     kind: str
     expected: int
     masks: DerivedMasks
@@ -94,7 +97,7 @@ class Reply:
 
     Attributes
     ----------
-    session, round_number
+    session, round_number, node
         Of the instruction it answers.
     status : str
         :data:`LEARNED`, or :data:`LOST` if the client needs the full model first.
@@ -108,6 +111,7 @@ class Reply:
 
     session: str
     round_number: int
+    node: int = 0
     status: str
     values: Vector | None = None
     num_examples: int = 0
@@ -121,6 +125,7 @@ def encode_instruction(instruction: Instruction, config: ConfigRecord | None = N
         "format": FORMAT,
         "session": instruction.session,
         "round": instruction.round_number,
+        "node": str(instruction.node),  # 64 bits without a sign, which Flower's integers have not
         "kind": instruction.kind,
         "expected": instruction.expected,
         "seed": masks.seed,
@@ -173,6 +178,7 @@ def decode_instruction(content: RecordDict) -> Instruction:
     return Instruction(
         session=_text(settings, "session"),
         round_number=_integer(settings, "round"),
+        node=_number(settings, "node"),
         kind=kind,
         expected=_integer(settings, "expected"),
         masks=masks,
@@ -188,6 +194,7 @@ def encode_reply(reply: Reply) -> RecordDict:
         "format": FORMAT,
         "session": reply.session,
         "round": reply.round_number,
+        "node": str(reply.node),
         "status": reply.status,
     }
     content = RecordDict({SETTINGS: ConfigRecord(settings)})
@@ -281,6 +288,13 @@ def _integer(settings: ConfigRecord, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name} is not a whole number")
     return value
+
+
+def _number(settings: ConfigRecord, name: str) -> int:
+    text = _text(settings, name)
+    if not text.isascii() or not text.isdigit() or len(text) > 20 or int(text) >= 1 << 64:
+        raise ValueError(f"{name} is not a number of 64 bits")
+    return int(text)
 
 
 def _text(settings: ConfigRecord, name: str) -> str:

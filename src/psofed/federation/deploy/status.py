@@ -5,7 +5,7 @@ from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.federation.deploy.processes import is_listening
-from psofed.federation.deploy.superlink import CONNECTION, Home, flower_command
+from psofed.federation.deploy.superlink import Home, open_control
 from psofed.federation.files import read_json
 
 
@@ -31,8 +31,13 @@ def federation_status(home: Home) -> dict[str, Any]:
         saved = f"{home.checkpoint}, {when.isoformat(timespec='seconds')}"
     return {
         "server": address,
-        "nodes": flower_command(home, "supernode", "list", CONNECTION)["nodes"] if address else [],
+        "nodes": _nodes(home) if address else [],
         "run": run,
         "checkpoint": saved,
         "bad_replies": (run or {}).get("conduct", {}).get("counts", {}),
     }
+
+
+def _nodes(home: Home) -> list[dict[str, Any]]:
+    with open_control(home) as control:
+        return sorted(control.nodes(), key=lambda node: str(node["name"]))

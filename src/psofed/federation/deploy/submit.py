@@ -6,7 +6,7 @@ from typing import Any
 
 from psofed._version import __version__
 from psofed.common.errors import PsofedError
-from psofed.federation.deploy.superlink import CONNECTION, Home, flower_command, to_toml_value
+from psofed.federation.deploy.superlink import Home, open_control, to_toml_value
 from psofed.federation.files import read_json, write_json
 from psofed.federation.settings import RunSettings
 
@@ -54,19 +54,19 @@ def write_app(home: Home, settings: RunSettings) -> None:
     (package / "apps.py").write_text(_MODULE)
 
 
-def submit(home: Home, settings: RunSettings) -> str:
+def submit(home: Home, settings: RunSettings) -> int:
     """Submit a run and return Flower's id of it."""
     write_app(home, settings)
     write_json(home.settings, settings.to_config())
     done = read_json(home.status)["round"] if settings.resume and home.status.exists() else 0
     write_json(home.status, {"round": done, "rounds": settings.scenario.iterations, "state": "submitted"})
-    answer = flower_command(home, "run", str(home.app.resolve()), CONNECTION)
-    return str(answer["run-id"])
+    with open_control(home) as control:
+        return control.start_run(home.app.resolve())
 
 
 def follow(
     home: Home,
-    run: str,
+    run: int,
     timeout: float,
     on_progress: Callable[[dict[str, Any]], None] | None = None,
     check: Callable[[], None] | None = None,
@@ -105,13 +105,11 @@ def follow(
                 )
         if time.monotonic() - moved > timeout:
             raise PsofedError(f"no progress for {timeout:g} s; see {home.logs}")
-        time.sleep(0.2)
+        time.sleep(0.1)
 
 
-def failure_of(home: Home, run: str) -> str | None:
+def failure_of(home: Home, run: int) -> str | None:
     """Return why Flower's run has ended before its time, or None if it has not."""
-    for entry in flower_command(home, "list", CONNECTION).get("runs", []):
-        if str(entry.get("run-id")) == run:
-            status = str(entry.get("status", ""))
-            return status if status.startswith("finished") else None
-    return None
+    with open_control(home) as control:
+        status = control.run_status(run)
+    return status if status.startswith("finished") else None

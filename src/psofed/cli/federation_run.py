@@ -1,0 +1,226 @@
+"""The federation's commands that run something: the demo, a scenario, and its continuation."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from psofed.cli.common import (
+    AsJson,
+    ScenarioFile,
+    Settings,
+    decibels,
+    print_json,
+    progress,
+    read_scenario_with,
+)
+from psofed.cli.federation_common import DEFAULT_HOME, HomeFolder, open_home, ready, say
+
+if TYPE_CHECKING:
+    from psofed.federation.deploy.superlink import Home
+    from psofed.federation.settings import RunSettings
+
+Deadline = Annotated[
+    float, typer.Option("--deadline", metavar="SECONDS", help="When a round ends at the latest.")
+]
+SamplesPerRound = Annotated[
+    int,
+    typer.Option(
+        "--samples-per-round", metavar="Q", help="Samples that arrive per client and round; 0: all there are."
+    ),
+]
+PlotFile = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw the learning curve (.png, .svg or .pdf).")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (demo, run, resume):
+        app.command()(command)
+
+
+def demo(
+    nodes: Annotated[int, typer.Option("--nodes", min=2, max=64, help="Nodes to start.")] = 4,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds to run.")] = 10,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="Seed of data, masks, participants and attack.")
+    ] = 0,
+    home: HomeFolder = Path("psofed-demo"),
+    deadline: Deadline = 60.0,
+    samples_per_round: SamplesPerRound = 1,
+    supernodes: Annotated[
+        bool, typer.Option("--supernodes", help="Start Flower's SuperNodes instead, to compare.")
+    ] = False,
+    plot: PlotFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a federation of real processes on this machine, with TLS, node keys and one Byzantine node."""
+    with ready():
+        from psofed.federation.demo import demo_settings, predict_demo, run_demo
+
+        _check_plot(plot)
+        settings = demo_settings(nodes, rounds, seed, samples_per_round, deadline)
+        place = open_home(home)
+        with progress("federation", "rounds") as update:
+            result = run_demo(
+                settings,
+                place,
+                on_step=say,
+                on_round=lambda status: _show_round(status, update),
+                supernodes=supernodes,
+            )
+        prediction = predict_demo(settings)
+        _draw(result, prediction, plot)
+        if as_json:
+            curve = None if prediction is None else vars(prediction)
+            print_json({**result, "prediction": curve})
+            return
+        _print_curve(result, prediction)
+        _print_outcome(result, place)
+
+
+def run(
+    file: ScenarioFile,
+    settings: Settings = [],  # noqa: B006
+    home: HomeFolder = DEFAULT_HOME,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of masks and participants.")] = 0,
+    deadline: Deadline = 60.0,
+    samples_per_round: SamplesPerRound = 0,
+    min_nodes: Annotated[
+        int, typer.Option("--min-nodes", min=1, help="Nodes to wait for before the first round.")
+    ] = 1,
+    max_magnitude: Annotated[
+        float,
+        typer.Option("--max-magnitude", min=0, help="Drop replies with a value beyond this; 0: no bound."),
+    ] = 0.0,
+    bench_after: Annotated[
+        int, typer.Option("--bench-after", min=0, help="Bad replies that bench a node; 0: never.")
+    ] = 3,
+    synthetic: Annotated[
+        bool, typer.Option("--synthetic", help="Clients draw their data from the scenario.")
+    ] = False,
+    plot: PlotFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a scenario on the server of this machine; its iterations are the rounds."""
+    with ready():
+        from psofed.federation.settings import RunSettings
+
+        chosen = RunSettings(
+            scenario=read_scenario_with(file, settings),
+            seed=seed,
+            deadline=deadline,
+            samples_per_round=1 if synthetic and not samples_per_round else samples_per_round,
+            synthetic=synthetic,
+            min_nodes=min_nodes,
+            max_magnitude=max_magnitude,
+            bench_after=bench_after,
+        )
+        _submit_and_follow(chosen, open_home(home), plot, as_json)
+
+
+def resume(
+    home: HomeFolder = DEFAULT_HOME,
+    rounds: Annotated[int, typer.Option("--rounds", min=0, help="New total of rounds; 0: as before.")] = 0,
+    plot: PlotFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with the last run from its last completed round."""
+    with ready():
+        import dataclasses
+
+        from psofed.federation.files import read_json
+        from psofed.federation.settings import RunSettings
+
+        place = open_home(home)
+        chosen = RunSettings.from_config(read_json(place.settings))
+        scenario = chosen.scenario.replace(iterations=rounds) if rounds else chosen.scenario
+        _submit_and_follow(dataclasses.replace(chosen, resume=True, scenario=scenario), place, plot, as_json)
+
+
+def _submit_and_follow(settings: "RunSettings", home: "Home", plot: Path | None, as_json: bool) -> None:
+    from psofed.common.errors import PsofedError
+    from psofed.federation.deploy.status import server_address
+    from psofed.federation.deploy.submit import follow, submit
+
+    _check_plot(plot)
+    if server_address(home) is None:
+        raise PsofedError(f"no server of {home.folder} is running; start it with: psofed federation server")
+    identity = submit(home, settings)
+    say("run submitted, waiting for the nodes")
+    with progress("federation", "rounds") as update:
+        patience = settings.wait_for_nodes + settings.deadline + 60.0
+        result = follow(home, identity, patience, on_progress=lambda status: _show_round(status, update))
+    _draw(result, None, plot)
+    if as_json:
+        print_json(result)
+        return
+    _print_curve(result, None)
+    _print_outcome(result, home)
+
+
+def _check_plot(plot: Path | None) -> None:
+    if plot is not None:
+        from psofed.plots.curves import check_picture_format
+
+        check_picture_format(plot)
+
+
+def _draw(result: dict[str, Any], prediction: Any, plot: Path | None) -> None:
+    if plot is not None:
+        from psofed.federation.plots import plot_federation
+        from psofed.plots.curves import save_figure
+
+        save_figure(plot_federation(result, prediction), plot)
+
+
+def _show_round(status: dict[str, Any], update: Any) -> None:
+    update(status["round"], status["rounds"])
+    last = status.get("last")
+    if not last or sys.stderr.isatty():
+        return
+    dropped = ", ".join(f"{node}: {kind}" for node, kind in last["dropped"].items())
+    answered = f"{len(last['accepted'])} of {len(last['participants'])} nodes"
+    line = f"round {last['round']}/{status['rounds']}: {answered}, {last['seconds']:.1f} s"
+    say(f"{line}; dropped {dropped}" if dropped else line)
+
+
+def _print_curve(result: dict[str, Any], prediction: Any) -> None:
+    curve = result["learning_curve"]
+    columns: list[tuple[str, list[str]]] = [
+        ("round", [str(number) for number in curve["round"]]),
+        ("network MSE", [_level(value) for value in curve["network_mse"]]),
+    ]
+    if prediction is not None:
+        columns.append(("theory", [_level(value) for value in prediction.network_mse]))
+    if any(value is not None for value in curve["server_msd"]):
+        columns.append(("server MSD", [_level(value) for value in curve["server_msd"]]))
+    if prediction is not None:
+        columns.append(("theory", [_level(value) for value in prediction.server_msd]))
+        bounds = zip(prediction.low, prediction.high, strict=True)
+        columns.append(("90 % of runs", [f"{_level(low)} … {_level(high)}" for low, high in bounds]))
+    widths = [max(map(len, (head, *cells))) for head, cells in columns]
+    typer.echo("  ".join(head.rjust(width) for (head, _), width in zip(columns, widths, strict=True)))
+    for row in zip(*(cells for _, cells in columns), strict=True):
+        typer.echo("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+
+
+def _level(value: float | None) -> str:
+    return "—" if value is None else decibels(value)
+
+
+def _print_outcome(result: dict[str, Any], home: "Home") -> None:
+    traffic = result["communication"]
+    typer.echo(
+        f"{traffic['values_down']} numbers down and {traffic['values_up']} up, "
+        f"{100 * traffic['fraction_of_full_sharing']:.1f} % of full sharing"
+    )
+    if traffic["socket_bytes_up"] is not None:
+        typer.echo(
+            f"at the socket: {traffic['socket_bytes_down']:,} bytes down, {traffic['socket_bytes_up']:,} up"
+        )
+    for node, counts in result["bad_replies"].items():
+        typer.echo(f"dropped from {node}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
+    typer.echo(f"result in {home.result} and {home.result.with_suffix('.nc')}; logs in {home.logs}")

@@ -1,0 +1,85 @@
+"""The federation's commands on the server: its keys, the server itself, and how it is doing."""
+
+from typing import Annotated
+
+import typer
+
+from psofed.cli.common import AsJson, print_json
+from psofed.cli.federation_common import DEFAULT_HOME, HomeFolder, open_home, ready, say
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (certs, server, status):
+        app.command()(command)
+
+
+def certs(
+    home: HomeFolder = DEFAULT_HOME,
+    hosts: Annotated[
+        list[str],
+        typer.Option(
+            "--host", metavar="NAME", help="Name or address by which nodes reach the server; repeatable."
+        ),
+    ] = [],  # noqa: B006 - typer copies it
+    nodes: Annotated[int, typer.Option("--nodes", min=0, help="Node keys to make, node-0 and on.")] = 0,
+    names: Annotated[
+        list[str], typer.Option("--node", metavar="NAME", help="A node key to make by name; repeatable.")
+    ] = [],  # noqa: B006
+) -> None:
+    """Make the authority, the server's certificate and the nodes' keys that are missing."""
+    with ready():
+        from psofed.federation.deploy.credentials import make_credentials
+
+        made = make_credentials(
+            open_home(home).credentials.folder, hosts, [*(f"node-{k}" for k in range(nodes)), *names]
+        )
+        typer.echo(f"authority    {made.authority}  (goes to every machine)")
+        typer.echo(f"server       {made.certificate}, {made.key}  (stay here)")
+        for path in made.public_keys():
+            typer.echo(f"node         {path.with_suffix('.key')}  (goes to that node alone)")
+
+
+def server(
+    home: HomeFolder = DEFAULT_HOME,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on for nodes.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 for any, kept from then on.")
+    ] = 9092,
+) -> None:
+    """Run the server until Ctrl-C: a SuperLink on loopback, and the front door that nodes connect to."""
+    with ready():
+        from psofed.federation.deploy.server import exposure_warning, serve
+
+        warning = exposure_warning(host, port)
+        if warning:
+            say(warning)
+        with serve(open_home(home), host, port) as running:
+            keys = len(running.home.credentials.public_keys())
+            say(f"listening on {running.address}; {keys} node keys let in; Ctrl-C stops")
+            running.watch()
+
+
+def status(home: HomeFolder = DEFAULT_HOME, as_json: AsJson = False) -> None:
+    """Show whether the server runs, which nodes are there, and how far the run has come."""
+    with ready():
+        from psofed.federation.deploy.status import federation_status
+
+        found = federation_status(open_home(home))
+        if as_json:
+            print_json(found)
+            return
+        typer.echo(f"server     {found['server'] or 'not running'}")
+        for node in found["nodes"]:
+            typer.echo(f"node       {node['name']}  {node['status']}")
+        latest = found["run"]
+        typer.echo(
+            f"run        {latest['state']}, round {latest['round']} of {latest['rounds']}"
+            if latest
+            else "run        none"
+        )
+        typer.echo(f"checkpoint {found['checkpoint'] or 'none'}")
+        for node, counts in found["bad_replies"].items():
+            typer.echo(
+                f"dropped    {node}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items())
+            )
