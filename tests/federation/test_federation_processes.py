@@ -66,7 +66,15 @@ class Deployment:
     def run(self, name, scenario, *arguments):
         path = self.folder / f"{name}.toml"
         path.write_text(scenario.to_toml())
-        common = ["--home", str(self.home.folder), "--json", "--synthetic", "--min-nodes", str(NODES)]
+        common = [
+            "--home",
+            str(self.home.folder),
+            "--json",
+            "--synthetic",
+            "--min-nodes",
+            str(NODES),
+            "--force",
+        ]
         return self.psofed(name, "run", str(path), *common, *arguments)
 
     def wait(self, text, process, timeout=120.0):
@@ -102,24 +110,25 @@ def deployment(tmp_path_factory):
 
 
 def test_a_killed_server_resumes_as_if_nothing_had_happened(deployment, tmp_path):
-    first = deployment.run("run", SCENARIO.replace(iterations=40), "--seed", "5")
-    wait_until(deployment.round_done(2, of=40), 150.0, "two rounds", check=lambda: deployment.wait("", first))
+    first = deployment.run("run", SCENARIO.replace(iterations=16), "--seed", "5")
+    wait_until(deployment.round_done(2, of=16), 150.0, "two rounds", check=lambda: deployment.wait("", first))
     deployment.server.kill()  # kill -9 of the command, its SuperLink and its ServerApp at once
     interrupted = deployment.status()["round"]
     wait_until(lambda: not first.is_running, 120.0, "the run to notice")
     assert first.process.returncode == 2
+    assert "psofed federation resume" in first.tail()
     deployment.start_server("server-again")
     second = deployment.psofed("resume", "resume", "--home", str(deployment.home.folder), "--json")
     result = deployment.finish(second)
 
-    assert [record["round"] for record in result["history"]] == list(range(1, 41))
-    assert interrupted < 40
+    assert [record["round"] for record in result["history"]] == list(range(1, 17))
+    assert interrupted < 16
     assert result["bad_replies"] == {}
     # The same federation within this process, never interrupted, gives the very same model.
     folder = deployment.home.credentials.folder
     numbers = [number_of_key(public_key_of(folder / f"{name}.pub")) for name in NAMES]
     settings = RunSettings(
-        scenario=SCENARIO.replace(iterations=40), seed=5, synthetic=True, samples_per_round=1, min_nodes=NODES
+        scenario=SCENARIO.replace(iterations=16), seed=5, synthetic=True, samples_per_round=1, min_nodes=NODES
     )
     node_config = {number: {"partition": k, "byzantine": k == 0} for k, number in enumerate(numbers)}
     node_config[numbers[0]] |= {"attack-probability": 0.2, "attack-variance": 0.5}
@@ -174,7 +183,7 @@ def test_bad_replies_are_dropped_and_counted_and_the_model_stays(deployment):
 def test_a_stopped_node_leaves_the_draw_and_a_restarted_one_comes_back(deployment):
     """SIGTERM, then kill -9, of the same node while a run is on; each time it is started again."""
     run = deployment.run(
-        "run-restarts", SCENARIO.replace(num_participants=NODES, iterations=400), "--deadline", "10"
+        "run-restarts", SCENARIO.replace(num_participants=NODES, iterations=9999), "--deadline", "10"
     )
 
     def check():
@@ -199,9 +208,20 @@ def test_a_stopped_node_leaves_the_draw_and_a_restarted_one_comes_back(deploymen
         "it to be back after a kill",
         check,
     )
-    result = deployment.finish(run, 500.0)
-    assert result["rounds"] == 400
-    assert set(result["bad_replies"]) <= {"node-2"}
+    other = deployment.run("run-second", SCENARIO)  # while the first is going on
+    wait_until(lambda: not other.is_running, 60.0, "the second run to be refused", check)
+    assert "a run is going on" in other.tail()
+    stop = deployment.psofed("stop", "stop", "--home", str(deployment.home.folder))
+    wait_until(lambda: not stop.is_running and not run.is_running, 60.0, "the run to stop")
+    assert (stop.process.returncode, run.process.returncode, other.process.returncode) == (0, 2, 2)
+    assert "stopped after round" in run.tail()
+    assert set(deployment.status()["conduct"]["counts"]) <= {"node-2"}
+    home = str(deployment.home.folder)
+    back = deployment.psofed("rollback", "rollback", "--to-round", "10", "--home", home)
+    wait_until(lambda: not back.is_running, 60.0, "rollback")
+    assert "back at round 10" in back.tail()
+    result = deployment.finish(deployment.psofed("resume-2", "resume", "--rounds", "14", "--home", home))
+    assert [record["round"] for record in result["history"]] == list(range(1, 15))
     assert result["history"][-1]["accepted"] == NAMES
 
 

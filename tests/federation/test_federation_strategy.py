@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.federation import PSOFed
 from psofed.federation.attacks import gaussian, perturbing
-from psofed.federation.checkpoint import load_checkpoint
+from psofed.federation.checkpoint import CheckpointStore
 from psofed.federation.checks import KINDS, ReplyLimits
 from psofed.federation.client_state import find_state
 from psofed.federation.testing import InProcessGrid
@@ -89,6 +89,7 @@ BAD = {
     "wrong-dtype": spoil(lambda v: v.astype(np.float32)),
     "wrong-key": spoil(key="weights"),
     "out-of-bound": spoil(lambda v: v + 1e6),
+    "implausible": spoil(lambda v: v + 1e300),
     "inflated-examples": spoil(metrics={"num-examples": 10**9}),
     "stale-round": spoil(settings={"round": 0}),
     "foreign-session": spoil(settings={"session": "other"}),
@@ -114,7 +115,8 @@ def test_every_kind_of_bad_reply_is_tried():
 @pytest.mark.parametrize("kind", BAD)
 def test_only_the_bad_reply_is_dropped_and_it_is_counted(make_app, kind):
     grid = InProcessGrid({node: make_app() for node in NODES}, tamper=BAD[kind])
-    strategy, result = run(grid)
+    options = {"limits": ReplyLimits(bench_after=0)} if kind == "implausible" else {}
+    strategy, result = run(grid, **options)
     counts = {node: dict(c) for node, c in strategy.conduct.counts.items()}
     assert counts == {"11": {kind: 3}}
     accepted = [record["accepted"] for record in strategy.state.history]
@@ -431,8 +433,9 @@ def test_a_checkpoint_is_whole_or_absent(make_app, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         run(InProcessGrid({11: make_app()}), rounds=3, checkpoint=path, resume=True)
     assert path.read_bytes() == whole
-    assert load_checkpoint(path).round_number == 2
-    assert [entry.name for entry in tmp_path.iterdir()] == ["c.npz"]
+    assert CheckpointStore(path).load().round_number == 2
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["c.history.jsonl", "c.npz", "cs"]
+    assert sorted(entry.name for entry in (tmp_path / "cs").iterdir()) == ["00000001.npz", "00000002.npz"]
 
 
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 nonsense", b"\x93NUMPY"])
@@ -440,7 +443,7 @@ def test_a_damaged_checkpoint_is_a_clear_error(tmp_path, damage):
     path = tmp_path / "c.npz"
     path.write_bytes(damage)
     with pytest.raises(PsofedError, match=r"c\.npz"):
-        load_checkpoint(path)
+        CheckpointStore(path).load()
 
 
 def test_a_resumed_run_must_keep_its_settings(make_app, tmp_path):
@@ -476,3 +479,103 @@ def test_flowers_own_loop_drives_the_strategy_too(make_app):
 def test_bad_options_are_named(options):
     with pytest.raises(InvalidValueError, match=next(iter(options))):
         PSOFed(**options)
+
+
+# --- the guard against crude lies, and the way back -----------------------------------------------------
+
+
+def liar(values, since=1):
+    """Return a tamperer by which node 11 lies from a round on."""
+
+    def tamper(reply):
+        if reply.metadata.src_node_id == 11 and int(reply.metadata.group_id) >= since:
+            sent = reply.content["arrays"]["values"].numpy()
+            reply.content["arrays"] = ArrayRecord({"values": Array(values(sent))})
+        yield reply
+
+    return tamper
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 5])
+@pytest.mark.parametrize("since", [1, 15])
+def test_one_liar_does_not_take_over_the_model(make_app, nodes, since):
+    everybody = [11 + k for k in range(nodes)]
+    grid = InProcessGrid(
+        {node: make_app(0.1) for node in everybody}, tamper=liar(lambda v: np.full_like(v, 1e300), since)
+    )
+    strategy, result = run(grid, rounds=25, limits=ReplyLimits())
+    assert strategy.conduct.counts == {"11": {"implausible": 3}}
+    assert strategy.conduct.benched == {"11"}
+    assert np.abs(result.arrays.to_numpy_ndarrays()[0]).max() < 3.0
+    assert "away from the model" in strategy.state.history[since - 1]["reasons"]["11"]
+
+
+def test_a_liar_alone_is_held_to_what_can_be_computed_with_and_then_to_its_own_past(make_app):
+    grid = InProcessGrid({11: make_app(0.1)}, tamper=liar(lambda v: np.full_like(v, 1e300)))
+    strategy, _ = run(grid, rounds=1, limits=ReplyLimits())
+    assert strategy.conduct.counts == {"11": {"implausible": 1}}
+    grid = InProcessGrid({11: make_app(0.1)}, tamper=liar(lambda v: np.full_like(v, 1e6), since=30))
+    strategy, _ = run(grid, rounds=30, limits=ReplyLimits())
+    assert strategy.conduct.counts == {"11": {"implausible": 1}}
+
+
+def test_a_liar_that_stays_below_the_bound_escalates_slowly(make_app):
+    """Five times the model's size in every round: with nothing but rms(w) as a bound it would grow each round."""
+    grid = InProcessGrid(
+        {node: make_app(0.1) for node in NODES},
+        tamper=liar(lambda v: np.full_like(v, 9 * max(1e-3, np.abs(v).max())), since=25),
+    )
+    _, result = run(grid, rounds=60, num_shared=6, limits=ReplyLimits(bench_after=0))
+    assert np.abs(result.arrays.to_numpy_ndarrays()[0]).max() < 1e4
+
+
+def test_honest_clients_are_never_implausible(make_app):
+    """A newcomer from zero, one that was away for long, and clients that learn at very different speeds."""
+    grid = InProcessGrid({11: make_app(0.01), 12: make_app(1.0), 13: make_app(0.3)})
+    everybody = dict(grid.apps)
+
+    def come_and_go(state):
+        grid.apps = {n: a for n, a in everybody.items() if n != 12 or not 10 < state.round_number < 60}
+
+    strategy, _ = run(
+        grid, rounds=80, newcomers="zeros", limits=ReplyLimits(), on_round=come_and_go, num_participants=2
+    )
+    assert strategy.conduct.counts == {}
+
+
+def test_checkpoints_are_kept_and_the_way_back_is_open(make_app, tmp_path):
+    path = tmp_path / "c.npz"
+    grid = InProcessGrid({node: make_app(0.1) for node in NODES})
+    models = {}
+    strategy, _ = run(
+        grid,
+        rounds=35,
+        checkpoint=path,
+        keep=3,
+        on_round=lambda state: models.update({state.round_number: state.model.copy()}),
+    )
+    store = CheckpointStore(path, keep=3)
+    assert store.rounds() == [10, 20, 30, 33, 34, 35]
+    with pytest.raises(PsofedError, match=r"to_round = 15: .*10, 20, 30, 33, 34, 35"):
+        store.rollback(15)
+    store.rollback(20)
+    assert store.rounds() == [10, 20]
+    again, _ = run(grid, rounds=24, checkpoint=path, keep=3, resume=True)
+    assert [record["round"] for record in again.state.history] == list(range(1, 25))
+    kinds = {m.metadata.dst_node_id: m.content["psofed"]["kind"] for m in grid.sent[-12:-9]}
+    assert set(kinds.values()) == {"full"}  # what the clients learned after round 20 is forgotten
+    assert again.state.session == strategy.state.session
+    np.testing.assert_array_equal(store.load(20).model, models[20])
+    assert all(entry.stat().st_mode & 0o077 == 0 for entry in tmp_path.rglob("*.npz"))
+
+
+def test_a_history_that_was_cut_short_is_no_obstacle(make_app, tmp_path):
+    path = tmp_path / "c.npz"
+    grid = InProcessGrid({node: make_app() for node in NODES})
+    run(grid, rounds=3, checkpoint=path)
+    with (tmp_path / "c.history.jsonl").open("ab") as file:
+        file.write(b'{"round": 4, "partic')
+    strategy, _ = run(grid, rounds=5, checkpoint=path, resume=True)
+    assert [record["round"] for record in strategy.state.history] == [1, 2, 3, 4, 5]
+    lines = (tmp_path / "c.history.jsonl").read_text().splitlines()
+    assert len(lines) == 5

@@ -37,7 +37,7 @@ PlotFile = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (demo, run, resume):
+    for command in (demo, run, resume, stop, rollback):
         app.command()(command)
 
 
@@ -98,6 +98,17 @@ def run(
     bench_after: Annotated[
         int, typer.Option("--bench-after", min=0, help="Bad replies that bench a node; 0: never.")
     ] = 3,
+    max_deviation: Annotated[
+        float,
+        typer.Option(
+            "--max-deviation",
+            min=0,
+            help="Drop replies so many times further off than the model's size and the others; 0: no bound.",
+        ),
+    ] = 10.0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the result and checkpoints of an earlier run.")
+    ] = False,
     synthetic: Annotated[
         bool, typer.Option("--synthetic", help="Clients draw their data from the scenario.")
     ] = False,
@@ -116,9 +127,10 @@ def run(
             synthetic=synthetic,
             min_nodes=min_nodes,
             max_magnitude=max_magnitude,
+            max_deviation=max_deviation,
             bench_after=bench_after,
         )
-        _submit_and_follow(chosen, open_home(home), plot, as_json)
+        _submit_and_follow(chosen, open_home(home), plot, as_json, force=force)
 
 
 def resume(
@@ -140,7 +152,40 @@ def resume(
         _submit_and_follow(dataclasses.replace(chosen, resume=True, scenario=scenario), place, plot, as_json)
 
 
-def _submit_and_follow(settings: "RunSettings", home: "Home", plot: Path | None, as_json: bool) -> None:
+def rollback(
+    to_round: Annotated[int, typer.Option("--to-round", min=0, metavar="N", help="The round to go back to.")],
+    home: HomeFolder = DEFAULT_HOME,
+) -> None:
+    """Go back to the checkpoint of an earlier round; `resume` then goes on from there.
+
+    All that was learned later is forgotten, also by the clients: each is given the full model when it is next drawn.
+    """
+    with ready():
+        from psofed.federation.checkpoint import CheckpointStore
+        from psofed.federation.deploy.submit import check_free
+        from psofed.federation.files import read_json, write_json
+
+        place = open_home(home)
+        check_free(place, force=True)
+        state = CheckpointStore(place.checkpoint).rollback(to_round)
+        if place.status.exists():
+            status = read_json(place.status)
+            write_json(place.status, {**status, "round": state.round_number, "state": "rolled back"})
+        typer.echo(f"back at round {state.round_number}; `psofed federation resume` goes on from there")
+
+
+def stop(home: HomeFolder = DEFAULT_HOME) -> None:
+    """End the run that is going on; `resume` goes on with it."""
+    with ready():
+        from psofed.federation.deploy.submit import stop as stop_run
+
+        done = stop_run(open_home(home))
+        typer.echo(f"stopped after round {done}; `psofed federation resume` goes on from there")
+
+
+def _submit_and_follow(
+    settings: "RunSettings", home: "Home", plot: Path | None, as_json: bool, *, force: bool = False
+) -> None:
     from psofed.common.errors import PsofedError
     from psofed.federation.deploy.status import server_address
     from psofed.federation.deploy.submit import follow, submit
@@ -148,7 +193,7 @@ def _submit_and_follow(settings: "RunSettings", home: "Home", plot: Path | None,
     _check_plot(plot)
     if server_address(home) is None:
         raise PsofedError(f"no server of {home.folder} is running; start it with: psofed federation server")
-    identity = submit(home, settings)
+    identity = submit(home, settings, force=force)
     say("run submitted, waiting for the nodes")
     with progress("federation", "rounds") as update:
         patience = settings.wait_for_nodes + settings.deadline + 60.0

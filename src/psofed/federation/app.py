@@ -24,7 +24,7 @@ from psofed.federation.checkpoint import ServerState
 from psofed.federation.client import STATE_DIRECTORY, ClientFunction, Mod, partial_sharing
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.deploy.traffic import read_traffic
-from psofed.federation.files import read_json, write_json
+from psofed.federation.files import only_one, read_json, write_json
 from psofed.federation.online import OnlineRegression, online_regression
 from psofed.federation.report import build_result, save_result
 from psofed.federation.settings import RunSettings
@@ -77,17 +77,26 @@ def main(grid: Grid, context: Context) -> None:
         run_server(grid, RunSettings.from_config(context.run_config), home)
     except Exception as error:
         status = read_json(home.status) if home.status.exists() else {"round": 0, "rounds": 0}
-        write_json(home.status, {**status, "state": "failed", "reason": f"{type(error).__name__}: {error}"})
+        word = "stopped" if home.stop_mark.exists() else "failed"
+        reason = str(error) if isinstance(error, PsofedError) else f"{type(error).__name__}: {error}"
+        write_json(home.status, {**status, "state": word, "reason": reason})
         raise
 
 
 def run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
     """Do what :func:`main` does on any grid."""
+    with only_one(home.run_lock, f"a run is going on in {home.folder}"):
+        _run_server(grid, settings, home)
+
+
+def _run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
     scenario = settings.scenario
     before, started = read_traffic(home.traffic), time.time()
+    run = str(read_json(home.status).get("run", "")) if home.status.exists() else ""
 
     def write_status(state: ServerState, word: str = "running") -> None:
         document = {"session": state.session, "round": state.round_number, "rounds": scenario.iterations}
+        document["run"] = run
         last = state.history[-1] if state.history else None
         write_json(home.status, {**document, "state": word, "last": last, "conduct": state.conduct})
 

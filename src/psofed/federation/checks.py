@@ -18,6 +18,7 @@ KINDS = {
     "wrong-dtype": "not the model's number type",
     "wrong-key": "arrays of other names than asked for",
     "out-of-bound": "a value beyond the bound that was set",
+    "implausible": "far beyond the server's model and the other replies",
     "inflated-examples": "a claimed number of examples that is negative or beyond the limit",
     "stale-round": "an answer to another round",
     "foreign-session": "an answer to another federation",
@@ -40,6 +41,9 @@ class ReplyLimits:
     ----------
     max_magnitude : float or None
         Bound on |value|; None for no bound.
+    max_deviation : float or None
+        How many times further than the model's size and the other replies' a reply may lie from the server's model;
+        None for no bound. See :mod:`psofed.federation.plausibility`.
     max_examples : int
         Largest number of examples a client may claim for one round.
     bench_after : int
@@ -49,6 +53,7 @@ class ReplyLimits:
     """
 
     max_magnitude: float | None = None
+    max_deviation: float | None = 10.0
     max_examples: int = 1_000_000
     bench_after: int = 3
     rest_rounds: int = 2
@@ -56,6 +61,8 @@ class ReplyLimits:
     def __post_init__(self) -> None:
         if self.max_magnitude is not None:
             check_number("max_magnitude", self.max_magnitude, 0, open_low=True)
+        if self.max_deviation is not None:
+            check_number("max_deviation", self.max_deviation, 0, open_low=True)
         check_integer("max_examples", self.max_examples, 1)
         check_integer("bench_after", self.bench_after, 0)
         check_integer("rest_rounds", self.rest_rounds, 0)

@@ -90,7 +90,11 @@ def partial_sharing(
             or instruction.kind == EVALUATE
         ):
             return _evaluate(message, working, call_next, state, config)
-        if state is not None and state.round_number == instruction.round_number:
+        if (
+            state is not None
+            and state.epoch == instruction.epoch
+            and state.round_number == instruction.round_number
+        ):
             # The server asks again, say after it was restarted: the same answer, and nothing learned twice.
             return Message(encode_reply(_reply(state, source)), reply_to=message)
         begun = _begin(instruction, state)
@@ -122,6 +126,7 @@ def partial_sharing(
         model, kept, num_examples, metrics = train(overwrite(model, indices, received), kept, CURRENT)
         learned = ClientState(
             session=instruction.session,
+            epoch=instruction.epoch,
             node=instruction.node,
             round_number=instruction.round_number,
             layout=layout,
@@ -142,7 +147,7 @@ def _begin(
 ) -> tuple[Layout, Vector, ArrayRecord, int] | None:
     """Return (layout, model, unshared arrays, elapsed rounds) to begin with, or None if the state is lost."""
     n = instruction.round_number
-    if state is not None and state.round_number >= instruction.expected:
+    if state is not None and state.epoch == instruction.epoch and state.round_number >= instruction.expected:
         if state.layout.digest != instruction.digest:
             raise PsofedError("the server's model has another layout than this client's")
         return state.layout, state.model, state.kept, max(1, n - state.round_number)

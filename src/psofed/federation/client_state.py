@@ -5,21 +5,19 @@ restart of either side. On disk it is filed under the federation's session, whic
 """
 
 import base64
-import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
-import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
 
 from psofed.common.errors import PsofedError
-from psofed.federation.files import write_atomically
+from psofed.federation.archive import read_archive, write_archive
 from psofed.federation.layout import Layout, Vector
 
 MODEL, STATE = "psofed.model", "psofed.state"
+KIND, STATE_FORMAT = "client-state", 2
 _VECTOR = "shared vector"
 _SESSIONS_KEPT = 4
 
@@ -32,6 +30,8 @@ class ClientState:
     ----------
     session : str
         The federation it belongs to.
+    epoch : int
+        See :class:`psofed.federation.checkpoint.ServerState`.
     node : int
         The number by which the server draws its masks.
     round_number : int
@@ -47,6 +47,7 @@ class ClientState:
     """
 
     session: str
+    epoch: int
     node: int
     round_number: int
     layout: Layout
@@ -83,6 +84,7 @@ def commit_state(context: Context, state: ClientState, directory: Path | None) -
     context.state[STATE] = ConfigRecord(
         {
             "session": state.session,
+            "epoch": state.epoch,
             "node": str(state.node),
             "round": state.round_number,
             "layout": state.layout.to_text(),
@@ -110,39 +112,34 @@ def copy_records(records: RecordDict) -> RecordDict:
 
 def save_records(records: RecordDict, path: Path) -> None:
     """Write a whole RecordDict to `path` atomically."""
-    arrays: list[Any] = []
+    arrays: dict[str, Any] = {}
     document = []
     for name, record in records.items():
         if isinstance(record, ArrayRecord):
-            document.append({"name": name, "type": "arrays", "keys": list(record), "first": len(arrays)})
-            arrays.extend(array.numpy() for array in record.values())
+            keys = {key: str(len(arrays) + i) for i, key in enumerate(record)}
+            document.append({"name": name, "type": "arrays", "keys": keys})
+            arrays |= {keys[key]: array.numpy() for key, array in record.items()}
         else:
             kind = "metrics" if isinstance(record, MetricRecord) else "config"
-            document.append(
-                {"name": name, "type": kind, "values": {key: _to_json(v) for key, v in record.items()}}
-            )
-    buffer = io.BytesIO()
-    text = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
-    np.savez(buffer, allow_pickle=False, document=text, **{f"a{i}": array for i, array in enumerate(arrays)})
-    write_atomically(path, buffer.getvalue(), mode=0o600)
+            values = {key: _to_json(value) for key, value in record.items()}
+            document.append({"name": name, "type": kind, "values": values})
+    write_archive(path, {KIND: STATE_FORMAT, "records": document}, arrays)
 
 
 def load_records(path: Path) -> RecordDict:
     """Read what :func:`save_records` wrote."""
+    document, arrays = read_archive(path, KIND, STATE_FORMAT)
     records = RecordDict()
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
-            for entry in json.loads(archive["document"].tobytes()):
-                if entry["type"] == "arrays":
-                    first = entry["first"]
-                    named = {key: Array(archive[f"a{first + i}"]) for i, key in enumerate(entry["keys"])}
-                    records[entry["name"]] = ArrayRecord(named)
-                else:
-                    values = {key: _from_json(value) for key, value in entry["values"].items()}
-                    records[entry["name"]] = (
-                        MetricRecord(values) if entry["type"] == "metrics" else ConfigRecord(values)
-                    )
-    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+        for entry in document["records"]:
+            if entry["type"] == "arrays":
+                named = {key: Array(arrays[place]) for key, place in entry["keys"].items()}
+                records[entry["name"]] = ArrayRecord(named)
+            else:
+                values = {key: _from_json(value) for key, value in entry["values"].items()}
+                made = MetricRecord(values) if entry["type"] == "metrics" else ConfigRecord(values)
+                records[entry["name"]] = made
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise PsofedError(f"{path} is not a client's state: {error}; remove it to start afresh") from None
     return records
 
@@ -157,6 +154,7 @@ def _read(records: RecordDict, session: str) -> ClientState | None:
         return None
     return ClientState(
         session=session,
+        epoch=int(str(settings["epoch"])),
         node=int(str(settings["node"])),
         round_number=int(str(settings["round"])),
         layout=Layout.from_text(str(settings["layout"])),

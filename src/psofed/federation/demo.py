@@ -108,7 +108,7 @@ def run_demo(
             )
             for k, name in enumerate(names)
         ]
-        run = submit(home, settings)
+        run = submit(home, settings, force=True)
         on_step("run submitted, waiting for the nodes")
         result = follow(
             home, run, timeout=settings.wait_for_nodes + settings.deadline + 60.0,

@@ -385,6 +385,12 @@ class Control:
             raise PsofedError("Flower did not start the run")
         return int(answer.run_id)
 
+    def stop_run(self, run_id: int) -> None:
+        """End a run."""
+        from flwr.proto.control_pb2 import StopRunRequest
+
+        self._call("StopRun", StopRunRequest(run_id=run_id))
+
     def run_status(self, run_id: int) -> str:
         """Return Flower's word for the state of a run, as ``finished:failed``; empty if there is none."""
         from flwr.proto.control_pb2 import ListRunsRequest

@@ -42,7 +42,7 @@ def describe_round(
     }
 
 
-def average_metrics(replies: Mapping[int, Reply]) -> MetricRecord:
+def average_metrics(replies: Mapping[str, Reply]) -> MetricRecord:
     """Average what the clients report, unweighted."""
     return mean_of([{**reply.metrics, "num-examples": reply.num_examples} for reply in replies.values()])
 

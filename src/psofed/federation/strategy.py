@@ -3,7 +3,7 @@
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +14,23 @@ from flwr.serverapp.strategy import Result, Strategy
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
 from psofed.federation.aggregate import aggregate
-from psofed.federation.checkpoint import ServerState, load_checkpoint, save_checkpoint
+from psofed.federation.checkpoint import KEEP, CheckpointStore, ServerState
 from psofed.federation.checks import Conduct, ReplyLimits
 from psofed.federation.exchange import Exchange
-from psofed.federation.layout import Layout
+from psofed.federation.layout import Layout, Vector
 from psofed.federation.masks import (
     DERIVATION,
     MAX_SEED,
     PATTERNS,
     DerivedMasks,
+    Indices,
     MaskSource,
     resolve_num_shared,
 )
 from psofed.federation.models import arrays_of
 from psofed.federation.nodes import Node, nodes_of
 from psofed.federation.participants import DerivedParticipants, ParticipantSource
+from psofed.federation.plausibility import Plausibility
 from psofed.federation.replies import Expectation, sort_replies
 from psofed.federation.rounds import average_metrics, describe_round, finite_metrics, mean_of
 from psofed.federation.wire import (
@@ -39,6 +41,7 @@ from psofed.federation.wire import (
     START,
     BadReplyError,
     Instruction,
+    Reply,
     encode_instruction,
 )
 
@@ -79,6 +82,8 @@ class PSOFed(Strategy):
         Bounds on what a reply may hold, and when a node is benched.
     checkpoint : path, optional
         Where to keep the state after each round.
+    keep : int
+        How many checkpoints to keep: the last so many rounds, as many of every tenth, of every hundredth, ….
     resume : bool
         Go on from `checkpoint`; :meth:`start` then counts its `num_rounds` from the very first round.
     evaluate_every : int
@@ -111,6 +116,7 @@ class PSOFed(Strategy):
         weighted: bool = False,
         limits: ReplyLimits | None = None,
         checkpoint: str | Path | None = None,
+        keep: int = KEEP,
         resume: bool = False,
         evaluate_every: int = 0,
         masks: MaskSource | None = None,
@@ -132,13 +138,15 @@ class PSOFed(Strategy):
         self.newcomers = check_choice("newcomers", newcomers, NEWCOMERS)
         self.weighted = check_boolean("weighted", weighted)
         self.limits = limits or ReplyLimits()
-        self.checkpoint = None if checkpoint is None else Path(checkpoint)
+        check_integer("keep", keep, 1)
+        self.checkpoints = None if checkpoint is None else CheckpointStore(Path(checkpoint), keep)
         self.resume = check_boolean("resume", resume)
         self.evaluate_every = check_integer("evaluate_every", evaluate_every, 0)
         if resume and checkpoint is None:
             raise InvalidValueError("resume", True, "true together with a checkpoint")
         self.on_round = on_round
         self.conduct = Conduct(self.limits)
+        self.plausibility = Plausibility(self.limits.max_deviation)
         self.state: ServerState | None = None
         self._supplied_masks = masks
         self._participants: ParticipantSource = participants or DerivedParticipants(self.seed)
@@ -213,15 +221,18 @@ class PSOFed(Strategy):
 
     def _begin(self, initial: ArrayRecord) -> ServerState:
         layout = Layout.of(initial)
-        if self.resume and self.checkpoint is not None:
-            state = load_checkpoint(self.checkpoint)
+        if self.resume and self.checkpoints is not None:
+            state = self.checkpoints.load()
             if state.layout != layout:
-                raise PsofedError(f"{self.checkpoint} holds another model than the one given")
+                raise PsofedError(f"{self.checkpoints.path} holds another model than the one given")
             changed = [name for name, value in self._settings().items() if state.settings.get(name) != value]
             if changed:
                 was = ", ".join(f"{name} = {state.settings.get(name)}" for name in changed)
-                raise PsofedError(f"{self.checkpoint} was made with {was}; a resumed run must keep that")
+                raise PsofedError(
+                    f"{self.checkpoints.path} was made with {was}; a resumed run must keep that"
+                )
             self.conduct = Conduct.from_mapping(state.conduct, self.limits)
+            self.plausibility = Plausibility(self.limits.max_deviation, state.scale)
             self.state = state
             _log.info("resumed after round %d", state.round_number)
         else:
@@ -241,8 +252,8 @@ class PSOFed(Strategy):
 
     def _complete(self) -> None:
         state = self._current()
-        if self.checkpoint is not None:
-            save_checkpoint(state, self.checkpoint)
+        if self.checkpoints is not None:
+            self.checkpoints.save(state)
         if self.on_round is not None:
             self.on_round(state)
 
@@ -273,35 +284,33 @@ class PSOFed(Strategy):
         )
         valid, bad = sort_replies(replies, self._asked, self._unreadable, expected)
         self._unreadable = set()
-        dropped: dict[str, BadReplyError] = {}
-        for node_id, error in bad:
-            node = self._node(node_id)
-            dropped[node.name] = error
-            self.conduct.note(node.name, error.kind, server_round)
-            _log.warning("round %d: dropped a reply of %s: %s", server_round, node.name, error)
-        masks = self._masks()
-        learned = {node: reply for node, reply in valid.items() if reply.status != LOST}
-        uploads = [
-            (masks.indices(server_round + 1, self._node(node).number), reply.values)
-            for node, reply in learned.items()
-            if reply.values is not None
-        ]
+        replies_by_name = {self._node(node_id).name: reply for node_id, reply in valid.items()}
+        dropped = [(self._node(node_id).name, error) for node_id, error in bad]
+        uploads = self._uploads(server_round, replies_by_name)
+        for name, reason in self.plausibility.judge(state.model, uploads).items():
+            dropped.append((name, BadReplyError("implausible", reason)))
+            del replies_by_name[name], uploads[name]
+        for name, error in dropped:
+            self.conduct.note(name, error.kind, server_round)
+            _log.warning("round %d: dropped a reply of %s: %s", server_round, name, error)
+        self.plausibility.note(state.model, uploads)
+        learned = {name: replies_by_name[name] for name in uploads}
         weights = [float(reply.num_examples) for reply in learned.values()] if self.weighted else None
         if weights is None or sum(weights) > 0:
-            state.model = aggregate(state.model, uploads, weights)
-        for node_id, reply in valid.items():
-            name = self._node(node_id).name
+            state.model = aggregate(state.model, list(uploads.values()), weights)
+        for name, reply in replies_by_name.items():
             self.conduct.forgive(name)
             # One that has lost its state is given the full model when it is next drawn.
             state.seen[name] = -1 if reply.status == LOST else server_round
         state.round_number = server_round
         state.conduct = self.conduct.to_mapping()
+        state.scale = self.plausibility.to_mapping()
         state.history.append(
             describe_round(
                 server_round,
                 [(self._node(message.metadata.dst_node_id).name, message) for message in self._asked],
-                {self._node(node).name: reply for node, reply in valid.items()},
-                dropped,
+                replies_by_name,
+                dict(dropped),
                 state.layout.dtype.itemsize,
                 time.monotonic() - self._round_started,
             )
@@ -310,6 +319,16 @@ class PSOFed(Strategy):
             _log.warning("round %d: no valid reply, the model stays as it was", server_round)
             return None, average_metrics(learned)
         return state.layout.restore(state.model, state.kept), average_metrics(learned)
+
+    def _uploads(self, server_round: int, replies: Mapping[str, Reply]) -> dict[str, tuple[Indices, Vector]]:
+        """Return what each node has uploaded: the entries S_{k,n+1} and their values."""
+        masks = self._masks()
+        numbers = {node.name: node.number for node in self._nodes.values()}
+        return {
+            name: (masks.indices(server_round + 1, numbers[name]), reply.values)
+            for name, reply in replies.items()
+            if reply.status != LOST and reply.values is not None
+        }
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -367,6 +386,7 @@ class PSOFed(Strategy):
         return Instruction(
             session=state.session,
             round_number=round_number,
+            epoch=state.epoch,
             node=node.number,
             kind=kind,
             expected=max(0, state.seen.get(node.name, 0)),

@@ -63,6 +63,8 @@ class Instruction:
         Names the federation across restarts of the server (Flower's run id does not).
     round_number : int
         n, from 1.
+    epoch : int
+        See :class:`psofed.federation.checkpoint.ServerState`.
     node : int
         The number by which the server draws this client's masks.
     kind : str
@@ -82,6 +84,7 @@ class Instruction:
 
     session: str
     round_number: int
+    epoch: int = 0
     node: int
     kind: str
     expected: int
@@ -125,6 +128,7 @@ def encode_instruction(instruction: Instruction, config: ConfigRecord | None = N
         "format": FORMAT,
         "session": instruction.session,
         "round": instruction.round_number,
+        "epoch": instruction.epoch,
         "node": str(instruction.node),  # 64 bits without a sign, which Flower's integers have not
         "kind": instruction.kind,
         "expected": instruction.expected,
@@ -178,6 +182,7 @@ def decode_instruction(content: RecordDict) -> Instruction:
     return Instruction(
         session=_text(settings, "session"),
         round_number=_integer(settings, "round"),
+        epoch=_integer(settings, "epoch"),
         node=_number(settings, "node"),
         kind=kind,
         expected=_integer(settings, "expected"),

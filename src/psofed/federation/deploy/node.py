@@ -6,9 +6,7 @@ psofed's own app runs here, whatever the server submits: a run's code is never l
 """
 
 import contextlib
-import fcntl
 import json
-import os
 import signal
 import threading
 import time
@@ -21,7 +19,7 @@ import httpx
 from flwr.app import Context, Message
 
 from psofed.common.errors import PsofedError
-from psofed.federation.files import write_atomically
+from psofed.federation.files import only_one, write_atomically
 from psofed.federation.flower import (
     HEARTBEAT,
     Fleet,
@@ -93,7 +91,7 @@ class LongLivedNode:
 
     def run(self) -> None:
         """Work until interrupted; raise only for what cannot heal: an unknown key or a wrong authority."""
-        with _only_one(self.home / "lock"), self._fleet:
+        with only_one(self.home / "lock", f"another node works in {self.home} already"), self._fleet:
             threads = [
                 threading.Thread(target=work, daemon=True) for work in (self._beat, self._learn_arrived)
             ]
@@ -218,21 +216,6 @@ class LongLivedNode:
                 if str(error) != failed:
                     failed = str(error)
                     self.say(f"cannot learn from what arrives: {error}")
-
-
-@contextmanager
-def _only_one(path: Path) -> Iterator[None]:
-    """Hold the lock of a node's folder."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise PsofedError(f"another node works in {path.parent} already") from None
-        yield
-    finally:
-        os.close(handle)
 
 
 @contextmanager

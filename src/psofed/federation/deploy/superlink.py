@@ -60,6 +60,16 @@ class Home:
         return self.folder / "checkpoint.npz"
 
     @property
+    def run_lock(self) -> Path:
+        """Held by the run that is going on."""
+        return self.folder / "run.lock"
+
+    @property
+    def stop_mark(self) -> Path:
+        """There while a run is being stopped, so that it does not call this a failure."""
+        return self.folder / "stopping"
+
+    @property
     def settings(self) -> Path:
         """Settings of the latest run."""
         return self.folder / "run.json"
