@@ -10,10 +10,10 @@ from psofed.cli.federation_common import DEFAULT_HOME, ready, say
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(client)
+    app.command("client")(run_client)
 
 
-def client(
+def run_client(
     server: Annotated[
         str, typer.Option("--server", metavar="HOST:PORT", help="The server.")
     ] = "127.0.0.1:9092",
@@ -27,6 +27,19 @@ def client(
             "--data", metavar="SOURCE", help="A .csv file, a .parquet file or folder, or module:function."
         ),
     ] = "",
+    target_column: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The column to be predicted; the others are scaled as they come."),
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option(metavar="A,B,C", help="Columns to predict from; all others by default.")
+    ] = None,
+    client_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The column that says whose row it is; with --client.")
+    ] = None,
+    client: Annotated[
+        str | None, typer.Option("--client", metavar="NAME", help="Take only this client's rows.")
+    ] = None,
     partition: Annotated[
         int, typer.Option("--partition", min=0, help="Number of this client, for module:function.")
     ] = 0,
@@ -50,8 +63,13 @@ def client(
     with ready():
         folder = home if home is not None else Path(f"psofed-{key.stem}")
         settings: dict[str, str | int | float | bool] = {"partition": partition}
-        if data:
-            settings["data"] = _check_data(data)
+        columns = {
+            "target-column": target_column,
+            "features": features,
+            "client-column": client_column,
+            "client": client,
+        }
+        settings |= _check_data(data, columns)
         if byzantine:
             settings |= {"byzantine": True, "attack-probability": probability, "attack-variance": variance}
             say("this node is Byzantine: it poisons what it uploads")
@@ -74,18 +92,31 @@ def client(
         LongLivedNode(server, key, authority, folder, settings, ReadyMadeApp(), say).run()
 
 
-def _check_data(name: str) -> str:
-    """Return the source's name with an absolute path; a mistake should show here, not in the first round."""
+def _check_data(name: str, columns: dict[str, str | None]) -> dict[str, str]:
+    """Return what the node is told of its data; a mistake should show here, not in the first round."""
     from psofed.common.errors import PsofedError
+    from psofed.federation.app import open_data
+    from psofed.federation.columns import TableSource
     from psofed.federation.sources import GeneratorSource, open_source
 
-    source = open_source(name, dimension=1)
-    if isinstance(source, GeneratorSource):
-        return name
+    given = {option: value for option, value in columns.items() if value is not None}
+    if given and (not name or "target-column" not in given):
+        missing = "--data" if not name else "--target-column"
+        raise PsofedError(f"--{next(iter(given))} says something about a table, but there is no {missing}")
+    if ("client" in given) != ("client-column" in given):
+        raise PsofedError("--client and --client-column belong together: whose rows, and where that is said")
+    if not name:
+        return {}
+    if not given and isinstance(open_source(name, dimension=1), GeneratorSource):
+        return {"data": name}
     path = Path(name)
     if not path.exists():
         raise PsofedError(f"there is no {path}")
-    return str(path.resolve())
+    settings = {"data": str(path.resolve()), **given}
+    source = open_data(settings, 0)
+    if isinstance(source, TableSource):
+        say(f"features {', '.join(source.columns())}; target {source.target_column}; scaled as they come")
+    return settings
 
 
 def _run_supernode(

@@ -201,9 +201,18 @@ def _submit_and_follow(
     _draw(result, None, plot)
     if as_json:
         print_json(result)
+    else:
+        _print_curve(result, None)
+        _print_outcome(result, home)
+    _check_learned(result)
+
+
+def _check_learned(result: dict[str, Any]) -> None:
+    """End with code 1 if nobody has learned anything."""
+    if result["examples"]:
         return
-    _print_curve(result, None)
-    _print_outcome(result, home)
+    say("nobody has learned anything: no node had a sample to learn from")
+    raise typer.Exit(1)
 
 
 def _check_plot(plot: Path | None) -> None:
@@ -226,10 +235,16 @@ def _show_round(status: dict[str, Any], update: Any) -> None:
     last = status.get("last")
     if not last or sys.stderr.isatty():
         return
-    dropped = ", ".join(f"{node}: {kind}" for node, kind in last["dropped"].items())
+    reasons = last["reasons"]
+    dropped = ", ".join(
+        f"{node}: {kind}" + (f" ({reasons[node]})" if node in reasons else "")
+        for node, kind in last["dropped"].items()
+    )
     answered = f"{len(last['accepted'])} of {len(last['participants'])} nodes"
     line = f"round {last['round']}/{status['rounds']}: {answered}, {last['seconds']:.1f} s"
     say(f"{line}; dropped {dropped}" if dropped else line)
+    for node, remark in last["remarks"].items():
+        say(f"  {node}: {remark}")
 
 
 def _print_curve(result: dict[str, Any], prediction: Any) -> None:
@@ -266,6 +281,11 @@ def _print_outcome(result: dict[str, Any], home: "Home") -> None:
         typer.echo(
             f"at the socket: {traffic['socket_bytes_down']:,} bytes down, {traffic['socket_bytes_up']:,} up"
         )
+    for node, entry in result["nodes"].items():
+        if entry["remark"]:
+            typer.echo(f"{node}: {entry['remark']}")
+        if entry["error"]:
+            typer.echo(f"{node}: last dropped because: {entry['error']}")
     for node, counts in result["bad_replies"].items():
         typer.echo(f"dropped from {node}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
     typer.echo(f"result in {home.result} and {home.result.with_suffix('.nc')}; logs in {home.logs}")

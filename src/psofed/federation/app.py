@@ -22,6 +22,7 @@ from psofed.common.errors import PsofedError
 from psofed.federation.attacks import gaussian
 from psofed.federation.checkpoint import ServerState
 from psofed.federation.client import STATE_DIRECTORY, ClientFunction, Mod, partial_sharing
+from psofed.federation.columns import TableSource
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.deploy.traffic import read_traffic
 from psofed.federation.files import only_one, read_json, write_json
@@ -158,7 +159,10 @@ def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, OnlineRegr
     """Return a run's settings and a node's training function, made once and then kept."""
     settings = RunSettings.from_config(json.loads(run_config))
     source = _source_of(json.loads(node_config), settings)
-    return settings, online_regression(source, settings.scenario.stepsize, settings.samples_per_round)
+    scaled = isinstance(source, TableSource)
+    return settings, online_regression(
+        source, settings.scenario.stepsize, settings.samples_per_round, scaled=scaled
+    )
 
 
 def _source_of(node_config: Mapping[str, Any], settings: RunSettings) -> Source:
@@ -168,4 +172,20 @@ def _source_of(node_config: Mapping[str, Any], settings: RunSettings) -> Source:
     name = node_config.get("data")
     if name is None:
         raise PsofedError("this node has no data: start it with `psofed federation client --data …`")
-    return open_source(str(name), settings.scenario.dimension, partition)
+    return open_data(node_config, settings.scenario.dimension, partition)
+
+
+def open_data(node_config: Mapping[str, Any], dimension: int, partition: int = 0) -> Source:
+    """Return the samples that a node's settings name: a table with named columns, or any other source."""
+    name = str(node_config["data"])
+    if "target-column" not in node_config:
+        return open_source(name, dimension, partition)
+    features = str(node_config.get("features", ""))
+    return TableSource(
+        Path(name),
+        dimension,
+        str(node_config["target-column"]),
+        tuple(column.strip() for column in features.split(",") if column.strip()),
+        str(node_config.get("client-column", "")),
+        str(node_config.get("client", "")),
+    )

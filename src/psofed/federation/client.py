@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ Mod = Callable[[Message, Context, ClientFunction], Message]
 PHASE, ELAPSED, ROUND = "psofed-phase", "psofed-elapsed", "server-round"
 MISSED, CURRENT = "missed", "current"
 STATE_DIRECTORY = "psofed-state"
+REMARK = "psofed-remark"
 DIVERGED = (
     "training diverged: the model holds values that are not finite; a smaller stepsize or scaled data help"
 )
@@ -107,6 +109,7 @@ def partial_sharing(
             )
             return Message(encode_reply(lost), reply_to=message)
         layout, model, kept, elapsed = begun
+        remarks: list[str] = []
 
         def train(
             model: Vector, kept: ArrayRecord, phase: str
@@ -115,7 +118,10 @@ def partial_sharing(
             message.content = RecordDict(
                 {ARRAYS: layout.restore(model, kept), CONFIG: ConfigRecord(settings)}
             )
-            return _read_training(call_next(message, working), layout)
+            reply = call_next(message, working)
+            said = reply.content.config_records.get(REMARK)
+            remarks.append("" if said is None else str(said.get("text", "")))
+            return _read_training(reply, layout)
 
         earlier_examples, earlier_metrics = 0, dict[str, Any]()
         if catch_up and elapsed > 1:
@@ -137,7 +143,8 @@ def partial_sharing(
         )
         commit_state(working, learned, directory)
         context.state = working.state
-        return Message(encode_reply(_reply(learned, source)), reply_to=message)
+        reply = replace(_reply(learned, source), remark="" if learned.num_examples else remarks[-1])
+        return Message(encode_reply(reply), reply_to=message)
 
     return mod
 

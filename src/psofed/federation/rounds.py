@@ -32,11 +32,13 @@ def describe_round(
         "lost_state": sorted(node for node, reply in valid.items() if reply.status == LOST),
         "dropped": {name: error.kind for name, error in sorted(dropped.items())},
         "reasons": {name: error.detail for name, error in sorted(dropped.items()) if error.detail},
+        "remarks": {name: reply.remark for name, reply in sorted(valid.items()) if reply.remark},
         "values_down": down,
         "values_up": up,
         "bytes_down": down * bytes_per_value,
         "bytes_up": up * bytes_per_value,
         "examples": sum(reply.num_examples for reply in valid.values()),
+        "examples_by_node": {name: reply.num_examples for name, reply in sorted(valid.items())},
         "seconds": round(seconds, 3),
         "metrics": {name: finite_metrics(reply.metrics) for name, reply in sorted(valid.items())},
     }

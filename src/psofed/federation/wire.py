@@ -33,7 +33,7 @@ KINDS = (PART, START, FULL, EVALUATE)
 LEARNED, LOST = "learned", "lost"
 
 _NPY_HEADER_LIMIT = 1024
-_MAX_METRICS, _MAX_METRIC_LENGTH = 100, 4096
+_MAX_METRICS, _MAX_METRIC_LENGTH, _MAX_REMARK = 100, 4096, 200
 
 
 class BadReplyError(ValueError):
@@ -110,6 +110,8 @@ class Reply:
         Samples the client worked through.
     metrics : mapping
         Whatever else the client's training reported.
+    remark : str
+        What a person should know, say that there was nothing to learn from; at most 200 characters.
     """
 
     session: str
@@ -119,6 +121,7 @@ class Reply:
     values: Vector | None = None
     num_examples: int = 0
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    remark: str = ""
 
 
 def encode_instruction(instruction: Instruction, config: ConfigRecord | None = None) -> RecordDict:
@@ -202,6 +205,8 @@ def encode_reply(reply: Reply) -> RecordDict:
         "node": str(reply.node),
         "status": reply.status,
     }
+    if reply.remark:
+        settings["remark"] = reply.remark[:_MAX_REMARK]
     content = RecordDict({SETTINGS: ConfigRecord(settings)})
     if reply.values is not None:
         content[ARRAYS] = ArrayRecord({VALUES: Array(np.ascontiguousarray(reply.values))})
@@ -242,7 +247,14 @@ def decode_reply(content: RecordDict, length: int, dtype: np.dtype[Any]) -> Repl
         values=decode_array(record[VALUES], length, dtype),
         num_examples=num_examples,
         metrics=metrics,
+        remark=clean_text(settings.get("remark", "")),
     )
+
+
+def clean_text(text: Any) -> str:
+    """Return what a client says as one short line that cannot do anything to a terminal."""
+    kept = "".join(character for character in str(text)[: 4 * _MAX_REMARK] if character.isprintable())
+    return kept[:_MAX_REMARK]
 
 
 def decode_array(array: Array, length: int, dtype: np.dtype[Any]) -> NDArray[Any]:
