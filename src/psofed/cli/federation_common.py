@@ -1,5 +1,6 @@
 """What the federation's commands share."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ def ready() -> Iterator[None]:
     from psofed.federation import require_flower
 
     require_flower()
+    os.umask(0o077)  # whatever is written is for its owner only
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

@@ -10,7 +10,7 @@ from psofed.cli.federation_common import DEFAULT_HOME, HomeFolder, open_home, re
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (certs, server, status):
+    for command in (certs, revoke, server, status):
         app.command()(command)
 
 
@@ -38,6 +38,18 @@ def certs(
         typer.echo(f"server       {made.certificate}, {made.key}  (stay here)")
         for path in made.public_keys():
             typer.echo(f"node         {path.with_suffix('.key')}  (goes to that node alone)")
+
+
+def revoke(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The node, as in `certs --node`.")],
+    home: HomeFolder = DEFAULT_HOME,
+) -> None:
+    """Let a node in no more, from this moment on; its key is kept in credentials/revoked."""
+    with ready():
+        from psofed.federation.deploy.superlink import revoke_node
+
+        told = revoke_node(open_home(home), name)
+        typer.echo(f"{name} is let in no more" + ("" if told else " (no server is running)"))
 
 
 def server(

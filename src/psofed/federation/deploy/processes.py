@@ -48,8 +48,9 @@ class Process:
         self.name = name
         self.log = log
         self.mark = f"{_MARK_PREFIX}{secrets.token_hex(8)}"
-        log.parent.mkdir(parents=True, exist_ok=True)
+        log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with log.open("ab") as output:
+            log.chmod(0o600)
             self.process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), *command],
                 env={**environment, self.mark: "1"},
@@ -57,6 +58,7 @@ class Process:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                umask=0o077,
             )
 
     @property

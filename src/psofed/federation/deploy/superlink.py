@@ -113,6 +113,19 @@ def register_nodes(home: Home, control: Control) -> list[str]:
     return new
 
 
+def revoke_node(home: Home, name: str) -> bool:
+    """Let a node in no more, and return whether a running server was told; the front door hears of it at once."""
+    number = number_of_key(public_key_of(home.credentials.revoke(name)))
+    try:
+        with open_control(home) as control:
+            for node in control.nodes():
+                if node["number"] == number:
+                    control.unregister(node["id"])
+    except PsofedError:
+        return False
+    return True
+
+
 @contextmanager
 def open_control(home: Home) -> Iterator[Control]:
     """Speak with the SuperLink of a running server; a PsofedError says if there is none."""
