@@ -67,7 +67,7 @@ class DoorLimits:
         How long a node's question waits for the bell.
     """
 
-    guests: int = 256
+    guests: int = 192
     guests_per_address: int = 64
     connections_per_node: int = 8
     head_seconds: float = 10.0
@@ -222,6 +222,7 @@ class FrontDoor:
         writer = None
         try:
             async with asyncio.timeout(self.limits.head_seconds):
+                await self._first_byte(connection)
                 transport, _ = await self._loop.connect_accepted_socket(
                     lambda: protocol,
                     connection,
@@ -240,6 +241,15 @@ class FrontDoor:
                 connection.close()
             else:
                 await _close(writer)
+
+    async def _first_byte(self, connection: CountingSocket) -> None:
+        """Wait until something comes: one who says nothing is not worth a TLS session, which takes 300 kB."""
+        arrived = asyncio.Event()
+        self._loop.add_reader(connection, arrived.set)
+        try:
+            await arrived.wait()
+        finally:
+            self._loop.remove_reader(connection)
 
     async def _answer_guest(
         self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, guest: int
