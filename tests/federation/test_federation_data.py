@@ -185,3 +185,50 @@ def test_mistakes_about_data_show_before_anything_starts(tmp_path, options, mess
     done = CliRunner().invoke(app, ["federation", "client", "--home", str(tmp_path / "n"), *arguments])
     assert isinstance(done.exception, PsofedError)
     assert message in str(done.exception)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".json"])
+def test_the_model_is_exported_and_predicts_in_the_targets_own_unit(tmp_path, suffix):
+    path = write_table(tmp_path / "all.csv", rows=400)
+    folder = tmp_path / "pump-1"
+    nodes = {
+        5: {
+            "data": str(path),
+            "target-column": "output",
+            "features": "pressure,wind",
+            "psofed-state": str(folder / "state"),
+        }
+    }
+    federation(tmp_path, nodes, rounds=2, num_shared=2)
+    from psofed.cli import app
+
+    new = tmp_path / "new.csv"
+    new.write_text("wind,pressure\n8,101325\n10,101325\n8,101825\n")
+    out = str(tmp_path / f"model{suffix}")
+    done = CliRunner().invoke(
+        app,
+        ["federation", "export", "--home", str(tmp_path / "home"), "--out", out, "--scaling", str(folder)],
+    )
+    assert done.exit_code == 0, done.output
+    assert "2 numbers in 1 arrays of round 2, with a scaling" in done.output
+    answers = {}
+    for model in (out, str(folder)):  # the server's model, and the client's own
+        options = ["--model", model, "--data", str(new), "--features", "pressure,wind", "--json"]
+        done = CliRunner().invoke(app, ["federation", "predict", *options])
+        assert done.exit_code == 0, done.output
+        answers[model] = json.loads("{" + done.output.split("{", 1)[1])["predictions"]
+        # 0.02 (pressure − 101325) + 4 wind, as the data were made
+        np.testing.assert_allclose(answers[model], [32.0, 40.0, 42.0], atol=1.5)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"model": 9}', b"PK\x03\x04"])
+@pytest.mark.parametrize("suffix", [".npz", ".json"])
+def test_what_is_not_a_model_is_a_clear_error(tmp_path, content, suffix):
+    from psofed.federation.export import load_model
+
+    path = tmp_path / f"m{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(PsofedError, match=rf"m\{suffix}"):
+        load_model(path)
+    with pytest.raises(PsofedError, match=r"there is no|cannot read"):
+        load_model(tmp_path / f"absent{suffix}")

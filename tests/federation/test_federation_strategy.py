@@ -579,3 +579,38 @@ def test_a_history_that_was_cut_short_is_no_obstacle(make_app, tmp_path):
     assert [record["round"] for record in strategy.state.history] == [1, 2, 3, 4, 5]
     lines = (tmp_path / "c.history.jsonl").read_text().splitlines()
     assert len(lines) == 5
+
+
+# --- layers by name, and full synchronisation -----------------------------------------------------------
+
+
+def test_layers_are_shared_by_name(make_app):
+    model = {"encoder.weight": np.zeros(4), "encoder.norm.mean": np.zeros(2), "head.weight": np.zeros(3)}
+    strategy = PSOFed(num_shared=1.0, include=("encoder.*",), exclude=("*.norm.*",))
+    grid = InProcessGrid({node: make_app() for node in NODES})
+    result = strategy.start(grid, model, num_rounds=3)
+    assert strategy.state.layout.dimension == 4
+    assert (result.arrays["encoder.weight"].numpy() == 3.0).all()
+    assert not result.arrays["head.weight"].numpy().any()  # the server's own is as it was
+    own = find_state(grid.contexts[11], strategy.state.session, 11, None)
+    assert (own.kept["head.weight"].numpy() == 3.0).all()  # and the client's goes on
+    with pytest.raises(InvalidValueError, match=r"decoder\.\*"):
+        PSOFed(include=("decoder.*",)).start(grid, model)
+    with pytest.raises(InvalidValueError, match="include"):
+        PSOFed(include="encoder.*")
+
+
+def test_a_full_synchronisation_makes_all_models_one(make_app):
+    grid = InProcessGrid({node: make_app(node / 100) for node in NODES})
+    gaps = []
+
+    def on_round(state):
+        own = [find_state(grid.contexts[node], state.session, node, None).model for node in NODES]
+        gaps.append(max(np.ptp([model - node / 100 for model, node in zip(own, NODES, strict=True)], axis=0)))
+
+    run(grid, rounds=6, num_shared=1, sync_every=3, on_round=on_round)
+    assert gaps[2] == pytest.approx(
+        0.0, abs=1e-12
+    )  # each has the server's model and its own step of this round
+    assert gaps[5] == pytest.approx(0.0, abs=1e-12)
+    assert min(gaps[1], gaps[4]) > 0.005

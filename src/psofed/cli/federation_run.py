@@ -37,7 +37,7 @@ PlotFile = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (demo, run, resume, stop, rollback):
+    for command in (demo, run, resume, stop, rollback, export, predict):
         app.command()(command)
 
 
@@ -106,6 +106,13 @@ def run(
             help="Drop replies so many times further off than the model's size and the others; 0: no bound.",
         ),
     ] = 10.0,
+    dtype: Annotated[str, typer.Option(help="Number type of the model: float64 or float32.")] = "float64",
+    sync_every: Annotated[
+        int,
+        typer.Option(
+            "--sync-every", min=0, metavar="N", help="Send the full model every N rounds; 0: never."
+        ),
+    ] = 0,
     force: Annotated[
         bool, typer.Option("--force", help="Replace the result and checkpoints of an earlier run.")
     ] = False,
@@ -128,6 +135,8 @@ def run(
             min_nodes=min_nodes,
             max_magnitude=max_magnitude,
             max_deviation=max_deviation,
+            dtype=dtype,
+            sync_every=sync_every,
             bench_after=bench_after,
         )
         _submit_and_follow(chosen, open_home(home), plot, as_json, force=force)
@@ -181,6 +190,54 @@ def stop(home: HomeFolder = DEFAULT_HOME) -> None:
 
         done = stop_run(open_home(home))
         typer.echo(f"stopped after round {done}; `psofed federation resume` goes on from there")
+
+
+def export(
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write it: .npz or .json.")],
+    home: HomeFolder = DEFAULT_HOME,
+    scaling: Annotated[
+        Path | None,
+        typer.Option(
+            "--scaling", metavar="DIR", help="A client's folder, whose scaling goes with the model."
+        ),
+    ] = None,
+) -> None:
+    """Write the server's model of its last completed round to a file of its own."""
+    with ready():
+        from psofed.federation.export import describe, from_checkpoint, from_client, save_model
+
+        taken = None if scaling is None else from_client(scaling).scaling
+        model = from_checkpoint(open_home(home).checkpoint, taken)
+        save_model(model, out)
+        typer.echo(f"{out}: {describe(model)}")
+
+
+def predict(
+    model: Annotated[
+        Path, typer.Option("--model", metavar="FILE", help="What `export` wrote, or a client's folder.")
+    ],
+    data: Annotated[
+        Path, typer.Option("--data", metavar="TABLE", help="A CSV or Parquet file with a header.")
+    ],
+    features: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="Columns to predict from, as in training; by default all."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict the target for every row of a table, in its own unit if the model comes with a scaling."""
+    with ready():
+        from psofed.federation.export import describe, load_model, predict_rows
+
+        loaded = load_model(model)
+        say(describe(loaded))
+        columns = tuple(name.strip() for name in (features or "").split(",") if name.strip())
+        predictions = list(predict_rows(loaded, data, columns))
+        if as_json:
+            print_json({"predictions": predictions})
+            return
+        for value in predictions:
+            typer.echo(f"{value:.10g}")
 
 
 def _submit_and_follow(

@@ -110,6 +110,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
         min_nodes=settings.min_nodes,
         wait_for_nodes=settings.wait_for_nodes,
         newcomers=settings.newcomers,
+        sync_every=settings.sync_every,
         limits=settings.limits,
         checkpoint=home.checkpoint,
         resume=settings.resume,

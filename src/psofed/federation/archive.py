@@ -22,7 +22,7 @@ _DOCUMENT = "document"
 def write_archive(path: Path, document: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     """Write a document and arrays to `path` atomically, for its owner's eyes only."""
     buffer = io.BytesIO()
-    text = np.frombuffer(json.dumps(document, allow_nan=False).encode(), dtype=np.uint8)
+    text = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
     np.savez(buffer, allow_pickle=False, **{_DOCUMENT: text}, **{f"/{k}": v for k, v in arrays.items()})
     write_atomically(path, buffer.getvalue(), mode=0o600)
 

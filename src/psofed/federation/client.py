@@ -23,6 +23,7 @@ from psofed.federation.wire import (
     LOST,
     METRICS,
     PART,
+    SYNC,
     Instruction,
     Reply,
     decode_instruction,
@@ -128,7 +129,8 @@ def partial_sharing(
             model, kept, earlier_examples, earlier_metrics = train(model, kept, MISSED)
         indices = source.indices(instruction.round_number, instruction.node)
         assert instruction.values is not None  # decode_instruction gives values with every kind but EVALUATE
-        received = instruction.values[indices] if instruction.kind == FULL else instruction.values
+        whole = instruction.kind in (FULL, SYNC)
+        received = instruction.values[indices] if whole else instruction.values
         model, kept, num_examples, metrics = train(overwrite(model, indices, received), kept, CURRENT)
         learned = ClientState(
             session=instruction.session,
@@ -157,6 +159,8 @@ def _begin(
     if state is not None and state.epoch == instruction.epoch and state.round_number >= instruction.expected:
         if state.layout.digest != instruction.digest:
             raise PsofedError("the server's model has another layout than this client's")
+        if instruction.kind == SYNC:
+            return state.layout, np.array(instruction.values), state.kept, 1
         return state.layout, state.model, state.kept, max(1, n - state.round_number)
     if instruction.kind == PART:
         return None
@@ -167,7 +171,7 @@ def _begin(
         or layout.dimension != instruction.masks.dimension
     ):
         raise PsofedError("the server sent no layout of its model, or one that does not fit")
-    if instruction.kind == FULL:
+    if instruction.kind in (FULL, SYNC):
         # What arrived before is learned on top of the server's model: there is no older one to learn on.
         return layout, np.array(instruction.values), ArrayRecord(), 1
     return layout, np.zeros(layout.dimension, dtype=layout.dtype), ArrayRecord(), n

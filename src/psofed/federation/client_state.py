@@ -74,8 +74,13 @@ def find_state(context: Context, session: str, node: int, directory: Path | None
 
 def latest_state(context: Context) -> ClientState | None:
     """Return the state that the context holds, of whatever session, or None if there is none yet."""
-    settings = context.state.get(STATE)
-    return _read(context.state, str(settings["session"])) if isinstance(settings, ConfigRecord) else None
+    return read_state(context.state)
+
+
+def read_state(records: RecordDict) -> ClientState | None:
+    """Return the state that `records` hold, of whatever session, or None if there is none."""
+    settings = records.get(STATE)
+    return _read(records, str(settings["session"])) if isinstance(settings, ConfigRecord) else None
 
 
 def commit_state(context: Context, state: ClientState, directory: Path | None) -> None:

@@ -28,7 +28,7 @@ class TableSource:
     dimension : int
         D; there must be as many features. 0 lets any number pass.
     target_column : str
-        y.
+        y; if empty there is none, and targets are NaN.
     features : tuple of str
         Columns of x; all others if empty.
     client_column, client : str
@@ -51,7 +51,7 @@ class TableSource:
         header, rows = self._open(start)
         features = self._choose(header)
         at = [header.index(name) for name in features]
-        target_at = header.index(self.target_column)
+        target_at = header.index(self.target_column) if self.target_column else -1
         client_at = header.index(self.client_column) if self.client_column else -1
         found: list[list[float]] = []
         ends: list[Position] = []
@@ -66,8 +66,8 @@ class TableSource:
                 if client_at >= 0 and str(row[client_at]).strip() != self.client:
                     continue
                 values = [self._value(features[i], row[k]) for i, k in enumerate(at)]
-                target = self._value(self.target_column, row[target_at])
-                if math.isnan(target):
+                target = math.nan if target_at < 0 else self._value(self.target_column, row[target_at])
+                if math.isnan(target) and target_at >= 0:
                     raise PsofedError(f"no value of {self.target_column}")
             except PsofedError as error:
                 position = Position(position.samples, offset, position.skipped + 1)
@@ -116,9 +116,8 @@ class TableSource:
                     yield offset, _split(text, delimiter)
 
     def _choose(self, header: list[str]) -> tuple[str, ...]:
-        roles = {self.target_column: "--target-column"} | (
-            {self.client_column: "--client-column"} if self.client_column else {}
-        )
+        roles = {self.target_column: "--target-column", self.client_column: "--client-column"}
+        roles.pop("", None)
         chosen = self.features or tuple(name for name in header if name not in roles)
         for name in (*roles, *chosen):
             if header.count(name) != 1:

@@ -3,7 +3,7 @@
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from psofed.federation.wire import (
     LOST,
     PART,
     START,
+    SYNC,
     BadReplyError,
     Instruction,
     Reply,
@@ -76,6 +77,12 @@ class PSOFed(Strategy):
     newcomers : str
         What a client gets when it is met for the first time: ``"current"``, the full model once; or
         ``"zeros"``, nothing but its share: it starts from zero, as every client of the paper does.
+    include, exclude : sequence of str
+        Patterns (``fnmatch``) of the names of arrays to share; by default all floating ones. What is not shared
+        stays with each client.
+    sync_every : int
+        Send the full model to all participants of every so many rounds; 0 for never. It costs what it says, and
+        undoes what the clients' own models have on top of the server's.
     weighted : bool
         Weigh clients by their number of examples. The paper does not, and a liar would profit.
     limits : ReplyLimits
@@ -113,6 +120,9 @@ class PSOFed(Strategy):
         min_nodes: int = 1,
         wait_for_nodes: float = 60.0,
         newcomers: str = "current",
+        include: Sequence[str] = ("*",),
+        exclude: Sequence[str] = (),
+        sync_every: int = 0,
         weighted: bool = False,
         limits: ReplyLimits | None = None,
         checkpoint: str | Path | None = None,
@@ -136,6 +146,8 @@ class PSOFed(Strategy):
         self.min_nodes = check_integer("min_nodes", min_nodes, 1)
         self.wait_for_nodes = check_number("wait_for_nodes", wait_for_nodes, 0)
         self.newcomers = check_choice("newcomers", newcomers, NEWCOMERS)
+        self.include, self.exclude = _patterns("include", include), _patterns("exclude", exclude)
+        self.sync_every = check_integer("sync_every", sync_every, 0)
         self.weighted = check_boolean("weighted", weighted)
         self.limits = limits or ReplyLimits()
         check_integer("keep", keep, 1)
@@ -220,7 +232,7 @@ class PSOFed(Strategy):
         return answers.replies
 
     def _begin(self, initial: ArrayRecord) -> ServerState:
-        layout = Layout.of(initial)
+        layout = Layout.of(initial, self.include, self.exclude)
         if self.resume and self.checkpoints is not None:
             state = self.checkpoints.load()
             if state.layout != layout:
@@ -264,7 +276,8 @@ class PSOFed(Strategy):
     ) -> Iterable[Message]:
         """Draw the participants S_n and address to each its entries S_{k,n} of the server's model."""
         if self.state is None:
-            self.state = self._fresh_state(arrays, Layout.of(arrays))  # run by another loop than ours
+            # Run by another loop than ours.
+            self.state = self._fresh_state(arrays, Layout.of(arrays, self.include, self.exclude))
         state = self.state
         state.model = state.layout.flatten(arrays)
         nodes = self._wait_for_nodes(grid, server_round)
@@ -369,6 +382,8 @@ class PSOFed(Strategy):
             kind = START if self.newcomers == "zeros" else FULL
         elif last < 0:
             kind = FULL
+        if self.sync_every and round_number % self.sync_every == 0:
+            kind = SYNC
         return Message(
             encode_instruction(self._instruction(node, round_number, kind), config),
             dst_node_id=node.node_id,
@@ -379,7 +394,7 @@ class PSOFed(Strategy):
     def _instruction(self, node: Node, round_number: int, kind: str) -> Instruction:
         state = self._current()
         values = None
-        if kind == FULL:
+        if kind in (FULL, SYNC):
             values = state.model
         elif kind != EVALUATE:
             values = state.model[self._masks().indices(round_number, node.number)]
@@ -392,7 +407,7 @@ class PSOFed(Strategy):
             expected=max(0, state.seen.get(node.name, 0)),
             masks=self._derived(),
             digest=state.layout.digest,
-            layout=state.layout if kind in (START, FULL) else None,
+            layout=state.layout if kind in (START, FULL, SYNC) else None,
             values=values,
         )
 
@@ -423,6 +438,7 @@ class PSOFed(Strategy):
             "derivation": DERIVATION,
             "newcomers": self.newcomers,
             "weighted": self.weighted,
+            "sync_every": self.sync_every,
         }
 
     def _current(self) -> ServerState:
@@ -444,3 +460,9 @@ class PSOFed(Strategy):
 
     def _masks(self) -> MaskSource:
         return self._supplied_masks or self._derived()
+
+
+def _patterns(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str) or not all(isinstance(pattern, str) for pattern in given):
+        raise InvalidValueError(name, given, "a sequence of patterns, as ('encoder.*',)")
+    return tuple(given)

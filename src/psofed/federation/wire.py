@@ -27,8 +27,9 @@ VALUES = "values"
 PART = "part"  # values hold the M entries of S_{k,n}
 START = "start"  # likewise, for a client that starts from zero, as the paper's do
 FULL = "full"  # values hold all D entries
+SYNC = "sync"  # likewise, and the client takes them all, whatever it had
 EVALUATE = "evaluate"  # no values: the client evaluates its own model
-KINDS = (PART, START, FULL, EVALUATE)
+KINDS = (PART, START, FULL, SYNC, EVALUATE)
 
 LEARNED, LOST = "learned", "lost"
 
@@ -68,7 +69,7 @@ class Instruction:
     node : int
         The number by which the server draws this client's masks.
     kind : str
-        :data:`PART`, :data:`START`, :data:`FULL` or :data:`EVALUATE`.
+        :data:`PART`, :data:`START`, :data:`FULL`, :data:`SYNC` or :data:`EVALUATE`.
     expected : int
         The last round the server has accepted from this client, 0 if none. A client whose own state is
         older has lost it.
@@ -177,7 +178,7 @@ def decode_instruction(content: RecordDict) -> Instruction:
     layout = Layout.from_text(_text(settings, "layout")) if "layout" in settings else None
     values = None
     if kind != EVALUATE:
-        length = masks.dimension if kind == FULL else masks.num_shared
+        length = masks.dimension if kind in (FULL, SYNC) else masks.num_shared
         record = content.get(ARRAYS)
         if not isinstance(record, ArrayRecord) or list(record) != [VALUES]:
             raise ValueError("the message has no values")
