@@ -358,3 +358,37 @@ def test_a_run_can_be_drawn_beside_its_prediction(finished, tmp_path):
     assert "server MSD, theory" in labels
     assert "server MSD, 90 % of simulated runs" in labels
     assert len(plot_federation(result).axes[0].get_legend().get_texts()) == 2
+
+
+def test_the_status_is_shown_by_name(finished):
+    from psofed.federation.deploy.status import status_lines
+
+    found = federation_status(finished)
+    found["nodes"] = [{"name": "pump-1", "status": "online", "last_seen": 100.0, "last_round": 7}]
+    found["bad_replies"] = {"pump-1": {"nan": 2}}
+    text = "\n".join(status_lines(found, now=103.4))
+    assert "finished, round 60 of 60" in text
+    assert "pump-1  online            3 s           7  2 nan" in text
+
+
+def test_figures_for_prometheus(finished):
+    pytest.importorskip("prometheus_client")
+    from urllib.request import urlopen
+
+    from psofed.federation.deploy.metrics import serve_metrics
+
+    with serve_metrics(finished, 0) as port, urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as page:
+        text = page.read().decode()
+    assert "psofed_round 60.0" in text
+    assert "psofed_running 0.0" in text
+
+
+def test_a_second_run_never_replaces_a_result_unasked(finished):
+    from psofed.federation.deploy.submit import check_free
+    from psofed.federation.files import only_one
+
+    with pytest.raises(PsofedError, match="--force"):
+        check_free(finished)
+    check_free(finished, force=True)
+    with only_one(finished.run_lock, ""), pytest.raises(PsofedError, match="going on"):
+        check_free(finished, force=True)

@@ -1,5 +1,6 @@
 """The federation's commands on the server: its keys, the server itself, and how it is doing."""
 
+import contextlib
 from typing import Annotated
 
 import typer
@@ -58,6 +59,13 @@ def server(
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 for any, kept from then on.")
     ] = 9092,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option("--metrics-port", min=0, max=65535, help="Serve figures for Prometheus on this port."),
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option("--metrics-host", help="Address for --metrics-port.")
+    ] = "127.0.0.1",
 ) -> None:
     """Run the server until Ctrl-C: a SuperLink on loopback, and the front door that nodes connect to."""
     with ready():
@@ -66,32 +74,37 @@ def server(
         warning = exposure_warning(host, port)
         if warning:
             say(warning)
-        with serve(open_home(home), host, port) as running:
+        with contextlib.ExitStack() as stack:
+            running = stack.enter_context(serve(open_home(home), host, port))
+            if metrics_port is not None:
+                from psofed.federation.deploy.metrics import serve_metrics
+
+                taken = stack.enter_context(serve_metrics(running.home, metrics_port, metrics_host))
+                say(f"figures for Prometheus at http://{metrics_host}:{taken}/metrics")
             keys = len(running.home.credentials.public_keys())
             say(f"listening on {running.address}; {keys} node keys let in; Ctrl-C stops")
             running.watch()
 
 
-def status(home: HomeFolder = DEFAULT_HOME, as_json: AsJson = False) -> None:
+def status(
+    home: HomeFolder = DEFAULT_HOME,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it anew every second until Ctrl-C.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show whether the server runs, which nodes are there, and how far the run has come."""
     with ready():
-        from psofed.federation.deploy.status import federation_status
+        import sys
+        import time
 
-        found = federation_status(open_home(home))
-        if as_json:
-            print_json(found)
-            return
-        typer.echo(f"server     {found['server'] or 'not running'}")
-        for node in found["nodes"]:
-            typer.echo(f"node       {node['name']}  {node['status']}")
-        latest = found["run"]
-        typer.echo(
-            f"run        {latest['state']}, round {latest['round']} of {latest['rounds']}"
-            if latest
-            else "run        none"
-        )
-        typer.echo(f"checkpoint {found['checkpoint'] or 'none'}")
-        for node, counts in found["bad_replies"].items():
-            typer.echo(
-                f"dropped    {node}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items())
-            )
+        from psofed.federation.deploy.status import federation_status, status_lines
+
+        while True:
+            found = federation_status(open_home(home))
+            if as_json:
+                print_json(found)
+            else:
+                clear = "\x1b[H\x1b[2J" if watch and sys.stdout.isatty() else ""
+                typer.echo(clear + "\n".join(status_lines(found, time.time())))
+            if not watch:
+                return
+            time.sleep(1.0)

@@ -99,7 +99,10 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
         document = {"session": state.session, "round": state.round_number, "rounds": scenario.iterations}
         document["run"] = run
         last = state.history[-1] if state.history else None
-        write_json(home.status, {**document, "state": word, "last": last, "conduct": state.conduct})
+        write_json(
+            home.status,
+            {**document, "state": word, "last": last, "conduct": state.conduct, "seen": state.seen},
+        )
 
     strategy = PSOFed(
         num_shared=scenario.num_shared,

@@ -356,7 +356,7 @@ class Control:
         self._call("UnregisterNode", UnregisterNodeRequest(node_id=node_id))
 
     def nodes(self) -> list[dict[str, Any]]:
-        """Return the registered nodes: id, name, number, status, and until when they count as online."""
+        """Return the registered nodes: id, name, number, status, and when they were last seen (Unix time)."""
         from flwr.proto.control_pb2 import ListNodesRequest
 
         return [
@@ -365,7 +365,7 @@ class Control:
                 "name": node.name,
                 "number": number_of_key(node.public_key),
                 "status": node.status,
-                "online_until": node.online_until,
+                "last_seen": node.online_until - 2 * node.heartbeat_interval if node.online_until else None,
             }
             for node in self._call("ListNodes", ListNodesRequest()).nodes_info
             if node.status != "unregistered"
