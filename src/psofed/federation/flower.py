@@ -21,7 +21,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from psofed.common.errors import PsofedError
 
-TESTED_MINORS = ("1.40", "1.41")
+TESTED_MINORS = ("1.40", "1.41", "1.42")
 """Flower's minor versions that the long-lived node was tested with."""
 
 KEY_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER = "flwr-public-key", "flwr-signature", "flwr-timestamp"
