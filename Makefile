@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install test bench lint format reproduce docs clean
+.PHONY: install test soak bench lint format reproduce docs clean
 
 install: $(STAMP)
 
@@ -15,6 +15,10 @@ $(STAMP): pyproject.toml
 
 test: install
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+MINUTES ?= 20
+soak: install
+	$(BIN)/python tests/federation/soak.py --minutes $(MINUTES)
 
 lint: install
 	$(BIN)/ruff check .

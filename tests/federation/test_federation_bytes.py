@@ -1,4 +1,4 @@
-"""Bytes counted at the socket, between the SuperNodes and the server, by a counter of the test's own."""
+"""Bytes counted at the socket, between the nodes and the server, by a counter of the test's own."""
 
 import socket
 import threading
@@ -91,8 +91,8 @@ def test_one_percent_costs_at_most_one_and_a_half_percent_of_full_sharing(tmp_pa
     make_credentials(home.credentials.folder, [], names)
     per_message: dict[str, dict[str, float]] = {}
     with serve(home) as server:
-        proxy = CountingProxy(server.relay.port)
-        through = Server(home, server.supervisor, _At(proxy.port), server.superlink)
+        proxy = CountingProxy(server.door.port)
+        through = Server(home, server.supervisor, _At(proxy.port), server.control, server.superlink)
         for k, name in enumerate(names):
             start_demo_node(through, name, k, byzantine=False)
         for label, num_shared in (("one percent", DIMENSION // 100), ("full", DIMENSION)):
@@ -115,7 +115,7 @@ def test_one_percent_costs_at_most_one_and_a_half_percent_of_full_sharing(tmp_pa
 
 
 class _At:
-    """Where the nodes are to connect, in place of the relay."""
+    """Where the nodes are to connect, in place of the front door."""
 
     host = "127.0.0.1"
 

@@ -1,19 +1,14 @@
 """Keys, processes, the relay, settings and results, each by itself."""
 
-import contextlib
 import json
 import os
-import socket
 import stat
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
 from cryptography import x509
-from hypothesis import given
-from hypothesis import strategies as st
 
 import psofed
 from psofed import Attack, Data, Scenario
@@ -21,20 +16,17 @@ from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.federation.app import client_app, run_server
 from psofed.federation.demo import demo_settings, predict_demo
 from psofed.federation.deploy.credentials import make_credentials
-from psofed.federation.deploy.gate import Gate, RefusedError, check_head
 from psofed.federation.deploy.processes import (
     OFFLINE,
     Supervisor,
     flower_environment,
-    free_port,
-    is_listening,
     wait_until,
 )
-from psofed.federation.deploy.relay import Relay, Traffic, read_traffic
-from psofed.federation.deploy.server import exposure_warning, keep_node_running
+from psofed.federation.deploy.server import exposure_warning
 from psofed.federation.deploy.status import federation_status
 from psofed.federation.deploy.submit import write_app
-from psofed.federation.deploy.superlink import Home, superlink_command, supernode_command
+from psofed.federation.deploy.superlink import Home, superlink_command
+from psofed.federation.deploy.supernode import keep_node_running, supernode_command
 from psofed.federation.files import read_json
 from psofed.federation.settings import RunSettings
 from psofed.federation.testing import InProcessGrid
@@ -119,14 +111,28 @@ def test_a_process_that_ends_by_itself_is_reported_with_its_log(tmp_path):
             supervisor.check()
 
 
-def test_a_node_that_does_not_stay_up_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr("psofed.federation.deploy.server.time.sleep", lambda seconds: None)
+@pytest.mark.parametrize(
+    ("text", "patience", "reason"),
+    [("refused", 0.5, "is its key known"), ("CERTIFICATE_VERIFY_FAILED", 60.0, "another authority")],
+)
+def test_a_supernode_that_does_not_stay_up_is_given_up_with_the_reason(tmp_path, text, patience, reason):
     said = []
+    command = [sys.executable, "-c", f"print('{text}')"]
+    with Supervisor(tmp_path) as supervisor, pytest.raises(PsofedError, match=reason):
+        keep_node_running(lambda: supervisor.start("node", command, dict(os.environ)), said.append, patience)
+    assert bool(said) == (text == "refused")
+
+
+def test_a_process_is_signalled_once(tmp_path):
+    script = (
+        "import signal, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('told', flush=True), time.sleep(1), exit(0)))\n"
+        "print('ready', flush=True)\ntime.sleep(600)\n"
+    )
     with Supervisor(tmp_path) as supervisor:
-        command = [sys.executable, "-c", "print('key unknown')"]
-        with pytest.raises(PsofedError, match="key unknown"):
-            keep_node_running(lambda: supervisor.start("node", command, dict(os.environ)), said.append)
-    assert len(said) == 2
+        process = supervisor.start("polite", [sys.executable, "-c", script], dict(os.environ))
+        wait_until(lambda: "ready" in process.tail(), 30.0, "it to start")
+    assert process.tail().count("told") == 1
 
 
 def test_waiting_has_an_end():
@@ -143,43 +149,6 @@ def test_flowers_processes_are_offline_by_default(tmp_path):
 def test_a_warning_comes_with_every_address_but_loopback():
     assert exposure_warning("127.0.0.1", 1) is None
     assert "asks no credential" in " ".join((exposure_warning("0.0.0.0", 1) or "").split())
-
-
-# --- the relay ------------------------------------------------------------------------------------------
-
-
-def test_the_relay_counts_what_it_passes_on(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def echo_twice():
-            connection, _ = listener.accept()
-            with connection:
-                while data := connection.recv(1 << 16):
-                    connection.sendall(data * 2)
-
-        thread = threading.Thread(target=echo_twice)
-        thread.start()
-        counts = tmp_path / "traffic.bin"
-        with Relay("127.0.0.1", 0, listener.getsockname()[1], counts) as relay:
-            with socket.create_connection(("127.0.0.1", relay.port)) as client:
-                client.sendall(b"x" * 100_000)
-                received = 0
-                while received < 200_000:
-                    received += len(client.recv(1 << 16))
-            thread.join(timeout=10)
-            assert read_traffic(counts) == relay.traffic == Traffic(up=100_000, down=200_000, connections=1)
-    with Relay("127.0.0.1", 0, 9, counts) as again:
-        assert again.traffic.up == 100_000  # counts go on after a restart
-    assert read_traffic(tmp_path / "absent") is None
-
-
-def test_a_taken_port_is_a_clear_error(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert is_listening("127.0.0.1", port)
-        with pytest.raises(PsofedError, match=f"cannot listen on 127.0.0.1:{port}"):
-            Relay("127.0.0.1", port, 9, tmp_path / "t").__enter__()
-    assert not is_listening("127.0.0.1", free_port())
 
 
 # --- settings, app, results -----------------------------------------------------------------------------
@@ -244,7 +213,7 @@ def test_the_ready_made_app_learns_and_reports(finished):
     traffic = result["communication"]
     assert traffic["values_down"] == traffic["values_up"] == 60 * 2
     assert traffic["fraction_of_full_sharing"] == 0.25
-    assert traffic["socket_bytes_up"] is None  # there was no relay to count
+    assert traffic["socket_bytes_up"] is None  # there was no front door to count
     assert read_json(finished.status)["state"] == "finished"
 
 
@@ -376,96 +345,6 @@ def marked(process):
     return _marked([process])
 
 
-# --- the gate -------------------------------------------------------------------------------------------
-
-GOOD_HEAD = b"POST /v1/fleet/pull-messages HTTP/1.1\r\nHost: a:1\r\nContent-Length: 5\r\nX-Key: q=\r\n\r\n"
-
-
-@pytest.mark.parametrize(
-    "head",
-    [
-        GOOD_HEAD.replace(b"fleet", b"control"),
-        GOOD_HEAD.replace(b"fleet", b"runtime"),
-        GOOD_HEAD.replace(b"pull-messages", b"../control/start-run"),
-        GOOD_HEAD.replace(b"pull-messages", b"%2e%2e/control/start-run"),
-        GOOD_HEAD.replace(b"pull-messages", b"pull-messages?x=1"),
-        GOOD_HEAD.replace(b"POST", b"GET"),
-        GOOD_HEAD.replace(b"HTTP/1.1", b"HTTP/1.0"),
-        GOOD_HEAD.replace(b"Host: a:1", b"Transfer-Encoding: chunked"),
-        GOOD_HEAD.replace(b"Host: a:1", b"Transfer-Encoding : chunked"),
-        GOOD_HEAD.replace(b"Host: a:1", b"Upgrade: websocket"),
-        GOOD_HEAD.replace(b"Host: a:1", b"Content-Length: 6"),
-        GOOD_HEAD.replace(b"Content-Length: 5", b"Content-Length: +5"),
-        GOOD_HEAD.replace(b"Content-Length: 5", b"Content-Length: 99999999999"),
-        GOOD_HEAD.replace(b"Content-Length: 5\r\n", b""),
-        GOOD_HEAD.replace(b"\r\nX-Key", b"\nX-Key"),
-        GOOD_HEAD.replace(b"X-Key", b" X-Key"),
-        GOOD_HEAD.replace(b"q=", b"\x00"),
-        b"\r\n\r\n",
-        b"",
-    ],
-)
-def test_the_gate_refuses_all_but_plain_requests_of_nodes(head):
-    assert check_head(GOOD_HEAD) == 5
-    with pytest.raises(RefusedError):
-        check_head(head)
-
-
-@given(
-    head=st.one_of(
-        st.binary(max_size=200), st.binary(max_size=9).map(lambda b: GOOD_HEAD[:-4] + b + b"\r\n\r\n")
-    )
-)
-def test_no_request_crashes_the_gate(head):
-    with contextlib.suppress(RefusedError):
-        assert check_head(head) >= 0
-
-
-def test_the_gate_passes_on_what_it_lets_in_and_nothing_else(tmp_path):
-    """A TLS server stands in for the SuperLink; requests come in one connection, the last one is refused."""
-    import http.client
-    import http.server
-    import ssl
-
-    credentials = make_credentials(tmp_path, [], [])
-    seen = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            seen.append((self.path, len(body)))
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(credentials.certificate, credentials.key)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as link:
-        link.socket = context.wrap_socket(link.socket, server_side=True)
-        thread = threading.Thread(target=link.serve_forever)
-        thread.start()
-        with Gate(link.server_address[1], credentials) as gate:
-            trusting = ssl.create_default_context(cafile=str(credentials.authority))
-            client = http.client.HTTPSConnection("127.0.0.1", gate.port, context=trusting, timeout=10)
-            with contextlib.closing(client):
-                for body in (b"", b"x", b"y" * 300_000):
-                    client.request("POST", "/v1/fleet/push-object", body)
-                    assert client.getresponse().read() == body
-                client.request("POST", "/v1/control/start-run", b"run this")
-                answer = client.getresponse()
-                assert answer.status == 403
-                answer.read()
-        link.shutdown()
-        thread.join(timeout=10)
-    assert [length for _, length in seen] == [0, 1, 300_000]
-
-
 def test_a_run_can_be_drawn_beside_its_prediction(finished, tmp_path):
     from psofed.federation.demo import Prediction
     from psofed.federation.plots import plot_federation
@@ -479,3 +358,37 @@ def test_a_run_can_be_drawn_beside_its_prediction(finished, tmp_path):
     assert "server MSD, theory" in labels
     assert "server MSD, 90 % of simulated runs" in labels
     assert len(plot_federation(result).axes[0].get_legend().get_texts()) == 2
+
+
+def test_the_status_is_shown_by_name(finished):
+    from psofed.federation.deploy.status import status_lines
+
+    found = federation_status(finished)
+    found["nodes"] = [{"name": "pump-1", "status": "online", "last_seen": 100.0, "last_round": 7}]
+    found["bad_replies"] = {"pump-1": {"nan": 2}}
+    text = "\n".join(status_lines(found, now=103.4))
+    assert "finished, round 60 of 60" in text
+    assert "pump-1  online            3 s           7  2 nan" in text
+
+
+def test_figures_for_prometheus(finished):
+    pytest.importorskip("prometheus_client")
+    from urllib.request import urlopen
+
+    from psofed.federation.deploy.metrics import serve_metrics
+
+    with serve_metrics(finished, 0) as port, urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as page:
+        text = page.read().decode()
+    assert "psofed_round 60.0" in text
+    assert "psofed_running 0.0" in text
+
+
+def test_a_second_run_never_replaces_a_result_unasked(finished):
+    from psofed.federation.deploy.submit import check_free
+    from psofed.federation.files import only_one
+
+    with pytest.raises(PsofedError, match="--force"):
+        check_free(finished)
+    check_free(finished, force=True)
+    with only_one(finished.run_lock, ""), pytest.raises(PsofedError, match="going on"):
+        check_free(finished, force=True)

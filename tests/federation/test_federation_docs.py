@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import psofed.federation
-from psofed.federation.checkpoint import load_checkpoint
+from psofed.federation.checkpoint import CheckpointStore
 from psofed.federation.checks import KINDS
 from psofed.federation.masks import DerivedMasks, derive_words
 from psofed.federation.testing import InProcessGrid
@@ -71,6 +71,6 @@ def test_the_pages_example_runs(tmp_path, monkeypatch):
     names = {"make_model": make_model, "fit": fit}
     exec(re.search(r"```python\n(.*?)```", PAGE, flags=re.S)[1], names)
     names["main"](InProcessGrid(dict.fromkeys((1, 2), names["client_app"])), None)
-    state = load_checkpoint(tmp_path / "checkpoint.npz")
+    state = CheckpointStore(tmp_path / "checkpoint.npz").load()
     np.testing.assert_allclose(state.model, [*truth, 0.0], atol=0.1)
     assert state.round_number == 100

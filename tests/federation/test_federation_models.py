@@ -139,3 +139,22 @@ def test_all_records_of_a_state_survive_the_disk(tmp_path):
     assert dict(again["metrics"]) == dict(records["metrics"])
     assert again["arrays"]["a"].numpy().tolist() == [0, 1, 2]
     assert list(again) == list(records)
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "good"),
+    [
+        ("federation_sklearn", "sklearn", lambda value: value > 0.93),
+        ("federation_torch", "torch", lambda value: value < 0.4),
+    ],
+)
+def test_the_examples_learn(name, library, good):
+    pytest.importorskip(library)
+    import importlib.util
+    from pathlib import Path
+
+    path = Path(__file__).parents[2] / "examples" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert good(module.main())

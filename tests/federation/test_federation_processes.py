@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -15,27 +14,22 @@ from psofed.common.errors import PsofedError
 from psofed.federation.app import client_app, run_server
 from psofed.federation.deploy.credentials import make_credentials, make_node_key
 from psofed.federation.deploy.processes import Supervisor, flower_environment, free_port, wait_until
-from psofed.federation.deploy.superlink import (
-    CONNECTION,
-    Home,
-    flower_command,
-    supernode_command,
-    write_connection,
-)
+from psofed.federation.deploy.superlink import Home
 from psofed.federation.files import read_json
+from psofed.federation.flower import Control, number_of_key, public_key_of
 from psofed.federation.settings import RunSettings
 from psofed.federation.testing import InProcessGrid
 
-PSOFED = str(Path(sys.executable).with_name("psofed"))
+PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()", "federation"]
 NODES = 3
+NAMES = [f"node-{k}" for k in range(NODES)]
 SCENARIO = Scenario(
     num_clients=NODES,
     dimension=4,
     num_participants=2,
-    iterations=4,
+    iterations=6,
     attack=Attack(num_byzantine=1, probability=0.5),
 )
-DEADLINE = 25.0  # more than a loaded machine needs for a round
 
 
 class Deployment:
@@ -46,34 +40,42 @@ class Deployment:
         self.folder = folder
         self.supervisor = Supervisor(folder / "logs")
         self.port = free_port()
-        make_credentials(self.home.credentials.folder, [], [f"node-{k}" for k in range(NODES)])
-        self.scenario_file = folder / "scenario.toml"
-        self.scenario_file.write_text(SCENARIO.to_toml())
+        make_credentials(self.home.credentials.folder, [], NAMES)
+        self.nodes = {}
 
     def psofed(self, name, *arguments):
         environment = flower_environment(self.folder / "flower")
-        return self.supervisor.start(name, [PSOFED, "federation", *arguments], environment)
+        return self.supervisor.start(name, [*PSOFED, *arguments], environment)
 
     def start_server(self, name="server"):
         self.server = self.psofed(name, "server", "--home", str(self.home.folder), "--port", str(self.port))
         self.wait("listening on", self.server)
 
-    def start_node(self, k):
+    def start_node(self, k, *more, key=None, authority=None, label=None):
         credentials = self.home.credentials
-        arguments = ["--server", f"127.0.0.1:{self.port}", "--key", str(credentials.node_key(f"node-{k}"))]
-        arguments += [
-            "--ca",
-            str(credentials.authority),
-            "--partition",
-            str(k),
-            "--home",
-            str(self.folder / f"node-{k}"),
-        ]
-        return self.psofed(f"node-{k}", "client", *arguments, *(["--byzantine"] if k == 0 else []))
+        label = label or f"node-{k}-{len(self.supervisor.processes)}"
+        arguments = ["--server", f"127.0.0.1:{self.port}", "--partition", str(k)]
+        arguments += ["--key", str(key or credentials.node_key(f"node-{k}"))]
+        arguments += ["--ca", str(authority or credentials.authority)]
+        arguments += ["--home", str(self.folder / (label if key or authority else f"node-{k}"))]
+        process = self.psofed(label, "client", *arguments, *(["--byzantine"] if k == 0 else []), *more)
+        if key is None and authority is None:
+            self.nodes[k] = process
+        return process
 
-    def run(self, name, *arguments):
-        common = ["--home", str(self.home.folder), "--json"]
-        return self.psofed(name, *arguments, *common)
+    def run(self, name, scenario, *arguments):
+        path = self.folder / f"{name}.toml"
+        path.write_text(scenario.to_toml())
+        common = [
+            "--home",
+            str(self.home.folder),
+            "--json",
+            "--synthetic",
+            "--min-nodes",
+            str(NODES),
+            "--force",
+        ]
+        return self.psofed(name, "run", str(path), *common, *arguments)
 
     def wait(self, text, process, timeout=120.0):
         def there():
@@ -82,25 +84,19 @@ class Deployment:
 
         wait_until(there, timeout, f"waiting for {text!r}")
 
-    def finish(self, process, timeout):
+    def finish(self, process, timeout=240.0, code=0):
         wait_until(lambda: not process.is_running, timeout, f"waiting for {process.name}")
-        assert process.process.returncode == 0, process.tail(60)
+        assert process.process.returncode == code, process.tail(60)
         return read_json(self.home.result)
 
+    def status(self):
+        return read_json(self.home.status) if self.home.status.exists() else {"rounds": 0, "round": 0}
+
     def round_done(self, count, of):
-        def done():
-            status = read_json(self.home.status) if self.home.status.exists() else {"rounds": 0}
-            return status["rounds"] == of and status["round"] >= count
+        return lambda: self.status()["rounds"] == of and self.status()["round"] >= count
 
-        return done
-
-    def node_ids(self):
-        """Return Flower's id of each node, by which its state is filed."""
-        found = {}
-        for k in range(NODES):
-            for path in (self.folder / f"node-{k}" / "state").glob("*.npz"):
-                found[k] = int(path.name.split("-")[0])
-        return found
+    def last_round_has(self, name):
+        return name in (self.status().get("last") or {"accepted": []})["accepted"]
 
 
 @pytest.fixture(scope="module")
@@ -108,155 +104,149 @@ def deployment(tmp_path_factory):
     deployed = Deployment(tmp_path_factory.mktemp("federation"))
     with deployed.supervisor:
         deployed.start_server()
-        deployed.nodes = [deployed.start_node(k) for k in range(NODES)]
+        for k in range(NODES):
+            deployed.start_node(k)
         yield deployed
 
 
 def test_a_killed_server_resumes_as_if_nothing_had_happened(deployment, tmp_path):
-    arguments = [
-        "run",
-        str(deployment.scenario_file),
-        "--synthetic",
-        "--seed",
-        "5",
-        "--min-nodes",
-        str(NODES),
-    ]
-    first = deployment.run("run", *arguments)
-    wait_until(deployment.round_done(2, of=4), 150.0, "two rounds", check=lambda: deployment.wait("", first))
+    first = deployment.run("run", SCENARIO.replace(iterations=16), "--seed", "5")
+    wait_until(deployment.round_done(2, of=16), 150.0, "two rounds", check=lambda: deployment.wait("", first))
     deployment.server.kill()  # kill -9 of the command, its SuperLink and its ServerApp at once
-    interrupted = read_json(deployment.home.status)["round"]
+    interrupted = deployment.status()["round"]
     wait_until(lambda: not first.is_running, 120.0, "the run to notice")
     assert first.process.returncode == 2
+    assert "psofed federation resume" in first.tail()
     deployment.start_server("server-again")
-    second = deployment.run("resume", "resume")
-    result = deployment.finish(second, 300.0)
+    second = deployment.psofed("resume", "resume", "--home", str(deployment.home.folder), "--json")
+    result = deployment.finish(second)
 
-    assert [record["round"] for record in result["history"]] == [1, 2, 3, 4]
-    assert interrupted < 4
+    assert [record["round"] for record in result["history"]] == list(range(1, 17))
+    assert interrupted < 16
     assert result["bad_replies"] == {}
     # The same federation within this process, never interrupted, gives the very same model.
-    nodes = deployment.node_ids()
-    settings = RunSettings(scenario=SCENARIO, seed=5, synthetic=True, samples_per_round=1, min_nodes=NODES)
-    node_config = {node: {"partition": k, "byzantine": k == 0} for k, node in nodes.items()}
-    node_config[nodes[0]] |= {"attack-probability": 0.2, "attack-variance": 0.5}
-    grid = InProcessGrid(dict.fromkeys(nodes.values(), client_app), node_config=node_config)
+    folder = deployment.home.credentials.folder
+    numbers = [number_of_key(public_key_of(folder / f"{name}.pub")) for name in NAMES]
+    settings = RunSettings(
+        scenario=SCENARIO.replace(iterations=16), seed=5, synthetic=True, samples_per_round=1, min_nodes=NODES
+    )
+    node_config = {number: {"partition": k, "byzantine": k == 0} for k, number in enumerate(numbers)}
+    node_config[numbers[0]] |= {"attack-probability": 0.2, "attack-variance": 0.5}
+    grid = InProcessGrid(dict.fromkeys(numbers, client_app), node_config=node_config)
     for context in grid.contexts.values():
         context.run_config = settings.to_config()
     run_server(grid, settings, Home(tmp_path))
     undisturbed = read_json(tmp_path / "result.json")
+    names = {str(number): name for number, name in zip(numbers, NAMES, strict=True)}
     assert [r["participants"] for r in result["history"]] == [
-        r["participants"] for r in undisturbed["history"]
+        sorted(names[number] for number in r["participants"]) for r in undisturbed["history"]
     ]
-    np.testing.assert_allclose(result["model"], undisturbed["model"], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(result["model"], undisturbed["model"], rtol=0, atol=1e-14)
     assert result["communication"]["socket_bytes_up"] > 0
 
 
-def test_strangers_are_refused(deployment):
-    """A node with a key that was not registered, one without a key, and one without the authority."""
-    credentials = deployment.home.credentials
-    server = f"127.0.0.1:{deployment.port}"
-    stranger = deployment.folder / "stranger.key"
-    make_node_key(stranger)
-    commands = {
-        "unregistered": supernode_command(server, credentials.authority, stranger, free_port(), {}),
-        "keyless": _without(
-            supernode_command(server, credentials.authority, stranger, free_port(), {}),
-            "--auth-supernode-private-key",
-        ),
-        "no-authority": _without(
-            supernode_command(server, credentials.authority, credentials.node_key("node-1"), free_port(), {}),
-            "--root-certificates",
-        ),
-    }
-    processes = {}
-    with Supervisor(deployment.folder / "strangers", patience=2.0) as supervisor:
-        for name, command in commands.items():
-            command = [*command, "--max-retries", "0"]
-            processes[name] = supervisor.start(name, command, flower_environment(deployment.folder / name))
-        for name, process in processes.items():
-            wait_until(lambda process=process: not process.is_running, 90.0, f"{name} to be refused")
-            assert "SuperNode ID" not in process.tail(200), name  # what a node says once it is let in
-    assert "Failed to activate SuperNode" in processes["unregistered"].tail(200)
-    assert "must be registered" in processes["keyless"].tail(200)
-    assert "CERTIFICATE_VERIFY_FAILED" in processes["no-authority"].tail(200)
+def test_a_node_gives_up_on_what_cannot_heal_and_says_why(deployment, tmp_path):
+    make_node_key(tmp_path / "stranger.key")
+    other = make_credentials(tmp_path / "other", [], [])
+    unknown = deployment.start_node(1, key=tmp_path / "stranger.key", label="stranger")
+    wrong = deployment.start_node(1, authority=other.authority, label="wrong-authority")
+    absent = deployment.start_node(1, key=tmp_path / "absent.key", label="absent")
+    for process in (unknown, wrong, absent):
+        wait_until(lambda process=process: not process.is_running, 60.0, f"{process.name} to give up")
+        assert process.process.returncode == 2
+        assert "Traceback" not in process.tail(100)
+    assert "does not know this node's key" in unknown.tail()
+    assert "another authority" in wrong.tail()
+    assert "psofed federation certs" in absent.tail()
 
 
-def test_runs_cannot_be_submitted_through_the_nodes_port(deployment, tmp_path):
-    """What Flower leaves open to whoever reaches its port is closed at the gate."""
+def test_runs_cannot_be_submitted_through_the_nodes_port(deployment):
+    """What Flower leaves open to whoever reaches its port is closed at the front door."""
     info = read_json(deployment.home.server_info)
-    through_the_gate = Home(tmp_path)
-    shutil.copytree(deployment.home.credentials.folder, through_the_gate.credentials.folder)
-    write_connection(through_the_gate, info["port"])
-    with pytest.raises(PsofedError, match="failed"):
-        flower_command(through_the_gate, "list", CONNECTION)
-    write_connection(through_the_gate, info["superlink_port"])  # on loopback, the very same works
-    assert "runs" in flower_command(through_the_gate, "list", CONNECTION)
+    authority = deployment.home.credentials.authority
+    with Control(info["port"], authority) as control, pytest.raises(PsofedError, match="refused"):
+        control.nodes()
+    with Control(info["superlink_port"], authority) as control:  # on loopback, the very same works
+        assert [node["name"] for node in control.nodes()] == NAMES
 
 
 def test_bad_replies_are_dropped_and_counted_and_the_model_stays(deployment):
     """A bound that no honest reply keeps makes every reply of the round a bad one."""
     scenario = SCENARIO.replace(num_participants=NODES, iterations=1)
-    path = deployment.folder / "bounded.toml"
-    path.write_text(scenario.to_toml())
-    limits = ["--max-magnitude", "1e-12", "--bench-after", "1"]
-    run = deployment.run("run-bad", "run", str(path), "--synthetic", "--min-nodes", str(NODES), *limits)
-    result = deployment.finish(run, 240.0)
-    nodes = sorted(map(str, deployment.node_ids().values()))
-    assert result["bad_replies"] == {node: {"out-of-bound": 1} for node in nodes}
-    assert sorted(result["benched"]) == nodes
+    run = deployment.run("run-bad", scenario, "--max-magnitude", "1e-12", "--bench-after", "1")
+    result = deployment.finish(run)
+    assert result["bad_replies"] == {name: {"out-of-bound": 1} for name in NAMES}
+    assert result["benched"] == NAMES
     assert result["model"] == [0.0] * scenario.dimension
 
 
-def test_a_killed_node_costs_a_round_no_more_than_its_deadline(deployment):
-    scenario = SCENARIO.replace(num_participants=NODES, iterations=3)
-    deployment.scenario_file.write_text(scenario.to_toml())
+def test_a_stopped_node_leaves_the_draw_and_a_restarted_one_comes_back(deployment):
+    """SIGTERM, then kill -9, of the same node while a run is on; each time it is started again."""
     run = deployment.run(
-        "run-killed", "run", str(deployment.scenario_file), "--synthetic", "--seed", "6",
-        "--min-nodes", str(NODES), "--deadline", str(DEADLINE),
-    )  # fmt: skip
-    wait_until(
-        deployment.round_done(1, of=3), 150.0, "the first round", check=lambda: deployment.wait("", run)
+        "run-restarts", SCENARIO.replace(num_participants=NODES, iterations=9999), "--deadline", "10"
     )
+
+    def check():
+        assert run.is_running, run.tail(40)
+
+    wait_until(lambda: deployment.last_round_has("node-2"), 120.0, "the first rounds", check)
+    deployment.nodes[2].process.terminate()
+    wait_until(lambda: not deployment.nodes[2].is_running, 60.0, "the node to stop", check)
+    assert deployment.nodes[2].process.returncode == 130
+    wait_until(
+        lambda: "node-2" not in deployment.status()["last"]["participants"], 60.0, "it to leave", check
+    )
+    deployment.start_node(2)
+    wait_until(lambda: deployment.last_round_has("node-2"), 90.0, "it to be back", check)
     deployment.nodes[2].kill()
-    victim = deployment.node_ids()[2]
-    result = deployment.finish(run, 240.0)
-    others = sorted(node for node in deployment.node_ids().values() if node != victim)
-    assert [record["accepted"] for record in result["history"][1:]] == [others] * 2
-    assert result["history"][1]["dropped"] == {str(victim): "no-reply"}
-    assert result["history"][2]["participants"] == others  # the dead node rests
-    assert DEADLINE <= result["history"][1]["seconds"] < DEADLINE + 5.0
-    assert result["bad_replies"] == {str(victim): {"no-reply": 1}}
-    check_status(deployment, victim)
+    deployment.start_node(2)
+    wait_until(lambda: "connected" in deployment.nodes[2].tail(), 90.0, "it to connect", check)
+    before = deployment.status()["round"]
+    wait_until(
+        lambda: deployment.last_round_has("node-2") and deployment.status()["round"] > before,
+        90.0,
+        "it to be back after a kill",
+        check,
+    )
+    other = deployment.run("run-second", SCENARIO)  # while the first is going on
+    wait_until(lambda: not other.is_running, 60.0, "the second run to be refused", check)
+    assert "a run is going on" in other.tail()
+    stop = deployment.psofed("stop", "stop", "--home", str(deployment.home.folder))
+    wait_until(lambda: not stop.is_running and not run.is_running, 60.0, "the run to stop")
+    assert (stop.process.returncode, run.process.returncode, other.process.returncode) == (0, 2, 2)
+    assert "stopped after round" in run.tail()
+    assert set(deployment.status()["conduct"]["counts"]) <= {"node-2"}
+    home = str(deployment.home.folder)
+    back = deployment.psofed("rollback", "rollback", "--to-round", "10", "--home", home)
+    wait_until(lambda: not back.is_running, 60.0, "rollback")
+    assert "back at round 10" in back.tail()
+    result = deployment.finish(deployment.psofed("resume-2", "resume", "--rounds", "14", "--home", home))
+    assert [record["round"] for record in result["history"]] == list(range(1, 15))
+    assert result["history"][-1]["accepted"] == NAMES
 
 
-def check_status(deployment, victim):
-    """What `psofed federation status` says after that run."""
-    done = deployment.run("status", "status")
+def test_a_stock_supernode_works_beside_long_lived_nodes(deployment):
+    deployment.nodes[1].process.terminate()
+    wait_until(lambda: not deployment.nodes[1].is_running, 60.0, "the node to stop")
+    deployment.start_node(1, "--supernode")
+    run = deployment.run("run-mixed", SCENARIO.replace(num_participants=NODES, iterations=2))
+    result = deployment.finish(run)
+    assert [record["accepted"] for record in result["history"]] == [NAMES] * 2
+    assert result["bad_replies"] == {}
+    done = deployment.psofed("status", "status", "--home", str(deployment.home.folder), "--json")
     wait_until(lambda: not done.is_running, 60.0, "status")
     status = json.loads("{" + done.log.read_text().split("{", 1)[1])
     assert status["server"] == f"127.0.0.1:{deployment.port}"
-    assert len(status["nodes"]) == NODES
-    assert (status["run"]["state"], status["run"]["round"]) == ("finished", 3)
-    assert status["bad_replies"] == {str(victim): {"no-reply": 1}}
+    assert [node["name"] for node in status["nodes"]] == NAMES
+    assert (status["run"]["state"], status["run"]["round"]) == ("finished", 2)
 
 
 def test_nothing_is_left_running_after_an_interrupt(tmp_path):
     """The demo, ended by Ctrl-C once its nodes are up, stops every process it has started."""
     with Supervisor(tmp_path / "logs") as supervisor:
-        command = [
-            PSOFED,
-            "federation",
-            "demo",
-            "--nodes",
-            "2",
-            "--rounds",
-            "50",
-            "--home",
-            str(tmp_path / "demo"),
-        ]
+        command = [*PSOFED, "demo", "--nodes", "2", "--rounds", "500", "--home", str(tmp_path / "demo")]
         demo = supervisor.start("demo", command, dict(os.environ))
-        wait_until(lambda: "submitted" in demo.tail(), 120.0, "the demo to start", check=supervisor.check)
+        wait_until(lambda: "round 2/500" in demo.tail(), 120.0, "the demo to start", check=supervisor.check)
         assert len(_descendants(demo)) > 3
         demo.process.send_signal(signal.SIGINT)
         wait_until(lambda: not demo.is_running, 60.0, "the demo to end")
@@ -269,8 +259,3 @@ def _descendants(process):
     from psofed.federation.deploy.processes import _marked
 
     return _marked([process])
-
-
-def _without(command, option):
-    at = command.index(option)
-    return command[:at] + command[at + 2 :]

@@ -62,8 +62,8 @@ def run_federation(scenario, draws, upload_shift=0):
 
     def on_round(state):
         server.append(state.model.copy())
-        for node in state.history[-1]["accepted"]:
-            own = find_state(grid.contexts[node], state.session, None)
+        for node in map(int, state.history[-1]["accepted"]):
+            own = find_state(grid.contexts[node], state.session, node, None)
             clients[state.round_number, node - FIRST_NODE] = own.model.copy()
 
     drawn = {n + 1: [nodes[k] for k in np.flatnonzero(a)] for n, a in enumerate(draws.participants)}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.federation import PSOFed
 from psofed.federation.attacks import gaussian, perturbing
-from psofed.federation.checkpoint import load_checkpoint
+from psofed.federation.checkpoint import CheckpointStore
 from psofed.federation.checks import KINDS, ReplyLimits
 from psofed.federation.client_state import find_state
 from psofed.federation.testing import InProcessGrid
@@ -89,6 +89,7 @@ BAD = {
     "wrong-dtype": spoil(lambda v: v.astype(np.float32)),
     "wrong-key": spoil(key="weights"),
     "out-of-bound": spoil(lambda v: v + 1e6),
+    "implausible": spoil(lambda v: v + 1e300),
     "inflated-examples": spoil(metrics={"num-examples": 10**9}),
     "stale-round": spoil(settings={"round": 0}),
     "foreign-session": spoil(settings={"session": "other"}),
@@ -114,11 +115,12 @@ def test_every_kind_of_bad_reply_is_tried():
 @pytest.mark.parametrize("kind", BAD)
 def test_only_the_bad_reply_is_dropped_and_it_is_counted(make_app, kind):
     grid = InProcessGrid({node: make_app() for node in NODES}, tamper=BAD[kind])
-    strategy, result = run(grid)
+    options = {"limits": ReplyLimits(bench_after=0)} if kind == "implausible" else {}
+    strategy, result = run(grid, **options)
     counts = {node: dict(c) for node, c in strategy.conduct.counts.items()}
-    assert counts == {11: {kind: 3}}
+    assert counts == {"11": {kind: 3}}
     accepted = [record["accepted"] for record in strategy.state.history]
-    assert accepted == [[11, 12, 13] if kind == "duplicate" else [12, 13]] * 3
+    assert accepted == [["11", "12", "13"] if kind == "duplicate" else ["12", "13"]] * 3
     # What the others sent is averaged over the others alone.
     undisturbed = InProcessGrid({node: make_app() for node in (NODES if kind == "duplicate" else NODES[1:])})
     _, expected = run(undisturbed)
@@ -132,7 +134,7 @@ def test_an_answer_that_nobody_asked_for_is_dropped(make_app, tamper):
     strategy, _ = run(InProcessGrid({node: make_app() for node in NODES}, tamper=tamper), rounds=1)
     kinds = collections.Counter(kind for counts in strategy.conduct.counts.values() for kind in counts)
     assert kinds["unasked"] == 1
-    assert strategy.state.history[0]["accepted"] == [12, 13]
+    assert strategy.state.history[0]["accepted"] == ["12", "13"]
 
 
 def test_with_every_reply_bad_the_model_stays_as_it_was(make_app):
@@ -151,8 +153,8 @@ def test_with_every_reply_bad_the_model_stays_as_it_was(make_app):
 def test_a_node_is_benched_after_the_settable_number(make_app):
     grid = InProcessGrid({node: make_app() for node in NODES}, tamper=BAD["nan"])
     strategy, _ = run(grid, rounds=5, limits=ReplyLimits(bench_after=2))
-    assert strategy.conduct.benched == {11}
-    assert [11 in record["participants"] for record in strategy.state.history] == [
+    assert strategy.conduct.benched == {"11"}
+    assert ["11" in record["participants"] for record in strategy.state.history] == [
         True,
         True,
         False,
@@ -171,7 +173,7 @@ def test_a_silent_node_rests_for_some_rounds(make_app):
     grid = InProcessGrid({node: make_app() for node in NODES})
     grid.silent = {12}
     strategy, _ = run(grid, rounds=5, limits=ReplyLimits(rest_rounds=2))
-    assert [12 in record["participants"] for record in strategy.state.history] == [
+    assert ["12" in record["participants"] for record in strategy.state.history] == [
         True,
         False,
         False,
@@ -190,8 +192,8 @@ def test_an_unreadable_reply_harms_nobody_else(make_app):
             return replies
 
     strategy, _ = run(Broken({node: make_app() for node in NODES}), rounds=2)
-    assert strategy.conduct.counts == {11: {"malformed": 2}}
-    assert strategy.state.history[-1]["accepted"] == [12, 13]
+    assert strategy.conduct.counts == {"11": {"malformed": 2}}
+    assert strategy.state.history[-1]["accepted"] == ["12", "13"]
 
 
 @settings(max_examples=30, deadline=None)
@@ -233,7 +235,7 @@ def test_a_client_that_lost_its_state_is_given_the_full_model_once(make_app):
     strategy, _ = run(grid, rounds=5, on_round=on_round)
     assert [kind[12] for kind in kinds] == ["full", "part", "part", "full", "part"]
     assert [kind[11] for kind in kinds] == ["full", "part", "part", "part", "part"]
-    assert [record["lost_state"] for record in strategy.state.history] == [[], [], [12], [], []]
+    assert [record["lost_state"] for record in strategy.state.history] == [[], [], ["12"], [], []]
     assert strategy.conduct.counts == {}
 
 
@@ -253,7 +255,7 @@ def test_the_state_is_committed_only_on_success(make_app):
     before = {}
 
     def on_round(state):
-        own = find_state(grid.contexts[11], state.session, None)
+        own = find_state(grid.contexts[11], state.session, 11, None)
         before[state.round_number] = (
             own.round_number,
             own.model.copy(),
@@ -264,12 +266,12 @@ def test_the_state_is_committed_only_on_success(make_app):
     assert [before[n][0] for n in (1, 2, 3)] == [1, 1, 3]
     np.testing.assert_array_equal(before[1][1], before[2][1])
     assert before[2][2] == {"round": 1}  # what the function itself put into the state is undone as well
-    assert strategy.conduct.counts == {11: {"error": 1}}
+    assert strategy.conduct.counts == {"11": {"error": 1}}
 
 
 def test_training_that_diverges_is_an_error_and_not_an_upload(make_app):
     strategy, _ = run(InProcessGrid({11: make_app(step=np.nan), 12: make_app()}), rounds=1)
-    assert strategy.conduct.counts == {11: {"error": 1}}
+    assert strategy.conduct.counts == {"11": {"error": 1}}
 
 
 def test_evaluation_overwrites_nothing(make_app):
@@ -288,7 +290,7 @@ def test_evaluation_overwrites_nothing(make_app):
 
     grid = InProcessGrid({11: app})
     strategy, result = run(grid, rounds=4, evaluate_every=2)
-    own = find_state(grid.contexts[11], strategy.state.session, None)
+    own = find_state(grid.contexts[11], strategy.state.session, 11, None)
     np.testing.assert_array_equal(seen[-1], own.model)
     assert result.evaluate_metrics_clientapp[4]["loss"] == own.model.sum()
     assert len(seen) == 2
@@ -356,7 +358,7 @@ def test_an_attack_poisons_the_upload_but_not_the_node_itself(make_app):
     strategy, result = run(grid, rounds=1)
     (model,) = result.arrays.to_numpy_ndarrays()
     assert sorted(model)[-2:] == [51.0, 51.0]
-    assert find_state(grid.contexts[11], strategy.state.session, None).model.max() == 1.0
+    assert find_state(grid.contexts[11], strategy.state.session, 11, None).model.max() == 1.0
 
 
 def test_the_gaussian_attack_comes_as_often_and_as_strong_as_told(make_app):
@@ -431,8 +433,9 @@ def test_a_checkpoint_is_whole_or_absent(make_app, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         run(InProcessGrid({11: make_app()}), rounds=3, checkpoint=path, resume=True)
     assert path.read_bytes() == whole
-    assert load_checkpoint(path).round_number == 2
-    assert [entry.name for entry in tmp_path.iterdir()] == ["c.npz"]
+    assert CheckpointStore(path).load().round_number == 2
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["c.history.jsonl", "c.npz", "cs"]
+    assert sorted(entry.name for entry in (tmp_path / "cs").iterdir()) == ["00000001.npz", "00000002.npz"]
 
 
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 nonsense", b"\x93NUMPY"])
@@ -440,7 +443,7 @@ def test_a_damaged_checkpoint_is_a_clear_error(tmp_path, damage):
     path = tmp_path / "c.npz"
     path.write_bytes(damage)
     with pytest.raises(PsofedError, match=r"c\.npz"):
-        load_checkpoint(path)
+        CheckpointStore(path).load()
 
 
 def test_a_resumed_run_must_keep_its_settings(make_app, tmp_path):
@@ -476,3 +479,138 @@ def test_flowers_own_loop_drives_the_strategy_too(make_app):
 def test_bad_options_are_named(options):
     with pytest.raises(InvalidValueError, match=next(iter(options))):
         PSOFed(**options)
+
+
+# --- the guard against crude lies, and the way back -----------------------------------------------------
+
+
+def liar(values, since=1):
+    """Return a tamperer by which node 11 lies from a round on."""
+
+    def tamper(reply):
+        if reply.metadata.src_node_id == 11 and int(reply.metadata.group_id) >= since:
+            sent = reply.content["arrays"]["values"].numpy()
+            reply.content["arrays"] = ArrayRecord({"values": Array(values(sent))})
+        yield reply
+
+    return tamper
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 5])
+@pytest.mark.parametrize("since", [1, 15])
+def test_one_liar_does_not_take_over_the_model(make_app, nodes, since):
+    everybody = [11 + k for k in range(nodes)]
+    grid = InProcessGrid(
+        {node: make_app(0.1) for node in everybody}, tamper=liar(lambda v: np.full_like(v, 1e300), since)
+    )
+    strategy, result = run(grid, rounds=25, limits=ReplyLimits())
+    assert strategy.conduct.counts == {"11": {"implausible": 3}}
+    assert strategy.conduct.benched == {"11"}
+    assert np.abs(result.arrays.to_numpy_ndarrays()[0]).max() < 3.0
+    assert "away from the model" in strategy.state.history[since - 1]["reasons"]["11"]
+
+
+def test_a_liar_alone_is_held_to_what_can_be_computed_with_and_then_to_its_own_past(make_app):
+    grid = InProcessGrid({11: make_app(0.1)}, tamper=liar(lambda v: np.full_like(v, 1e300)))
+    strategy, _ = run(grid, rounds=1, limits=ReplyLimits())
+    assert strategy.conduct.counts == {"11": {"implausible": 1}}
+    grid = InProcessGrid({11: make_app(0.1)}, tamper=liar(lambda v: np.full_like(v, 1e6), since=30))
+    strategy, _ = run(grid, rounds=30, limits=ReplyLimits())
+    assert strategy.conduct.counts == {"11": {"implausible": 1}}
+
+
+def test_a_liar_that_stays_below_the_bound_escalates_slowly(make_app):
+    """Five times the model's size in every round: with nothing but rms(w) as a bound it would grow each round."""
+    grid = InProcessGrid(
+        {node: make_app(0.1) for node in NODES},
+        tamper=liar(lambda v: np.full_like(v, 9 * max(1e-3, np.abs(v).max())), since=25),
+    )
+    _, result = run(grid, rounds=60, num_shared=6, limits=ReplyLimits(bench_after=0))
+    assert np.abs(result.arrays.to_numpy_ndarrays()[0]).max() < 1e4
+
+
+def test_honest_clients_are_never_implausible(make_app):
+    """A newcomer from zero, one that was away for long, and clients that learn at very different speeds."""
+    grid = InProcessGrid({11: make_app(0.01), 12: make_app(1.0), 13: make_app(0.3)})
+    everybody = dict(grid.apps)
+
+    def come_and_go(state):
+        grid.apps = {n: a for n, a in everybody.items() if n != 12 or not 10 < state.round_number < 60}
+
+    strategy, _ = run(
+        grid, rounds=80, newcomers="zeros", limits=ReplyLimits(), on_round=come_and_go, num_participants=2
+    )
+    assert strategy.conduct.counts == {}
+
+
+def test_checkpoints_are_kept_and_the_way_back_is_open(make_app, tmp_path):
+    path = tmp_path / "c.npz"
+    grid = InProcessGrid({node: make_app(0.1) for node in NODES})
+    models = {}
+    strategy, _ = run(
+        grid,
+        rounds=35,
+        checkpoint=path,
+        keep=3,
+        on_round=lambda state: models.update({state.round_number: state.model.copy()}),
+    )
+    store = CheckpointStore(path, keep=3)
+    assert store.rounds() == [10, 20, 30, 33, 34, 35]
+    with pytest.raises(PsofedError, match=r"to_round = 15: .*10, 20, 30, 33, 34, 35"):
+        store.rollback(15)
+    store.rollback(20)
+    assert store.rounds() == [10, 20]
+    again, _ = run(grid, rounds=24, checkpoint=path, keep=3, resume=True)
+    assert [record["round"] for record in again.state.history] == list(range(1, 25))
+    kinds = {m.metadata.dst_node_id: m.content["psofed"]["kind"] for m in grid.sent[-12:-9]}
+    assert set(kinds.values()) == {"full"}  # what the clients learned after round 20 is forgotten
+    assert again.state.session == strategy.state.session
+    np.testing.assert_array_equal(store.load(20).model, models[20])
+    assert all(entry.stat().st_mode & 0o077 == 0 for entry in tmp_path.rglob("*.npz"))
+
+
+def test_a_history_that_was_cut_short_is_no_obstacle(make_app, tmp_path):
+    path = tmp_path / "c.npz"
+    grid = InProcessGrid({node: make_app() for node in NODES})
+    run(grid, rounds=3, checkpoint=path)
+    with (tmp_path / "c.history.jsonl").open("ab") as file:
+        file.write(b'{"round": 4, "partic')
+    strategy, _ = run(grid, rounds=5, checkpoint=path, resume=True)
+    assert [record["round"] for record in strategy.state.history] == [1, 2, 3, 4, 5]
+    lines = (tmp_path / "c.history.jsonl").read_text().splitlines()
+    assert len(lines) == 5
+
+
+# --- layers by name, and full synchronisation -----------------------------------------------------------
+
+
+def test_layers_are_shared_by_name(make_app):
+    model = {"encoder.weight": np.zeros(4), "encoder.norm.mean": np.zeros(2), "head.weight": np.zeros(3)}
+    strategy = PSOFed(num_shared=1.0, include=("encoder.*",), exclude=("*.norm.*",))
+    grid = InProcessGrid({node: make_app() for node in NODES})
+    result = strategy.start(grid, model, num_rounds=3)
+    assert strategy.state.layout.dimension == 4
+    assert (result.arrays["encoder.weight"].numpy() == 3.0).all()
+    assert not result.arrays["head.weight"].numpy().any()  # the server's own is as it was
+    own = find_state(grid.contexts[11], strategy.state.session, 11, None)
+    assert (own.kept["head.weight"].numpy() == 3.0).all()  # and the client's goes on
+    with pytest.raises(InvalidValueError, match=r"decoder\.\*"):
+        PSOFed(include=("decoder.*",)).start(grid, model)
+    with pytest.raises(InvalidValueError, match="include"):
+        PSOFed(include="encoder.*")
+
+
+def test_a_full_synchronisation_makes_all_models_one(make_app):
+    grid = InProcessGrid({node: make_app(node / 100) for node in NODES})
+    gaps = []
+
+    def on_round(state):
+        own = [find_state(grid.contexts[node], state.session, node, None).model for node in NODES]
+        gaps.append(max(np.ptp([model - node / 100 for model, node in zip(own, NODES, strict=True)], axis=0)))
+
+    run(grid, rounds=6, num_shared=1, sync_every=3, on_round=on_round)
+    assert gaps[2] == pytest.approx(
+        0.0, abs=1e-12
+    )  # each has the server's model and its own step of this round
+    assert gaps[5] == pytest.approx(0.0, abs=1e-12)
+    assert min(gaps[1], gaps[4]) > 0.005

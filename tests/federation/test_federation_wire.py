@@ -198,6 +198,7 @@ def test_an_instruction_survives_the_wire(values, n, kind):
     sent = Instruction(
         session=SESSION,
         round_number=n,
+        node=2**64 - 1,
         kind=kind,
         expected=n - 1,
         masks=DerivedMasks(seed=1, dimension=9, num_shared=len(values)),
@@ -206,7 +207,8 @@ def test_an_instruction_survives_the_wire(values, n, kind):
         values=np.resize(np.array(values, F4), size),
     )
     got = decode_instruction(encode_instruction(sent))
-    assert (got.round_number, got.kind, got.masks, got.layout) == (n, kind, sent.masks, layout)
+    assert (got.round_number, got.node, got.kind) == (n, sent.node, kind)
+    assert (got.masks, got.layout) == (sent.masks, layout)
     assert (got.values == sent.values).all()
 
 
@@ -219,7 +221,7 @@ def test_no_share_costs_more_than_the_whole(num_shared):
         masks = DerivedMasks(seed=2**62, dimension=1000, num_shared=shared)
         content = encode_instruction(
             Instruction(
-                session="a" * 32, round_number=10**6, kind=kind, expected=10**6, masks=masks,
+                session="a" * 32, round_number=10**6, node=2**64 - 1, kind=kind, expected=10**6, masks=masks,
                 digest=layout.digest, layout=layout, values=np.zeros(count, F4),
             )
         )  # fmt: skip

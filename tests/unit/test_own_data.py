@@ -1,4 +1,5 @@
 import builtins
+import json
 import math
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import pytest
 import psofed
 from psofed import InvalidValueError, PsofedError, load_result, read_data, simulate
 from psofed.fleet.fitting import fit_scenario, measured_scenario
-from psofed.fleet.standardise import standardise
+from psofed.fleet.standardise import Standardiser, standardise
 from psofed.fleet.table import read_table
 from psofed.simulation.baselines import NAMES, run_baselines
 
@@ -381,3 +382,34 @@ def test_data_and_drift_are_refused_by_algorithms_that_do_not_take_them(data) ->
         if not getattr(load_part("algorithms", name), "TAKES_SAMPLES", False):
             with pytest.raises(psofed.NotCoveredError, match=name):
                 simulate(fit_scenario(data, {"num_participants": 2, "algorithm": name}), trials=1, data=data)
+
+
+@pytest.mark.parametrize("offset", [0.0, 101325.0, -1e9])
+def test_row_by_row_and_the_whole_table_give_the_same_values(offset):
+    rng = np.random.default_rng(5)
+    x = offset + rng.standard_normal((200, 4)) * [1.0, 0.01, 30.0, 0.0]
+    x[rng.random(x.shape) < 0.1] = np.nan
+    y = offset + rng.standard_normal(200)
+    y[:30] = y[0]  # the target does not vary until then
+    whole_inputs, whole_targets, clipped = standardise(x, y, 10, 2.0)
+    scaling = Standardiser(4, warmup=10, clip=2.0)
+    samples = []
+    for n, (row, target) in enumerate(zip(x, y, strict=True)):
+        if n == 100:
+            scaling = Standardiser.from_mapping(json.loads(json.dumps(scaling.to_mapping())))
+        foreseen = scaling.scale(row)
+        if (sample := scaling.take(row, target)) is not None:
+            samples.append(sample)
+            np.testing.assert_array_equal(foreseen, sample[0])
+    tolerance = 1e-9 * max(1.0, abs(offset))
+    np.testing.assert_allclose([s[0] for s in samples], whole_inputs, atol=tolerance)
+    np.testing.assert_allclose([s[1] for s in samples], whole_targets, atol=tolerance)
+    assert clipped > 0
+    assert scaling.restore(0.0) == pytest.approx(y.mean())
+    assert scaling.restore(1.0) == pytest.approx(y.mean() + y.std())
+
+
+@pytest.mark.parametrize("bad", [{"counts": [1.0]}, {"means": []}, {"squares": [[0.0, 0.0]]}])
+def test_a_scaling_that_does_not_fit_together_is_refused(bad):
+    with pytest.raises(ValueError, match="lengths"):
+        Standardiser.from_mapping({**Standardiser(2).to_mapping(), **bad})

@@ -5,10 +5,13 @@ concerns one machine comes from that machine alone: the server's folder from its
 data from its node's settings. So nobody who submits a run can name a file on somebody else's machine.
 """
 
+import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, Context, Message, MetricRecord
@@ -18,11 +21,12 @@ from flwr.serverapp import Grid, ServerApp
 from psofed.common.errors import PsofedError
 from psofed.federation.attacks import gaussian
 from psofed.federation.checkpoint import ServerState
-from psofed.federation.client import ClientFunction, Mod, partial_sharing
-from psofed.federation.deploy.relay import read_traffic
+from psofed.federation.client import STATE_DIRECTORY, ClientFunction, Mod, partial_sharing
+from psofed.federation.columns import TableSource
 from psofed.federation.deploy.superlink import Home
-from psofed.federation.files import read_json, write_json
-from psofed.federation.online import online_regression
+from psofed.federation.deploy.traffic import read_traffic
+from psofed.federation.files import only_one, read_json, write_json
+from psofed.federation.online import OnlineRegression, online_regression
 from psofed.federation.report import build_result, save_result
 from psofed.federation.settings import RunSettings
 from psofed.federation.sources import Source, open_source
@@ -38,10 +42,7 @@ server_app = ServerApp()
 @client_app.train()
 def train(message: Message, context: Context) -> Message:
     """Learn from all samples since the last call, and share a part."""
-    settings = RunSettings.from_config(context.run_config)
-    function = online_regression(
-        _source_of(context, settings), settings.scenario.stepsize, settings.samples_per_round
-    )
+    settings, function = _prepare(*_texts(context))
     mods: list[Mod] = [partial_sharing(catch_up=True)]
     if context.node_config.get("byzantine"):
         attack = settings.scenario.attack
@@ -49,6 +50,20 @@ def train(message: Message, context: Context) -> Message:
         variance = context.node_config.get("attack-variance", attack.strength if attack else 0.5)
         mods.insert(0, gaussian(probability=float(probability), variance=float(variance), seed=settings.seed))
     return apply_mods(function, mods)(message, context)
+
+
+class ReadyMadeApp:
+    """The ready-made ClientApp as a long-lived node runs it."""
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        """Answer a message."""
+        return client_app(message, context)
+
+    def learn_arrived(self, context: Context) -> int:
+        """Learn from what has arrived, and keep the state on disk if this node has a folder for it."""
+        _, function = _prepare(*_texts(context))
+        folder = context.node_config.get(STATE_DIRECTORY)
+        return function.learn_arrived(context, None if folder is None else Path(str(folder)))
 
 
 @server_app.main()
@@ -63,19 +78,31 @@ def main(grid: Grid, context: Context) -> None:
         run_server(grid, RunSettings.from_config(context.run_config), home)
     except Exception as error:
         status = read_json(home.status) if home.status.exists() else {"round": 0, "rounds": 0}
-        write_json(home.status, {**status, "state": "failed", "reason": f"{type(error).__name__}: {error}"})
+        word = "stopped" if home.stop_mark.exists() else "failed"
+        reason = str(error) if isinstance(error, PsofedError) else f"{type(error).__name__}: {error}"
+        write_json(home.status, {**status, "state": word, "reason": reason})
         raise
 
 
 def run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
     """Do what :func:`main` does on any grid."""
+    with only_one(home.run_lock, f"a run is going on in {home.folder}"):
+        _run_server(grid, settings, home)
+
+
+def _run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
     scenario = settings.scenario
     before, started = read_traffic(home.traffic), time.time()
+    run = str(read_json(home.status).get("run", "")) if home.status.exists() else ""
 
     def write_status(state: ServerState, word: str = "running") -> None:
         document = {"session": state.session, "round": state.round_number, "rounds": scenario.iterations}
+        document["run"] = run
         last = state.history[-1] if state.history else None
-        write_json(home.status, {**document, "state": word, "last": last, "conduct": state.conduct})
+        write_json(
+            home.status,
+            {**document, "state": word, "last": last, "conduct": state.conduct, "seen": state.seen},
+        )
 
     strategy = PSOFed(
         num_shared=scenario.num_shared,
@@ -86,6 +113,7 @@ def run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
         min_nodes=settings.min_nodes,
         wait_for_nodes=settings.wait_for_nodes,
         newcomers=settings.newcomers,
+        sync_every=settings.sync_every,
         limits=settings.limits,
         checkpoint=home.checkpoint,
         resume=settings.resume,
@@ -124,11 +152,44 @@ def _wrap(mod: Mod, inner: ClientFunction) -> ClientFunction:
     return lambda message, context: mod(message, context, inner)
 
 
-def _source_of(context: Context, settings: RunSettings) -> Source:
-    partition = int(str(context.node_config.get("partition", 0)))
+def _texts(context: Context) -> tuple[str, str]:
+    return json.dumps(dict(context.run_config), sort_keys=True), json.dumps(
+        dict(context.node_config), sort_keys=True
+    )
+
+
+@lru_cache(maxsize=64)
+def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, OnlineRegression]:
+    """Return a run's settings and a node's training function, made once and then kept."""
+    settings = RunSettings.from_config(json.loads(run_config))
+    source = _source_of(json.loads(node_config), settings)
+    scaled = isinstance(source, TableSource)
+    return settings, online_regression(
+        source, settings.scenario.stepsize, settings.samples_per_round, scaled=scaled
+    )
+
+
+def _source_of(node_config: Mapping[str, Any], settings: RunSettings) -> Source:
+    partition = int(str(node_config.get("partition", 0)))
     if settings.synthetic:
         return SyntheticSource(settings.scenario, partition, settings.seed)
-    name = context.node_config.get("data")
+    name = node_config.get("data")
     if name is None:
         raise PsofedError("this node has no data: start it with `psofed federation client --data …`")
-    return open_source(str(name), settings.scenario.dimension, partition)
+    return open_data(node_config, settings.scenario.dimension, partition)
+
+
+def open_data(node_config: Mapping[str, Any], dimension: int, partition: int = 0) -> Source:
+    """Return the samples that a node's settings name: a table with named columns, or any other source."""
+    name = str(node_config["data"])
+    if "target-column" not in node_config:
+        return open_source(name, dimension, partition)
+    features = str(node_config.get("features", ""))
+    return TableSource(
+        Path(name),
+        dimension,
+        str(node_config["target-column"]),
+        tuple(column.strip() for column in features.split(",") if column.strip()),
+        str(node_config.get("client-column", "")),
+        str(node_config.get("client", "")),
+    )

@@ -70,9 +70,8 @@ def perturbing(perturbation: Perturbation) -> Mod:
         if not isinstance(record, ArrayRecord) or VALUES not in record:
             return reply  # nothing is uploaded: the client has lost its state
         values = record[VALUES].numpy()
-        delta = perturbation(
-            int(str(content.config_records[SETTINGS]["round"])), context.node_id, values.size
-        )
+        settings = content.config_records[SETTINGS]
+        delta = perturbation(int(str(settings["round"])), int(str(settings["node"])), values.size)
         if delta is not None:
             poisoned = FlowerArray(np.asarray(values + delta, dtype=values.dtype))
             reply.content = RecordDict({**content, ARRAYS: ArrayRecord({VALUES: poisoned})})

@@ -18,6 +18,7 @@ KINDS = {
     "wrong-dtype": "not the model's number type",
     "wrong-key": "arrays of other names than asked for",
     "out-of-bound": "a value beyond the bound that was set",
+    "implausible": "far beyond the server's model and the other replies",
     "inflated-examples": "a claimed number of examples that is negative or beyond the limit",
     "stale-round": "an answer to another round",
     "foreign-session": "an answer to another federation",
@@ -40,6 +41,9 @@ class ReplyLimits:
     ----------
     max_magnitude : float or None
         Bound on |value|; None for no bound.
+    max_deviation : float or None
+        How many times further than the model's size and the other replies' a reply may lie from the server's model;
+        None for no bound. See :mod:`psofed.federation.plausibility`.
     max_examples : int
         Largest number of examples a client may claim for one round.
     bench_after : int
@@ -49,6 +53,7 @@ class ReplyLimits:
     """
 
     max_magnitude: float | None = None
+    max_deviation: float | None = 10.0
     max_examples: int = 1_000_000
     bench_after: int = 3
     rest_rounds: int = 2
@@ -56,6 +61,8 @@ class ReplyLimits:
     def __post_init__(self) -> None:
         if self.max_magnitude is not None:
             check_number("max_magnitude", self.max_magnitude, 0, open_low=True)
+        if self.max_deviation is not None:
+            check_number("max_deviation", self.max_deviation, 0, open_low=True)
         check_integer("max_examples", self.max_examples, 1)
         check_integer("bench_after", self.bench_after, 0)
         check_integer("rest_rounds", self.rest_rounds, 0)
@@ -63,21 +70,21 @@ class ReplyLimits:
 
 @dataclass
 class Conduct:
-    """Who sent what kind of bad reply, who is benched and who rests.
+    """Which node, by name, sent what kind of bad reply, which is benched and which rests.
 
     Examples
     --------
     >>> conduct = Conduct(ReplyLimits(bench_after=2))
-    >>> conduct.note(7, "nan", round_number=1); conduct.note(7, "infinite", round_number=2)
-    >>> conduct.benched, conduct.may_play(7, 3), conduct.may_play(8, 3)
-    ({7}, False, True)
+    >>> conduct.note("pump-1", "nan", round_number=1); conduct.note("pump-1", "infinite", round_number=2)
+    >>> conduct.benched, conduct.may_play("pump-1", 3), conduct.may_play("pump-2", 3)
+    ({'pump-1'}, False, True)
     """
 
     limits: ReplyLimits = field(default_factory=ReplyLimits)
-    counts: dict[int, Counter[str]] = field(default_factory=dict)
-    resting: dict[int, int] = field(default_factory=dict)
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
+    resting: dict[str, int] = field(default_factory=dict)
 
-    def note(self, node: int, kind: str, round_number: int) -> None:
+    def note(self, node: str, kind: str, round_number: int) -> None:
         """Count one bad reply of `node`."""
         if kind not in KINDS:
             raise InvalidValueError("kind", kind, ", ".join(KINDS))
@@ -85,37 +92,37 @@ class Conduct:
         if kind in _NOT_A_STRIKE:
             self.resting[node] = round_number + self.limits.rest_rounds
 
-    def forgive(self, node: int) -> None:
+    def forgive(self, node: str) -> None:
         """End the rest of a node that has answered."""
         self.resting.pop(node, None)
 
-    def strikes(self, node: int) -> int:
+    def strikes(self, node: str) -> int:
         """How many of the node's bad replies count towards the bench."""
         return sum(count for kind, count in self.counts.get(node, {}).items() if kind not in _NOT_A_STRIKE)
 
     @property
-    def benched(self) -> set[int]:
+    def benched(self) -> set[str]:
         """The nodes that are asked no more."""
         if not self.limits.bench_after:
             return set()
         return {node for node in self.counts if self.strikes(node) >= self.limits.bench_after}
 
-    def may_play(self, node: int, round_number: int) -> bool:
+    def may_play(self, node: str, round_number: int) -> bool:
         """Whether `node` may be drawn in `round_number`."""
         return node not in self.benched and self.resting.get(node, 0) < round_number
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain dicts, as JSON holds them."""
         return {
-            "counts": {str(node): dict(counts) for node, counts in sorted(self.counts.items())},
-            "resting": {str(node): until for node, until in sorted(self.resting.items())},
+            "counts": {node: dict(counts) for node, counts in sorted(self.counts.items())},
+            "resting": dict(sorted(self.resting.items())),
         }
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any], limits: ReplyLimits) -> "Conduct":
         """Read what :meth:`to_mapping` gave."""
-        counts = {int(node): Counter(counts) for node, counts in mapping["counts"].items()}
-        return cls(limits, counts, {int(node): int(until) for node, until in mapping["resting"].items()})
+        counts = {node: Counter(counts) for node, counts in mapping["counts"].items()}
+        return cls(limits, counts, {node: int(until) for node, until in mapping["resting"].items()})
 
 
 def check_reply(reply: Reply, session: str, round_number: int, limits: ReplyLimits) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from psofed.federation.wire import (
     LOST,
     METRICS,
     PART,
+    SYNC,
     Instruction,
     Reply,
     decode_instruction,
@@ -34,6 +36,10 @@ Mod = Callable[[Message, Context, ClientFunction], Message]
 PHASE, ELAPSED, ROUND = "psofed-phase", "psofed-elapsed", "server-round"
 MISSED, CURRENT = "missed", "current"
 STATE_DIRECTORY = "psofed-state"
+REMARK = "psofed-remark"
+DIVERGED = (
+    "training diverged: the model holds values that are not finite; a smaller stepsize or scaled data help"
+)
 
 
 def partial_sharing(
@@ -79,7 +85,7 @@ def partial_sharing(
         directory = _directory(state_directory, context)
         working = copy.copy(context)
         working.state = copy_records(context.state)
-        state = find_state(working, instruction.session, directory)
+        state = find_state(working, instruction.session, instruction.node, directory)
         config = _config_of(message)
         source = masks or instruction.masks
         if (
@@ -87,14 +93,24 @@ def partial_sharing(
             or instruction.kind == EVALUATE
         ):
             return _evaluate(message, working, call_next, state, config)
-        if state is not None and state.round_number == instruction.round_number:
+        if (
+            state is not None
+            and state.epoch == instruction.epoch
+            and state.round_number == instruction.round_number
+        ):
             # The server asks again, say after it was restarted: the same answer, and nothing learned twice.
-            return Message(encode_reply(_reply(state, source, context.node_id)), reply_to=message)
+            return Message(encode_reply(_reply(state, source)), reply_to=message)
         begun = _begin(instruction, state)
         if begun is None:
-            lost = Reply(session=instruction.session, round_number=instruction.round_number, status=LOST)
+            lost = Reply(
+                session=instruction.session,
+                round_number=instruction.round_number,
+                node=instruction.node,
+                status=LOST,
+            )
             return Message(encode_reply(lost), reply_to=message)
         layout, model, kept, elapsed = begun
+        remarks: list[str] = []
 
         def train(
             model: Vector, kept: ArrayRecord, phase: str
@@ -103,17 +119,23 @@ def partial_sharing(
             message.content = RecordDict(
                 {ARRAYS: layout.restore(model, kept), CONFIG: ConfigRecord(settings)}
             )
-            return _read_training(call_next(message, working), layout)
+            reply = call_next(message, working)
+            said = reply.content.config_records.get(REMARK)
+            remarks.append("" if said is None else str(said.get("text", "")))
+            return _read_training(reply, layout)
 
         earlier_examples, earlier_metrics = 0, dict[str, Any]()
         if catch_up and elapsed > 1:
             model, kept, earlier_examples, earlier_metrics = train(model, kept, MISSED)
-        indices = source.indices(instruction.round_number, context.node_id)
+        indices = source.indices(instruction.round_number, instruction.node)
         assert instruction.values is not None  # decode_instruction gives values with every kind but EVALUATE
-        received = instruction.values[indices] if instruction.kind == FULL else instruction.values
+        whole = instruction.kind in (FULL, SYNC)
+        received = instruction.values[indices] if whole else instruction.values
         model, kept, num_examples, metrics = train(overwrite(model, indices, received), kept, CURRENT)
         learned = ClientState(
             session=instruction.session,
+            epoch=instruction.epoch,
+            node=instruction.node,
             round_number=instruction.round_number,
             layout=layout,
             model=model,
@@ -123,7 +145,8 @@ def partial_sharing(
         )
         commit_state(working, learned, directory)
         context.state = working.state
-        return Message(encode_reply(_reply(learned, source, context.node_id)), reply_to=message)
+        reply = replace(_reply(learned, source), remark="" if learned.num_examples else remarks[-1])
+        return Message(encode_reply(reply), reply_to=message)
 
     return mod
 
@@ -133,9 +156,11 @@ def _begin(
 ) -> tuple[Layout, Vector, ArrayRecord, int] | None:
     """Return (layout, model, unshared arrays, elapsed rounds) to begin with, or None if the state is lost."""
     n = instruction.round_number
-    if state is not None and state.round_number >= instruction.expected:
+    if state is not None and state.epoch == instruction.epoch and state.round_number >= instruction.expected:
         if state.layout.digest != instruction.digest:
             raise PsofedError("the server's model has another layout than this client's")
+        if instruction.kind == SYNC:
+            return state.layout, np.array(instruction.values), state.kept, 1
         return state.layout, state.model, state.kept, max(1, n - state.round_number)
     if instruction.kind == PART:
         return None
@@ -146,18 +171,19 @@ def _begin(
         or layout.dimension != instruction.masks.dimension
     ):
         raise PsofedError("the server sent no layout of its model, or one that does not fit")
-    if instruction.kind == FULL:
+    if instruction.kind in (FULL, SYNC):
         # What arrived before is learned on top of the server's model: there is no older one to learn on.
         return layout, np.array(instruction.values), ArrayRecord(), 1
     return layout, np.zeros(layout.dimension, dtype=layout.dtype), ArrayRecord(), n
 
 
-def _reply(state: ClientState, source: MaskSource, node: int) -> Reply:
+def _reply(state: ClientState, source: MaskSource) -> Reply:
     return Reply(
         session=state.session,
         round_number=state.round_number,
+        node=state.node,
         status=LEARNED,
-        values=state.model[source.indices(state.round_number + 1, node)],
+        values=state.model[source.indices(state.round_number + 1, state.node)],
         num_examples=state.num_examples,
         metrics=state.metrics,
     )
@@ -173,7 +199,7 @@ def _read_training(reply: Message, layout: Layout) -> tuple[Vector, ArrayRecord,
     except ValueError as error:
         raise PsofedError(f"training returned another model than it was given: {error}") from None
     if not np.isfinite(model).all():
-        raise PsofedError("training diverged: the model holds values that are not finite")
+        raise PsofedError(DIVERGED)
     metrics: dict[str, Any] = {}
     for record in reply.content.metric_records.values():
         metrics |= dict(record)

@@ -5,21 +5,19 @@ restart of either side. On disk it is filed under the federation's session, whic
 """
 
 import base64
-import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
-import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
 
 from psofed.common.errors import PsofedError
-from psofed.federation.files import write_atomically
+from psofed.federation.archive import read_archive, write_archive
 from psofed.federation.layout import Layout, Vector
 
-MODEL, STATE = "psofed.scenario.model", "psofed.state"
+MODEL, STATE = "psofed.model", "psofed.state"
+KIND, STATE_FORMAT = "client-state", 2
 _VECTOR = "shared vector"
 _SESSIONS_KEPT = 4
 
@@ -32,6 +30,10 @@ class ClientState:
     ----------
     session : str
         The federation it belongs to.
+    epoch : int
+        See :class:`psofed.federation.checkpoint.ServerState`.
+    node : int
+        The number by which the server draws its masks.
     round_number : int
         The last round the client worked in.
     layout : Layout
@@ -45,6 +47,8 @@ class ClientState:
     """
 
     session: str
+    epoch: int
+    node: int
     round_number: int
     layout: Layout
     model: Vector
@@ -53,13 +57,13 @@ class ClientState:
     metrics: dict[str, Any]
 
 
-def find_state(context: Context, session: str, directory: Path | None) -> ClientState | None:
+def find_state(context: Context, session: str, node: int, directory: Path | None) -> ClientState | None:
     """Return the newest state of `session`, from the context or from disk, or None if there is none.
 
     If the disk has the newer one, the whole of the context's state is taken from there.
     """
     held = _read(context.state, session)
-    if directory is not None and (path := _path(directory, context.node_id, session)).exists():
+    if directory is not None and (path := _path(directory, node, session)).exists():
         records = load_records(path)
         filed = _read(records, session)
         if filed is not None and (held is None or filed.round_number > held.round_number):
@@ -68,12 +72,25 @@ def find_state(context: Context, session: str, directory: Path | None) -> Client
     return held
 
 
+def latest_state(context: Context) -> ClientState | None:
+    """Return the state that the context holds, of whatever session, or None if there is none yet."""
+    return read_state(context.state)
+
+
+def read_state(records: RecordDict) -> ClientState | None:
+    """Return the state that `records` hold, of whatever session, or None if there is none."""
+    settings = records.get(STATE)
+    return _read(records, str(settings["session"])) if isinstance(settings, ConfigRecord) else None
+
+
 def commit_state(context: Context, state: ClientState, directory: Path | None) -> None:
     """Put `state` into the context, and on disk if a directory is given."""
     context.state[MODEL] = ArrayRecord({_VECTOR: Array(state.model), **dict(state.kept)})
     context.state[STATE] = ConfigRecord(
         {
             "session": state.session,
+            "epoch": state.epoch,
+            "node": str(state.node),
             "round": state.round_number,
             "layout": state.layout.to_text(),
             "examples": state.num_examples,
@@ -81,9 +98,9 @@ def commit_state(context: Context, state: ClientState, directory: Path | None) -
         }
     )
     if directory is not None:
-        path = _path(directory, context.node_id, state.session)
+        path = _path(directory, state.node, state.session)
         save_records(context.state, path)
-        _forget_old_sessions(path, context.node_id)
+        _forget_old_sessions(path, state.node)
 
 
 def copy_records(records: RecordDict) -> RecordDict:
@@ -100,39 +117,34 @@ def copy_records(records: RecordDict) -> RecordDict:
 
 def save_records(records: RecordDict, path: Path) -> None:
     """Write a whole RecordDict to `path` atomically."""
-    arrays: list[Any] = []
+    arrays: dict[str, Any] = {}
     document = []
     for name, record in records.items():
         if isinstance(record, ArrayRecord):
-            document.append({"name": name, "type": "arrays", "keys": list(record), "first": len(arrays)})
-            arrays.extend(array.numpy() for array in record.values())
+            keys = {key: str(len(arrays) + i) for i, key in enumerate(record)}
+            document.append({"name": name, "type": "arrays", "keys": keys})
+            arrays |= {keys[key]: array.numpy() for key, array in record.items()}
         else:
             kind = "metrics" if isinstance(record, MetricRecord) else "config"
-            document.append(
-                {"name": name, "type": kind, "values": {key: _to_json(v) for key, v in record.items()}}
-            )
-    buffer = io.BytesIO()
-    text = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
-    np.savez(buffer, allow_pickle=False, document=text, **{f"a{i}": array for i, array in enumerate(arrays)})
-    write_atomically(path, buffer.getvalue(), mode=0o600)
+            values = {key: _to_json(value) for key, value in record.items()}
+            document.append({"name": name, "type": kind, "values": values})
+    write_archive(path, {KIND: STATE_FORMAT, "records": document}, arrays)
 
 
 def load_records(path: Path) -> RecordDict:
     """Read what :func:`save_records` wrote."""
+    document, arrays = read_archive(path, KIND, STATE_FORMAT)
     records = RecordDict()
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
-            for entry in json.loads(archive["document"].tobytes()):
-                if entry["type"] == "arrays":
-                    first = entry["first"]
-                    named = {key: Array(archive[f"a{first + i}"]) for i, key in enumerate(entry["keys"])}
-                    records[entry["name"]] = ArrayRecord(named)
-                else:
-                    values = {key: _from_json(value) for key, value in entry["values"].items()}
-                    records[entry["name"]] = (
-                        MetricRecord(values) if entry["type"] == "metrics" else ConfigRecord(values)
-                    )
-    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+        for entry in document["records"]:
+            if entry["type"] == "arrays":
+                named = {key: Array(arrays[place]) for key, place in entry["keys"].items()}
+                records[entry["name"]] = ArrayRecord(named)
+            else:
+                values = {key: _from_json(value) for key, value in entry["values"].items()}
+                made = MetricRecord(values) if entry["type"] == "metrics" else ConfigRecord(values)
+                records[entry["name"]] = made
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise PsofedError(f"{path} is not a client's state: {error}; remove it to start afresh") from None
     return records
 
@@ -147,6 +159,8 @@ def _read(records: RecordDict, session: str) -> ClientState | None:
         return None
     return ClientState(
         session=session,
+        epoch=int(str(settings["epoch"])),
+        node=int(str(settings["node"])),
         round_number=int(str(settings["round"])),
         layout=Layout.from_text(str(settings["layout"])),
         model=arrays[_VECTOR].numpy(),

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from psofed.federation.deploy.credentials import make_credentials
-from psofed.federation.deploy.server import Server, serve, start_node
+from psofed.federation.deploy.processes import Process, flower_environment
+from psofed.federation.deploy.server import Server, client_command, serve
 from psofed.federation.deploy.submit import follow, submit
 from psofed.federation.deploy.superlink import Home
+from psofed.federation.deploy.supernode import start_supernode
 from psofed.federation.settings import RunSettings
 from psofed.parts.attacks.gaussian import Gaussian
 from psofed.scenario import Data, Scenario
@@ -71,6 +72,8 @@ def run_demo(
     home: Home,
     on_step: Callable[[str], None],
     on_round: Callable[[dict[str, Any]], None],
+    *,
+    supernodes: bool = False,
 ) -> dict[str, Any]:
     """Start everything, run the rounds, stop everything whatever happens, and return the result.
 
@@ -84,31 +87,57 @@ def run_demo(
         Told what is being done.
     on_round : callable
         Given the status after each round.
+    supernodes : bool
+        Start Flower's SuperNodes in the place of long-lived nodes, to compare the two.
+
+    Returns
+    -------
+    dict
+        The run's result, with ``seconds_per_round`` (the median) and ``megabytes_per_node`` (the mean, of a
+        node's processes together, at the end) beside it.
     """
     names = [f"node-{k}" for k in range(settings.scenario.num_clients)]
     on_step(f"making certificates and {len(names)} node keys in {home.credentials.folder}")
     make_credentials(home.credentials.folder, [], names)
     on_step("starting the SuperLink and registering the keys")
     with serve(home) as server:
-        on_step(f"starting {len(names)} SuperNodes against {server.address} (TLS, loopback)")
-        for k, name in enumerate(names):
-            start_demo_node(server, name, k, byzantine=k < settings.scenario.num_byzantine)
-        run = submit(home, settings)
-        on_step(f"run {run} submitted, waiting for the nodes")
-        return follow(
+        kind = "SuperNodes" if supernodes else "nodes"
+        on_step(f"starting {len(names)} {kind} against {server.address} (TLS, loopback)")
+        nodes = [
+            start_demo_node(
+                server, name, k, byzantine=k < settings.scenario.num_byzantine, supernode=supernodes
+            )
+            for k, name in enumerate(names)
+        ]
+        run = submit(home, settings, force=True)
+        on_step("run submitted, waiting for the nodes")
+        result = follow(
             home, run, timeout=settings.wait_for_nodes + settings.deadline + 60.0,
             on_progress=on_round, check=server.supervisor.check,
         )  # fmt: skip
+        memory = sum(node.memory() for node in nodes) / len(nodes)
+    seconds = [record["seconds"] for record in result["history"]]
+    return {
+        **result,
+        "seconds_per_round": float(np.median(seconds)),
+        "megabytes_per_node": round(memory / 2**20, 1),
+    }
 
 
-def start_demo_node(server: Server, name: str, partition: int, *, byzantine: bool) -> Any:
-    """Start one SuperNode of a demo, whose key is among the server's credentials."""
+def start_demo_node(
+    server: Server, name: str, partition: int, *, byzantine: bool, supernode: bool = False
+) -> Process:
+    """Start one node of a demo, whose key is among the server's credentials."""
     credentials = server.home.credentials
-    settings: dict[str, str | int | float | bool] = {"partition": partition, "byzantine": byzantine}
-    folder: Path = server.home.folder / name
-    return start_node(
-        server.address, folder, credentials.node_key(name), credentials.authority, settings, server.supervisor
+    folder = server.home.folder / name
+    key, authority = credentials.node_key(name), credentials.authority
+    if supernode:
+        settings: dict[str, str | int | float | bool] = {"partition": partition, "byzantine": byzantine}
+        return start_supernode(server.address, folder, key, authority, settings, server.supervisor)
+    command = client_command(
+        server.address, folder, key, authority, {"partition": partition, "byzantine": byzantine}
     )
+    return server.supervisor.start(name, command, flower_environment((folder / "flower").resolve()))
 
 
 def predict_demo(settings: RunSettings, trials: int = 1000) -> Prediction | None:

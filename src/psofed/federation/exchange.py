@@ -1,16 +1,25 @@
 """Sending a round's messages and collecting the replies until a deadline, one by one.
 
 Flower's ``send_and_receive`` polls every three seconds and pulls all replies in one go, so that one reply
-which cannot be put together again takes the others with it. Here every reply is pulled by itself.
+which cannot be put together again takes the others with it. Here every reply is pulled by itself, as soon as the
+doorbell (:mod:`psofed.federation.deploy.bell`) says that its node is done; without a bell by looking now and then.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import httpx
 from flwr.app import Message
 from flwr.serverapp import Grid
+
+from psofed.federation.deploy.bell import Bell
+from psofed.federation.nodes import Node
+from psofed.federation.packing import is_packed, pack, unpack
+
+_LOOK_EVERY = 1.0  # with a bell: for a node whose ring was lost
+_POLL_EVERY = 0.25  # without one
+_ROLL_CALL_EVERY = 2.0
 
 
 @dataclass(frozen=True)
@@ -29,29 +38,97 @@ class Answers:
     unreadable: set[str] = field(default_factory=set)
 
 
-def exchange(grid: Grid, messages: Sequence[Message], timeout: float, poll_interval: float = 0.25) -> Answers:
-    """Push `messages` and pull their replies for at most `timeout` seconds."""
-    answers = Answers()
-    if not messages:
+class Exchange:
+    """Sends messages and collects replies, and remembers which nodes pack theirs.
+
+    Parameters
+    ----------
+    bell : Bell, optional
+        By default the one that this process was told of by its environment.
+    """
+
+    def __init__(self, bell: Bell | None = None) -> None:
+        self.bell = bell or Bell.from_environment()
+        self._packing: set[int] = set()
+
+    def __call__(
+        self, grid: Grid, messages: Sequence[Message], timeout: float, nodes: Mapping[int, Node]
+    ) -> Answers:
+        """Push `messages` and pull their replies for at most `timeout` seconds.
+
+        `nodes` are the nodes by Flower's id. A node that goes offline meanwhile is not waited for.
+        """
+        answers = Answers()
+        if not messages:
+            return answers
+        start = time.monotonic()
+        numbers = {node_id: node.number for node_id, node in nodes.items()}
+        waiting = self._push(grid, messages, numbers)
+        look_every = _LOOK_EVERY if self.bell.is_connected else _POLL_EVERY
+        next_look = start if not self.bell.is_connected else start + look_every
+        next_roll_call = start + _ROLL_CALL_EVERY
+        while waiting:
+            now = time.monotonic()
+            heard = self.bell.wait(max(0.0, min(next_look, start + timeout) - now))
+            now = time.monotonic()
+            everybody = now >= next_look or now >= start + timeout
+            if everybody:
+                next_look = now + look_every
+            for message_id, node_id in list(waiting.items()):
+                if everybody or numbers.get(node_id) in heard:
+                    self._pull(grid, message_id, waiting, numbers, answers)
+            if waiting and now >= start + timeout:
+                break
+            if waiting and now >= next_roll_call:
+                next_roll_call = now + _ROLL_CALL_EVERY
+                online = set(grid.get_node_ids())
+                for message_id in [key for key, node_id in waiting.items() if node_id not in online]:
+                    self._pull(grid, message_id, waiting, numbers, answers)
+                    waiting.pop(message_id, None)
         return answers
-    deadline = time.monotonic() + timeout
-    waiting = {message_id for message_id in grid.push_messages(messages) if message_id}
-    while waiting:
-        for message_id in sorted(waiting):
-            try:
-                pulled = list(grid.pull_messages([message_id]))
-            except (httpx.HTTPError, ConnectionError):
-                raise  # the SuperLink is gone, which is no client's fault
-            except Exception:
-                # A client can send objects that fit no message; whatever that raises concerns it alone.
-                answers.unreadable.add(message_id)
-                waiting.discard(message_id)
-                continue
-            answers.replies.extend(pulled)
-            if pulled:
-                waiting.discard(message_id)
-        remaining = deadline - time.monotonic()
-        if not waiting or remaining <= 0:
-            break
-        time.sleep(min(poll_interval, remaining))
-    return answers
+
+    def _push(self, grid: Grid, messages: Sequence[Message], numbers: Mapping[int, int]) -> dict[str, int]:
+        """Send the messages, packed for those who pack, and return the nodes by message id."""
+        contents = [message.content for message in messages]
+        try:
+            for message in messages:
+                if numbers.get(message.metadata.dst_node_id) in self._packing:
+                    message.content = pack(message.content)
+            sent = grid.push_messages(messages)
+        finally:
+            for message, content in zip(messages, contents, strict=True):
+                message.content = content
+        destinations = [message.metadata.dst_node_id for message in messages]
+        waiting = {
+            message_id: node_id for message_id, node_id in zip(sent, destinations, strict=False) if message_id
+        }
+        self.bell.ring(numbers[node_id] for node_id in waiting.values() if node_id in numbers)
+        return waiting
+
+    def _pull(
+        self,
+        grid: Grid,
+        message_id: str,
+        waiting: dict[str, int],
+        numbers: Mapping[int, int],
+        answers: Answers,
+    ) -> None:
+        try:
+            pulled = list(grid.pull_messages([message_id]))
+            packed = any(message.has_content() and is_packed(message.content) for message in pulled)
+            for message in pulled:
+                if message.has_content():
+                    message.content = unpack(message.content)
+        except (httpx.HTTPError, ConnectionError):
+            raise  # the SuperLink is gone, which is no client's fault
+        except Exception:
+            # A client can send objects that fit no message; whatever that raises concerns it alone.
+            answers.unreadable.add(message_id)
+            waiting.pop(message_id, None)
+            return
+        if not pulled:
+            return
+        answers.replies.extend(pulled)
+        number = numbers.get(waiting.pop(message_id, 0), 0)
+        # A node that fails may have been replaced by one that does not unpack: it gets plain messages again.
+        self._packing.add(number) if packed else self._packing.discard(number)

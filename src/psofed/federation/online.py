@@ -5,23 +5,36 @@ finds, when it is called, all the samples of r rounds. The newest ⌈pending / r
 learned after the download; the older ones arrived while it was left out and are learned before it, on its own
 model, as the paper's unselected clients do. With q samples a round these are exactly the q of this round and
 the (r − 1) q of those before, so one sample a round gives the paper's recursion exactly.
+
+A long-lived client does not wait to be called: :meth:`OnlineRegression.learn_arrived` learns from each sample as it
+arrives, and a call then finds next to nothing pending.
 """
 
+import copy
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from psofed.common.validation import check_integer, check_number
-from psofed.federation.client import CURRENT, ELAPSED, MISSED, PHASE, ROUND, ClientFunction
-from psofed.federation.sources import MAX_SAMPLES_PER_CALL, Position, Source
+from psofed.common.errors import PsofedError
+from psofed.common.validation import check_boolean, check_integer, check_number
+from psofed.federation.client import CURRENT, DIVERGED, ELAPSED, MISSED, PHASE, REMARK, ROUND
+from psofed.federation.client_state import STATE, commit_state, copy_records, latest_state
+from psofed.federation.sources import MAX_SAMPLES_PER_CALL, Position, Samples, Source
+from psofed.fleet.standardise import Standardiser
 
 STREAM = "psofed.stream"
+_ERRORS_KEPT = 65_536  # of samples that were learned since the last reply
 _ERRORS_REPORTED = 1024  # rounds whose mean squared error is reported in one reply, at most
 
 
-def online_regression(source: Source, stepsize: float, samples_per_round: int = 0) -> ClientFunction:
+def online_regression(
+    source: Source, stepsize: float, samples_per_round: int = 0, *, scaled: bool = False
+) -> "OnlineRegression":
     """Return a training function for linear regression by LMS on a stream; use it with ``catch_up=True``.
 
     e = y − wᵀx, w ← w + μ x e for each sample, once. Reports ``num-examples``, the mean squared a-priori
@@ -36,6 +49,8 @@ def online_regression(source: Source, stepsize: float, samples_per_round: int = 
         μ.
     samples_per_round : int
         q: how many samples arrive per round; by round n no more than n q are read. 0: all there are.
+    scaled : bool
+        Standardise online, as :func:`psofed.read_data` does (see :mod:`psofed.fleet.standardise`).
 
     Examples
     --------
@@ -46,29 +61,117 @@ def online_regression(source: Source, stepsize: float, samples_per_round: int = 
     >>> train = online_regression(open_source("readings.csv", dimension=5), stepsize=0.1)
     >>> train = app.train(mods=[partial_sharing(catch_up=True)])(train)
     """
-    check_number("stepsize", stepsize, 0, open_low=True)
-    check_integer("samples_per_round", samples_per_round, 0)
+    return OnlineRegression(source, stepsize, samples_per_round, scaled=scaled)
 
-    def train(message: Message, context: Context) -> Message:
+
+class OnlineRegression:
+    """What :func:`online_regression` returns: a training function, and :meth:`learn_arrived` between its calls."""
+
+    def __init__(
+        self, source: Source, stepsize: float, samples_per_round: int = 0, *, scaled: bool = False
+    ) -> None:
+        self.source = source
+        self.stepsize = check_number("stepsize", stepsize, 0, open_low=True)
+        self.samples_per_round = check_integer("samples_per_round", samples_per_round, 0)
+        self.scaled = check_boolean("scaled", scaled)
+        self.problem = ""
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        """Work through all samples since the last call, as far as they belong to this phase."""
         arrays = message.content.array_records["arrays"]
         (name,) = arrays
         model = arrays[name].numpy().copy()
         config = message.content.config_records["config"]
         phase, elapsed, n = str(config[PHASE]), int(str(config[ELAPSED])), int(str(config[ROUND]))
-        position = _position(context)
+        stream = read_stream(context.state)
         limit = MAX_SAMPLES_PER_CALL
-        if samples_per_round:
-            limit = max(0, min(limit, samples_per_round * n - position.samples))
-        pending = source.read(position, limit)
+        if self.samples_per_round:
+            limit = max(0, min(limit, self.samples_per_round * n - stream.position.samples))
+        pending = self._read(stream, limit)
         taken = split_pending(len(pending), elapsed)[0] if phase == MISSED else len(pending)
-        errors = lms(model.reshape(-1), pending.inputs[:taken], pending.targets[:taken], stepsize)
-        if taken:
-            _keep_position(context, pending.ends[taken - 1])
-        metrics = _report(errors, elapsed - 1 if phase == MISSED else 1, n, phase)
+        stream, _ = self._learn(model.reshape(-1), stream, pending, taken)
+        metrics = _report(stream.errors, elapsed - 1 if phase == MISSED else 1, n, phase)
+        metrics |= {"num-examples": stream.examples, "samples-read": stream.position.samples}
+        remark = self._remark(stream)
+        write_stream(context.state, replace(stream, examples=0, errors=np.empty(0)))
         content = RecordDict({"arrays": ArrayRecord({name: Array(model)}), "metrics": MetricRecord(metrics)})
+        if remark:
+            content[REMARK] = ConfigRecord({"text": remark})
         return Message(content, reply_to=message)
 
-    return train
+    def learn_arrived(self, context: Context, state_directory: Path | None = None) -> int:
+        """Learn from what has arrived since the last call, on the client's own model, and return how many.
+
+        This is what the paper's clients do in the rounds they are not selected for. It does nothing before the
+        first round, nor for samples that are counted out by round.
+        """
+        if self.samples_per_round or STATE not in context.state:
+            return 0
+        stream = read_stream(context.state)
+        pending = self._read(stream, MAX_SAMPLES_PER_CALL)
+        if pending.end_after(stream.position) == stream.position or (state := latest_state(context)) is None:
+            return 0
+        model = state.model.copy()
+        stream, learned = self._learn(model, stream, pending, len(pending))
+        if not np.isfinite(model).all():
+            raise PsofedError(DIVERGED)
+        working = copy_records(context.state)
+        write_stream(working, replace(stream, errors=stream.errors[-_ERRORS_KEPT:]))
+        context.state = working
+        commit_state(context, replace(state, model=model), state_directory)
+        return learned
+
+    def _read(self, stream: "Stream", limit: int) -> Samples:
+        pending = self.source.read(stream.position, limit)
+        self.problem = pending.problem or self.problem
+        if not self.scaled and np.isnan(pending.inputs).any():
+            raise PsofedError("values are missing, which only scaled data may: name a --target-column")
+        return pending
+
+    def _learn(
+        self, model: NDArray[Any], stream: "Stream", pending: Samples, taken: int
+    ) -> tuple["Stream", int]:
+        """Learn the first `taken` samples into `model`, and return where the stream is then."""
+        inputs, targets = pending.inputs[:taken], pending.targets[:taken]
+        scaling = stream.scaling
+        if self.scaled:
+            scaling = Standardiser(inputs.shape[1]) if scaling is None else copy.copy(scaling)
+            pairs = [scaling.take(x, float(y)) for x, y in zip(inputs, targets, strict=True)]
+            samples = [pair for pair in pairs if pair is not None]
+            inputs = np.array([x for x, _ in samples]).reshape(len(samples), inputs.shape[1])
+            targets = np.array([y for _, y in samples])
+        errors = lms(model, inputs, targets, self.stepsize)
+        position = stream.position
+        if taken == len(pending):
+            position = pending.end_after(position)
+        elif taken:
+            position = pending.ends[taken - 1]
+        return (
+            Stream(position, stream.examples + len(errors), np.concatenate([stream.errors, errors]), scaling),
+            len(errors),
+        )
+
+    def _remark(self, stream: "Stream") -> str:
+        """Return what a person should know of this client's data, or nothing."""
+        position, scaling = stream.position, stream.scaling
+        if stream.examples:
+            return ""
+        if not position.samples:
+            skipped = f", {position.skipped} rows were skipped" if position.skipped else ""
+            return f"no sample read{skipped}" + (f" (the last: {self.problem})" if self.problem else "")
+        if scaling is not None and not scaling.is_ready:
+            return f"{scaling.rows} rows read, which only feed the means: {scaling.warmup} must come first"
+        return f"no new sample, {position.samples} were read so far"
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Where a client is in its data, what it has learned since it last told the server, and how it scales."""
+
+    position: Position = field(default_factory=Position)
+    examples: int = 0
+    errors: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    scaling: Standardiser | None = None
 
 
 def split_pending(pending: int, elapsed: int) -> tuple[int, int]:
@@ -110,21 +213,33 @@ def lms(
     return errors
 
 
-def read_position(records: RecordDict) -> Position:
-    """Return how far the client whose state is `records` has read."""
+def read_stream(records: RecordDict) -> Stream:
+    """Return how far the client whose state is `records` has come."""
     record = records.get(STREAM)
     if not isinstance(record, ConfigRecord):
-        return Position()
-    return Position(*(int(str(record[name])) for name in ("samples", "offset", "skipped")))
+        return Stream()
+    samples, offset, skipped, examples = (
+        int(str(record[name])) for name in ("samples", "offset", "skipped", "examples")
+    )
+    errors = record["errors"]
+    assert isinstance(errors, bytes)  # written below
+    text = str(record.get("scaling", ""))
+    scaling = Standardiser.from_mapping(json.loads(text)) if text else None
+    return Stream(Position(samples, offset, skipped), examples, np.frombuffer(errors, dtype="<f8"), scaling)
 
 
-def _position(context: Context) -> Position:
-    return read_position(context.state)
-
-
-def _keep_position(context: Context, position: Position) -> None:
-    context.state[STREAM] = ConfigRecord(
-        {"samples": position.samples, "offset": position.offset, "skipped": position.skipped}
+def write_stream(records: RecordDict, stream: Stream) -> None:
+    """Keep in `records` how far a client has come."""
+    position = stream.position
+    records[STREAM] = ConfigRecord(
+        {
+            "samples": position.samples,
+            "offset": position.offset,
+            "skipped": position.skipped,
+            "examples": stream.examples,
+            "errors": stream.errors.astype("<f8").tobytes(),
+            "scaling": "" if stream.scaling is None else json.dumps(stream.scaling.to_mapping()),
+        }
     )
 
 

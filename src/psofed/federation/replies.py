@@ -8,7 +8,7 @@ import numpy as np
 from flwr.app import Message, RecordDict
 
 from psofed.federation.checks import ReplyLimits, check_reply
-from psofed.federation.wire import BadReplyError, Reply, decode_reply
+from psofed.federation.wire import BadReplyError, Reply, clean_text, decode_reply
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def sort_replies(
 def judge(message: Message, node: int, expected: Expectation) -> Reply:
     """Return the reply of `node`, or raise BadReplyError."""
     if message.has_error():
-        raise BadReplyError("error", str(message.error.reason)[:200])
+        raise BadReplyError("error", clean_text(message.error.reason))
     if message.metadata.src_node_id != node:
         raise BadReplyError("unasked", f"from node {message.metadata.src_node_id}")
     content = message.content if message.has_content() else RecordDict()

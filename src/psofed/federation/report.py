@@ -13,7 +13,7 @@ from psofed.common.files import atomic_path
 from psofed.common.types import FloatArray
 from psofed.federation.checkpoint import ServerState
 from psofed.federation.checks import Conduct
-from psofed.federation.deploy.relay import Traffic
+from psofed.federation.deploy.traffic import Traffic
 from psofed.federation.files import read_json, write_json
 from psofed.federation.settings import RunSettings
 from psofed.federation.synthetic import evaluate_model
@@ -55,11 +55,28 @@ def build_result(
         "rounds": rounds,
         "learning_curve": learning_curve(state),
         "communication": communication(state, counted),
+        "examples": sum(record["examples"] for record in state.history),
+        "nodes": describe_nodes(state),
         "bad_replies": state.conduct["counts"],
         "benched": benched(state, settings),
         "model": state.model.tolist() if state.model.size <= 10_000 else None,
         "history": state.history,
     }
+
+
+def describe_nodes(state: ServerState) -> dict[str, dict[str, Any]]:
+    """Return for every node, by name, its rounds, its examples, and its last remark and error if it had any."""
+    nodes: dict[str, dict[str, Any]] = {}
+    for record in state.history:
+        for name in record["participants"]:
+            entry = nodes.setdefault(name, {"rounds": 0, "examples": 0, "remark": "", "error": ""})
+            entry["rounds"] += name in record["accepted"]
+            entry["examples"] += record["examples_by_node"].get(name, 0)
+            entry["remark"] = record["remarks"].get(
+                name, "" if name in record["accepted"] else entry["remark"]
+            )
+            entry["error"] = record["reasons"].get(name, entry["error"])
+    return dict(sorted(nodes.items()))
 
 
 def learning_curve(state: ServerState) -> dict[str, list[Any]]:

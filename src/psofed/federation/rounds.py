@@ -7,41 +7,44 @@ from typing import Any
 import numpy as np
 from flwr.app import Message, MetricRecord
 
-from psofed.federation.wire import LOST, Reply
+from psofed.federation.wire import LOST, BadReplyError, Reply
 
 
 def describe_round(
     round_number: int,
-    asked: Sequence[Message],
-    valid: Mapping[int, Reply],
-    dropped: Mapping[int, str],
+    asked: Sequence[tuple[str, Message]],
+    valid: Mapping[str, Reply],
+    dropped: Mapping[str, BadReplyError],
     bytes_per_value: int,
     seconds: float,
 ) -> dict[str, Any]:
-    """Return a round's entry in the history, as JSON holds it.
+    """Return a round's entry in the history, as JSON holds it; nodes go by their names.
 
     Values and bytes are those of the models' entries alone, as sent and as accepted; what the network
     carries beyond them is counted at the socket.
     """
-    down = sum(_num_values(message) for message in asked)
+    down = sum(_num_values(message) for _, message in asked)
     up = sum(0 if reply.values is None else int(reply.values.size) for reply in valid.values())
     return {
         "round": round_number,
-        "participants": [message.metadata.dst_node_id for message in asked],
+        "participants": sorted(name for name, _ in asked),
         "accepted": sorted(node for node, reply in valid.items() if reply.status != LOST),
         "lost_state": sorted(node for node, reply in valid.items() if reply.status == LOST),
-        "dropped": {str(node): kind for node, kind in sorted(dropped.items())},
+        "dropped": {name: error.kind for name, error in sorted(dropped.items())},
+        "reasons": {name: error.detail for name, error in sorted(dropped.items()) if error.detail},
+        "remarks": {name: reply.remark for name, reply in sorted(valid.items()) if reply.remark},
         "values_down": down,
         "values_up": up,
         "bytes_down": down * bytes_per_value,
         "bytes_up": up * bytes_per_value,
         "examples": sum(reply.num_examples for reply in valid.values()),
+        "examples_by_node": {name: reply.num_examples for name, reply in sorted(valid.items())},
         "seconds": round(seconds, 3),
-        "metrics": {str(node): finite_metrics(reply.metrics) for node, reply in sorted(valid.items())},
+        "metrics": {name: finite_metrics(reply.metrics) for name, reply in sorted(valid.items())},
     }
 
 
-def average_metrics(replies: Mapping[int, Reply]) -> MetricRecord:
+def average_metrics(replies: Mapping[str, Reply]) -> MetricRecord:
     """Average what the clients report, unweighted."""
     return mean_of([{**reply.metrics, "num-examples": reply.num_examples} for reply in replies.values()])
 

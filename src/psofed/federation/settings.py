@@ -30,10 +30,10 @@ class RunSettings:
         The clients draw their data from the scenario, so that the outcome can be compared with theory.
     dtype : str
         Number type of the model, ``"float64"`` or ``"float32"``.
-    min_nodes, wait_for_nodes, newcomers
+    min_nodes, wait_for_nodes, newcomers, sync_every
         See :class:`psofed.federation.PSOFed`.
-    bench_after, rest_rounds, max_magnitude, max_examples
-        See :class:`psofed.federation.checks.ReplyLimits`; a `max_magnitude` of 0 is no bound.
+    bench_after, rest_rounds, max_magnitude, max_deviation, max_examples
+        See :class:`psofed.federation.checks.ReplyLimits`; a `max_magnitude` or `max_deviation` of 0 is no bound.
     resume : bool
         Go on from the checkpoint.
     """
@@ -47,9 +47,11 @@ class RunSettings:
     min_nodes: int = 1
     wait_for_nodes: float = 120.0
     newcomers: str = "zeros"
+    sync_every: int = 0
     bench_after: int = 3
     rest_rounds: int = 2
     max_magnitude: float = 0.0
+    max_deviation: float = 10.0
     max_examples: int = 1_000_000
     resume: bool = False
 
@@ -61,7 +63,9 @@ class RunSettings:
         check_boolean("synthetic", self.synthetic)
         check_choice("dtype", self.dtype, ("float64", "float32"))
         check_boolean("resume", self.resume)
+        check_integer("sync_every", self.sync_every, 0)
         check_number("max_magnitude", self.max_magnitude, 0)
+        check_number("max_deviation", self.max_deviation, 0)
         self.limits  # noqa: B018 - made to check the rest
 
     @property
@@ -69,6 +73,7 @@ class RunSettings:
         """The limits on replies."""
         return ReplyLimits(
             max_magnitude=self.max_magnitude or None,
+            max_deviation=self.max_deviation or None,
             max_examples=self.max_examples,
             bench_after=self.bench_after,
             rest_rounds=self.rest_rounds,

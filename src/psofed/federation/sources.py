@@ -50,11 +50,30 @@ class Position:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Some samples: inputs of shape (count, D), targets (count,), and where each of them ends."""
+    """Some samples.
+
+    Attributes
+    ----------
+    inputs, targets : array (count, D), array (count,)
+        x, with NaN where a value is missing, and y.
+    ends : tuple of Position
+        Where each of them ends.
+    end : Position, optional
+        Where all that was looked at ends, with whatever was skipped behind the last sample; by default that
+        sample's end.
+    problem : str
+        What was wrong with the last row that was skipped, or empty.
+    """
 
     inputs: FloatArray
     targets: FloatArray
     ends: tuple[Position, ...]
+    end: Position | None = None
+    problem: str = ""
+
+    def end_after(self, start: Position) -> Position:
+        """Return where all that was looked at from `start` on ends."""
+        return self.end or (self.ends[-1] if self.ends else start)
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -116,7 +135,7 @@ class CsvSource:
                         ends.append(position)
         except OSError as error:
             raise PsofedError(f"cannot read {self.path}: {error.strerror}") from None
-        return _samples(rows, ends, self.dimension)
+        return collect(rows, ends, self.dimension, position)
 
 
 @dataclass(frozen=True)
@@ -157,7 +176,8 @@ class ParquetSource:
                 break
         ends = [Position(start.samples + i + 1) for i in range(len(rows))]
         good = [i for i, row in enumerate(rows) if all(map(math.isfinite, row))]
-        return _samples([rows[i] for i in good], [ends[i] for i in good], self.dimension)
+        end = ends[-1] if ends else start
+        return collect([rows[i] for i in good], [ends[i] for i in good], self.dimension, end)
 
 
 @dataclass(frozen=True)
@@ -185,7 +205,7 @@ class GeneratorSource:
                 )
             rows.append(np.append(inputs, float(y)))
             ends.append(Position(start.samples + len(rows)))
-        return _samples(rows, ends, self.dimension)
+        return collect(rows, ends, self.dimension, ends[-1] if ends else start)
 
     def _stream(self, start: int) -> Iterator[Any]:
         try:
@@ -204,6 +224,13 @@ def _parse(line: bytes, count: int) -> list[float] | None:
     return row if len(row) == count and all(map(math.isfinite, row)) else None
 
 
-def _samples(rows: Sequence[Sequence[float] | FloatArray], ends: list[Position], dimension: int) -> Samples:
+def collect(
+    rows: Sequence[Sequence[float] | FloatArray],
+    ends: list[Position],
+    dimension: int,
+    end: Position,
+    problem: str = "",
+) -> Samples:
+    """Return rows of inputs and target as samples."""
     table = np.array(rows, dtype=np.float64).reshape(len(rows), dimension + 1)
-    return Samples(table[:, :-1], table[:, -1], tuple(ends))
+    return Samples(table[:, :-1], table[:, -1], tuple(ends), end, problem)

@@ -3,7 +3,7 @@
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +14,37 @@ from flwr.serverapp.strategy import Result, Strategy
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
 from psofed.federation.aggregate import aggregate
-from psofed.federation.checkpoint import ServerState, load_checkpoint, save_checkpoint
+from psofed.federation.checkpoint import KEEP, CheckpointStore, ServerState
 from psofed.federation.checks import Conduct, ReplyLimits
-from psofed.federation.exchange import exchange
-from psofed.federation.layout import Layout
+from psofed.federation.exchange import Exchange
+from psofed.federation.layout import Layout, Vector
 from psofed.federation.masks import (
     DERIVATION,
     MAX_SEED,
     PATTERNS,
     DerivedMasks,
+    Indices,
     MaskSource,
     resolve_num_shared,
 )
 from psofed.federation.models import arrays_of
+from psofed.federation.nodes import Node, nodes_of
 from psofed.federation.participants import DerivedParticipants, ParticipantSource
+from psofed.federation.plausibility import Plausibility
 from psofed.federation.replies import Expectation, sort_replies
 from psofed.federation.rounds import average_metrics, describe_round, finite_metrics, mean_of
-from psofed.federation.wire import EVALUATE, FULL, LOST, PART, START, Instruction, encode_instruction
+from psofed.federation.wire import (
+    EVALUATE,
+    FULL,
+    LOST,
+    PART,
+    START,
+    SYNC,
+    BadReplyError,
+    Instruction,
+    Reply,
+    encode_instruction,
+)
 
 NEWCOMERS = ("current", "zeros")
 
@@ -63,12 +77,20 @@ class PSOFed(Strategy):
     newcomers : str
         What a client gets when it is met for the first time: ``"current"``, the full model once; or
         ``"zeros"``, nothing but its share: it starts from zero, as every client of the paper does.
+    include, exclude : sequence of str
+        Patterns (``fnmatch``) of the names of arrays to share; by default all floating ones. What is not shared
+        stays with each client.
+    sync_every : int
+        Send the full model to all participants of every so many rounds; 0 for never. It costs what it says, and
+        undoes what the clients' own models have on top of the server's.
     weighted : bool
         Weigh clients by their number of examples. The paper does not, and a liar would profit.
     limits : ReplyLimits
         Bounds on what a reply may hold, and when a node is benched.
     checkpoint : path, optional
         Where to keep the state after each round.
+    keep : int
+        How many checkpoints to keep: the last so many rounds, as many of every tenth, of every hundredth, ….
     resume : bool
         Go on from `checkpoint`; :meth:`start` then counts its `num_rounds` from the very first round.
     evaluate_every : int
@@ -98,9 +120,13 @@ class PSOFed(Strategy):
         min_nodes: int = 1,
         wait_for_nodes: float = 60.0,
         newcomers: str = "current",
+        include: Sequence[str] = ("*",),
+        exclude: Sequence[str] = (),
+        sync_every: int = 0,
         weighted: bool = False,
         limits: ReplyLimits | None = None,
         checkpoint: str | Path | None = None,
+        keep: int = KEEP,
         resume: bool = False,
         evaluate_every: int = 0,
         masks: MaskSource | None = None,
@@ -120,19 +146,25 @@ class PSOFed(Strategy):
         self.min_nodes = check_integer("min_nodes", min_nodes, 1)
         self.wait_for_nodes = check_number("wait_for_nodes", wait_for_nodes, 0)
         self.newcomers = check_choice("newcomers", newcomers, NEWCOMERS)
+        self.include, self.exclude = _patterns("include", include), _patterns("exclude", exclude)
+        self.sync_every = check_integer("sync_every", sync_every, 0)
         self.weighted = check_boolean("weighted", weighted)
         self.limits = limits or ReplyLimits()
-        self.checkpoint = None if checkpoint is None else Path(checkpoint)
+        check_integer("keep", keep, 1)
+        self.checkpoints = None if checkpoint is None else CheckpointStore(Path(checkpoint), keep)
         self.resume = check_boolean("resume", resume)
         self.evaluate_every = check_integer("evaluate_every", evaluate_every, 0)
         if resume and checkpoint is None:
             raise InvalidValueError("resume", True, "true together with a checkpoint")
         self.on_round = on_round
         self.conduct = Conduct(self.limits)
+        self.plausibility = Plausibility(self.limits.max_deviation)
         self.state: ServerState | None = None
         self._supplied_masks = masks
         self._participants: ParticipantSource = participants or DerivedParticipants(self.seed)
+        self._exchange = Exchange()
         self._asked: list[Message] = []
+        self._nodes: dict[int, Node] = {}
         self._unreadable: set[str] = set()
         self._begun = False
         self._round_started = time.monotonic()
@@ -162,6 +194,7 @@ class PSOFed(Strategy):
         check_integer("num_rounds", num_rounds, 1)
         check_number("timeout", timeout, 0, open_low=True)
         state = self._begin(arrays_of(initial_arrays))
+        self._exchange.bell.say_size(state.model.nbytes)
         self.summary()
         result = Result()
         arrays = state.layout.restore(state.model, state.kept)
@@ -180,7 +213,9 @@ class PSOFed(Strategy):
                 self.configure_evaluate(round_number, arrays, evaluate_config or ConfigRecord(), grid)
             )
             if questions and (
-                own := self.aggregate_evaluate(round_number, exchange(grid, questions, timeout).replies)
+                own := self.aggregate_evaluate(
+                    round_number, self._exchange(grid, questions, timeout, self._nodes).replies
+                )
             ):
                 result.evaluate_metrics_clientapp[round_number] = own
                 state.history[-1]["client_evaluation"] = finite_metrics(own)
@@ -192,21 +227,24 @@ class PSOFed(Strategy):
         return result
 
     def _ask(self, grid: Grid, messages: Iterable[Message], timeout: float) -> list[Message]:
-        answers = exchange(grid, list(messages), timeout)
+        answers = self._exchange(grid, list(messages), timeout, self._nodes)
         self._unreadable = answers.unreadable
         return answers.replies
 
     def _begin(self, initial: ArrayRecord) -> ServerState:
-        layout = Layout.of(initial)
-        if self.resume and self.checkpoint is not None:
-            state = load_checkpoint(self.checkpoint)
+        layout = Layout.of(initial, self.include, self.exclude)
+        if self.resume and self.checkpoints is not None:
+            state = self.checkpoints.load()
             if state.layout != layout:
-                raise PsofedError(f"{self.checkpoint} holds another model than the one given")
+                raise PsofedError(f"{self.checkpoints.path} holds another model than the one given")
             changed = [name for name, value in self._settings().items() if state.settings.get(name) != value]
             if changed:
                 was = ", ".join(f"{name} = {state.settings.get(name)}" for name in changed)
-                raise PsofedError(f"{self.checkpoint} was made with {was}; a resumed run must keep that")
+                raise PsofedError(
+                    f"{self.checkpoints.path} was made with {was}; a resumed run must keep that"
+                )
             self.conduct = Conduct.from_mapping(state.conduct, self.limits)
+            self.plausibility = Plausibility(self.limits.max_deviation, state.scale)
             self.state = state
             _log.info("resumed after round %d", state.round_number)
         else:
@@ -226,8 +264,8 @@ class PSOFed(Strategy):
 
     def _complete(self) -> None:
         state = self._current()
-        if self.checkpoint is not None:
-            save_checkpoint(state, self.checkpoint)
+        if self.checkpoints is not None:
+            self.checkpoints.save(state)
         if self.on_round is not None:
             self.on_round(state)
 
@@ -238,13 +276,15 @@ class PSOFed(Strategy):
     ) -> Iterable[Message]:
         """Draw the participants S_n and address to each its entries S_{k,n} of the server's model."""
         if self.state is None:
-            self.state = self._fresh_state(arrays, Layout.of(arrays))  # run by another loop than ours
+            # Run by another loop than ours.
+            self.state = self._fresh_state(arrays, Layout.of(arrays, self.include, self.exclude))
         state = self.state
         state.model = state.layout.flatten(arrays)
         nodes = self._wait_for_nodes(grid, server_round)
-        drawn = self._participants.draw(server_round, nodes, self.num_participants or len(nodes))
+        numbers = {node.number: node for node in nodes}
+        drawn = self._participants.draw(server_round, list(numbers), self.num_participants or len(nodes))
         self._round_started = time.monotonic()
-        self._asked = [self._instruct(node, server_round, config) for node in drawn]
+        self._asked = [self._instruct(numbers[number], server_round, config) for number in drawn]
         return list(self._asked)
 
     def aggregate_train(
@@ -257,34 +297,33 @@ class PSOFed(Strategy):
         )
         valid, bad = sort_replies(replies, self._asked, self._unreadable, expected)
         self._unreadable = set()
-        for node, error in bad:
-            self.conduct.note(node, error.kind, server_round)
-            _log.warning("round %d: dropped a reply of node %d, %s", server_round, node, error)
-        dropped = {node: error.kind for node, error in bad}
-        masks = self._masks()
-        learned = {node: reply for node, reply in valid.items() if reply.status != LOST}
-        uploads = [
-            (masks.indices(server_round + 1, node), reply.values)
-            for node, reply in learned.items()
-            if reply.values is not None
-        ]
+        replies_by_name = {self._node(node_id).name: reply for node_id, reply in valid.items()}
+        dropped = [(self._node(node_id).name, error) for node_id, error in bad]
+        uploads = self._uploads(server_round, replies_by_name)
+        for name, reason in self.plausibility.judge(state.model, uploads).items():
+            dropped.append((name, BadReplyError("implausible", reason)))
+            del replies_by_name[name], uploads[name]
+        for name, error in dropped:
+            self.conduct.note(name, error.kind, server_round)
+            _log.warning("round %d: dropped a reply of %s: %s", server_round, name, error)
+        self.plausibility.note(state.model, uploads)
+        learned = {name: replies_by_name[name] for name in uploads}
         weights = [float(reply.num_examples) for reply in learned.values()] if self.weighted else None
         if weights is None or sum(weights) > 0:
-            state.model = aggregate(state.model, uploads, weights)
-        for node, reply in valid.items():
-            self.conduct.forgive(node)
-            if reply.status == LOST:
-                state.seen[node] = -1  # to be given the full model when it is next drawn
-            else:
-                state.seen[node] = server_round
+            state.model = aggregate(state.model, list(uploads.values()), weights)
+        for name, reply in replies_by_name.items():
+            self.conduct.forgive(name)
+            # One that has lost its state is given the full model when it is next drawn.
+            state.seen[name] = -1 if reply.status == LOST else server_round
         state.round_number = server_round
         state.conduct = self.conduct.to_mapping()
+        state.scale = self.plausibility.to_mapping()
         state.history.append(
             describe_round(
                 server_round,
-                self._asked,
-                valid,
-                dropped,
+                [(self._node(message.metadata.dst_node_id).name, message) for message in self._asked],
+                replies_by_name,
+                dict(dropped),
                 state.layout.dtype.itemsize,
                 time.monotonic() - self._round_started,
             )
@@ -294,6 +333,16 @@ class PSOFed(Strategy):
             return None, average_metrics(learned)
         return state.layout.restore(state.model, state.kept), average_metrics(learned)
 
+    def _uploads(self, server_round: int, replies: Mapping[str, Reply]) -> dict[str, tuple[Indices, Vector]]:
+        """Return what each node has uploaded: the entries S_{k,n+1} and their values."""
+        masks = self._masks()
+        numbers = {node.name: node.number for node in self._nodes.values()}
+        return {
+            name: (masks.indices(server_round + 1, numbers[name]), reply.values)
+            for name, reply in replies.items()
+            if reply.status != LOST and reply.values is not None
+        }
+
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
@@ -301,12 +350,12 @@ class PSOFed(Strategy):
         if not self.evaluate_every or server_round % self.evaluate_every:
             return []
         state = self._current()
-        nodes = [message.metadata.dst_node_id for message in self._asked]
-        known = [node for node in nodes if state.seen.get(node, 0) > 0]
+        nodes = [self._node(message.metadata.dst_node_id) for message in self._asked]
+        known = [node for node in nodes if state.seen.get(node.name, 0) > 0]
         return [
             Message(
                 encode_instruction(self._instruction(node, server_round, EVALUATE), config),
-                dst_node_id=node,
+                dst_node_id=node.node_id,
                 message_type=MessageType.EVALUATE,
                 group_id=str(server_round),
             )
@@ -323,54 +372,62 @@ class PSOFed(Strategy):
 
     # --- helpers ----------------------------------------------------------------------------------
 
-    def _instruct(self, node: int, round_number: int, config: ConfigRecord) -> Message:
-        last = self._current().seen.get(node)
+    def _node(self, node_id: int) -> Node:
+        return self._nodes.get(node_id) or Node(str(node_id), node_id, node_id)
+
+    def _instruct(self, node: Node, round_number: int, config: ConfigRecord) -> Message:
+        last = self._current().seen.get(node.name)
         kind = PART
         if last is None:
             kind = START if self.newcomers == "zeros" else FULL
         elif last < 0:
             kind = FULL
+        if self.sync_every and round_number % self.sync_every == 0:
+            kind = SYNC
         return Message(
             encode_instruction(self._instruction(node, round_number, kind), config),
-            dst_node_id=node,
+            dst_node_id=node.node_id,
             message_type=MessageType.TRAIN,
             group_id=str(round_number),
         )
 
-    def _instruction(self, node: int, round_number: int, kind: str) -> Instruction:
+    def _instruction(self, node: Node, round_number: int, kind: str) -> Instruction:
         state = self._current()
         values = None
-        if kind == FULL:
+        if kind in (FULL, SYNC):
             values = state.model
         elif kind != EVALUATE:
-            values = state.model[self._masks().indices(round_number, node)]
+            values = state.model[self._masks().indices(round_number, node.number)]
         return Instruction(
             session=state.session,
             round_number=round_number,
+            epoch=state.epoch,
+            node=node.number,
             kind=kind,
-            expected=max(0, state.seen.get(node, 0)),
+            expected=max(0, state.seen.get(node.name, 0)),
             masks=self._derived(),
             digest=state.layout.digest,
-            layout=state.layout if kind in (START, FULL) else None,
+            layout=state.layout if kind in (START, FULL, SYNC) else None,
             values=values,
         )
 
-    def _wait_for_nodes(self, grid: Grid, round_number: int) -> list[int]:
+    def _wait_for_nodes(self, grid: Grid, round_number: int) -> list[Node]:
         """Return the nodes to draw from: those that rest only if there are no others."""
         wanted = 1 if self._begun else self.min_nodes
         deadline = time.monotonic() + self.wait_for_nodes
         while True:
-            there = sorted(set(grid.get_node_ids()) - self.conduct.benched)
+            there = [node for node in nodes_of(grid) if node.name not in self.conduct.benched]
             if len(there) >= wanted or time.monotonic() >= deadline:
                 break
-            time.sleep(0.25)
+            time.sleep(0.1)
+        self._nodes |= {node.node_id: node for node in there}
         if not there:
             benched = len(self.conduct.benched)
             raise PsofedError(f"no node to work with after {self.wait_for_nodes:g} s ({benched} benched)")
         if len(there) < wanted:
             _log.warning("round %d: only %d of %d nodes, going on", round_number, len(there), wanted)
         self._begun = True
-        return [node for node in there if self.conduct.may_play(node, round_number)] or there
+        return [node for node in there if self.conduct.may_play(node.name, round_number)] or there
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -381,6 +438,7 @@ class PSOFed(Strategy):
             "derivation": DERIVATION,
             "newcomers": self.newcomers,
             "weighted": self.weighted,
+            "sync_every": self.sync_every,
         }
 
     def _current(self) -> ServerState:
@@ -402,3 +460,9 @@ class PSOFed(Strategy):
 
     def _masks(self) -> MaskSource:
         return self._supplied_masks or self._derived()
+
+
+def _patterns(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str) or not all(isinstance(pattern, str) for pattern in given):
+        raise InvalidValueError(name, given, "a sequence of patterns, as ('encoder.*',)")
+    return tuple(given)

@@ -52,7 +52,8 @@ class SyntheticSource:
             inputs[i] = np.sqrt(fleet.input_variance[k]) * white if self._root is None else self._root @ white
             noise = np.sqrt(fleet.noise_variance[k]) * generator.standard_normal()
             targets[i] = inputs[i] @ fleet.target + noise
-        return Samples(inputs, targets, tuple(Position(start.samples + i + 1) for i in range(limit)))
+        ends = tuple(Position(start.samples + i + 1) for i in range(limit))
+        return Samples(inputs, targets, ends, ends[-1] if ends else start)
 
 
 def evaluate_model(scenario: Scenario, model: FloatArray, seed: int) -> dict[str, float]:

@@ -6,10 +6,11 @@ Messages are deflated to bytes and inflated again on their way, as on the networ
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from flwr.app import Context, Error, Message, RecordDict
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
-from flwr.supercore.task_identity import TaskIdentity
+
+from psofed.federation.flower import error_reply, identify
 
 Tamper = Callable[[Message], Iterable[Message]]
 """Turns one reply into none, one or several."""
@@ -40,7 +41,7 @@ class InProcessGrid(Grid):
         tamper: Tamper | None = None,
         node_config: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> None:
-        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+        identify(run=1, node=1)
         self.apps = dict(apps)
         self.tamper = tamper
         self.contexts = {
@@ -110,13 +111,13 @@ class InProcessGrid(Grid):
 
     def _answer(self, message: Message, node: int) -> Message:
         # A reply is made by the node: its identity is the node's while it works, as in a process of its own.
-        TaskIdentity.node_id = node
+        identify(run=1, node=node)
         try:
             return carry(self.apps[node](message, self.contexts[node]))
         except Exception as error:
-            return Message(Error(code=2, reason=f"{type(error)}:<'{error}'>"), reply_to=message)
+            return error_reply(f"{type(error).__name__}: {error}", message)
         finally:
-            TaskIdentity.node_id = 1
+            identify(run=1, node=1)
 
 
 def carry(message: Message) -> Message:

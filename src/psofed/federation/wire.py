@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from psofed.federation.layout import Layout, Vector
 from psofed.federation.masks import DERIVATION, DerivedMasks
 
-FORMAT = 1
+FORMAT = 2
 """Version of the wire format."""
 
 ARRAYS, SETTINGS, METRICS, CONFIG = "arrays", "psofed", "metrics", "config"
@@ -27,13 +27,14 @@ VALUES = "values"
 PART = "part"  # values hold the M entries of S_{k,n}
 START = "start"  # likewise, for a client that starts from zero, as the paper's do
 FULL = "full"  # values hold all D entries
+SYNC = "sync"  # likewise, and the client takes them all, whatever it had
 EVALUATE = "evaluate"  # no values: the client evaluates its own model
-KINDS = (PART, START, FULL, EVALUATE)
+KINDS = (PART, START, FULL, SYNC, EVALUATE)
 
 LEARNED, LOST = "learned", "lost"
 
 _NPY_HEADER_LIMIT = 1024
-_MAX_METRICS, _MAX_METRIC_LENGTH = 100, 4096
+_MAX_METRICS, _MAX_METRIC_LENGTH, _MAX_REMARK = 100, 4096, 200
 
 
 class BadReplyError(ValueError):
@@ -63,8 +64,12 @@ class Instruction:
         Names the federation across restarts of the server (Flower's run id does not).
     round_number : int
         n, from 1.
+    epoch : int
+        See :class:`psofed.federation.checkpoint.ServerState`.
+    node : int
+        The number by which the server draws this client's masks.
     kind : str
-        :data:`PART`, :data:`START`, :data:`FULL` or :data:`EVALUATE`.
+        :data:`PART`, :data:`START`, :data:`FULL`, :data:`SYNC` or :data:`EVALUATE`.
     expected : int
         The last round the server has accepted from this client, 0 if none. A client whose own state is
         older has lost it.
@@ -80,6 +85,8 @@ class Instruction:
 
     session: str
     round_number: int
+    epoch: int = 0
+    node: int
     kind: str
     expected: int
     masks: DerivedMasks
@@ -94,7 +101,7 @@ class Reply:
 
     Attributes
     ----------
-    session, round_number
+    session, round_number, node
         Of the instruction it answers.
     status : str
         :data:`LEARNED`, or :data:`LOST` if the client needs the full model first.
@@ -104,14 +111,18 @@ class Reply:
         Samples the client worked through.
     metrics : mapping
         Whatever else the client's training reported.
+    remark : str
+        What a person should know, say that there was nothing to learn from; at most 200 characters.
     """
 
     session: str
     round_number: int
+    node: int = 0
     status: str
     values: Vector | None = None
     num_examples: int = 0
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    remark: str = ""
 
 
 def encode_instruction(instruction: Instruction, config: ConfigRecord | None = None) -> RecordDict:
@@ -121,6 +132,8 @@ def encode_instruction(instruction: Instruction, config: ConfigRecord | None = N
         "format": FORMAT,
         "session": instruction.session,
         "round": instruction.round_number,
+        "epoch": instruction.epoch,
+        "node": str(instruction.node),  # 64 bits without a sign, which Flower's integers have not
         "kind": instruction.kind,
         "expected": instruction.expected,
         "seed": masks.seed,
@@ -165,7 +178,7 @@ def decode_instruction(content: RecordDict) -> Instruction:
     layout = Layout.from_text(_text(settings, "layout")) if "layout" in settings else None
     values = None
     if kind != EVALUATE:
-        length = masks.dimension if kind == FULL else masks.num_shared
+        length = masks.dimension if kind in (FULL, SYNC) else masks.num_shared
         record = content.get(ARRAYS)
         if not isinstance(record, ArrayRecord) or list(record) != [VALUES]:
             raise ValueError("the message has no values")
@@ -173,6 +186,8 @@ def decode_instruction(content: RecordDict) -> Instruction:
     return Instruction(
         session=_text(settings, "session"),
         round_number=_integer(settings, "round"),
+        epoch=_integer(settings, "epoch"),
+        node=_number(settings, "node"),
         kind=kind,
         expected=_integer(settings, "expected"),
         masks=masks,
@@ -188,8 +203,11 @@ def encode_reply(reply: Reply) -> RecordDict:
         "format": FORMAT,
         "session": reply.session,
         "round": reply.round_number,
+        "node": str(reply.node),
         "status": reply.status,
     }
+    if reply.remark:
+        settings["remark"] = reply.remark[:_MAX_REMARK]
     content = RecordDict({SETTINGS: ConfigRecord(settings)})
     if reply.values is not None:
         content[ARRAYS] = ArrayRecord({VALUES: Array(np.ascontiguousarray(reply.values))})
@@ -230,7 +248,14 @@ def decode_reply(content: RecordDict, length: int, dtype: np.dtype[Any]) -> Repl
         values=decode_array(record[VALUES], length, dtype),
         num_examples=num_examples,
         metrics=metrics,
+        remark=clean_text(settings.get("remark", "")),
     )
+
+
+def clean_text(text: Any) -> str:
+    """Return what a client says as one short line that cannot do anything to a terminal."""
+    kept = "".join(character for character in str(text)[: 4 * _MAX_REMARK] if character.isprintable())
+    return kept[:_MAX_REMARK]
 
 
 def decode_array(array: Array, length: int, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -281,6 +306,13 @@ def _integer(settings: ConfigRecord, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name} is not a whole number")
     return value
+
+
+def _number(settings: ConfigRecord, name: str) -> int:
+    text = _text(settings, name)
+    if not text.isascii() or not text.isdigit() or len(text) > 20 or int(text) >= 1 << 64:
+        raise ValueError(f"{name} is not a number of 64 bits")
+    return int(text)
 
 
 def _text(settings: ConfigRecord, name: str) -> str:

@@ -8,12 +8,141 @@ An input may be scaled with itself, since it is known before the prediction is m
 the rows before it, so that ŷ = m_{y,n−1} + s_{y,n−1} w·x̃ is a forecast anyone could have made. A missing input counts
 as average (x̃ = 0) and leaves m and s alone; so does a column that has not varied yet. ỹ = 0 is the forecast "as on
 average so far", hence an MSE of 1 is about what no model at all achieves.
+
+:class:`Standardiser` does this row by row and keeps its state, for a client that learns from a stream;
+:func:`standardise` does it for a whole table at once and gives the same values.
 """
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.engine.compiling import compiled
+
+WARMUP, CLIP = 20, 5.0
+"""Rows that only feed the means, and how many standard deviations an input may be away, unless told otherwise."""
+
+
+@dataclass
+class Standardiser:
+    """Scales one client's rows as they arrive.
+
+    Parameters
+    ----------
+    width : int
+        d, the number of inputs.
+    warmup : int
+        So many rows at the start only feed the running means; they are not samples.
+    clip : float
+        Inputs beyond this many standard deviations are set to it.
+
+    Attributes
+    ----------
+    rows : int
+        Rows seen so far.
+    counts, means, squares : array (d,)
+        For each input how many values there were, their mean, and the sum of their squared distances from it.
+    target_mean, target_squares : float
+        Likewise for the target.
+
+    Examples
+    --------
+    >>> scaling = Standardiser(1, warmup=2)
+    >>> [scaling.take(np.array([x]), y) for x, y in ((1.0, 1.0), (3.0, 3.0))]
+    [None, None]
+    >>> x, y = scaling.take(np.array([5.0]), 4.0)
+    >>> x.round(3).tolist(), y  # (5 − 3)/√(8/3), (4 − 2)/1
+    ([1.225], 2.0)
+    """
+
+    width: int
+    warmup: int = WARMUP
+    clip: float = CLIP
+    rows: int = 0
+    counts: FloatArray = field(default_factory=lambda: np.empty(0))
+    means: FloatArray = field(default_factory=lambda: np.empty(0))
+    squares: FloatArray = field(default_factory=lambda: np.empty(0))
+    target_mean: float = 0.0
+    target_squares: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.counts.size == 0:
+            self.counts, self.means, self.squares = (np.zeros(self.width) for _ in range(3))
+
+    def take(self, inputs: FloatArray, target: float) -> tuple[FloatArray, float] | None:
+        """Take in a row (NaN where an input is missing) and return it scaled, or None if it is no sample yet."""
+        counts, means, squares = self._with(inputs)
+        sample = None
+        if self.rows >= self.warmup and self.target_squares > 0.0:
+            scaled = _scaled(inputs, counts, means, squares, self.clip)
+            sample = scaled, (target - self.target_mean) / self.target_deviation
+        self.counts, self.means, self.squares = counts, means, squares
+        self.rows += 1
+        step = target - self.target_mean
+        self.target_mean += step / self.rows
+        self.target_squares += step * (target - self.target_mean)
+        return sample
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next row is a sample."""
+        return self.rows >= self.warmup and self.target_squares > 0.0
+
+    @property
+    def target_deviation(self) -> float:
+        """The target's standard deviation so far."""
+        return float(np.sqrt(self.target_squares / self.rows)) if self.rows else 0.0
+
+    def scale(self, inputs: FloatArray) -> FloatArray:
+        """Return inputs as the next row's would be scaled, without taking them in; shape (d,)."""
+        return _scaled(inputs, *self._with(inputs), self.clip)
+
+    def restore(self, prediction: float) -> float:
+        """Return a scaled prediction in the target's own unit."""
+        return self.target_mean + self.target_deviation * prediction
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the state as plain values."""
+        return {
+            "warmup": self.warmup,
+            "clip": self.clip,
+            "rows": self.rows,
+            "counts": self.counts.tolist(),
+            "means": self.means.tolist(),
+            "squares": self.squares.tolist(),
+            "target": [self.target_mean, self.target_squares],
+        }
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
+        """Read what :meth:`to_mapping` gave; ValueError if it does not fit together."""
+        counts, means, squares = (
+            np.array(mapping[name], dtype=np.float64) for name in ("counts", "means", "squares")
+        )
+        if not counts.shape == means.shape == squares.shape or counts.ndim != 1 or counts.size == 0:
+            raise ValueError("counts, means and squares of different lengths")
+        mean, target_squares = mapping["target"]
+        return cls(
+            width=counts.size,
+            warmup=int(mapping["warmup"]),
+            clip=float(mapping["clip"]),
+            rows=int(mapping["rows"]),
+            counts=counts,
+            means=means,
+            squares=squares,
+            target_mean=float(mean),
+            target_squares=float(target_squares),
+        )
+
+    def _with(self, inputs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return counts, means and squares with one row more (Welford: nothing cancels, however far the mean)."""
+        there = ~np.isnan(inputs)
+        counts = self.counts + there
+        step = np.where(there, inputs - self.means, 0.0)
+        means = self.means + step / np.maximum(counts, 1.0)
+        return counts, means, self.squares + step * np.where(there, inputs - means, 0.0)
 
 
 def standardise(
@@ -43,40 +172,40 @@ def standardise(
     >>> x.round(3).tolist(), y.tolist()  # (5 − 3)/√(8/3), (4 − 2)/1
     ([[1.225]], [2.0])
     """
-    rows, width = inputs.shape
-    out_inputs, out_targets = np.empty((rows, width)), np.empty(rows)
-    samples, clipped = _standardise(inputs, targets, warmup, clip, out_inputs, out_targets)
-    return out_inputs[:samples].copy(), out_targets[:samples].copy(), int(clipped)
+    rows = len(targets)
+    counts, means, squares = _running(inputs)
+    target_counts, target_means, target_squares = _running(targets[:, None])
+    is_sample = np.zeros(rows, dtype=bool)
+    is_sample[1:] = target_squares[:-1, 0] > 0.0
+    is_sample[: max(warmup, 0)] = False
+    before = np.flatnonzero(is_sample) - 1
+    deviations = np.sqrt(target_squares[before, 0] / target_counts[before, 0])
+    scaled = _scaled(inputs[is_sample], counts[is_sample], means[is_sample], squares[is_sample], np.inf)
+    clipped = int(np.count_nonzero(np.abs(scaled) > clip))
+    scaled_targets = (targets[is_sample] - target_means[before, 0]) / deviations
+    return np.clip(scaled, -clip, clip), scaled_targets, clipped
 
 
-@compiled
-def _standardise(inputs, targets, warmup, clip, out_inputs, out_targets):
-    rows, width = inputs.shape
-    count, mean, squares = np.zeros(width), np.zeros(width), np.zeros(width)
-    target_mean, target_squares = 0.0, 0.0
-    samples, clipped = 0, 0
-    for n in range(rows):
-        is_sample = n >= warmup and target_squares > 0.0
-        for j in range(width):
-            x = inputs[n, j]
-            value = 0.0
-            if not np.isnan(x):
-                # Welford's update: no cancellation however far the mean is from 0.
-                count[j] += 1.0
-                step = x - mean[j]
-                mean[j] += step / count[j]
-                squares[j] += step * (x - mean[j])
-                if squares[j] > 0.0:
-                    value = (x - mean[j]) / np.sqrt(squares[j] / count[j])
-            if abs(value) > clip:
-                value = clip if value > 0.0 else -clip
-                clipped += is_sample
-            if is_sample:
-                out_inputs[samples, j] = value
-        if is_sample:
-            out_targets[samples] = (targets[n] - target_mean) / np.sqrt(target_squares / n)
-            samples += 1
-        step = targets[n] - target_mean
-        target_mean += step / (n + 1)
-        target_squares += step * (targets[n] - target_mean)
-    return samples, clipped
+def _running(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return counts, means and sums of squared distances after each row, each of the shape of `values`.
+
+    Sums are of distances from each column's first value, and squares of (x − m_{n−1})(x − m_n), as Welford's: so
+    neither cancels, however far the mean is from 0.
+    """
+    there = ~np.isnan(values)
+    counts = np.cumsum(there, axis=0).astype(np.float64)
+    columns = np.arange(values.shape[1])
+    first = np.nan_to_num(values[np.argmax(there, axis=0), columns]) if len(values) else np.zeros(columns.size)
+    shifted = np.where(there, values - first, 0.0)
+    means = np.cumsum(shifted, axis=0) / np.maximum(counts, 1.0)
+    previous = np.vstack([np.zeros((1, columns.size)), means[:-1]])[: len(values)]
+    squares = np.cumsum(np.where(there, (shifted - previous) * (shifted - means), 0.0), axis=0)
+    return counts, first + means, squares
+
+
+def _scaled(
+    inputs: FloatArray, counts: FloatArray, means: FloatArray, squares: FloatArray, clip: float
+) -> FloatArray:
+    there = ~np.isnan(inputs) & (squares > 0.0)
+    deviations = np.sqrt(np.where(there, squares, 1.0) / np.maximum(counts, 1.0))
+    return np.clip(np.where(there, (inputs - means) / deviations, 0.0), -clip, clip)

@@ -51,6 +51,16 @@ class Credentials:
         """Return the public keys of all nodes."""
         return sorted(self.folder.glob("*.pub"))
 
+    def revoke(self, name: str) -> Path:
+        """Let the node `name` in no more, and return where its public key is kept aside."""
+        path = self.folder / f"{name}.pub"
+        if not path.is_file():
+            names = ", ".join(entry.stem for entry in self.public_keys()) or "none"
+            raise PsofedError(f"there is no node {name}; there are {names}")
+        aside = self.folder / "revoked"
+        aside.mkdir(exist_ok=True, mode=0o700)
+        return path.replace(aside / path.name)
+
     def check_server(self) -> None:
         """Raise a clear error if the server's files are missing."""
         for path in (self.authority, self.certificate, self.key):

@@ -48,8 +48,9 @@ class Process:
         self.name = name
         self.log = log
         self.mark = f"{_MARK_PREFIX}{secrets.token_hex(8)}"
-        log.parent.mkdir(parents=True, exist_ok=True)
+        log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with log.open("ab") as output:
+            log.chmod(0o600)
             self.process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), *command],
                 env={**environment, self.mark: "1"},
@@ -57,6 +58,7 @@ class Process:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                umask=0o077,
             )
 
     @property
@@ -73,6 +75,16 @@ class Process:
         """Kill the process and all its descendants at once (SIGKILL)."""
         _signal_all([self], signal.SIGKILL)
         self.process.wait(timeout=10)
+
+    def memory(self) -> int:
+        """Return the bytes of memory that the process and its descendants hold alone or share (Linux's PSS)."""
+        total = 0
+        for pid in _marked([self]):
+            with contextlib.suppress(OSError):
+                for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                    if line.startswith("Pss:"):
+                        total += 1024 * int(line.split()[1])
+        return total
 
     def tail(self, lines: int = 15) -> str:
         """Return the last lines of the log."""
@@ -127,9 +139,13 @@ class Supervisor:
         # A second Ctrl-C must not leave half of them running.
         previous = _ignore_interrupts()
         try:
+            # One signal to each, and to its descendants only if it leaves some: a SuperNode that gets a second
+            # one before it has said goodbye is taken for online for another minute.
             for process in reversed(processes):
-                _signal_all([process], signal.SIGTERM)
+                if process.is_running:
+                    process.process.terminate()
             _wait(lambda: not any(process.is_running for process in processes), self.patience)
+            _signal_all(processes, signal.SIGTERM)
             _wait(lambda: not _marked(processes), self.patience / 2)
             _signal_all(processes, signal.SIGKILL)
             for process in processes:
@@ -172,9 +188,10 @@ def _wait(condition: Callable[[], bool], timeout: float) -> None:
 
 def _signal_all(processes: Iterable[Process], number: signal.Signals) -> None:
     group = list(processes)
-    for process in group:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
+    if sys.platform != "linux":  # no marks are found there, so the groups must do
+        for process in group:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, number)
     for pid in _marked(group):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)

@@ -1,14 +1,18 @@
-"""A server on this machine: SuperLink on loopback, gate and relay in front, registered keys let in."""
+"""A server on this machine: a SuperLink on loopback, and the front door that nodes come through."""
 
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.federation.app import HOME_VARIABLE
-from psofed.federation.deploy.gate import Gate
+from psofed.federation.deploy.bell import BELL_VARIABLE
+from psofed.federation.deploy.door import DoorLimits, FrontDoor
 from psofed.federation.deploy.processes import (
     Process,
     Supervisor,
@@ -17,18 +21,11 @@ from psofed.federation.deploy.processes import (
     is_listening,
     wait_until,
 )
-from psofed.federation.deploy.relay import Relay
-from psofed.federation.deploy.superlink import (
-    Home,
-    register_nodes,
-    superlink_command,
-    supernode_command,
-    write_connection,
-)
+from psofed.federation.deploy.superlink import Home, register_nodes, superlink_command
 from psofed.federation.files import read_json, write_json
+from psofed.federation.flower import Control
 
 START_TIMEOUT = 60.0
-HASTY_END = 10.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -42,42 +39,58 @@ class Server:
         Its files.
     supervisor : Supervisor
         Of its processes; more can be started with it.
-    relay : Relay
+    door : FrontDoor
         What the nodes connect to.
+    control : Control
+        To speak with the SuperLink.
     superlink : Process
         The SuperLink, on a loopback port of its own.
     """
 
     home: Home
     supervisor: Supervisor
-    relay: Relay
+    door: FrontDoor
+    control: Control
     superlink: Process
 
     @property
     def address(self) -> str:
         """Where nodes connect."""
-        return f"{self.relay.host}:{self.relay.port}"
+        return f"{self.door.host}:{self.door.port}"
+
+    def watch(self, poll: float = 1.0) -> None:
+        """Let in keys that are made meanwhile, until interrupted; raise if a process ends by itself."""
+        while True:
+            self.supervisor.check()
+            register_nodes(self.home, self.control)
+            time.sleep(poll)
 
 
 @contextmanager
-def serve(home: Home, host: str = "127.0.0.1", port: int = 0) -> Iterator[Server]:
+def serve(
+    home: Home, host: str = "127.0.0.1", port: int = 0, limits: DoorLimits | None = None
+) -> Iterator[Server]:
     """Run a server until the block is left.
 
     Parameters
     ----------
     host, port
         Where nodes connect; port 0 for the port it had before, or else any free one.
+    limits : DoorLimits, optional
+        What the front door puts up with.
     """
     home.credentials.check_server()
-    home.folder.mkdir(parents=True, exist_ok=True)
+    home.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     previous = read_json(home.server_info) if home.server_info.exists() else {}
     if previous and is_listening("127.0.0.1", int(previous["superlink_port"])):
         raise PsofedError(
             f"a server of {home.folder} is running already, at {previous['host']}:{previous['port']}"
         )
     link_port = free_port()
-    environment = {**flower_environment(home.flower.resolve()), HOME_VARIABLE: str(home.folder.resolve())}
-    with Supervisor(home.logs) as supervisor:
+    with tempfile.TemporaryDirectory(prefix="psofed-") as private, Supervisor(home.logs) as supervisor:
+        bell = str(Path(private) / "bell")
+        environment = flower_environment(home.flower.resolve())
+        environment |= {HOME_VARIABLE: str(home.folder.resolve()), BELL_VARIABLE: bell}
         link = supervisor.start("superlink", superlink_command(home, link_port), environment)
         wait_until(
             lambda: is_listening("127.0.0.1", link_port),
@@ -85,52 +98,38 @@ def serve(home: Home, host: str = "127.0.0.1", port: int = 0) -> Iterator[Server
             "starting the SuperLink",
             supervisor.check,
         )
-        write_connection(home, link_port)
-        register_nodes(home)
-        # The relay opens last and closes first: a SuperNode that is refused a connection tries again, but one
-        # whose connection is accepted and then closed takes that for a TLS error and gives up for good.
-        with (
-            Gate(link_port, home.credentials) as gate,
-            Relay(host, port or int(previous.get("port", 0)), gate.port, home.traffic) as relay,
-        ):
-            # The file stays when the server ends: the next one takes the same port, where the nodes look.
-            write_json(home.server_info, {"host": host, "port": relay.port, "superlink_port": link_port})
-            yield Server(home, supervisor, relay, link)
+        with Control(link_port, home.credentials.authority) as control:
+            register_nodes(home, control)
+            # The door opens last and closes first: behind an open door there is always somebody.
+            with FrontDoor(
+                host,
+                port or int(previous.get("port", 0)),
+                link_port,
+                home.credentials,
+                home.traffic,
+                bell,
+                limits,
+            ) as door:
+                # The file stays when the server ends: the next one takes the same port, where the nodes look.
+                write_json(home.server_info, {"host": host, "port": door.port, "superlink_port": link_port})
+                yield Server(home, supervisor, door, control, link)
 
 
-def start_node(
-    server: str,
-    home: Path,
-    key: Path,
-    authority: Path,
-    settings: dict[str, str | int | float | bool],
-    supervisor: Supervisor,
-) -> Process:
-    """Start a SuperNode, with a Flower home and a folder for its model of its own in `home`."""
-    settings = {"psofed-state": str((home / "state").resolve()), **settings}
-    command = supernode_command(server, authority, key, free_port(), settings)
-    return supervisor.start(home.name, command, flower_environment((home / "flower").resolve()))
+def client_command(
+    server: str, home: Path, key: Path, authority: Path, options: Mapping[str, Any]
+) -> list[str]:
+    """Return the command of a long-lived node: ``psofed federation client``.
 
-
-def keep_node_running(
-    start: Callable[[], Process], on_restart: Callable[[str], None], poll: float = 0.5
-) -> None:
-    """Start a SuperNode, and start it again whenever it ends by itself, until interrupted.
-
-    Flower's SuperNode waits for a server that is away, but gives up for good on some errors of a moment. Its
-    model is on disk, so a new one goes on where it was. One that ends three times within ten seconds of its
-    start, say because the server does not know its key, is given up.
+    `options` are the command's, by name; True for a switch.
     """
-    hasty = 0
-    while True:
-        process, started = start(), time.monotonic()
-        while process.is_running:
-            time.sleep(poll)
-        hasty = hasty + 1 if time.monotonic() - started < HASTY_END else 0
-        if hasty >= 3:
-            raise PsofedError(f"the SuperNode does not stay up; the end of {process.log}:\n{process.tail()}")
-        on_restart(f"the SuperNode has ended (code {process.process.returncode}); starting it again")
-        time.sleep(min(2.0**hasty, 8.0))
+    command = [sys.executable, "-c", "from psofed.cli import main; main()", "federation", "client"]
+    command += ["--server", server, "--home", str(home), "--key", str(key), "--ca", str(authority)]
+    for name, value in options.items():
+        if value is True:
+            command.append(f"--{name}")
+        elif value is not False:
+            command += [f"--{name}", str(value)]
+    return command
 
 
 def exposure_warning(host: str, port: int) -> str | None:

@@ -1,11 +1,13 @@
 """How a federation is doing, as seen from the server's machine."""
 
+import dataclasses
 import datetime
 from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.federation.deploy.processes import is_listening
-from psofed.federation.deploy.superlink import CONNECTION, Home, flower_command
+from psofed.federation.deploy.superlink import Home, open_control
+from psofed.federation.deploy.traffic import read_traffic
 from psofed.federation.files import read_json
 
 
@@ -31,8 +33,44 @@ def federation_status(home: Home) -> dict[str, Any]:
         saved = f"{home.checkpoint}, {when.isoformat(timespec='seconds')}"
     return {
         "server": address,
-        "nodes": flower_command(home, "supernode", "list", CONNECTION)["nodes"] if address else [],
+        "nodes": _nodes(home, (run or {}).get("seen", {})) if address else [],
         "run": run,
         "checkpoint": saved,
         "bad_replies": (run or {}).get("conduct", {}).get("counts", {}),
+        "traffic": None if (counted := read_traffic(home.traffic)) is None else dataclasses.asdict(counted),
     }
+
+
+def status_lines(found: dict[str, Any], now: float) -> list[str]:
+    """Return what :func:`federation_status` found as lines for a person; `now` is the Unix time."""
+    run, traffic = found["run"], found["traffic"]
+    lines = [f"server     {found['server'] or 'not running'}"]
+    if run:
+        last = run.get("last") or {}
+        took = f", {last['seconds']:.2f} s for the last" if last else ""
+        lines.append(f"run        {run['state']}, round {run['round']} of {run['rounds']}{took}")
+    else:
+        lines.append("run        none")
+    lines.append(f"checkpoint {found['checkpoint'] or 'none'}")
+    if traffic:
+        lines.append(f"traffic    {traffic['up']:,} bytes up, {traffic['down']:,} down at the nodes' sockets")
+    names = {node["name"] for node in found["nodes"]} | set(found["bad_replies"])
+    width = max([4, *map(len, names)])
+    if found["nodes"]:
+        lines.append(f"{'node':{width}}  {'status':10}  {'last seen':>9}  {'last round':>10}  dropped")
+    for node in found["nodes"]:
+        ago = f"{max(0.0, now - node['last_seen']):.0f} s" if node["last_seen"] else "never"
+        counts = found["bad_replies"].get(node["name"], {})
+        dropped = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        lines.append(
+            f"{node['name']:{width}}  {node['status']:10}  {ago:>9}  {max(0, node['last_round']):>10}  {dropped}"
+        )
+    reasons = ((run or {}).get("last") or {}).get("reasons", {})
+    remarks = ((run or {}).get("last") or {}).get("remarks", {})
+    return lines + [f"{name}: {text}" for name, text in {**remarks, **reasons}.items()]
+
+
+def _nodes(home: Home, seen: dict[str, int]) -> list[dict[str, Any]]:
+    with open_control(home) as control:
+        nodes = sorted(control.nodes(), key=lambda node: str(node["name"]))
+    return [{**node, "last_round": seen.get(node["name"], 0)} for node in nodes]

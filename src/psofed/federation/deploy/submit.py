@@ -6,8 +6,10 @@ from typing import Any
 
 from psofed._version import __version__
 from psofed.common.errors import PsofedError
-from psofed.federation.deploy.superlink import CONNECTION, Home, flower_command, to_toml_value
-from psofed.federation.files import read_json, write_json
+from psofed.federation.deploy.processes import wait_until
+from psofed.federation.deploy.status import server_address
+from psofed.federation.deploy.superlink import Home, open_control, to_toml_value
+from psofed.federation.files import only_one, read_json, write_json
 from psofed.federation.settings import RunSettings
 
 _PYPROJECT = """\
@@ -54,19 +56,64 @@ def write_app(home: Home, settings: RunSettings) -> None:
     (package / "apps.py").write_text(_MODULE)
 
 
-def submit(home: Home, settings: RunSettings) -> str:
-    """Submit a run and return Flower's id of it."""
+def check_free(home: Home, *, force: bool = False) -> None:
+    """Raise a PsofedError if a run is going on, or if a new one would replace what an earlier one has left."""
+    with only_one(home.run_lock, f"a run is going on in {home.folder}; `psofed federation status` shows it"):
+        left = [path for path in (home.result, home.checkpoint) if path.exists()]
+    if left and not force:
+        raise PsofedError(
+            f"{left[0]} is of an earlier run: go on with it by `psofed federation resume`, "
+            "or replace it with --force"
+        )
+
+
+def is_free(home: Home) -> bool:
+    """Whether no run is going on."""
+    try:
+        check_free(home, force=True)
+    except PsofedError:
+        return False
+    return True
+
+
+def submit(home: Home, settings: RunSettings, *, force: bool = False) -> int:
+    """Submit a run and return Flower's id of it; only with `force` may it replace an earlier run's files."""
+    check_free(home, force=force or settings.resume)
     write_app(home, settings)
     write_json(home.settings, settings.to_config())
     done = read_json(home.status)["round"] if settings.resume and home.status.exists() else 0
-    write_json(home.status, {"round": done, "rounds": settings.scenario.iterations, "state": "submitted"})
-    answer = flower_command(home, "run", str(home.app.resolve()), CONNECTION)
-    return str(answer["run-id"])
+    with open_control(home) as control:
+        run = control.start_run(home.app.resolve())
+    if not settings.resume:
+        home.result.unlink(missing_ok=True)
+    write_json(
+        home.status,
+        {"round": done, "rounds": settings.scenario.iterations, "state": "submitted", "run": str(run)},
+    )
+    return run
+
+
+def stop(home: Home) -> int:
+    """End the run that is going on, and return the last round it has completed."""
+    status = read_json(home.status) if home.status.exists() else {}
+    if status.get("state") not in ("submitted", "running"):
+        raise PsofedError(f"no run is going on in {home.folder}")
+    home.stop_mark.touch()
+    try:
+        with open_control(home) as control:
+            control.stop_run(int(status["run"]))
+        # Flower only marks the run as ended: its process notices when it next speaks with the SuperLink.
+        wait_until(lambda: is_free(home), 60.0, "ending the run")
+    finally:
+        home.stop_mark.unlink(missing_ok=True)
+    status = read_json(home.status)
+    write_json(home.status, {**status, "state": "stopped"})
+    return int(status["round"])
 
 
 def follow(
     home: Home,
-    run: str,
+    run: int,
     timeout: float,
     on_progress: Callable[[dict[str, Any]], None] | None = None,
     check: Callable[[], None] | None = None,
@@ -91,10 +138,17 @@ def follow(
                 on_progress(status)
         if status["state"] == "finished":
             return dict(read_json(home.result))
+        if status["state"] == "stopped":
+            raise PsofedError(f"the run was stopped after round {seen}; `psofed federation resume` goes on")
         if status["state"] == "failed":
             raise PsofedError(f"the run has failed: {status['reason']}; `psofed federation resume` goes on")
         if check is not None:
             check()
+        if server_address(home) is None:
+            raise PsofedError(
+                f"the server has ended, after round {seen}: start it again with `psofed federation server`, "
+                "then go on with `psofed federation resume`"
+            )
         if time.monotonic() - asked > _ASK_FLOWER_EVERY:
             # For a ServerApp that could not even say that it failed.
             asked = time.monotonic()
@@ -108,10 +162,8 @@ def follow(
         time.sleep(0.2)
 
 
-def failure_of(home: Home, run: str) -> str | None:
+def failure_of(home: Home, run: int) -> str | None:
     """Return why Flower's run has ended before its time, or None if it has not."""
-    for entry in flower_command(home, "list", CONNECTION).get("runs", []):
-        if str(entry.get("run-id")) == run:
-            status = str(entry.get("status", ""))
-            return status if status.startswith("finished") else None
-    return None
+    with open_control(home) as control:
+        status = control.run_status(run)
+    return status if status.startswith("finished") else None

@@ -1,0 +1,129 @@
+"""``psofed federation client``: one node."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from psofed.cli.federation_common import DEFAULT_HOME, ready, say
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("client")(run_client)
+
+
+def run_client(
+    server: Annotated[
+        str, typer.Option("--server", metavar="HOST:PORT", help="The server.")
+    ] = "127.0.0.1:9092",
+    key: Annotated[Path, typer.Option("--key", help="This node's private key.")] = DEFAULT_HOME
+    / "credentials/node-0.key",
+    authority: Annotated[Path, typer.Option("--ca", help="The authority's certificate.")] = DEFAULT_HOME
+    / "credentials/ca.pem",
+    data: Annotated[
+        str,
+        typer.Option(
+            "--data", metavar="SOURCE", help="A .csv file, a .parquet file or folder, or module:function."
+        ),
+    ] = "",
+    target_column: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The column to be predicted; the others are scaled as they come."),
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option(metavar="A,B,C", help="Columns to predict from; all others by default.")
+    ] = None,
+    client_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The column that says whose row it is; with --client.")
+    ] = None,
+    client: Annotated[
+        str | None, typer.Option("--client", metavar="NAME", help="Take only this client's rows.")
+    ] = None,
+    partition: Annotated[
+        int, typer.Option("--partition", min=0, help="Number of this client, for module:function.")
+    ] = 0,
+    home: Annotated[
+        Path | None, typer.Option("--home", metavar="DIR", help="Folder for this node's model and logs.")
+    ] = None,
+    supernode: Annotated[
+        bool, typer.Option("--supernode", help="Run Flower's own SuperNode instead of the long-lived node.")
+    ] = False,
+    byzantine: Annotated[
+        bool, typer.Option("--byzantine", help="Rehearse an attack: poison what this node uploads.")
+    ] = False,
+    probability: Annotated[
+        float, typer.Option("--attack-probability", min=0, max=1, help="How often it attacks.")
+    ] = 0.2,
+    variance: Annotated[
+        float, typer.Option("--attack-variance", min=0, help="Variance of what it adds.")
+    ] = 0.5,
+) -> None:
+    """Run one node until Ctrl-C."""
+    with ready():
+        folder = home if home is not None else Path(f"psofed-{key.stem}")
+        settings: dict[str, str | int | float | bool] = {"partition": partition}
+        columns = {
+            "target-column": target_column,
+            "features": features,
+            "client-column": client_column,
+            "client": client,
+        }
+        settings |= _check_data(data, columns)
+        if byzantine:
+            settings |= {"byzantine": True, "attack-probability": probability, "attack-variance": variance}
+            say("this node is Byzantine: it poisons what it uploads")
+        say(f"node {key.stem} works for {server} in {folder}; Ctrl-C stops")
+        from psofed.federation.flower import TESTED_MINORS, untested_version
+
+        untested = untested_version()
+        if untested is not None:
+            say(
+                f"this node was tested with Flower {', '.join(TESTED_MINORS)}, not {untested}: "
+                "Flower's own, slower SuperNode is used instead"
+            )
+        if supernode or untested is not None:
+            _run_supernode(server, folder, key, authority, settings)
+            return
+        from psofed.federation.app import ReadyMadeApp
+        from psofed.federation.deploy.node import LongLivedNode
+
+        settings["psofed-state"] = str((folder / "state").resolve())
+        LongLivedNode(server, key, authority, folder, settings, ReadyMadeApp(), say).run()
+
+
+def _check_data(name: str, columns: dict[str, str | None]) -> dict[str, str]:
+    """Return what the node is told of its data; a mistake should show here, not in the first round."""
+    from psofed.common.errors import PsofedError
+    from psofed.federation.app import open_data
+    from psofed.federation.columns import TableSource
+    from psofed.federation.sources import GeneratorSource, open_source
+
+    given = {option: value for option, value in columns.items() if value is not None}
+    if given and (not name or "target-column" not in given):
+        missing = "--data" if not name else "--target-column"
+        raise PsofedError(f"--{next(iter(given))} says something about a table, but there is no {missing}")
+    if ("client" in given) != ("client-column" in given):
+        raise PsofedError("--client and --client-column belong together: whose rows, and where that is said")
+    if not name:
+        return {}
+    if not given and isinstance(open_source(name, dimension=1), GeneratorSource):
+        return {"data": name}
+    path = Path(name)
+    if not path.exists():
+        raise PsofedError(f"there is no {path}")
+    settings = {"data": str(path.resolve()), **given}
+    source = open_data(settings, 0)
+    if isinstance(source, TableSource):
+        say(f"features {', '.join(source.columns())}; target {source.target_column}; scaled as they come")
+    return settings
+
+
+def _run_supernode(
+    server: str, folder: Path, key: Path, authority: Path, settings: dict[str, str | int | float | bool]
+) -> None:
+    from psofed.federation.deploy.processes import Supervisor
+    from psofed.federation.deploy.supernode import keep_node_running, start_supernode
+
+    with Supervisor(folder / "logs") as supervisor:
+        keep_node_running(lambda: start_supernode(server, folder, key, authority, settings, supervisor), say)

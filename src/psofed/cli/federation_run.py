@@ -1,0 +1,348 @@
+"""The federation's commands that run something: the demo, a scenario, and its continuation."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from psofed.cli.common import (
+    AsJson,
+    ScenarioFile,
+    Settings,
+    decibels,
+    print_json,
+    progress,
+    read_scenario_with,
+)
+from psofed.cli.federation_common import DEFAULT_HOME, HomeFolder, open_home, ready, say
+
+if TYPE_CHECKING:
+    from psofed.federation.deploy.superlink import Home
+    from psofed.federation.settings import RunSettings
+
+Deadline = Annotated[
+    float, typer.Option("--deadline", metavar="SECONDS", help="When a round ends at the latest.")
+]
+SamplesPerRound = Annotated[
+    int,
+    typer.Option(
+        "--samples-per-round", metavar="Q", help="Samples that arrive per client and round; 0: all there are."
+    ),
+]
+PlotFile = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw the learning curve (.png, .svg or .pdf).")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (demo, run, resume, stop, rollback, export, predict):
+        app.command()(command)
+
+
+def demo(
+    nodes: Annotated[int, typer.Option("--nodes", min=2, max=64, help="Nodes to start.")] = 4,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds to run.")] = 10,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="Seed of data, masks, participants and attack.")
+    ] = 0,
+    home: HomeFolder = Path("psofed-demo"),
+    deadline: Deadline = 60.0,
+    samples_per_round: SamplesPerRound = 1,
+    supernodes: Annotated[
+        bool, typer.Option("--supernodes", help="Start Flower's SuperNodes instead, to compare.")
+    ] = False,
+    plot: PlotFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a federation of real processes on this machine, with TLS, node keys and one Byzantine node."""
+    with ready():
+        from psofed.federation.demo import demo_settings, predict_demo, run_demo
+
+        _check_plot(plot)
+        settings = demo_settings(nodes, rounds, seed, samples_per_round, deadline)
+        place = open_home(home)
+        with progress("federation", "rounds") as update:
+            result = run_demo(
+                settings,
+                place,
+                on_step=say,
+                on_round=lambda status: _show_round(status, update),
+                supernodes=supernodes,
+            )
+        prediction = predict_demo(settings)
+        _draw(result, prediction, plot)
+        if as_json:
+            curve = None if prediction is None else vars(prediction)
+            print_json({**result, "prediction": curve})
+            return
+        _print_curve(result, prediction)
+        _print_outcome(result, place)
+
+
+def run(
+    file: ScenarioFile,
+    settings: Settings = [],  # noqa: B006
+    home: HomeFolder = DEFAULT_HOME,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of masks and participants.")] = 0,
+    deadline: Deadline = 60.0,
+    samples_per_round: SamplesPerRound = 0,
+    min_nodes: Annotated[
+        int, typer.Option("--min-nodes", min=1, help="Nodes to wait for before the first round.")
+    ] = 1,
+    max_magnitude: Annotated[
+        float,
+        typer.Option("--max-magnitude", min=0, help="Drop replies with a value beyond this; 0: no bound."),
+    ] = 0.0,
+    bench_after: Annotated[
+        int, typer.Option("--bench-after", min=0, help="Bad replies that bench a node; 0: never.")
+    ] = 3,
+    max_deviation: Annotated[
+        float,
+        typer.Option(
+            "--max-deviation",
+            min=0,
+            help="Drop replies so many times further off than the model's size and the others; 0: no bound.",
+        ),
+    ] = 10.0,
+    dtype: Annotated[str, typer.Option(help="Number type of the model: float64 or float32.")] = "float64",
+    sync_every: Annotated[
+        int,
+        typer.Option(
+            "--sync-every", min=0, metavar="N", help="Send the full model every N rounds; 0: never."
+        ),
+    ] = 0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the result and checkpoints of an earlier run.")
+    ] = False,
+    synthetic: Annotated[
+        bool, typer.Option("--synthetic", help="Clients draw their data from the scenario.")
+    ] = False,
+    plot: PlotFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a scenario on the server of this machine; its iterations are the rounds."""
+    with ready():
+        from psofed.federation.settings import RunSettings
+
+        chosen = RunSettings(
+            scenario=read_scenario_with(file, settings),
+            seed=seed,
+            deadline=deadline,
+            samples_per_round=1 if synthetic and not samples_per_round else samples_per_round,
+            synthetic=synthetic,
+            min_nodes=min_nodes,
+            max_magnitude=max_magnitude,
+            max_deviation=max_deviation,
+            dtype=dtype,
+            sync_every=sync_every,
+            bench_after=bench_after,
+        )
+        _submit_and_follow(chosen, open_home(home), plot, as_json, force=force)
+
+
+def resume(
+    home: HomeFolder = DEFAULT_HOME,
+    rounds: Annotated[int, typer.Option("--rounds", min=0, help="New total of rounds; 0: as before.")] = 0,
+    plot: PlotFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with the last run from its last completed round."""
+    with ready():
+        import dataclasses
+
+        from psofed.federation.files import read_json
+        from psofed.federation.settings import RunSettings
+
+        place = open_home(home)
+        chosen = RunSettings.from_config(read_json(place.settings))
+        scenario = chosen.scenario.replace(iterations=rounds) if rounds else chosen.scenario
+        _submit_and_follow(dataclasses.replace(chosen, resume=True, scenario=scenario), place, plot, as_json)
+
+
+def rollback(
+    to_round: Annotated[int, typer.Option("--to-round", min=0, metavar="N", help="The round to go back to.")],
+    home: HomeFolder = DEFAULT_HOME,
+) -> None:
+    """Go back to the checkpoint of an earlier round; `resume` then goes on from there.
+
+    All that was learned later is forgotten, also by the clients: each is given the full model when it is next drawn.
+    """
+    with ready():
+        from psofed.federation.checkpoint import CheckpointStore
+        from psofed.federation.deploy.submit import check_free
+        from psofed.federation.files import read_json, write_json
+
+        place = open_home(home)
+        check_free(place, force=True)
+        state = CheckpointStore(place.checkpoint).rollback(to_round)
+        if place.status.exists():
+            status = read_json(place.status)
+            write_json(place.status, {**status, "round": state.round_number, "state": "rolled back"})
+        typer.echo(f"back at round {state.round_number}; `psofed federation resume` goes on from there")
+
+
+def stop(home: HomeFolder = DEFAULT_HOME) -> None:
+    """End the run that is going on; `resume` goes on with it."""
+    with ready():
+        from psofed.federation.deploy.submit import stop as stop_run
+
+        done = stop_run(open_home(home))
+        typer.echo(f"stopped after round {done}; `psofed federation resume` goes on from there")
+
+
+def export(
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write it: .npz or .json.")],
+    home: HomeFolder = DEFAULT_HOME,
+    scaling: Annotated[
+        Path | None,
+        typer.Option(
+            "--scaling", metavar="DIR", help="A client's folder, whose scaling goes with the model."
+        ),
+    ] = None,
+) -> None:
+    """Write the server's model of its last completed round to a file of its own."""
+    with ready():
+        from psofed.federation.export import describe, from_checkpoint, from_client, save_model
+
+        taken = None if scaling is None else from_client(scaling).scaling
+        model = from_checkpoint(open_home(home).checkpoint, taken)
+        save_model(model, out)
+        typer.echo(f"{out}: {describe(model)}")
+
+
+def predict(
+    model: Annotated[
+        Path, typer.Option("--model", metavar="FILE", help="What `export` wrote, or a client's folder.")
+    ],
+    data: Annotated[
+        Path, typer.Option("--data", metavar="TABLE", help="A CSV or Parquet file with a header.")
+    ],
+    features: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="Columns to predict from, as in training; by default all."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict the target for every row of a table, in its own unit if the model comes with a scaling."""
+    with ready():
+        from psofed.federation.export import describe, load_model, predict_rows
+
+        loaded = load_model(model)
+        say(describe(loaded))
+        columns = tuple(name.strip() for name in (features or "").split(",") if name.strip())
+        predictions = list(predict_rows(loaded, data, columns))
+        if as_json:
+            print_json({"predictions": predictions})
+            return
+        for value in predictions:
+            typer.echo(f"{value:.10g}")
+
+
+def _submit_and_follow(
+    settings: "RunSettings", home: "Home", plot: Path | None, as_json: bool, *, force: bool = False
+) -> None:
+    from psofed.common.errors import PsofedError
+    from psofed.federation.deploy.status import server_address
+    from psofed.federation.deploy.submit import follow, submit
+
+    _check_plot(plot)
+    if server_address(home) is None:
+        raise PsofedError(f"no server of {home.folder} is running; start it with: psofed federation server")
+    identity = submit(home, settings, force=force)
+    say("run submitted, waiting for the nodes")
+    with progress("federation", "rounds") as update:
+        patience = settings.wait_for_nodes + settings.deadline + 60.0
+        result = follow(home, identity, patience, on_progress=lambda status: _show_round(status, update))
+    _draw(result, None, plot)
+    if as_json:
+        print_json(result)
+    else:
+        _print_curve(result, None)
+        _print_outcome(result, home)
+    _check_learned(result)
+
+
+def _check_learned(result: dict[str, Any]) -> None:
+    """End with code 1 if nobody has learned anything."""
+    if result["examples"]:
+        return
+    say("nobody has learned anything: no node had a sample to learn from")
+    raise typer.Exit(1)
+
+
+def _check_plot(plot: Path | None) -> None:
+    if plot is not None:
+        from psofed.plots.curves import check_picture_format
+
+        check_picture_format(plot)
+
+
+def _draw(result: dict[str, Any], prediction: Any, plot: Path | None) -> None:
+    if plot is not None:
+        from psofed.federation.plots import plot_federation
+        from psofed.plots.curves import save_figure
+
+        save_figure(plot_federation(result, prediction), plot)
+
+
+def _show_round(status: dict[str, Any], update: Any) -> None:
+    update(status["round"], status["rounds"])
+    last = status.get("last")
+    if not last or sys.stderr.isatty():
+        return
+    reasons = last["reasons"]
+    dropped = ", ".join(
+        f"{node}: {kind}" + (f" ({reasons[node]})" if node in reasons else "")
+        for node, kind in last["dropped"].items()
+    )
+    answered = f"{len(last['accepted'])} of {len(last['participants'])} nodes"
+    line = f"round {last['round']}/{status['rounds']}: {answered}, {last['seconds']:.1f} s"
+    say(f"{line}; dropped {dropped}" if dropped else line)
+    for node, remark in last["remarks"].items():
+        say(f"  {node}: {remark}")
+
+
+def _print_curve(result: dict[str, Any], prediction: Any) -> None:
+    curve = result["learning_curve"]
+    columns: list[tuple[str, list[str]]] = [
+        ("round", [str(number) for number in curve["round"]]),
+        ("network MSE", [_level(value) for value in curve["network_mse"]]),
+    ]
+    if prediction is not None:
+        columns.append(("theory", [_level(value) for value in prediction.network_mse]))
+    if any(value is not None for value in curve["server_msd"]):
+        columns.append(("server MSD", [_level(value) for value in curve["server_msd"]]))
+    if prediction is not None:
+        columns.append(("theory", [_level(value) for value in prediction.server_msd]))
+        bounds = zip(prediction.low, prediction.high, strict=True)
+        columns.append(("90 % of runs", [f"{_level(low)} … {_level(high)}" for low, high in bounds]))
+    widths = [max(map(len, (head, *cells))) for head, cells in columns]
+    typer.echo("  ".join(head.rjust(width) for (head, _), width in zip(columns, widths, strict=True)))
+    for row in zip(*(cells for _, cells in columns), strict=True):
+        typer.echo("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+
+
+def _level(value: float | None) -> str:
+    return "—" if value is None else decibels(value)
+
+
+def _print_outcome(result: dict[str, Any], home: "Home") -> None:
+    traffic = result["communication"]
+    typer.echo(
+        f"{traffic['values_down']} numbers down and {traffic['values_up']} up, "
+        f"{100 * traffic['fraction_of_full_sharing']:.1f} % of full sharing"
+    )
+    if traffic["socket_bytes_up"] is not None:
+        typer.echo(
+            f"at the socket: {traffic['socket_bytes_down']:,} bytes down, {traffic['socket_bytes_up']:,} up"
+        )
+    for node, entry in result["nodes"].items():
+        if entry["remark"]:
+            typer.echo(f"{node}: {entry['remark']}")
+        if entry["error"]:
+            typer.echo(f"{node}: last dropped because: {entry['error']}")
+    for node, counts in result["bad_replies"].items():
+        typer.echo(f"dropped from {node}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
+    typer.echo(f"result in {home.result} and {home.result.with_suffix('.nc')}; logs in {home.logs}")

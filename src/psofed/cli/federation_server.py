@@ -1,0 +1,110 @@
+"""The federation's commands on the server: its keys, the server itself, and how it is doing."""
+
+import contextlib
+from typing import Annotated
+
+import typer
+
+from psofed.cli.common import AsJson, print_json
+from psofed.cli.federation_common import DEFAULT_HOME, HomeFolder, open_home, ready, say
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (certs, revoke, server, status):
+        app.command()(command)
+
+
+def certs(
+    home: HomeFolder = DEFAULT_HOME,
+    hosts: Annotated[
+        list[str],
+        typer.Option(
+            "--host", metavar="NAME", help="Name or address by which nodes reach the server; repeatable."
+        ),
+    ] = [],  # noqa: B006 - typer copies it
+    nodes: Annotated[int, typer.Option("--nodes", min=0, help="Node keys to make, node-0 and on.")] = 0,
+    names: Annotated[
+        list[str], typer.Option("--node", metavar="NAME", help="A node key to make by name; repeatable.")
+    ] = [],  # noqa: B006
+) -> None:
+    """Make the authority, the server's certificate and the nodes' keys that are missing."""
+    with ready():
+        from psofed.federation.deploy.credentials import make_credentials
+
+        made = make_credentials(
+            open_home(home).credentials.folder, hosts, [*(f"node-{k}" for k in range(nodes)), *names]
+        )
+        typer.echo(f"authority    {made.authority}  (goes to every machine)")
+        typer.echo(f"server       {made.certificate}, {made.key}  (stay here)")
+        for path in made.public_keys():
+            typer.echo(f"node         {path.with_suffix('.key')}  (goes to that node alone)")
+
+
+def revoke(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The node, as in `certs --node`.")],
+    home: HomeFolder = DEFAULT_HOME,
+) -> None:
+    """Let a node in no more, from this moment on; its key is kept in credentials/revoked."""
+    with ready():
+        from psofed.federation.deploy.superlink import revoke_node
+
+        told = revoke_node(open_home(home), name)
+        typer.echo(f"{name} is let in no more" + ("" if told else " (no server is running)"))
+
+
+def server(
+    home: HomeFolder = DEFAULT_HOME,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on for nodes.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 for any, kept from then on.")
+    ] = 9092,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option("--metrics-port", min=0, max=65535, help="Serve figures for Prometheus on this port."),
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option("--metrics-host", help="Address for --metrics-port.")
+    ] = "127.0.0.1",
+) -> None:
+    """Run the server until Ctrl-C: a SuperLink on loopback, and the front door that nodes connect to."""
+    with ready():
+        from psofed.federation.deploy.server import exposure_warning, serve
+
+        warning = exposure_warning(host, port)
+        if warning:
+            say(warning)
+        with contextlib.ExitStack() as stack:
+            running = stack.enter_context(serve(open_home(home), host, port))
+            if metrics_port is not None:
+                from psofed.federation.deploy.metrics import serve_metrics
+
+                taken = stack.enter_context(serve_metrics(running.home, metrics_port, metrics_host))
+                say(f"figures for Prometheus at http://{metrics_host}:{taken}/metrics")
+            keys = len(running.home.credentials.public_keys())
+            say(f"listening on {running.address}; {keys} node keys let in; Ctrl-C stops")
+            running.watch()
+
+
+def status(
+    home: HomeFolder = DEFAULT_HOME,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it anew every second until Ctrl-C.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show whether the server runs, which nodes are there, and how far the run has come."""
+    with ready():
+        import sys
+        import time
+
+        from psofed.federation.deploy.status import federation_status, status_lines
+
+        while True:
+            found = federation_status(open_home(home))
+            if as_json:
+                print_json(found)
+            else:
+                clear = "\x1b[H\x1b[2J" if watch and sys.stdout.isatty() else ""
+                typer.echo(clear + "\n".join(status_lines(found, time.time())))
+            if not watch:
+                return
+            time.sleep(1.0)

@@ -1,0 +1,49 @@
+"""One file format for all that is kept: a JSON document and named arrays, whole or not at all.
+
+The server's checkpoint, a client's state and an exported model are all such files (``.npz``). Nothing in them is ever
+unpickled.
+"""
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from psofed.common.errors import PsofedError
+from psofed.federation.files import write_atomically
+
+_DOCUMENT = "document"
+
+
+def write_archive(path: Path, document: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Write a document and arrays to `path` atomically, for its owner's eyes only."""
+    buffer = io.BytesIO()
+    text = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
+    np.savez(buffer, allow_pickle=False, **{_DOCUMENT: text}, **{f"/{k}": v for k, v in arrays.items()})
+    write_atomically(path, buffer.getvalue(), mode=0o600)
+
+
+def read_archive(path: Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read what :func:`write_archive` wrote; its document must name `kind` with that version of its format.
+
+    Raises
+    ------
+    PsofedError
+        Says what is wrong with the file.
+    """
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
+            arrays = {name[1:]: archive[name] for name in archive.files if name != _DOCUMENT}
+            document = json.loads(archive[_DOCUMENT].tobytes())
+        found = document[kind]
+    except FileNotFoundError:
+        raise PsofedError(f"there is no {path}") from None
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+        raise PsofedError(f"{path} is not a psofed {kind}: {error}") from None
+    if found != version:
+        raise PsofedError(f"{path} is of format {found}; this psofed reads {version}")
+    return document, arrays

@@ -1,0 +1,348 @@
+"""The front door: the one port that nodes reach, and all that a stranger can touch.
+
+The SuperLink serves three APIs on one port. Fleet, which nodes use, asks for a registered key. Control, which submits
+runs and registers keys, asks for nothing. So the SuperLink listens on loopback, and everything from outside comes
+through here: TLS ends here, a request's head is read strictly and within a deadline, its key and signature are
+checked, and only then is anything opened inward.
+
+A connection is a *guest* until it has proved a key. Guests are few: when there are too many, from one address or
+altogether, the longest waiting one goes. An honest node proves its key within milliseconds, so a flood of idle or
+half-sent connections pushes out itself. Behind a proved key there are a limit on connections, a limit on a body's
+length near the model's size, and a quota on bytes that is filled up when the node is asked for a reply.
+"""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from psofed.common.errors import PsofedError
+from psofed.federation.deploy.bell import BellService
+from psofed.federation.deploy.credentials import Credentials
+from psofed.federation.deploy.requests import MAX_HEAD, KeyRing, RefusedError, Request, read_head
+from psofed.federation.deploy.traffic import CountingSocket, Meter
+from psofed.federation.deploy.upstream import Upstream, UpstreamError
+
+_SMALL_BODY = 4096  # more than any request has but those that push a message or an object
+_PUSHES = ("push-messages", "push-object")
+_ANSWERS = {
+    400: "Bad Request",
+    403: "Forbidden",
+    411: "Length Required",
+    413: "Content Too Large",
+    429: "Too Many Requests",
+    502: "Bad Gateway",
+    504: "Gateway Timeout",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoorLimits:
+    """What the front door puts up with.
+
+    Attributes
+    ----------
+    guests, guests_per_address : int
+        Connections without a proved key, altogether and from one address.
+    connections_per_node : int
+        Connections that have proved the same key.
+    head_seconds : float
+        From a connection's begin to the end of its first request's head.
+    idle_seconds : float
+        Between two requests of one connection.
+    body_seconds, body_rate
+        A body may take so many seconds, plus its length over so many bytes per second.
+    base_body : int
+        Largest body before a model's size is known; then it is that plus the model.
+    polling_rate : float
+        Bytes per second by which a node's quota grows, for its questions and heartbeats.
+    hold_seconds : float
+        How long a node's question waits for the bell.
+    """
+
+    guests: int = 192
+    guests_per_address: int = 64
+    connections_per_node: int = 8
+    head_seconds: float = 10.0
+    idle_seconds: float = 60.0
+    body_seconds: float = 20.0
+    body_rate: float = 50_000.0
+    base_body: int = 1 << 20
+    polling_rate: float = 32_000.0
+    hold_seconds: float = 3.0
+
+
+@dataclass
+class _Guest:
+    """A connection that has not proved a key."""
+
+    address: str
+    task: asyncio.Task[None] | None = None
+
+
+class FrontDoor:
+    """Passes requests of known nodes on to the SuperLink at (127.0.0.1, target), in a thread of its own.
+
+    Parameters
+    ----------
+    host, port
+        Where nodes connect; port 0 becomes a free one.
+    target : int
+        The SuperLink's port on loopback.
+    credentials : Credentials
+        The server's certificate, and the keys that are let in.
+    counts : path
+        Where the bytes are counted.
+    bell : str
+        Path of the doorbell's socket.
+    limits : DoorLimits
+        What it puts up with.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        target: int,
+        credentials: Credentials,
+        counts: Path,
+        bell: str,
+        limits: DoorLimits | None = None,
+    ) -> None:
+        self.host, self.port = host, port
+        self.limits = limits or DoorLimits()
+        self.max_body = self.limits.base_body
+        self.keys = KeyRing(credentials.folder)
+        self.meter = Meter(counts)
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._tls.load_cert_chain(credentials.certificate, credentials.key)
+        self._upstream = Upstream(target, ssl.create_default_context(cafile=str(credentials.authority)))
+        self._bell = BellService(bell, self._set_size, self._fill)
+        self._guests: OrderedDict[int, _Guest] = OrderedDict()
+        self._connections: dict[int, int] = {}
+        self._quotas: dict[int, tuple[float, float]] = {}
+        self._ready = threading.Event()
+        self._failure: OSError | None = None
+        self._loop = asyncio.new_event_loop()
+        self._stopping = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=self._run, name="front door", daemon=True)
+
+    def __enter__(self) -> Self:
+        self.meter.__enter__()
+        self._thread.start()
+        self._ready.wait(timeout=10)
+        if self._failure is not None:
+            self.__exit__()
+            raise PsofedError(f"cannot listen on {self.host}:{self.port}: {self._failure.strerror}")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended already
+            self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(timeout=10)
+        self.meter.__exit__()
+
+    # --- accepting ----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._serve())
+        except OSError as failure:
+            self._failure = failure
+            self._ready.set()
+        finally:
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        with socket.socket(family) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((self.host, self.port))
+            listener.listen(1024)
+            listener.setblocking(False)
+            self.port = listener.getsockname()[1]
+            await self._bell.start()
+            self._ready.set()
+            accepting = asyncio.create_task(self._accept(listener))
+            await self._stopping.wait()
+            accepting.cancel()
+        self._bell.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(accepting, *self._tasks, return_exceptions=True)
+        self._upstream.close()
+        await asyncio.sleep(0.01)  # for the last connections to be closed
+
+    async def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                accepted, address = await self._loop.sock_accept(listener)
+            except OSError:
+                await asyncio.sleep(0.1)  # no file descriptor left, or a connection that has gone already
+                continue
+            self.meter.count(connections=1)
+            guest = _Guest(str(address[0]))
+            self._make_room(guest.address)
+            identity = id(guest)
+            self._guests[identity] = guest
+            connection = CountingSocket.of(accepted, self.meter)
+            guest.task = asyncio.create_task(self._welcome(connection, identity))
+            self._tasks.add(guest.task)
+            guest.task.add_done_callback(self._tasks.discard)
+            # For a guest who is told to go before its task has begun.
+            guest.task.add_done_callback(partial(_hang_up, connection))
+
+    def _make_room(self, address: str) -> None:
+        """Let the longest waiting guest go if there are too many."""
+        same = [key for key, guest in self._guests.items() if guest.address == address]
+        oldest = None
+        if len(same) >= self.limits.guests_per_address:
+            oldest = same[0]
+        elif len(self._guests) >= self.limits.guests:
+            oldest = next(iter(self._guests))
+        if oldest is not None:
+            gone = self._guests.pop(oldest)
+            if gone.task is not None:
+                gone.task.cancel()
+
+    async def _welcome(self, connection: CountingSocket, guest: int) -> None:
+        """Serve one connection from its TLS handshake to its end."""
+        reader = asyncio.StreamReader(limit=MAX_HEAD)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        writer = None
+        try:
+            async with asyncio.timeout(self.limits.head_seconds):
+                await self._first_byte(connection)
+                transport, _ = await self._loop.connect_accepted_socket(
+                    lambda: protocol,
+                    connection,
+                    ssl=self._tls,
+                    ssl_handshake_timeout=self.limits.head_seconds,
+                    ssl_shutdown_timeout=1.0,
+                )
+                writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
+                head = await reader.readuntil(b"\r\n\r\n")
+            await self._answer_guest(head, reader, writer, guest)
+        except (OSError, EOFError, TimeoutError, asyncio.CancelledError, asyncio.LimitOverrunError):
+            pass  # gone, too slow, too much, or told to go
+        finally:
+            self._guests.pop(guest, None)
+            if writer is None:
+                connection.close()
+            else:
+                await _close(writer)
+
+    async def _first_byte(self, connection: CountingSocket) -> None:
+        """Wait until something comes: one who says nothing is not worth a TLS session, which takes 300 kB."""
+        arrived = asyncio.Event()
+        self._loop.add_reader(connection, arrived.set)
+        try:
+            await arrived.wait()
+        finally:
+            self._loop.remove_reader(connection)
+
+    async def _answer_guest(
+        self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, guest: int
+    ) -> None:
+        number: int | None = None
+        try:
+            request = read_head(head)
+            number = self.keys.check(request)
+            if self._connections.get(number, 0) >= self.limits.connections_per_node:
+                number = None
+                raise RefusedError("too many connections of this node", 429)
+            self._connections[number] = self._connections.get(number, 0) + 1
+            self._guests.pop(guest, None)
+            while True:
+                await self._pass_on(request, head, number, reader, writer)
+                async with asyncio.timeout(self.limits.idle_seconds):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                request = read_head(head)
+                if not self.keys.knows(request, number):
+                    raise RefusedError("unknown-key")
+        except RefusedError as refusal:
+            await _refuse(writer, refusal)
+        finally:
+            if number is not None:
+                self._connections[number] -= 1
+
+    # --- one request --------------------------------------------------------------------------------------
+
+    async def _pass_on(
+        self,
+        request: Request,
+        head: bytes,
+        number: int,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        if request.length > (self.max_body if request.call in _PUSHES else _SMALL_BODY):
+            raise RefusedError(f"a body of {request.length} bytes", 413)
+        self._spend(number, len(head) + request.length)
+        deadline = self.limits.body_seconds + request.length / self.limits.body_rate
+        if request.call == "pull-messages":
+            async with asyncio.timeout(deadline):
+                body = await reader.readexactly(request.length)
+            await self._bell.hold(number, self.limits.hold_seconds)
+            if reader.at_eof() or writer.is_closing():
+                raise EOFError  # gone meanwhile: a message handed out now would be lost
+            small = asyncio.StreamReader()
+            small.feed_data(body)
+            reader = small
+        try:
+            await self._upstream.exchange(head, request.length, reader, writer, deadline)
+        except UpstreamError as error:
+            raise RefusedError(str(error), error.status) from None
+
+    def _set_size(self, model_bytes: int) -> None:
+        self.max_body = self.limits.base_body + max(0, min(model_bytes, 1 << 40))
+
+    def _full(self) -> float:
+        return 4.0 * self.max_body
+
+    def _fill(self, number: int) -> None:
+        self._quotas[number] = (self._full(), time.monotonic())
+
+    def _spend(self, number: int, count: int) -> None:
+        """Take `count` bytes from a node's quota, or raise RefusedError."""
+        left, when = self._quotas.get(number, (self._full(), time.monotonic()))
+        now = time.monotonic()
+        left = min(self._full(), left + (now - when) * self.limits.polling_rate) - count
+        if left < 0:
+            raise RefusedError("the node's quota is used up", 429)
+        self._quotas[number] = (left, now)
+
+
+def _hang_up(connection: CountingSocket, _: object) -> None:
+    connection.close()
+
+
+async def _refuse(writer: asyncio.StreamWriter, refusal: RefusedError) -> None:
+    reason = "".join(c for c in str(refusal) if c.isascii() and c.isprintable())[:100]
+    writer.write(
+        f"HTTP/1.1 {refusal.status} {_ANSWERS.get(refusal.status, 'Refused')}\r\npsofed-reason: {reason}\r\n"
+        "Content-Length: 0\r\nConnection: close\r\n\r\n".encode()
+    )
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(1.0):
+            await writer.drain()
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    """Close a connection, politely for a second."""
+    writer.close()
+    try:
+        async with asyncio.timeout(1.0):
+            await writer.wait_closed()
+    except (OSError, TimeoutError, asyncio.CancelledError):
+        writer.transport.abort()

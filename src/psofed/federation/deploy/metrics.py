@@ -1,0 +1,64 @@
+"""Figures for Prometheus, read anew whenever somebody asks for them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from psofed.common.errors import PsofedError
+from psofed.federation.deploy.status import federation_status
+from psofed.federation.deploy.superlink import Home
+
+
+class FederationCollector:
+    """Turns a federation's status into Prometheus' metrics."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the metrics of this moment."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        found = federation_status(self.home)
+        run = found["run"] or {}
+        yield GaugeMetricFamily("psofed_round", "Last completed round of the run", run.get("round", 0))
+        yield GaugeMetricFamily("psofed_rounds", "Rounds of the run", run.get("rounds", 0))
+        yield GaugeMetricFamily("psofed_running", "Whether a run is going on", run.get("state") == "running")
+        last = run.get("last") or {}
+        yield GaugeMetricFamily("psofed_round_seconds", "Duration of the last round", last.get("seconds", 0))
+        online = GaugeMetricFamily("psofed_node_online", "Whether a node is online", labels=["node"])
+        seen = GaugeMetricFamily("psofed_node_last_round", "Last round accepted from a node", labels=["node"])
+        bad = CounterMetricFamily("psofed_bad_replies", "Dropped replies", labels=["node", "kind"])
+        for node in found["nodes"]:
+            online.add_metric([node["name"]], node["status"] == "online")
+            seen.add_metric([node["name"]], max(0, node["last_round"]))
+        for name, counts in found["bad_replies"].items():
+            for kind, count in counts.items():
+                bad.add_metric([name, kind], count)
+        traffic = CounterMetricFamily("psofed_bytes", "Bytes at the nodes' sockets", labels=["direction"])
+        for direction in ("up", "down"):
+            traffic.add_metric([direction], (found["traffic"] or {}).get(direction, 0))
+        yield from (online, seen, bad, traffic)
+
+
+@contextmanager
+def serve_metrics(home: Home, port: int, host: str = "127.0.0.1") -> Iterator[int]:
+    """Serve the figures at http://host:port/metrics while the block is open; port 0 becomes a free one."""
+    try:
+        from prometheus_client import CollectorRegistry, start_http_server
+    except ImportError:
+        raise PsofedError(
+            "--metrics-port needs prometheus-client; install it with: pip install 'psofed[metrics]'"
+        ) from None
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(FederationCollector(home))
+    try:
+        server, thread = start_http_server(port, host, registry)
+    except OSError as error:
+        raise PsofedError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+    try:
+        yield int(server.server_port)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(timeout=10)

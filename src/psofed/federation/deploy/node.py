@@ -1,0 +1,232 @@
+"""One node as one long-lived process: asks for messages, answers them, and learns from each sample as it arrives.
+
+It speaks Flower's Fleet API with Flower's own client (:class:`psofed.federation.flower.Fleet`), so to the SuperLink it
+is a SuperNode like any other. But it holds the app in memory, where Flower starts a new Python for every message. Only
+psofed's own app runs here, whatever the server submits: a run's code is never loaded, only its configuration is read.
+"""
+
+import contextlib
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+from flwr.app import Context, Message
+
+from psofed.common.errors import PsofedError
+from psofed.federation.files import only_one, write_atomically
+from psofed.federation.flower import (
+    HEARTBEAT,
+    Fleet,
+    ForgottenError,
+    NotRunningError,
+    Question,
+    StillOnlineError,
+    UnreachableError,
+    error_reply,
+    identify,
+)
+from psofed.federation.packing import pack, unpack
+
+_LONGEST_PAUSE = 5.0
+_LEARN_EVERY = 0.2
+
+
+class App(Protocol):
+    """What a node runs."""
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        """Answer a message."""
+        ...
+
+    def learn_arrived(self, context: Context) -> int:
+        """Learn from what has arrived since the last call, and return how many samples these were."""
+        ...
+
+
+class LongLivedNode:
+    """A node that works until it is interrupted.
+
+    Parameters
+    ----------
+    server, key, authority
+        See :class:`psofed.federation.flower.Fleet`.
+    home : path
+        Folder of this node; only one process can use it at a time.
+    settings : mapping
+        What the app is told of this node.
+    app : App
+        What it runs.
+    say : callable
+        Told, in one line each, what a person should know.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        key: Path,
+        authority: Path,
+        home: Path,
+        settings: Mapping[str, Any],
+        app: App,
+        say: Callable[[str], None],
+    ) -> None:
+        for path in (authority, key):
+            if not path.is_file():
+                raise PsofedError(f"there is no {path}; make it with: psofed federation certs")
+        self.home = home
+        self.settings = dict(settings)
+        self.app = app
+        self.say = say
+        self._fleet = Fleet(server, key, authority)
+        self._lock = threading.Lock()
+        self._context: Context | None = None
+        self._forgotten = threading.Event()
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Work until interrupted; raise only for what cannot heal: an unknown key or a wrong authority."""
+        with only_one(self.home / "lock", f"another node works in {self.home} already"), self._fleet:
+            threads = [
+                threading.Thread(target=work, daemon=True) for work in (self._beat, self._learn_arrived)
+            ]
+            try:
+                self._connect()
+                for thread in threads:
+                    thread.start()
+                while True:
+                    try:
+                        self._serve()
+                    except (UnreachableError, ForgottenError) as error:
+                        self.say(f"{error}; connecting again")
+                        self._connect()
+            finally:
+                with _undisturbed():
+                    self._ended.set()
+                    if self._fleet.node_id and self._fleet.deactivate():
+                        self._remembered.unlink(missing_ok=True)
+
+    # --- being there --------------------------------------------------------------------------------------
+
+    @property
+    def _remembered(self) -> Path:
+        return self.home / "node.json"
+
+    def _connect(self) -> None:
+        """Activate this node, however long it takes."""
+        pause, said = 0.2, ""
+        before = self._fleet.node_id or self._remembered_id()
+        while True:
+            try:
+                node_id = self._fleet.activate()
+                break
+            except StillOnlineError as error:
+                # This folder is locked, so whoever was online with it is dead: it may be said in its place.
+                if before and self._fleet.deactivate(before):
+                    before = 0
+                    continue
+                problem = f"{error}; this heals within {2 * HEARTBEAT:.0f} s of its last sign of life"
+            except (UnreachableError, ForgottenError, httpx.HTTPStatusError) as error:
+                problem = f"{error}; trying again"
+            if problem != said:
+                self.say(problem)
+                said = problem
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        self._forgotten.clear()
+        write_atomically(self._remembered, json.dumps({"node_id": node_id}).encode(), mode=0o600)
+        self.say(f"connected to {self._fleet.server}")
+
+    def _remembered_id(self) -> int:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            return int(json.loads(self._remembered.read_bytes())["node_id"])
+        return 0
+
+    def _beat(self) -> None:
+        while not self._ended.wait(0.4 * HEARTBEAT):
+            try:
+                self._fleet.heartbeat()
+            except ForgottenError:
+                self._forgotten.set()
+            except (PsofedError, httpx.HTTPError):
+                pass  # the questions will notice
+
+    # --- working ------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        """Ask for messages and answer them, until the connection is lost."""
+        pause = 0.05
+        while True:
+            if self._forgotten.is_set():
+                raise ForgottenError("the server does not know this node any more")
+            asked = time.monotonic()
+            question = self._fleet.ask()
+            if question is not None:
+                self._answer(question)
+                pause = 0.05
+            elif time.monotonic() - asked < 0.5:
+                # A server without our front door does not make us wait.
+                time.sleep(pause)
+                pause = min(2 * pause, 0.5)
+
+    def _answer(self, question: Question) -> None:
+        run_id, started = question.message.metadata.run_id, time.monotonic()
+        try:
+            if self._context is None or self._context.run_id != run_id:
+                self._context = self._fleet.run_context(run_id, self.settings)
+            message = self._fleet.fetch(question)
+            identify(run_id, self._fleet.node_id)
+            reply = self._work(message, self._context)
+            self._fleet.send(reply, time.monotonic() - started)
+        except NotRunningError:
+            pass  # the run has ended meanwhile
+        except (UnreachableError, httpx.HTTPStatusError) as error:
+            self.say(f"a reply was lost: {error}")
+
+    def _work(self, message: Message, context: Context) -> Message:
+        try:
+            message.content = unpack(message.content)
+            with self._lock:
+                reply = self.app(message, context)
+            if reply.has_content():
+                reply.content = pack(reply.content)
+            return reply
+        except Exception as error:
+            # Whatever the app raises is this node's own affair: it is said here and told to the server.
+            reason = f"{error}" if isinstance(error, PsofedError) else f"{type(error).__name__}: {error}"
+            self.say(f"round {message.metadata.group_id} failed: {reason}")
+            return error_reply(reason, message)
+
+    def _learn_arrived(self) -> None:
+        failed = ""
+        while not self._ended.wait(_LEARN_EVERY):
+            context = self._context
+            if context is None:
+                continue
+            try:
+                with self._lock:
+                    self.app.learn_arrived(context)
+                failed = ""
+            except Exception as error:
+                if str(error) != failed:
+                    failed = str(error)
+                    self.say(f"cannot learn from what arrives: {error}")
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let no signal but SIGKILL cut short what is done on the way out."""
+    previous = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(ValueError):  # not in the main thread, which alone gets signals
+            previous[number] = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

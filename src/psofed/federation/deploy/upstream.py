@@ -1,0 +1,114 @@
+"""From the front door on to the SuperLink: a few connections on loopback, used again and again."""
+
+import asyncio
+import re
+import ssl
+import time
+
+CHUNK = 1 << 16
+_IDLE = 3.0  # uvicorn, which the SuperLink runs on, closes idle connections after five seconds
+_ANSWER_SECONDS = 60.0
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})[ \t]*\r\n", re.IGNORECASE)
+_CLOSES = re.compile(rb"\r\nconnection:[ \t]*close[ \t]*\r\n", re.IGNORECASE)
+
+_Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class UpstreamError(Exception):
+    """The SuperLink did not answer; `status` is what to tell the node, which then tries again."""
+
+    def __init__(self, reason: str, status: int) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Upstream:
+    """Connections to the SuperLink at (127.0.0.1, port)."""
+
+    def __init__(self, port: int, tls: ssl.SSLContext | None) -> None:
+        self.port = port
+        self._tls = tls
+        self._idle: list[tuple[float, _Connection]] = []
+
+    async def exchange(
+        self,
+        head: bytes,
+        length: int,
+        body: asyncio.StreamReader,
+        answer: asyncio.StreamWriter,
+        body_seconds: float,
+    ) -> None:
+        """Pass one request on, chunk by chunk, and its answer back.
+
+        Raises
+        ------
+        UpstreamError
+            Before anything of the answer was passed back.
+        EOFError
+            Later; both connections must then be closed.
+        """
+        connection = await self._take()
+        reader, writer = connection
+        reusable = False
+        try:
+            try:
+                writer.write(head)
+                async with asyncio.timeout(body_seconds):
+                    while length:
+                        chunk = await body.read(min(length, CHUNK))
+                        if not chunk:
+                            raise EOFError
+                        writer.write(chunk)
+                        await writer.drain()
+                        length -= len(chunk)
+                    await writer.drain()
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    first = await reader.readuntil(b"\r\n\r\n")
+            except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+                if isinstance(error, TimeoutError):
+                    raise UpstreamError("the SuperLink took too long", 504) from None
+                raise UpstreamError("the SuperLink is away", 502) from None
+            found = _LENGTH.search(first)
+            if found is None:
+                raise UpstreamError("the SuperLink gave an answer without a length", 502)
+            remaining = int(found[1])
+            answer.write(first)
+            while remaining:
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    chunk = await reader.read(min(remaining, CHUNK))
+                    if not chunk:
+                        raise EOFError
+                    answer.write(chunk)
+                    await answer.drain()
+                remaining -= len(chunk)
+            await answer.drain()
+            reusable = _CLOSES.search(first) is None
+        finally:
+            if reusable:
+                self._forget_stale()
+                self._idle.append((time.monotonic(), connection))
+            else:
+                writer.transport.abort()
+
+    def close(self) -> None:
+        """Close the connections that nobody uses."""
+        for _, (_, writer) in self._idle:
+            writer.transport.abort()
+        self._idle.clear()
+
+    def _forget_stale(self) -> None:
+        while self._idle and time.monotonic() - self._idle[0][0] >= _IDLE:
+            self._idle.pop(0)[1][1].transport.abort()
+
+    async def _take(self) -> _Connection:
+        now = time.monotonic()
+        while self._idle:
+            since, connection = self._idle.pop()
+            if now - since < _IDLE and not connection[0].at_eof() and not connection[1].is_closing():
+                return connection
+            connection[1].transport.abort()
+        try:
+            async with asyncio.timeout(5.0):
+                return await asyncio.open_connection("127.0.0.1", self.port, ssl=self._tls, limit=1 << 17)
+        except (OSError, TimeoutError):
+            raise UpstreamError("the SuperLink is away", 502) from None

@@ -1,0 +1,48 @@
+"""Who the nodes are: a name for people, a number for the draws, and Flower's id for the post.
+
+Masks and participants follow from the node's *number*, which belongs to its key. Flower's id is given by the
+SuperLink and changes when a node is registered anew, as it is whenever a SuperLink that keeps all in memory restarts.
+"""
+
+from dataclasses import dataclass
+
+from flwr.serverapp import Grid
+
+from psofed.federation.flower import number_of_key
+
+
+@dataclass(frozen=True, order=True)
+class Node:
+    """A node as the server sees it.
+
+    Attributes
+    ----------
+    name : str
+        By which it was registered; in the history, the result and every line that a person reads.
+    number : int
+        64 bits that belong to its key; see :func:`psofed.federation.flower.number_of_key`.
+    node_id : int
+        Flower's, to address messages.
+    """
+
+    name: str
+    number: int
+    node_id: int
+
+
+def nodes_of(grid: Grid) -> list[Node]:
+    """Return the nodes that are online, by name.
+
+    Where Flower knows no key (a simulation, a Grid within this process) the number is Flower's id, and where it
+    knows no name the name is the number.
+    """
+    found = []
+    for info in grid.get_nodes():
+        number = number_of_key(info.public_key) if info.public_key else int(info.node_id)
+        found.append(Node(info.name or str(number), number, int(info.node_id)))
+    names = [node.name for node in found]
+    # Two nodes of one name would share what is known of them: the number tells them apart.
+    return sorted(
+        Node(f"{node.name}-{node.number}", node.number, node.node_id) if names.count(node.name) > 1 else node
+        for node in found
+    )

@@ -1,0 +1,44 @@
+"""Fewer requests: all records of a message packed into one.
+
+Flower sends every record and every array of a message as an object of its own, with a request each. Packed into one
+record they are three objects instead of about seven, and a round is more than twice as fast. Packing happens in the
+transport, below all mods: a mod sees the records as they are. The server packs for those nodes that pack their own
+replies, so a stock SuperNode, which does not, is sent plain messages.
+"""
+
+from flwr.app import ConfigRecord, RecordDict
+
+from psofed.federation.flower import records_from_bytes, records_to_bytes
+
+PACKED = "psofed.packed"
+_RECORDS = "records"
+_LARGEST = 1 << 20  # beyond this Flower's own chunks are better
+
+
+def pack(content: RecordDict) -> RecordDict:
+    """Return `content` packed into one record, or as it is if it is large.
+
+    Examples
+    --------
+    >>> packed = pack(RecordDict({"a": ConfigRecord({"n": 1}), "b": ConfigRecord({"n": 2})}))
+    >>> list(packed), list(unpack(packed))
+    (['psofed.packed'], ['a', 'b'])
+    """
+    data = records_to_bytes(content)
+    return RecordDict({PACKED: ConfigRecord({_RECORDS: data})}) if len(data) <= _LARGEST else content
+
+
+def is_packed(content: RecordDict) -> bool:
+    """Whether `content` was made by :func:`pack`."""
+    return list(content) == [PACKED]
+
+
+def unpack(content: RecordDict) -> RecordDict:
+    """Return the records in packed `content`, or `content` itself; ValueError if they cannot be read."""
+    if not is_packed(content):
+        return content
+    record = content[PACKED]
+    data = record.get(_RECORDS) if isinstance(record, ConfigRecord) else None
+    if not isinstance(data, bytes) or len(data) > _LARGEST:
+        raise ValueError("a packed message without its records")
+    return records_from_bytes(data)

@@ -1,0 +1,93 @@
+"""A guard against crude lies: a reply far beyond the model and the other replies does not count.
+
+It is on by default and is not a defence against clever attackers, for whom there are the robust aggregation rules. It
+keeps one client from taking over the average in one stroke, as 10³⁰⁰ would.
+
+For reply k with uploaded entries u on S, its deviation is d_k = ‖u − w_S‖ / √M, with w the server's model. It is
+implausible if
+
+    d_k > factor · max(o_k, h, s)
+
+with o_k the median deviation of the round's *other* replies, h the median of the last accepted deviations, and s the
+median of the model's root mean square over the last rounds. Medians move only if many agree: one liar in three moves
+neither o nor h, and needs 25 rounds to move s once. While fewer than 20 replies have been accepted the factor is 100
+times larger, for first deviations of honest clients differ much.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.federation.layout import Vector
+
+_DEVIATIONS, _SIZES = 200, 50
+_FEW, _EARLY = 20, 100.0
+
+
+class Plausibility:
+    """What replies looked like so far, and whether new ones fit.
+
+    Parameters
+    ----------
+    factor : float or None
+        See above; None lets everything pass that can be computed with.
+    state : mapping, optional
+        From :meth:`to_mapping`.
+
+    Examples
+    --------
+    >>> guard = Plausibility(factor=10.0)
+    >>> shared = np.array([0, 1])
+    >>> honest, lie = np.array([0.1, 0.2]), np.array([1e300, 0.0])
+    >>> list(guard.judge(np.zeros(2), {"a": (shared, honest), "b": (shared, honest), "c": (shared, lie)}))
+    ['c']
+    """
+
+    def __init__(self, factor: float | None, state: Mapping[str, Any] | None = None) -> None:
+        self.factor = factor
+        self._deviations: list[float] = list((state or {}).get("deviations", []))
+        self._sizes: list[float] = list((state or {}).get("sizes", []))
+
+    def judge(self, model: Vector, uploads: Mapping[str, tuple[NDArray[np.int64], Vector]]) -> dict[str, str]:
+        """Return what is wrong with each implausible upload (indices, values), by node."""
+        deviations = {node: _deviation(model, *upload) for node, upload in uploads.items()}
+        found = {}
+        for node, deviation in deviations.items():
+            others = [value for other, value in deviations.items() if other != node]
+            limit = self._limit(others)
+            if not math.isfinite(deviation) or deviation > limit:
+                found[node] = f"{deviation:.3g} away from the model, of at most {limit:.3g}"
+        return found
+
+    def note(self, model: Vector, uploads: Mapping[str, tuple[NDArray[np.int64], Vector]]) -> None:
+        """Remember the accepted uploads of a round that began with `model`."""
+        self._deviations += [_deviation(model, *upload) for upload in uploads.values()]
+        self._deviations = self._deviations[-_DEVIATIONS:]
+        self._sizes = [*self._sizes, _size(model)][-_SIZES:]
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain lists, as JSON holds them."""
+        return {"deviations": list(self._deviations), "sizes": list(self._sizes)}
+
+    def _limit(self, others: list[float]) -> float:
+        known = [values for values in (others, self._deviations, self._sizes) if values]
+        scale = max((float(np.median(values)) for values in known), default=0.0)
+        if self.factor is None or scale == 0.0:
+            return math.inf  # nothing to compare with
+        return scale * self.factor * (_EARLY if len(self._deviations) < _FEW else 1.0)
+
+
+def _deviation(model: Vector, indices: NDArray[np.int64], values: Vector) -> float:
+    """Return the root mean square of what was uploaded against what the server has; infinite if it overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        change = values.astype(np.float64) - model[indices].astype(np.float64)
+        return float(np.sqrt(np.mean(np.square(change)))) if change.size else 0.0
+
+
+def _size(model: Vector) -> float:
+    with np.errstate(over="ignore"):
+        size = float(np.sqrt(np.mean(np.square(model.astype(np.float64)))))
+    return size if math.isfinite(size) else 0.0

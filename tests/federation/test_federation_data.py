@@ -1,0 +1,234 @@
+"""Tables with named columns: the same rows, the same scaling and the same complaints as everywhere."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import psofed
+from psofed import Scenario
+from psofed.common.errors import PsofedError
+from psofed.federation.app import ReadyMadeApp, client_app, run_server
+from psofed.federation.columns import TableSource
+from psofed.federation.deploy.superlink import Home
+from psofed.federation.files import read_json
+from psofed.federation.online import read_stream
+from psofed.federation.settings import RunSettings
+from psofed.federation.sources import Position
+from psofed.federation.testing import InProcessGrid
+from psofed.fleet.standardise import Standardiser
+
+STATIONS = ("north", "south", "west")
+
+
+def write_table(path, rows=200, seed=0):
+    """Three stations in one file: a time stamp, a text column, raw units, gaps."""
+    rng = np.random.default_rng(seed)
+    lines = ["time,station,note,pressure,wind,output"]
+    for n in range(rows):
+        for station in STATIONS:
+            pressure, wind = 101325 + 300 * rng.standard_normal(), 8 + 2 * rng.standard_normal()
+            output = 0.02 * (pressure - 101325) + 4 * wind + rng.standard_normal()
+            wind = "" if rng.random() < 0.05 else f"{wind:.4f}"
+            lines.append(f"2024-01-01T{n:05d},{station},all well,{pressure:.2f},{wind},{output:.4f}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def source_for(path, station, **changes):
+    options = {"target_column": "output", "features": ("pressure", "wind"), "client_column": "station"}
+    return TableSource(path, 2, client=station, **{**options, **changes})
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_clients_samples_are_those_that_read_data_gives(tmp_path, kind):
+    path = write_table(tmp_path / "all.csv")
+    data = psofed.read_data(path, "station", "output", ["pressure", "wind"])
+    if kind == "parquet":
+        from pyarrow import csv, parquet
+
+        parquet.write_table(csv.read_csv(path), tmp_path / "all.parquet")
+        path = tmp_path / "all.parquet"
+    for k, station in enumerate(STATIONS):
+        source, position, rows = source_for(path, station), Position(), []
+        while True:  # in pieces, as a stream would be read
+            piece = source.read(position, limit=37)
+            if not len(piece):
+                break
+            rows += zip(piece.inputs, piece.targets, strict=True)
+            position = piece.end_after(position)
+        scaling = Standardiser(2)
+        samples = [pair for x, y in rows if (pair := scaling.take(x, y)) is not None]
+        np.testing.assert_allclose([x for x, _ in samples], data.inputs[k], atol=1e-7)
+        np.testing.assert_allclose([y for _, y in samples], data.targets[k], atol=1e-7)
+
+
+def test_a_row_counts_once_its_line_is_complete_and_bad_rows_are_skipped_with_the_reason(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y\n1,2\nabc,3\n4,\n5")
+    source = TableSource(path, 1, "y")
+    first = source.read(Position(), 100)
+    assert first.inputs.tolist() == [[1.0]]
+    assert first.end.skipped == 2
+    assert first.problem == "no value of y"
+    with path.open("a") as file:
+        file.write(",6\n7;8\n")
+    second = source.read(first.end, 100)
+    assert second.inputs.tolist() == [[5.0]]
+    assert second.problem == "1 fields where the header has 2"
+    assert source.read(second.end, 100).end_after(second.end) == second.end
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"target_column": "height"}, "no column height; there are time, station"),
+        ({"features": ("pressure", "output")}, "cannot be a feature, it is the --target-column"),
+        ({"features": ("wind",)}, r"1 features \(wind\) where the run's dimension is 2.*dimension=1"),
+    ],
+)
+def test_columns_that_do_not_fit_are_named(tmp_path, changes, message):
+    path = write_table(tmp_path / "all.csv", rows=2)
+    with pytest.raises(PsofedError, match=message):
+        source_for(path, "north", **changes).read(Position(), 5)
+
+
+def federation(tmp_path, node_config, rounds=30, **changes):
+    count = len(node_config)
+    scenario = Scenario(
+        num_clients=count, dimension=2, num_participants=count, stepsize=0.05, iterations=rounds
+    ).replace(**changes)
+    settings = RunSettings(scenario=scenario, samples_per_round=0)
+    grid = InProcessGrid(dict.fromkeys(node_config, client_app), node_config=node_config)
+    for context in grid.contexts.values():
+        context.run_config = settings.to_config()
+    run_server(grid, settings, Home(tmp_path / "home"))
+    return grid, read_json(tmp_path / "home" / "result.json")
+
+
+def test_a_federation_learns_from_raw_units_and_keeps_the_scaling(tmp_path):
+    path = write_table(tmp_path / "all.csv", rows=300)
+    common = {"data": str(path), "target-column": "output", "features": "pressure, wind"}
+    nodes = {
+        7 + k: {**common, "client-column": "station", "client": station} for k, station in enumerate(STATIONS)
+    }
+    grid, result = federation(tmp_path, nodes)
+    assert result["bad_replies"] == {}
+    assert result["examples"] == 3 * 280  # 20 rows of each only feed the means
+    data = psofed.read_data(path, "station", "output", ["pressure", "wind"])
+    np.testing.assert_allclose(result["model"], data.best_weights(), atol=0.12)
+    scaling = read_stream(grid.contexts[7].state).scaling
+    assert scaling.rows == 300
+    assert scaling.means[0] == pytest.approx(101325, abs=100)
+    assert result["nodes"]["7"]["remark"] == "no new sample, 300 were read so far"
+    json.dumps(result)
+
+
+@pytest.mark.parametrize(
+    ("text", "node_config", "remark"),
+    [
+        ("time,x,z,y\nnoon,a,b,c\n", {}, "no sample read, 2 rows were skipped"),
+        ("x,z,y\n1,b,2\n", {"target-column": "y"}, "'b' in column z is not a number"),
+        ("x,z,y\n", {"target-column": "y"}, "no sample read"),
+        ("x,z,y\n1,2,3\n2,2,3\n", {"target-column": "y"}, "only feed the means"),
+    ],
+)
+def test_a_client_without_samples_says_so_at_the_server(tmp_path, text, node_config, remark):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    _, result = federation(tmp_path, {5: {"data": str(path), **node_config}}, rounds=2)
+    assert result["examples"] == 0
+    assert remark in result["nodes"]["5"]["remark"]
+    assert remark in result["history"][0]["remarks"]["5"]
+
+
+def test_a_clients_error_is_told_with_its_reason(tmp_path):
+    path = write_table(tmp_path / "all.csv", rows=2)
+    _, result = federation(tmp_path, {5: {"data": str(path), "target-column": "height"}}, rounds=1)
+    assert result["bad_replies"] == {"5": {"error": 1}}
+    assert "no column height" in result["nodes"]["5"]["error"]
+
+
+def test_a_long_lived_node_learns_from_each_row_as_it_arrives(tmp_path):
+    path = tmp_path / "a.csv"
+    lines = write_table(tmp_path / "all.csv", rows=100).read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:121]))
+    nodes = {5: {"data": str(path), "target-column": "output", "features": "pressure,wind"}}
+    grid, first = federation(tmp_path, nodes, rounds=1)
+    app, context = ReadyMadeApp(), grid.contexts[5]
+    assert app.learn_arrived(context) == 0
+    with path.open("a") as file:
+        file.write("".join(lines[121:]))
+    assert app.learn_arrived(context) == 180
+    assert app.learn_arrived(context) == 0
+    stream = read_stream(context.state)
+    assert stream.examples == 180  # to be told to the server in the next round
+    assert first["examples"] == 100
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--features", "a"], "--features says something about a table, but there is no --data"),
+        (["--data", "absent.csv", "--target-column", "y"], "there is no absent.csv"),
+        (["--data", "FILE", "--features", "wind"], "but there is no --target-column"),
+        (["--data", "FILE", "--target-column", "output", "--client", "north"], "belong together"),
+        (["--data", "FILE", "--target-column", "height"], "no column height"),
+    ],
+)
+def test_mistakes_about_data_show_before_anything_starts(tmp_path, options, message):
+    path = write_table(tmp_path / "all.csv", rows=2)
+    arguments = [str(path) if option == "FILE" else option for option in options]
+    from psofed.cli import app
+
+    done = CliRunner().invoke(app, ["federation", "client", "--home", str(tmp_path / "n"), *arguments])
+    assert isinstance(done.exception, PsofedError)
+    assert message in str(done.exception)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".json"])
+def test_the_model_is_exported_and_predicts_in_the_targets_own_unit(tmp_path, suffix):
+    path = write_table(tmp_path / "all.csv", rows=400)
+    folder = tmp_path / "pump-1"
+    nodes = {
+        5: {
+            "data": str(path),
+            "target-column": "output",
+            "features": "pressure,wind",
+            "psofed-state": str(folder / "state"),
+        }
+    }
+    federation(tmp_path, nodes, rounds=2, num_shared=2)
+    from psofed.cli import app
+
+    new = tmp_path / "new.csv"
+    new.write_text("wind,pressure\n8,101325\n10,101325\n8,101825\n")
+    out = str(tmp_path / f"model{suffix}")
+    done = CliRunner().invoke(
+        app,
+        ["federation", "export", "--home", str(tmp_path / "home"), "--out", out, "--scaling", str(folder)],
+    )
+    assert done.exit_code == 0, done.output
+    assert "2 numbers in 1 arrays of round 2, with a scaling" in done.output
+    answers = {}
+    for model in (out, str(folder)):  # the server's model, and the client's own
+        options = ["--model", model, "--data", str(new), "--features", "pressure,wind", "--json"]
+        done = CliRunner().invoke(app, ["federation", "predict", *options])
+        assert done.exit_code == 0, done.output
+        answers[model] = json.loads("{" + done.output.split("{", 1)[1])["predictions"]
+        # 0.02 (pressure − 101325) + 4 wind, as the data were made
+        np.testing.assert_allclose(answers[model], [32.0, 40.0, 42.0], atol=1.5)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"model": 9}', b"PK\x03\x04"])
+@pytest.mark.parametrize("suffix", [".npz", ".json"])
+def test_what_is_not_a_model_is_a_clear_error(tmp_path, content, suffix):
+    from psofed.federation.export import load_model
+
+    path = tmp_path / f"m{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(PsofedError, match=rf"m\{suffix}"):
+        load_model(path)
+    with pytest.raises(PsofedError, match=r"there is no|cannot read"):
+        load_model(tmp_path / f"absent{suffix}")

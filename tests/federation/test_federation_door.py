@@ -1,0 +1,270 @@
+"""The front door by itself, with a small TLS server in the SuperLink's place."""
+
+import contextlib
+import http.server
+import socket
+import ssl
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psofed.common.errors import PsofedError
+from psofed.federation.deploy.bell import Bell
+from psofed.federation.deploy.credentials import make_credentials, make_node_key
+from psofed.federation.deploy.door import DoorLimits, FrontDoor
+from psofed.federation.deploy.processes import free_port, is_listening, wait_until
+from psofed.federation.deploy.requests import RefusedError, read_head
+from psofed.federation.deploy.traffic import read_traffic
+from psofed.federation.flower import Fleet, UnknownKeyError, UnreachableError, WrongAuthorityError
+
+GOOD_HEAD = b"POST /v1/fleet/pull-messages HTTP/1.1\r\nHost: a:1\r\nContent-Length: 5\r\nX-Key: q=\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        GOOD_HEAD.replace(b"fleet", b"control"),
+        GOOD_HEAD.replace(b"fleet", b"runtime"),
+        GOOD_HEAD.replace(b"pull-messages", b"../control/start-run"),
+        GOOD_HEAD.replace(b"pull-messages", b"%2e%2e/control/start-run"),
+        GOOD_HEAD.replace(b"pull-messages", b"pull-messages?x=1"),
+        GOOD_HEAD.replace(b"POST", b"GET"),
+        GOOD_HEAD.replace(b"HTTP/1.1", b"HTTP/1.0"),
+        GOOD_HEAD.replace(b"Host: a:1", b"Transfer-Encoding: chunked"),
+        GOOD_HEAD.replace(b"Host: a:1", b"Transfer-Encoding : chunked"),
+        GOOD_HEAD.replace(b"Host: a:1", b"Upgrade: websocket"),
+        GOOD_HEAD.replace(b"Host: a:1", b"Content-Length: 6"),
+        GOOD_HEAD.replace(b"Content-Length: 5", b"Content-Length: +5"),
+        GOOD_HEAD.replace(b"Content-Length: 5", b"Content-Length: 9999999999999"),
+        GOOD_HEAD.replace(b"Content-Length: 5\r\n", b""),
+        GOOD_HEAD.replace(b"\r\nX-Key", b"\nX-Key"),
+        GOOD_HEAD.replace(b"X-Key", b" X-Key"),
+        GOOD_HEAD.replace(b"q=", b"\x00"),
+        b"\r\n\r\n",
+        b"",
+    ],
+)
+def test_only_plain_requests_of_nodes_are_read(head):
+    assert read_head(GOOD_HEAD).length == 5
+    with pytest.raises(RefusedError):
+        read_head(head)
+
+
+@given(
+    head=st.one_of(
+        st.binary(max_size=200), st.binary(max_size=9).map(lambda b: GOOD_HEAD[:-4] + b + b"\r\n\r\n")
+    )
+)
+def test_no_head_crashes_the_reader(head):
+    with contextlib.suppress(RefusedError):
+        assert read_head(head).length >= 0
+
+
+class SuperLink(http.server.BaseHTTPRequestHandler):
+    """Answers every request with as many bytes as it got, or with what the test wants."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.seen.append((self.path, len(body), time.monotonic()))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+class House:
+    """A front door, what is behind it, and a node's key."""
+
+    def __init__(self, folder, **limits):
+        self.credentials = make_credentials(folder / "credentials", [], ["pump-1"])
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.credentials.certificate, self.credentials.key)
+        self.link = http.server.ThreadingHTTPServer(("127.0.0.1", 0), SuperLink)
+        self.link.daemon_threads = True
+        self.link.seen = []
+        self.link.socket = context.wrap_socket(self.link.socket, server_side=True)
+        threading.Thread(target=self.link.serve_forever, daemon=True).start()
+        self.bell = str(folder / "bell")
+        self.counts = folder / "traffic.bin"
+        self.door = FrontDoor(
+            "127.0.0.1",
+            0,
+            self.link.server_address[1],
+            self.credentials,
+            self.counts,
+            self.bell,
+            DoorLimits(**limits),
+        )
+
+    def __enter__(self):
+        self.door.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self.door.__exit__(*error)
+        self.link.shutdown()
+        self.link.server_close()
+
+    def fleet(self, key=None, authority=None):
+        return Fleet(
+            f"127.0.0.1:{self.door.port}",
+            key or self.credentials.node_key("pump-1"),
+            authority or self.credentials.authority,
+        )
+
+    def tls(self):
+        trusting = ssl.create_default_context(cafile=str(self.credentials.authority))
+        raw = socket.create_connection(("127.0.0.1", self.door.port), timeout=20)
+        return trusting.wrap_socket(raw, server_hostname="127.0.0.1")
+
+
+def ended(connection):
+    """Whether the other side has closed the connection."""
+    try:
+        return connection.recv(4096) == b""
+    except (ConnectionError, ssl.SSLError):
+        return True
+
+
+def test_a_node_gets_through_and_its_bytes_are_counted(tmp_path):
+    with House(tmp_path) as house, house.fleet() as fleet:
+        assert fleet.activate() == 0
+        counted = read_traffic(house.counts)
+        assert counted.connections == 1
+        assert counted.up > 1000  # a TLS handshake and a signed head at least
+        assert counted.down > 500
+        assert [path for path, _, _ in house.link.seen] == ["/v1/fleet/activate-node"]
+    assert read_traffic(house.counts).up >= counted.up  # the counts outlive the door
+    assert read_traffic(tmp_path / "absent") is None
+
+
+def test_strangers_are_refused_before_anything_is_opened_inward(tmp_path):
+    make_node_key(tmp_path / "stranger.key")
+    other = make_credentials(tmp_path / "other", [], [])
+    with House(tmp_path) as house:
+        with house.fleet(key=tmp_path / "stranger.key") as fleet, pytest.raises(UnknownKeyError):
+            fleet.activate()
+        with house.fleet(authority=other.authority) as fleet, pytest.raises(WrongAuthorityError):
+            fleet.activate()
+        with house.tls() as keyless:
+            keyless.sendall(GOOD_HEAD)
+            assert b"403" in keyless.recv(4096)
+        # A known key without its signature is not enough.
+        with house.fleet() as fleet:
+            fleet._client._interceptors[1]._private_key = (
+                house.fleet(key=tmp_path / "stranger.key")._client._interceptors[1]._private_key
+            )
+            with pytest.raises(UnreachableError, match="wrong-signature"):
+                fleet.activate()
+        assert house.link.seen == []
+
+
+def test_a_revoked_key_is_refused_on_an_open_connection_too(tmp_path):
+    with House(tmp_path) as house, house.fleet() as fleet:
+        fleet.activate()
+        (house.credentials.folder / "pump-1.pub").unlink()
+        with pytest.raises(UnknownKeyError):
+            fleet.activate()
+
+
+def test_slow_and_idle_connections_are_ended(tmp_path):
+    with House(tmp_path, head_seconds=0.5) as house, house.tls() as half:
+        half.sendall(GOOD_HEAD[:40])
+        with socket.create_connection(("127.0.0.1", house.door.port), timeout=20) as idle:
+            assert ended(half)
+            assert ended(idle)
+
+
+def test_a_flood_of_guests_pushes_out_itself_and_no_node(tmp_path):
+    with House(tmp_path, guests=20, guests_per_address=10) as house, house.fleet() as fleet:
+        fleet.activate()
+        flood = [socket.create_connection(("127.0.0.1", house.door.port), timeout=20) for _ in range(60)]
+        try:
+            for _ in range(5):
+                fleet.activate()
+                with house.fleet() as another:
+                    another.activate()
+            assert len(house.door._guests) <= 10
+            assert ended(flood[0])
+        finally:
+            for connection in flood:
+                connection.close()
+        assert len(house.link.seen) == 11
+
+
+def test_bodies_are_limited_by_the_models_size_and_by_a_quota(tmp_path):
+    with (
+        contextlib.ExitStack() as stack,
+        House(tmp_path, base_body=10_000, polling_rate=0.0) as house,
+        house.fleet() as fleet,
+    ):
+        fleet.activate()
+
+        def push(size):
+            from flwr.proto.message_pb2 import PushObjectRequest
+
+            fleet._call("PushObject", PushObjectRequest(object_content=b"x" * size))
+
+        with pytest.raises(UnreachableError, match="bytes"):
+            push(20_000)
+        bell = stack.enter_context(Bell(house.bell))
+        bell.say_size(50_000)
+        wait_until(lambda: house.door.max_body == 60_000, 10.0, "the size to arrive")
+        bell.ring([fleet.number])
+        wait_until(lambda: house.door._quotas[fleet.number][0] > 200_000, 10.0, "the quota to be filled up")
+        for _ in range(3):
+            push(55_000)
+        with pytest.raises(UnreachableError, match="quota"):
+            [push(55_000) for _ in range(3)]
+        bell.ring([fleet.number])
+        wait_until(lambda: house.door._quotas[fleet.number][0] > 200_000, 10.0, "the quota to be filled up")
+        push(55_000)
+
+
+def test_a_question_waits_for_the_bell_and_says_that_the_node_is_idle(tmp_path):
+    with House(tmp_path, hold_seconds=30.0) as house, house.fleet() as fleet, Bell(house.bell) as bell:
+        asking = threading.Thread(target=fleet.ask)
+        asking.start()
+        assert bell.wait(20.0) == {fleet.number}
+        assert house.link.seen == []
+        bell.ring([fleet.number])
+        asking.join(timeout=20.0)
+        assert len(house.link.seen) == 1
+        bell.ring([fleet.number])  # while nobody asks: the next question passes at once and is no news
+        time.sleep(0.2)
+        fleet.ask()
+        assert bell.wait(0.0) == set()
+
+
+def test_a_question_of_a_node_that_has_gone_is_not_passed_on(tmp_path):
+    with House(tmp_path, hold_seconds=30.0) as house, house.fleet() as fleet, Bell(house.bell) as bell:
+        request = fleet._client._client.build_request("POST", "https://a/v1/fleet/pull-messages", content=b"")
+        fleet._client._interceptors[1].intercept(type("Call", (), {"request": request}), lambda context: None)
+        headers = "".join(f"{k}: {v}\r\n" for k, v in request.headers.items() if k.startswith("flwr"))
+        with house.tls() as connection:
+            connection.sendall(
+                f"POST /v1/fleet/pull-messages HTTP/1.1\r\nContent-Length: 0\r\n{headers}\r\n".encode()
+            )
+            assert bell.wait(20.0) == {fleet.number}
+        time.sleep(0.3)
+        bell.ring([fleet.number])
+        time.sleep(0.3)
+        assert house.link.seen == []
+
+
+def test_a_taken_port_is_a_clear_error(tmp_path):
+    credentials = make_credentials(tmp_path / "c", [], [])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert is_listening("127.0.0.1", port)
+        door = FrontDoor("127.0.0.1", port, 9, credentials, tmp_path / "t", str(tmp_path / "bell"))
+        with pytest.raises(PsofedError, match=f"cannot listen on 127.0.0.1:{port}"):
+            door.__enter__()
+    assert not is_listening("127.0.0.1", free_port())

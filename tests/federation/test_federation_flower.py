@@ -1,0 +1,123 @@
+"""The contract with Flower's internals: what psofed uses of them must be there, in the form that it uses."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from psofed.federation import flower
+
+SOURCE = Path(inspect.getfile(flower)).parent
+
+
+def test_the_installed_flower_is_one_that_the_long_lived_node_was_tested_with():
+    assert flower.untested_version() is None
+
+
+@pytest.mark.parametrize("installed", ["1.39.2", "1.43.0", "2.0.0", "1.4"])
+def test_other_versions_are_told(monkeypatch, installed):
+    monkeypatch.setattr(flower, "version", lambda name: installed)
+    assert flower.untested_version() == installed
+
+
+def test_flowers_internals_are_imported_in_one_module_only():
+    public = ("flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.serverapp.strategy")
+    for path in SOURCE.rglob("*.py"):
+        if path.name == "flower.py":
+            continue
+        for line in path.read_text().splitlines():
+            words = line.split()
+            if words[:1] in (["from"], ["import"]) and words[1].split(".")[0] == "flwr":
+                assert words[1] in public, f"{path.name}: {line}"
+
+
+def parameters(function):
+    return list(inspect.signature(function).parameters)
+
+
+def test_the_clients_of_both_apis_are_as_expected():
+    from flwr.supercore.control import ControlHttpClient
+    from flwr.supernode.fleet_http_client import FleetHttpClient
+
+    for name in (
+        "ActivateNode",
+        "DeactivateNode",
+        "SendNodeHeartbeat",
+        "PullMessages",
+        "PushMessages",
+        "GetRun",
+        "GetFab",
+        "PushObject",
+        "PullObject",
+        "ConfirmMessageReceived",
+    ):
+        assert parameters(getattr(FleetHttpClient, name)) == ["self", "request"], name
+    for name in ("RegisterNode", "UnregisterNode", "ListNodes", "StartRun", "StopRun", "ListRuns"):
+        assert parameters(getattr(ControlHttpClient, name)) == ["self", "request"], name
+    expected = ["server_address", "insecure", "root_certificates", "interceptors"]
+    assert parameters(FleetHttpClient.from_server_address)[:4] == expected
+
+
+def test_the_requests_have_the_fields_that_are_used():
+    from flwr.proto import control_pb2, fleet_pb2, heartbeat_pb2, message_pb2, node_pb2
+
+    fields = {
+        fleet_pb2.ActivateNodeRequest: {"public_key", "heartbeat_interval"},
+        fleet_pb2.DeactivateNodeRequest: {"node_id"},
+        fleet_pb2.PullMessagesResponse: {"messages_list", "message_object_trees"},
+        fleet_pb2.PushMessagesRequest: {
+            "node",
+            "messages_list",
+            "message_object_trees",
+            "clientapp_runtime_list",
+        },
+        fleet_pb2.PushMessagesResponse: {"objects_to_push", "session_id"},
+        heartbeat_pb2.SendNodeHeartbeatRequest: {"node", "heartbeat_interval"},
+        message_pb2.PullObjectResponse: {"object_found", "object_available", "object_content"},
+        message_pb2.PushObjectRequest: {"node", "run_id", "object_id", "object_content", "session_id"},
+        message_pb2.ConfirmMessageReceivedRequest: {"node", "run_id", "message_object_id"},
+        node_pb2.NodeInfo: {"node_id", "public_key", "name", "status", "online_until", "heartbeat_interval"},
+        control_pb2.StartRunRequest: {"fab"},
+        control_pb2.RegisterNodeRequest: {"public_key", "name"},
+    }
+    for message, names in fields.items():
+        assert names <= set(message.DESCRIPTOR.fields_by_name), message
+
+
+def test_the_headers_and_the_shortest_heartbeat_are_flowers():
+    from flwr.common.constant import HEARTBEAT_MIN_INTERVAL, HEARTBEAT_PATIENCE, TIMESTAMP_HEADER
+    from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+
+    assert flower.KEY_HEADER == FLEET_HTTP_PUBLIC_KEY_HEADER
+    assert flower.SIGNATURE_HEADER == FLEET_HTTP_SIGNATURE_HEADER
+    assert flower.TIMESTAMP_HEADER == TIMESTAMP_HEADER
+    assert flower.HEARTBEAT >= HEARTBEAT_MIN_INTERVAL
+    assert HEARTBEAT_PATIENCE == 2
+
+
+@pytest.mark.parametrize("data", [b"\xff\xff", b"\x0a\x02\x08\x01\x0a", b"nonsense" * 9])
+def test_packed_nonsense_is_a_value_error(data):
+    from flwr.app import ConfigRecord, RecordDict
+
+    from psofed.federation.packing import PACKED, unpack
+
+    with pytest.raises(ValueError):
+        unpack(RecordDict({PACKED: ConfigRecord({"records": data})}))
+    with pytest.raises(ValueError):
+        unpack(RecordDict({PACKED: ConfigRecord({"other": 1})}))
+
+
+def test_a_nodes_number_belongs_to_its_key(tmp_path):
+    from psofed.federation.deploy.credentials import make_node_key
+
+    path = make_node_key(tmp_path / "pump-1.key")
+    number = flower.number_of_key(flower.public_key_of(path))
+    with flower.Fleet("127.0.0.1:9", tmp_path / "pump-1.key", make_authority(tmp_path)) as fleet:
+        assert fleet.number == number
+    assert 0 <= number < 1 << 64
+
+
+def make_authority(folder):
+    from psofed.federation.deploy.credentials import make_credentials
+
+    return make_credentials(folder / "c", [], []).authority
