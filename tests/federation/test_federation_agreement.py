@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from flwr.clientapp import ClientApp
+from psofed.attacks import Gaussian
 
 import psofed
-from psofed import Attack, Data, Scenario, Selection
+from psofed import Data, Scenario, Selection
 from psofed.federation import PSOFed, online_regression, partial_sharing
-from psofed.federation.attacks import gaussian
+from psofed.federation.attacks import rehearse
 from psofed.federation.synthetic import SyntheticSource, evaluate_model
 from psofed.federation.testing import InProcessGrid
 
@@ -23,7 +24,7 @@ def server_msd(scenario: Scenario, seed: int, *, share_with: Scenario | None = N
         mods = [partial_sharing(catch_up=True)]
         if scenario.attack is not None and k < scenario.attack.num_byzantine:
             attack = scenario.attack
-            mods.insert(0, gaussian(probability=attack.probability, variance=attack.variance, seed=seed))
+            mods.insert(0, rehearse(attack, seed=seed))
         source = SyntheticSource(scenario, partition=k, seed=seed)
         app.train(mods=mods)(online_regression(source, scenario.stepsize, samples_per_round=1))
         return app
@@ -70,7 +71,7 @@ BASE = Scenario(
     data=Data(noise_variance=0.01),
 )
 CASES = {
-    "attacked": BASE.replace(attack=Attack(num_byzantine=1, probability=0.5, variance=0.3)),
+    "attacked": BASE.replace(attack=Gaussian(num_byzantine=1, probability=0.5, variance=0.3)),
     "own-masks": BASE.replace(selection=Selection(coordinated=False)),
     "round-robin": BASE.replace(selection=Selection(pattern="round-robin")),
 }

@@ -9,9 +9,10 @@ import sys
 import numpy as np
 import pytest
 from cryptography import x509
+from psofed.attacks import Gaussian
 
 import psofed
-from psofed import Attack, Data, Scenario
+from psofed import Data, Scenario
 from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.federation.app import client_app, run_server
 from psofed.federation.demo import demo_settings, predict_demo
@@ -156,7 +157,7 @@ def test_a_warning_comes_with_every_address_but_loopback():
 
 def test_settings_survive_flowers_config():
     settings = RunSettings(
-        scenario=Scenario(num_clients=6, dimension=3, attack=Attack(num_byzantine=1)), seed=7
+        scenario=Scenario(num_clients=6, dimension=3, attack=Gaussian(num_byzantine=1)), seed=7
     )
     assert RunSettings.from_config(settings.to_config()) == settings
     whole = {name: int(v) if isinstance(v, float) else v for name, v in settings.to_config().items()}
@@ -190,7 +191,7 @@ def test_the_app_that_is_submitted_carries_settings_and_no_paths(tmp_path):
 def finished(tmp_path_factory):
     """A small run of the ready-made app on a Grid within this process."""
     scenario = Scenario(
-        num_clients=4, dimension=4, num_participants=2, iterations=60, attack=Attack(num_byzantine=1, variance=0.1),
+        num_clients=4, dimension=4, num_participants=2, iterations=60, attack=Gaussian(num_byzantine=1, variance=0.1),
         data=Data(noise_variance=0.01),
     )  # fmt: skip
     settings = RunSettings(scenario=scenario, synthetic=True, seed=3)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from psofed.attacks import Gaussian
 
-from psofed import Attack, Scenario
+from psofed import Scenario
 from psofed.common.errors import PsofedError
 from psofed.federation.app import client_app, run_server
 from psofed.federation.deploy.credentials import make_credentials, make_node_key
@@ -28,7 +29,7 @@ SCENARIO = Scenario(
     dimension=4,
     num_participants=2,
     iterations=6,
-    attack=Attack(num_byzantine=1, probability=0.5),
+    attack=Gaussian(num_byzantine=1, probability=0.5),
 )
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from flwr.clientapp import ClientApp
+from psofed.attacks import Gaussian
 
-from psofed import Attack, Scenario, Selection
+from psofed import Scenario, Selection
 from psofed.federation import PSOFed, SuppliedMasks, online_regression, partial_sharing
 from psofed.federation.attacks import perturbing
 from psofed.federation.client_state import find_state
@@ -44,8 +45,12 @@ def run_federation(scenario, draws, upload_shift=0):
     masks = SuppliedMasks(given)
 
     def perturbation(round_number, node, count):
-        delta = draws.perturbations[round_number - 1, node - FIRST_NODE][given[round_number + 1, node]]
-        return delta if delta.any() else None
+        shocks, k = draws.shocks, node - FIRST_NODE
+        if not shocks.attacking[round_number - 1, k]:
+            return None
+        return (
+            scenario.attack.variance**0.5 * shocks.normals[round_number - 1, k][given[round_number + 1, node]]
+        )
 
     def make_app(k):
         app = ClientApp()
@@ -108,7 +113,7 @@ SCENARIOS = {
         dimension=4,
         num_participants=3,
         iterations=60,
-        attack=Attack(num_byzantine=2, probability=0.5),
+        attack=Gaussian(num_byzantine=2, probability=0.5),
     ),
     "full-sharing": Scenario(num_clients=5, dimension=3, num_participants=2, num_shared=3, iterations=40),
     "everybody": Scenario(num_clients=4, dimension=3, num_participants=4, iterations=40),

@@ -7,10 +7,11 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from psofed.attacks import Gaussian
 
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.federation import PSOFed
-from psofed.federation.attacks import gaussian, perturbing
+from psofed.federation.attacks import perturbing, rehearse
 from psofed.federation.checkpoint import CheckpointStore
 from psofed.federation.checks import KINDS, ReplyLimits
 from psofed.federation.client_state import find_state
@@ -368,7 +369,7 @@ def test_the_gaussian_attack_comes_as_often_and_as_strong_as_told(make_app):
         uploads.append(reply.content["arrays"]["values"].numpy().copy())
         yield reply
 
-    attack = gaussian(probability=0.25, variance=4.0, seed=3)
+    attack = rehearse(Gaussian(num_byzantine=1, probability=0.25, variance=4.0), seed=3)
     grid = InProcessGrid({11: make_app(step=0.0, mods=[attack])}, tamper=watch)
     PSOFed(num_shared=0.5).start(grid, np.zeros(400), num_rounds=200)
     attacked = [upload for upload in uploads if np.abs(upload).max() > 20 or upload.std() > 1.5]

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from psofed.cli.common import Plugins, load_plugins
 from psofed.cli.federation_common import DEFAULT_HOME, ready, say
 
 
@@ -52,15 +53,23 @@ def run_client(
     byzantine: Annotated[
         bool, typer.Option("--byzantine", help="Rehearse an attack: poison what this node uploads.")
     ] = False,
+    attack: Annotated[
+        str | None,
+        typer.Option(
+            "--attack", metavar="KIND", help="Which one, as attack.kind; the scenario's if not given."
+        ),
+    ] = None,
     probability: Annotated[
-        float, typer.Option("--attack-probability", min=0, max=1, help="How often it attacks.")
-    ] = 0.2,
-    variance: Annotated[
-        float, typer.Option("--attack-variance", min=0, help="Variance of what it adds.")
-    ] = 0.5,
+        float | None, typer.Option("--attack-probability", min=0, max=1, help="How often it attacks.")
+    ] = None,
+    strength: Annotated[
+        float | None, typer.Option("--attack-strength", help="How strongly, as attack.strength.")
+    ] = None,
+    plugins: Plugins = [],  # noqa: B006
 ) -> None:
     """Run one node until Ctrl-C."""
     with ready():
+        load_plugins(plugins)
         folder = home if home is not None else Path(f"psofed-{key.stem}")
         settings: dict[str, str | int | float | bool] = {"partition": partition}
         columns = {
@@ -71,7 +80,11 @@ def run_client(
         }
         settings |= _check_data(data, columns)
         if byzantine:
-            settings |= {"byzantine": True, "attack-probability": probability, "attack-variance": variance}
+            given = {"attack": attack, "attack-probability": probability, "attack-strength": strength}
+            settings |= {
+                "byzantine": True,
+                **{name: value for name, value in given.items() if value is not None},
+            }
             say("this node is Byzantine: it poisons what it uploads")
         say(f"node {key.stem} works for {server} in {folder}; Ctrl-C stops")
         from psofed.federation.flower import TESTED_MINORS, untested_version

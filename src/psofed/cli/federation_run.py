@@ -8,6 +8,7 @@ import typer
 
 from psofed.cli.common import (
     AsJson,
+    Plugins,
     ScenarioFile,
     Settings,
     decibels,
@@ -121,13 +122,14 @@ def run(
     ] = False,
     plot: PlotFile = None,
     as_json: AsJson = False,
+    plugins: Plugins = [],  # noqa: B006
 ) -> None:
     """Run a scenario on the server of this machine; its iterations are the rounds."""
     with ready():
         from psofed.federation.settings import RunSettings
 
         chosen = RunSettings(
-            scenario=read_scenario_with(file, settings),
+            scenario=read_scenario_with(file, settings, plugins),
             seed=seed,
             deadline=deadline,
             samples_per_round=1 if synthetic and not samples_per_round else samples_per_round,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from psofed.cli.common import AsJson, print_json
+from psofed.cli.common import AsJson, Plugins, load_plugins, print_json
 from psofed.cli.federation_common import DEFAULT_HOME, HomeFolder, open_home, ready, say
 
 
@@ -66,9 +66,11 @@ def server(
     metrics_host: Annotated[
         str, typer.Option("--metrics-host", help="Address for --metrics-port.")
     ] = "127.0.0.1",
+    plugins: Plugins = [],  # noqa: B006
 ) -> None:
     """Run the server until Ctrl-C: a SuperLink on loopback, and the front door that nodes connect to."""
     with ready():
+        load_plugins(plugins)
         from psofed.federation.deploy.server import exposure_warning, serve
 
         warning = exposure_warning(host, port)

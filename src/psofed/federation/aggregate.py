@@ -6,13 +6,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.parts.aggregations.mean import Mean
+from psofed.parts.base import Aggregation
+from psofed.parts.plain import combine_uploads
+
 Vector = NDArray[Any]
 
 
+# From this many entries on a rule is worth compiling, which takes a second or two once.
+_LARGE = 5_000
+
+
 def aggregate(
-    model: Vector, uploads: Sequence[tuple[NDArray[np.int64], Vector]], weights: Sequence[float] | None = None
+    model: Vector,
+    uploads: Sequence[tuple[NDArray[np.int64], Vector]],
+    weights: Sequence[float] | None = None,
+    rule: Aggregation | None = None,
 ) -> Vector:
-    """Return w_{n+1}, the average over participants of (uploaded entry, or w_n's where not shared).
+    """Return w_{n+1}: by default the average over participants of (uploaded entry, or w_n's where not shared).
 
     w_{n+1} = Σ_k a_k [S_{k,n+1} u_k + (I − S_{k,n+1}) w_n] / Σ_k a_k, with a_k = 1 but for `weights`.
 
@@ -23,7 +34,9 @@ def aggregate(
     uploads : sequence of (indices, values)
         For every valid participant the positions S_{k,n+1} and its entries there, both of shape (M,).
     weights : sequence of float, optional
-        a_k, at least one of them positive.
+        a_k, at least one of them positive; only with the average.
+    rule : Aggregation, optional
+        Another rule, applied to the entries that each participant shared.
 
     Returns
     -------
@@ -39,12 +52,28 @@ def aggregate(
     result = model.astype(np.float64)
     if not uploads:
         return model.copy()
+    if rule is not None and not isinstance(rule, Mean):
+        return np.asarray(_combine(result, uploads, rule).astype(model.dtype))
     shares = np.ones(len(uploads)) if weights is None else np.asarray(weights, dtype=np.float64)
     shares = shares / shares.sum()
     change = np.zeros_like(result)
     for (indices, values), share in zip(uploads, shares, strict=True):
         change[indices] += share * (values.astype(np.float64) - result[indices])
     return np.asarray((result + change).astype(model.dtype))
+
+
+def _combine(model: Vector, uploads: Sequence[tuple[NDArray[np.int64], Vector]], rule: Aggregation) -> Vector:
+    entries = np.unique(np.concatenate([indices for indices, _ in uploads]))
+    sent = np.full((len(uploads), len(entries)), np.nan)
+    for row, (indices, values) in zip(sent, uploads, strict=True):
+        row[np.searchsorted(entries, indices)] = values
+    if len(entries) >= _LARGE:
+        from psofed.engine.combine import combine_compiled as combine
+    else:
+        combine = combine_uploads
+    following = model.copy()
+    following[entries] = combine(rule, sent, model[entries])
+    return following
 
 
 def overwrite(model: Vector, indices: NDArray[np.int64], values: Vector) -> Vector:

@@ -19,7 +19,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from psofed.common.errors import PsofedError
-from psofed.federation.attacks import gaussian
+from psofed.federation.attacks import PoisonedSource, rehearse
 from psofed.federation.checkpoint import ServerState
 from psofed.federation.client import STATE_DIRECTORY, ClientFunction, Mod, partial_sharing
 from psofed.federation.columns import TableSource
@@ -32,6 +32,8 @@ from psofed.federation.settings import RunSettings
 from psofed.federation.sources import Source, open_source
 from psofed.federation.strategy import PSOFed
 from psofed.federation.synthetic import SyntheticSource, evaluate_model
+from psofed.parts.base import Attack
+from psofed.scenario.file import attack_from_mapping
 
 HOME_VARIABLE = "PSOFED_FEDERATION_HOME"
 
@@ -44,11 +46,9 @@ def train(message: Message, context: Context) -> Message:
     """Learn from all samples since the last call, and share a part."""
     settings, function = _prepare(*_texts(context))
     mods: list[Mod] = [partial_sharing(catch_up=True)]
-    if context.node_config.get("byzantine"):
-        attack = settings.scenario.attack
-        probability = context.node_config.get("attack-probability", attack.probability if attack else 0.2)
-        variance = context.node_config.get("attack-variance", attack.strength if attack else 0.5)
-        mods.insert(0, gaussian(probability=float(probability), variance=float(variance), seed=settings.seed))
+    attack = _attack_of(dict(context.node_config), settings)
+    if attack is not None and not attack.poisons_samples():
+        mods.insert(0, rehearse(attack, seed=settings.seed))
     return apply_mods(function, mods)(message, context)
 
 
@@ -108,6 +108,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
         num_shared=scenario.num_shared,
         pattern=scenario.selection.pattern.kind,
         coordinated=scenario.selection.coordinated,
+        aggregation=scenario.aggregation,
         seed=settings.seed,
         num_participants=scenario.num_participants,
         min_nodes=settings.min_nodes,
@@ -169,7 +170,30 @@ def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, OnlineRegr
     )
 
 
+def _attack_of(node_config: Mapping[str, Any], settings: RunSettings) -> Attack | None:
+    """Return the attack that a node rehearses: the one its settings name, the scenario's, or the paper's."""
+    if not node_config.get("byzantine"):
+        return None
+    values: dict[str, Any] = {"kind": node_config["attack"]} if "attack" in node_config else {}
+    planned = settings.scenario.attack
+    if not values and planned is not None:
+        values = {name: value for name, value in planned.to_mapping().items() if name != "clients"}
+    values |= {"num_byzantine": 1, "byzantine_set": "fixed"}
+    for name in ("probability", "strength"):
+        if f"attack-{name}" in node_config:
+            values[name] = float(node_config[f"attack-{name}"])
+    return attack_from_mapping(values)
+
+
 def _source_of(node_config: Mapping[str, Any], settings: RunSettings) -> Source:
+    source = _clean_source(node_config, settings)
+    attack = _attack_of(node_config, settings)
+    if attack is None or not attack.poisons_samples():
+        return source
+    return PoisonedSource(source, attack, int(str(node_config.get("partition", 0))), settings.seed)
+
+
+def _clean_source(node_config: Mapping[str, Any], settings: RunSettings) -> Source:
     partition = int(str(node_config.get("partition", 0)))
     if settings.synthetic:
         return SyntheticSource(settings.scenario, partition, settings.seed)

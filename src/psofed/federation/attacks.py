@@ -1,21 +1,37 @@
-"""Rehearse an attack on one's own federation: client mods that make a node Byzantine.
+"""Rehearse an attack on one's own federation, with any attack of :mod:`psofed.attacks` or one's own.
 
-Put the attack before the sharing: ``@app.train(mods=[gaussian(probability=0.2, variance=0.5),
-partial_sharing()])``. It changes what is uploaded and nothing else: as in the paper, the node's own model
-stays clean. Unlike the simulator's attacks these run on real nodes, so they must be asked for there.
+There are two ways. A node can lie by itself, with a mod before the sharing::
+
+    @app.train(mods=[rehearse(SignFlip(num_byzantine=1, scale=2.0)), partial_sharing()])
+
+It changes what is uploaded and nothing else: as in the paper, the node's own model stays clean. An attack on data
+(``poison``) changes what the node learns from instead: :class:`PoisonedSource`. A node knows its own upload and the
+server's entries as it last downloaded them, so attacks that see what others upload are rehearsed at the server:
+``PSOFed(rehearsal=Mimic(num_byzantine=2))`` corrupts what the Byzantine nodes have sent once all of it is there.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from flwr.app import Array as FlowerArray
 from flwr.app import ArrayRecord, Context, Message, RecordDict
+from numpy.typing import NDArray
 
-from psofed.common.validation import check_integer, check_number
+from psofed.common.errors import NotCoveredError
+from psofed.common.types import FloatArray
+from psofed.common.validation import check_integer
 from psofed.federation.client import ClientFunction, Mod
 from psofed.federation.layout import Vector
 from psofed.federation.masks import ATTACK, MAX_SEED, derive_words
-from psofed.federation.wire import ARRAYS, SETTINGS, VALUES
+from psofed.federation.sources import Position, Samples, Source
+from psofed.federation.wire import ARRAYS, FULL, SETTINGS, SYNC, VALUES, decode_instruction
+from psofed.parts.base import Attack
+from psofed.parts.plain import corrupt_uploads, poison_sample
+
+# Whose normal numbers all attackers have in common; no node has this number.
+_EVERYBODY = 2**64 - 1
 
 
 class Perturbation(Protocol):
@@ -26,33 +42,57 @@ class Perturbation(Protocol):
         ...
 
 
-def gaussian(*, probability: float = 0.2, variance: float = 0.5, seed: int = 0) -> Mod:
-    """Return a mod that adds N(0, σ_B² I) to the upload, with probability p_a in each round.
+def rehearse(attack: Attack, *, seed: int = 0) -> Mod:
+    """Return a mod that makes a node Byzantine.
 
     Parameters
     ----------
-    probability : float
-        p_a.
-    variance : float
-        σ_B².
+    attack : Attack
+        What it does; with its `probability` in each round. That it is one of `num_byzantine` plays no part.
     seed : int
-        With the node and the round it gives the draw, so a repeated round repeats its attack.
+        With node and round it gives the draws, so a repeated round repeats its attack.
 
     Examples
     --------
-    >>> attack = gaussian(probability=0.2, variance=0.5)
+    >>> from psofed.attacks import ConstantBias
+    >>> mod = rehearse(ConstantBias(num_byzantine=1, bias=0.5))
     """
-    check_number("probability", probability, 0, 1)
-    check_number("variance", variance, 0)
     check_integer("seed", seed, 0, MAX_SEED)
+    if attack.poisons_samples():
+        raise NotCoveredError(
+            f'attack.kind = "{attack.kind}" changes what a node learns from: use a PoisonedSource'
+        )
+    if attack.knows not in ("upload", "server"):
+        raise NotCoveredError(
+            f'attack.kind = "{attack.kind}" sees what other nodes upload, which no node does: '
+            "rehearse it at the server, PSOFed(rehearsal=…)"
+        )
+    known: dict[int, FloatArray] = {}
 
-    def draw(round_number: int, node: int, count: int) -> Vector | None:
-        generator = np.random.default_rng(derive_words(seed, node, round_number, ATTACK, 4).tolist())
-        if generator.random() >= probability:
-            return None
-        return np.asarray(np.sqrt(variance) * generator.standard_normal(count))
+    def mod(message: Message, context: Context, call_next: ClientFunction) -> Message:
+        instruction = decode_instruction(message.content)
+        reply = call_next(message, context)
+        content = reply.content
+        record = content.get(ARRAYS)
+        if not isinstance(record, ArrayRecord) or VALUES not in record:
+            return reply  # nothing is uploaded: the client has lost its state
+        values = record[VALUES].numpy()
+        settings = content.config_records[SETTINGS]
+        n, node = int(str(settings["round"])), int(str(settings["node"]))
+        server = known.setdefault(node, np.full(instruction.masks.dimension, np.nan))
+        if instruction.values is not None:
+            whole = instruction.kind in (FULL, SYNC)
+            server[slice(None) if whole else instruction.masks.indices(n, node)] = instruction.values
+        indices = instruction.masks.indices(n + 1, node)
+        last = np.where(np.isnan(server[indices]), values, server[indices])
+        changed = _corrupt(
+            attack, seed, n, {str(node): node}, {str(node): (indices, values)}, last, [str(node)]
+        )
+        poisoned = FlowerArray(np.asarray(changed[str(node)][1], dtype=values.dtype))
+        reply.content = RecordDict({**content, ARRAYS: ArrayRecord({VALUES: poisoned})})
+        return reply
 
-    return perturbing(draw)
+    return mod
 
 
 def perturbing(perturbation: Perturbation) -> Mod:
@@ -78,3 +118,100 @@ def perturbing(perturbation: Perturbation) -> Mod:
         return reply
 
     return mod
+
+
+@dataclass(frozen=True)
+class PoisonedSource:
+    """A source whose samples are poisoned, each with the attack's probability; the same whenever it is read.
+
+    Parameters
+    ----------
+    source : Source
+        The clean samples.
+    attack : Attack
+        An attack on data.
+    node, seed : int
+        With the sample's number they give the draws.
+    """
+
+    source: Source
+    attack: Attack
+    node: int = 0
+    seed: int = 0
+
+    def read(self, start: Position, limit: int) -> Samples:
+        """Read samples, and poison some."""
+        samples = self.source.read(start, limit)
+        inputs, targets = samples.inputs.copy(), samples.targets.copy()
+        for i in range(len(targets)):
+            n = start.samples + i
+            attacks, normals = _draw(self.attack, self.seed, self.node, n, inputs.shape[1])
+            if attacks:
+                inputs[i], targets[i] = poison_sample(
+                    self.attack, inputs[i], float(targets[i]), normals=normals, client=self.node, iteration=n
+                )
+        return Samples(inputs, targets, samples.ends, samples.end, samples.problem)
+
+
+class Rehearsal:
+    """An attack on uploads, carried out at the server, where all that an omniscient attacker sees is at hand."""
+
+    def __init__(self, attack: Attack, seed: int) -> None:
+        if attack.poisons_samples():
+            raise NotCoveredError(
+                f'attack.kind = "{attack.kind}" changes what nodes learn from: let them read a PoisonedSource'
+            )
+        self.attack, self.seed = attack, seed
+
+    def corrupt(
+        self, round_number: int, model: Vector, uploads: Mapping[str, tuple[NDArray[np.int64], Vector]]
+    ) -> dict[str, tuple[NDArray[np.int64], Vector]]:
+        """Return the uploads (indices, values) by node, those of Byzantine nodes corrupted."""
+        names = sorted(uploads)
+        chosen = [str(client) for client in self.attack.clients] or names[: self.attack.num_byzantine]
+        numbers = {name: k for k, name in enumerate(names)}
+        return _corrupt(self.attack, self.seed, round_number, numbers, uploads, model, chosen)
+
+
+def _corrupt(
+    attack: Attack,
+    seed: int,
+    round_number: int,
+    numbers: Mapping[str, int],
+    uploads: Mapping[str, tuple[NDArray[np.int64], Vector]],
+    server: Vector,
+    byzantine: list[str],
+) -> dict[str, tuple[NDArray[np.int64], Vector]]:
+    """Corrupt uploads; `server` has the numbers of all entries that are uploaded, or of the model's."""
+    names = sorted(uploads, key=lambda name: numbers[name])
+    entries = (
+        np.unique(np.concatenate([uploads[name][0] for name in names])) if names else np.zeros(0, np.int64)
+    )
+    own = np.asarray(server, dtype=np.float64)
+    own = own if own.size == entries.size else own[entries]
+    sent = np.full((len(names), len(entries)), np.nan)
+    attacking, normals = np.zeros(len(names), np.bool_), np.zeros_like(sent)
+    for p, name in enumerate(names):
+        indices, values = uploads[name]
+        sent[p, np.searchsorted(entries, indices)] = values
+        attacks, normals[p] = _draw(attack, seed, numbers[name], round_number, len(entries))
+        attacking[p] = attacks and name in byzantine
+    received = corrupt_uploads(
+        attack, sent, attacking, server=own, clients=np.array([numbers[name] for name in names]),
+        iteration=round_number, normals=normals, common_normals=_normals(seed, _EVERYBODY, round_number, len(entries)),
+    )  # fmt: skip
+    changed = dict(uploads)
+    for p, name in enumerate(names):
+        if attacking[p]:
+            indices = uploads[name][0]
+            changed[name] = indices, received[p, np.searchsorted(entries, indices)]
+    return changed
+
+
+def _draw(attack: Attack, seed: int, node: int, n: int, size: int) -> tuple[bool, FloatArray]:
+    generator = np.random.default_rng(derive_words(seed, node, n, ATTACK, 4).tolist())
+    return bool(generator.random() < attack.probability), generator.standard_normal(size)
+
+
+def _normals(seed: int, node: int, n: int, size: int) -> FloatArray:
+    return np.random.default_rng(derive_words(seed, node, n, ATTACK, 4).tolist()).standard_normal(size)

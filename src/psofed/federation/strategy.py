@@ -11,9 +11,10 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricReco
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
 from psofed.federation.aggregate import aggregate
+from psofed.federation.attacks import Rehearsal
 from psofed.federation.checkpoint import KEEP, CheckpointStore, ServerState
 from psofed.federation.checks import Conduct, ReplyLimits
 from psofed.federation.exchange import Exchange
@@ -45,10 +46,22 @@ from psofed.federation.wire import (
     Reply,
     encode_instruction,
 )
+from psofed.parts.aggregations.mean import Mean
+from psofed.parts.base import Aggregation, Attack, Pattern
+from psofed.scenario.scenario import as_part
 
 NEWCOMERS = ("current", "zeros")
 
 _log = logging.getLogger("psofed.federation")
+
+
+def check_rule(rule: Aggregation) -> Aggregation:
+    """Refuse a rule that needs what a federation has not."""
+    if rule.has_root_data:
+        raise NotCoveredError(
+            f'aggregation = "{rule.kind}" needs root data of the server, which a federation has not'
+        )
+    return rule
 
 
 class PSOFed(Strategy):
@@ -62,8 +75,8 @@ class PSOFed(Strategy):
     ----------
     num_shared : int or float
         M: a count, or a fraction of the model as a float in (0, 1].
-    pattern : str
-        ``"random"`` or ``"round-robin"``.
+    pattern : str, or psofed.patterns.Random() or RoundRobin()
+        ``"random"`` or ``"round-robin"``: both sides derive the same masks, so no others are known here.
     coordinated : bool
         One mask for all clients, or one for each.
     seed : int
@@ -84,7 +97,15 @@ class PSOFed(Strategy):
         Send the full model to all participants of every so many rounds; 0 for never. It costs what it says, and
         undoes what the clients' own models have on top of the server's.
     weighted : bool
-        Weigh clients by their number of examples. The paper does not, and a liar would profit.
+        Weigh clients by their number of examples. The paper does not, and a liar would profit. Only with the mean.
+    aggregation : Aggregation, or its name
+        How uploads are put together, on the entries that each participant shared: ``psofed.aggregations.Median()``,
+        or one of your own. The mean by default, which one clever liar can lead away; see docs/resilience.md.
+    rehearsal : Attack, optional
+        Try an attack on your own federation: the uploads of the Byzantine nodes are corrupted here, after they have
+        arrived and before they are judged, by an attacker who sees whatever the attack says it knows. The nodes are
+        those that ``attack.clients`` names, or the first `num_byzantine` by name. (A node can also lie by itself:
+        :func:`psofed.federation.rehearse`.)
     limits : ReplyLimits
         Bounds on what a reply may hold, and when a node is benched.
     checkpoint : path, optional
@@ -113,7 +134,7 @@ class PSOFed(Strategy):
         self,
         num_shared: float = 0.1,
         *,
-        pattern: str = "random",
+        pattern: Pattern | str = "random",
         coordinated: bool = True,
         seed: int = 0,
         num_participants: int | None = None,
@@ -124,6 +145,8 @@ class PSOFed(Strategy):
         exclude: Sequence[str] = (),
         sync_every: int = 0,
         weighted: bool = False,
+        aggregation: Aggregation | str = "mean",
+        rehearsal: Attack | None = None,
         limits: ReplyLimits | None = None,
         checkpoint: str | Path | None = None,
         keep: int = KEEP,
@@ -137,7 +160,8 @@ class PSOFed(Strategy):
             "num_shared", num_shared, 1
         )
         self.num_shared = num_shared
-        self.pattern = check_choice("pattern", pattern, PATTERNS)
+        kind = pattern.kind if isinstance(pattern, Pattern) else pattern
+        self.pattern = check_choice("pattern", kind, PATTERNS)
         self.coordinated = check_boolean("coordinated", coordinated)
         self.seed = check_integer("seed", seed, 0, MAX_SEED)
         self.num_participants = (
@@ -149,6 +173,10 @@ class PSOFed(Strategy):
         self.include, self.exclude = _patterns("include", include), _patterns("exclude", exclude)
         self.sync_every = check_integer("sync_every", sync_every, 0)
         self.weighted = check_boolean("weighted", weighted)
+        self.aggregation: Aggregation = check_rule(as_part("aggregation", aggregation))
+        if self.weighted and not isinstance(self.aggregation, Mean):
+            raise InvalidValueError("weighted", True, f'false with aggregation = "{self.aggregation.kind}"')
+        self.rehearsal = None if rehearsal is None else Rehearsal(as_part("attack", rehearsal), self.seed)
         self.limits = limits or ReplyLimits()
         check_integer("keep", keep, 1)
         self.checkpoints = None if checkpoint is None else CheckpointStore(Path(checkpoint), keep)
@@ -300,6 +328,8 @@ class PSOFed(Strategy):
         replies_by_name = {self._node(node_id).name: reply for node_id, reply in valid.items()}
         dropped = [(self._node(node_id).name, error) for node_id, error in bad]
         uploads = self._uploads(server_round, replies_by_name)
+        if self.rehearsal is not None:
+            uploads = self.rehearsal.corrupt(server_round, state.model, uploads)
         for name, reason in self.plausibility.judge(state.model, uploads).items():
             dropped.append((name, BadReplyError("implausible", reason)))
             del replies_by_name[name], uploads[name]
@@ -310,7 +340,7 @@ class PSOFed(Strategy):
         learned = {name: replies_by_name[name] for name in uploads}
         weights = [float(reply.num_examples) for reply in learned.values()] if self.weighted else None
         if weights is None or sum(weights) > 0:
-            state.model = aggregate(state.model, list(uploads.values()), weights)
+            state.model = aggregate(state.model, list(uploads.values()), weights, self.aggregation)
         for name, reply in replies_by_name.items():
             self.conduct.forgive(name)
             # One that has lost its state is given the full model when it is next drawn.
@@ -438,6 +468,7 @@ class PSOFed(Strategy):
             "derivation": DERIVATION,
             "newcomers": self.newcomers,
             "weighted": self.weighted,
+            "aggregation": repr(self.aggregation),
             "sync_every": self.sync_every,
         }
 

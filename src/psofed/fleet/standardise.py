@@ -195,7 +195,9 @@ def _running(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     there = ~np.isnan(values)
     counts = np.cumsum(there, axis=0).astype(np.float64)
     columns = np.arange(values.shape[1])
-    first = np.nan_to_num(values[np.argmax(there, axis=0), columns]) if len(values) else np.zeros(columns.size)
+    first = (
+        np.nan_to_num(values[np.argmax(there, axis=0), columns]) if len(values) else np.zeros(columns.size)
+    )
     shifted = np.where(there, values - first, 0.0)
     means = np.cumsum(shifted, axis=0) / np.maximum(counts, 1.0)
     previous = np.vstack([np.zeros((1, columns.size)), means[:-1]])[: len(values)]

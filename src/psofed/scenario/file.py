@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
+from psofed.parts.base import Attack
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, load_plugin, plugin_of
 from psofed.scenario.scenario import Data, Scenario, Selection, Uniform
@@ -238,6 +239,22 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
         else:
             raise InvalidValueError(dotted, value, "no part here")
     return others
+
+
+def attack_from_mapping(values: Mapping[str, Any]) -> Attack:
+    """Make an attack from the fields of an ``[attack]`` table; a strength replaces the value it addresses.
+
+    Examples
+    --------
+    >>> attack_from_mapping({"kind": "sign-flip", "num_byzantine": 1, "scale": 1.0, "strength": 3.0}).scale
+    3.0
+    """
+    given = dict(values)
+    if "strength" in given:
+        given = set_values({"attack": given}, {"attack.strength": given["strength"]})["attack"]
+    attack = _part_from_table("attack", given)
+    assert isinstance(attack, Attack)
+    return attack
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
