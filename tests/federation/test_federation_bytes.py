@@ -97,7 +97,7 @@ def test_one_percent_costs_at_most_one_and_a_half_percent_of_full_sharing(tmp_pa
             start_demo_node(through, name, k, byzantine=False)
         for label, num_shared in (("one percent", DIMENSION // 100), ("full", DIMENSION)):
             result = follow(
-                home, submit(home, settings_for(num_shared)), 120.0, check=server.supervisor.check
+                home, submit(home, settings_for(num_shared), force=True), 120.0, check=server.supervisor.check
             )
             traffic = result["communication"]
             assert result["bad_replies"] == {}
