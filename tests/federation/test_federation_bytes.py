@@ -85,6 +85,8 @@ def settings_for(num_shared: int) -> RunSettings:
     return RunSettings(scenario=scenario, synthetic=True, dtype="float32", min_nodes=NODES)
 
 
+# Python 3.11 takes a TLS connection that has ended for one that nobody has closed, and says so when it is collected.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_one_percent_costs_at_most_one_and_a_half_percent_of_full_sharing(tmp_path, record_property):
     home = Home(tmp_path / "server")
     names = [f"node-{k}" for k in range(NODES)]
@@ -97,7 +99,7 @@ def test_one_percent_costs_at_most_one_and_a_half_percent_of_full_sharing(tmp_pa
             start_demo_node(through, name, k, byzantine=False)
         for label, num_shared in (("one percent", DIMENSION // 100), ("full", DIMENSION)):
             result = follow(
-                home, submit(home, settings_for(num_shared)), 120.0, check=server.supervisor.check
+                home, submit(home, settings_for(num_shared), force=True), 120.0, check=server.supervisor.check
             )
             traffic = result["communication"]
             assert result["bad_replies"] == {}

@@ -615,3 +615,12 @@ def test_a_full_synchronisation_makes_all_models_one(make_app):
     )  # each has the server's model and its own step of this round
     assert gaps[5] == pytest.approx(0.0, abs=1e-12)
     assert min(gaps[1], gaps[4]) > 0.005
+
+
+def test_without_the_guard_the_mean_is_taken_over(make_app):
+    grid = InProcessGrid(
+        {node: make_app(0.1) for node in NODES}, tamper=liar(lambda v: np.full_like(v, 1e100))
+    )
+    strategy, result = run(grid, rounds=3, limits=ReplyLimits(max_deviation=None))
+    assert strategy.conduct.counts == {}
+    assert np.abs(result.arrays.to_numpy_ndarrays()[0]).max() > 1e99

@@ -8,7 +8,7 @@ data from its node's settings. So nobody who submits a run can name a file on so
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -87,10 +87,11 @@ def main(grid: Grid, context: Context) -> None:
 def run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
     """Do what :func:`main` does on any grid."""
     with only_one(home.run_lock, f"a run is going on in {home.folder}"):
-        _run_server(grid, settings, home)
+        say_finished = _run_server(grid, settings, home)
+    say_finished()  # once the next run may begin
 
 
-def _run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
+def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], None]:
     scenario = settings.scenario
     before, started = read_traffic(home.traffic), time.time()
     run = str(read_json(home.status).get("run", "")) if home.status.exists() else ""
@@ -139,7 +140,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
     counted = after.since(before) if before and after else None
     result = build_result(state, settings, counted, window=(started, time.time()))
     save_result(result, home.result)
-    write_status(state, "finished")
+    return lambda: write_status(state, "finished")
 
 
 def apply_mods(function: ClientFunction, mods: Sequence[Mod]) -> ClientFunction:

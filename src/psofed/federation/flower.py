@@ -9,6 +9,7 @@ falls back to Flower's own SuperNode.
 
 import hashlib
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -373,12 +374,15 @@ class Control:
 
     def start_run(self, app: Path) -> int:
         """Submit the app in folder `app` and return Flower's id of the run."""
-        from flwr.cli.build import build_fab_from_disk
-        from flwr.common.serde import fab_to_proto
-        from flwr.proto.control_pb2 import StartRunRequest
-        from flwr.supercore.fab import Fab
+        with warnings.catch_warnings():
+            # What Flower uses in an old way is not ours to mend.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            from flwr.cli.build import build_fab_from_disk
+            from flwr.common.serde import fab_to_proto
+            from flwr.proto.control_pb2 import StartRunRequest
+            from flwr.supercore.fab import Fab
 
-        content = build_fab_from_disk(app)
+            content = build_fab_from_disk(app)
         fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
         answer = self._call("StartRun", StartRunRequest(fab=fab_to_proto(fab)))
         if not answer.HasField("run_id"):

@@ -446,16 +446,18 @@ class PSOFed(Strategy):
         wanted = 1 if self._begun else self.min_nodes
         deadline = time.monotonic() + self.wait_for_nodes
         while True:
-            there = [node for node in nodes_of(grid) if node.name not in self.conduct.benched]
-            if len(there) >= wanted or time.monotonic() >= deadline:
+            online = nodes_of(grid)
+            there = [node for node in online if node.name not in self.conduct.benched]
+            # A benched node counts as there: a resumed run need not wait for those who may not play anyway.
+            if (there and len(online) >= wanted) or time.monotonic() >= deadline:
                 break
             time.sleep(0.1)
         self._nodes |= {node.node_id: node for node in there}
         if not there:
             benched = len(self.conduct.benched)
             raise PsofedError(f"no node to work with after {self.wait_for_nodes:g} s ({benched} benched)")
-        if len(there) < wanted:
-            _log.warning("round %d: only %d of %d nodes, going on", round_number, len(there), wanted)
+        if len(online) < wanted:
+            _log.warning("round %d: only %d of %d nodes, going on", round_number, len(online), wanted)
         self._begun = True
         return [node for node in there if self.conduct.may_play(node.name, round_number)] or there
 

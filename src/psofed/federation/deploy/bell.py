@@ -117,18 +117,20 @@ class BellService:
         self._waiting: dict[int, list[asyncio.Future[None]]] = {}
         self._rung: set[int] = set()
         self._listeners: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         """Begin to listen."""
         self._server = await asyncio.start_unix_server(self._connect, self.path, limit=_MAX_LINE)
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """End listening."""
         if self._server is not None:
             self._server.close()
-        for writer in list(self._listeners):
-            writer.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def hold(self, number: int, seconds: float) -> None:
         """Return when there is something for node `number`, at the latest after `seconds`."""
@@ -165,6 +167,9 @@ class BellService:
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._listeners.add(writer)
+        task = asyncio.current_task()
+        assert task is not None  # a connection is served by a task
+        self._tasks.add(task)
         try:
             while line := await reader.readline():
                 word, _, number = line.decode("ascii").strip().partition(" ")
@@ -172,9 +177,10 @@ class BellService:
                     self._ring(int(number))
                 elif word == "size":
                     self._on_size(int(number))
-        except (OSError, ValueError, asyncio.LimitOverrunError):
+        except (OSError, ValueError, asyncio.LimitOverrunError, asyncio.CancelledError):
             pass  # what is not understood ends the connection
         finally:
+            self._tasks.discard(task)
             self._listeners.discard(writer)
             self._rung.clear()
-            writer.close()
+            writer.transport.abort()

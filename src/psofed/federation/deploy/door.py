@@ -176,7 +176,7 @@ class FrontDoor:
             accepting = asyncio.create_task(self._accept(listener))
             await self._stopping.wait()
             accepting.cancel()
-        self._bell.stop()
+        await self._bell.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(accepting, *self._tasks, return_exceptions=True)
