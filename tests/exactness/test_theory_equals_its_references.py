@@ -119,7 +119,7 @@ def test_compiled_windows_equal_the_plain_recursion(uplink, clients, participant
     model = Model(scenario)
     windows, branches = Solver(model)._windows, model.offset_branches(3)[-3:]
     masks = np.stack([branch.exchanges[0].row for branch in branches])
-    compiled = windows.steady_states(masks, 0.1, 1.0, 1.0)
+    compiled = windows.steady_states(masks, 0.1, Sources())
     for branch, (excess, server) in zip(branches, compiled, strict=True):
         plain, _ = model.recursion(0.1, branch).steady_state(Sources())
         assert plain.excess == pytest.approx(excess, rel=1e-5)

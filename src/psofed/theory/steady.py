@@ -28,6 +28,7 @@ _SAMPLE_ERROR = Level(
 
 
 _NOTHING = Level(0.0, 0.0)
+_ALONE = (Sources(1.0, 0.0, 0.0), Sources(0.0, 1.0, 0.0), Sources(0.0, 0.0, 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +71,10 @@ class Solver:
 
     def steady_state(self, stepsize: float) -> SteadyState:
         """Steady state; the stepsize must be stable."""
-        state = self._scattered(stepsize) if self.model.is_scattered else self._by_branch(stepsize)
-        return dataclasses.replace(state, drift=self._lag(stepsize)) if self.model.walk else state
+        return self._scattered(stepsize) if self.model.is_scattered else self._by_branch(stepsize)
 
     def _by_branch(self, stepsize: float) -> SteadyState:
-        data = attack = Level(0.0, 0.0)
+        data = attack = drift = Level(0.0, 0.0)
         for branch in self.model.branches:
             recursion = self.model.recursion(stepsize, branch)
             known = self._solved.get((stepsize, id(branch)))
@@ -82,16 +82,9 @@ class Solver:
             data += level.scaled(branch.weight)
             if np.any(self.model.poison):
                 attack += _solve(recursion, Sources(0.0, 1.0, 0.0)).scaled(branch.weight)
-        return SteadyState(data, attack, Level(0.0, 0.0))
-
-    def _lag(self, stepsize: float) -> Level:
-        """Level due to the target's walk; it hardly depends on the clients' offsets, so a few of them are enough."""
-        model, total = self.model, Level(0.0, 0.0)
-        branches = model.offset_branches(_CORRELATED_SAMPLE) if model.is_scattered else model.branches
-        branches = branches[:_CORRELATED_SAMPLE]
-        for branch in branches:
-            total += _solve(model.recursion(stepsize, branch), Sources(0.0, 0.0, 1.0))
-        return total.scaled(1.0 / len(branches))
+            if self.model.walk:
+                drift += _solve(recursion, Sources(0.0, 0.0, 1.0)).scaled(branch.weight)
+        return SteadyState(data, attack, Level(0.0, 0.0), drift)
 
     def growth(self, stepsize: float, eigenvalue: float = 1.0) -> float:
         """Below one if and only if ρ(𝓕) is below `eigenvalue`."""
@@ -139,15 +132,16 @@ class Solver:
     def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
         """Excess network MSE and server MSD over the iterations."""
         model = self.model
-        if model.is_scattered and model.fleet.is_white and not model.walk:
+        if model.is_scattered and model.fleet.is_white:
             masks = model.window_masks(_CURVE_SAMPLE)
             excess, server = self._windows.curves(masks, stepsize, iterations)
             return excess, server
         excess, server = np.zeros(iterations), np.zeros(iterations)
         branches = model.offset_branches(_CORRELATED_SAMPLE) if model.is_scattered else model.branches
         for branch in branches:
-            # Offsets one window apart are the same masks one iteration apart.
-            starts = range(1 if model.is_scattered else len(branch.exchanges))
+            # Offsets one window apart are the same masks one iteration apart: enumerated offsets leave those out,
+            # so every phase is a start; a sample of offsets has them all.
+            starts = range(1 if model.is_sampled else len(branch.exchanges))
             recursion = model.recursion(stepsize, branch)
             for start in starts:
                 part = recursion.curve(iterations, start)
@@ -208,6 +202,7 @@ class Solver:
             input_variance=model.fleet.input_variance,
             noise_variance=model.fleet.noise_variance,
             poison=model.poison,
+            walk=model.walk,
         )
 
     @cached_property
@@ -219,7 +214,7 @@ class Solver:
             return masks
         floor = float(model.fleet.noise_variance.mean())
         while count < _LARGEST_SAMPLE:
-            levels = self._windows.steady_states(masks, model.scenario.stepsize, 1.0, 1.0)
+            levels = self._windows.steady_states(masks, model.scenario.stepsize, Sources())
             error, mean = levels.std(axis=0, ddof=1), levels.mean(axis=0) + np.array([floor, 0.0])
             wanted = mean * np.array([_SAMPLE_ERROR.excess, _SAMPLE_ERROR.server])
             needed = float(((error / wanted) ** 2).max())
@@ -234,32 +229,35 @@ class Solver:
         if not model.fleet.is_white:
             return self._scattered_correlated(stepsize)
         found = self._by_source(self._masks, stepsize)
-        mean, total = found.mean(axis=0), found[:, :2] + found[:, 2:]
+        total = found.sum(axis=1)
         error = total.std(axis=0, ddof=1) / np.sqrt(len(total)) if model.is_sampled else np.zeros(2)
-        return SteadyState(Level(mean[0], mean[1]), Level(mean[2], mean[3]), Level(*error))
+        return _state(found.mean(axis=0), error)
 
     def _scattered_correlated(self, stepsize: float) -> SteadyState:
         """Average over offsets; a sample is corrected by white inputs of the same variances, where many are cheap."""
         model = self.model
         if not model.is_sampled:
-            mean = np.mean([self._given(branch, stepsize) for branch in model.offset_branches(0)], axis=0)
-            return SteadyState(Level(mean[0], mean[1]), Level(mean[2], mean[3]), Level(0.0, 0.0))
+            found = [self._given(branch, stepsize) for branch in model.offset_branches(0)]
+            return _state(np.mean(found, axis=0), np.zeros(2))
         floor = np.array([float(model.fleet.noise_variance.mean()), 0.0])
         wanted = np.array([_SAMPLE_ERROR.excess, _SAMPLE_ERROR.server])
         branches = model.offset_branches(_LARGEST_CORRELATED_SAMPLE)
         found = [self._given(branch, stepsize) for branch in branches[:_CORRELATED_SAMPLE]]
         while True:
             mean, error = self._corrected(np.array(found), stepsize)
-            total = mean[:2] + mean[2:] + floor
-            if np.all(error <= wanted * total) or len(found) == len(branches):
-                return SteadyState(Level(mean[0], mean[1]), Level(mean[2], mean[3]), Level(*error))
+            if np.all(error <= wanted * (mean.sum(axis=0) + floor)) or len(found) == len(branches):
+                return _state(mean, error)
             found += [self._given(branch, stepsize) for branch in branches[len(found) : 2 * len(found)]]
 
-    def _given(self, branch: Branch, stepsize: float) -> list[float]:
+    def _given(self, branch: Branch, stepsize: float) -> FloatArray:
+        """Excess and MSD by noise, attack and drift, given the offsets: (3, 2)."""
         recursion = self.model.recursion(stepsize, branch)
-        noise = _solve(recursion, Sources(1.0, 0.0, 0.0))
-        attack = _solve(recursion, Sources(0.0, 1.0, 0.0)) if np.any(self.model.poison) else Level(0.0, 0.0)
-        return [noise.excess, noise.server, attack.excess, attack.server]
+        levels = np.zeros((len(_ALONE), 2))
+        for row, (sources, drives) in enumerate(zip(_ALONE, self._drives, strict=True)):
+            if drives:
+                level = _solve(recursion, sources)
+                levels[row] = level.excess, level.server
+        return levels
 
     def _corrected(self, values: FloatArray, stepsize: float) -> tuple[FloatArray, FloatArray]:
         """Mean over a sample of offsets and its standard error, with the white solution as control variate."""
@@ -268,25 +266,34 @@ class Solver:
             masks = self.model.window_masks(_LARGEST_CORRELATED_SAMPLE)[:count]
             paired = white._by_source(masks, stepsize)
             state = white.steady_state(stepsize)
-            centre = np.array(
-                [state.data.excess, state.data.server, state.attack.excess, state.attack.server]
-            )
+            centre = np.array([[x.excess, x.server] for x in (state.data, state.attack, state.drift)])
             deviation = paired - paired.mean(axis=0)
             slope = (deviation * values).sum(axis=0) / np.maximum((deviation**2).sum(axis=0), 1e-300)
             values = values - slope * (paired - centre)
-        total = values[:, :2] + values[:, 2:]
+        total = values.sum(axis=1)
         return np.asarray(values.mean(axis=0)), total.std(axis=0, ddof=2) / np.sqrt(count)
+
+    @property
+    def _drives(self) -> tuple[bool, bool, bool]:
+        """Whether there is noise, an attack, a walk."""
+        return True, bool(np.any(self.model.poison)), self.model.walk > 0
 
     @cached_property
     def _white(self) -> "Solver":
         return Solver(Model(_whitened(self.model)))
 
     def _by_source(self, masks: FloatArray, stepsize: float) -> FloatArray:
-        """Excess and MSD by noise, then by attack, for each set of masks: (N, 4)."""
-        data = self._windows.steady_states(masks, stepsize, 1.0, 0.0)
-        poisoned = bool(np.any(self.model.poison))
-        attack = self._windows.steady_states(masks, stepsize, 0.0, 1.0) if poisoned else np.zeros_like(data)
-        return np.concatenate([data, attack], axis=1)
+        """Excess and MSD by noise, attack and drift, for each set of masks: (N, 3, 2)."""
+        levels = np.zeros((len(masks), len(_ALONE), 2))
+        for row, (sources, drives) in enumerate(zip(_ALONE, self._drives, strict=True)):
+            if drives:
+                levels[:, row] = self._windows.steady_states(masks, stepsize, sources)
+        return levels
+
+
+def _state(levels: FloatArray, error: FloatArray) -> SteadyState:
+    data, attack, drift = (Level(*level) for level in levels)
+    return SteadyState(data, attack, Level(*error), drift)
 
 
 def is_covariance(recursion: Recursion, state: State) -> bool:

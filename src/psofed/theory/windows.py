@@ -19,6 +19,7 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled
 from psofed.theory.krylov import dominant_eigenvalue
+from psofed.theory.recursion import Sources
 
 _RESTART = 60
 _TOLERANCE = 1e-8
@@ -38,6 +39,8 @@ class WindowProblem:
         Whether the uploading participants are drawn afresh.
     input_variance, noise_variance, poison : array (K,)
         ς_k², σ_νk², and E[(τ_k δ_k)²] per uploaded entry.
+    walk : float
+        q: variance of the step each entry of the target takes per iteration.
     """
 
     probabilities: FloatArray
@@ -47,15 +50,17 @@ class WindowProblem:
     input_variance: FloatArray
     noise_variance: FloatArray
     poison: FloatArray
+    walk: float = 0.0
 
-    def steady_states(self, masks: FloatArray, stepsize: float, noise: float, attack: float) -> FloatArray:
+    def steady_states(self, masks: FloatArray, stepsize: float, sources: Sources) -> FloatArray:
         """Excess network MSE and server MSD for each of N sets of masks (N, K, D); shape (N, 2)."""
         out = np.empty((masks.shape[0], 2))
 
         def solve(part: slice) -> None:
             _steady_states(
                 masks[part], stepsize, self.probabilities, self.participants, self.shift, self.redrawn,
-                self.input_variance, noise * self.noise_variance, attack * self.poison, out[part],
+                self.input_variance, sources.noise * self.noise_variance, sources.attack * self.poison,
+                sources.drift * self.walk, out[part],
             )  # fmt: skip
 
         _in_parts(solve, len(masks))
@@ -71,7 +76,7 @@ class WindowProblem:
             out = np.empty_like(x)
             _reduced_step(
                 x, mask, stepsize, self.probabilities, self.participants, self.shift, self.redrawn,
-                self.input_variance, nothing, nothing, eigenvalue, *work, out,
+                self.input_variance, nothing, nothing, 0.0, eigenvalue, *work, out,
             )  # fmt: skip
             return out
 
@@ -84,7 +89,7 @@ class WindowProblem:
         def run(part: slice) -> None:
             _curves(
                 masks[part], stepsize, self.probabilities, self.participants, self.shift, self.redrawn,
-                self.input_variance, self.noise_variance, self.poison, out[part],
+                self.input_variance, self.noise_variance, self.poison, self.walk, out[part],
             )  # fmt: skip
 
         _in_parts(run, len(masks))
@@ -110,8 +115,11 @@ def _size(clients, dimension):
 
 
 @compiled
-def _exchange_clients(z, w, h, s, prob, participants, poison, client, server, out):
-    """Fill E[g' z_l] (client), E[g'²] (server) and the clients' moments after the next download (out)."""
+def _exchange_clients(z, w, h, s, prob, participants, poison, walk, client, server, out):
+    """Fill E[g' z_l] (client), E[g'²] (server) and the clients' moments after the next download (out).
+
+    `walk` is what the target's next step adds to every moment in `out`.
+    """
     clients, dimension = s.shape
     p, pair, first = prob[0], prob[1], prob[2]
     for c in range(dimension):
@@ -134,13 +142,13 @@ def _exchange_clients(z, w, h, s, prob, participants, poison, client, server, ou
                 second += p * (own1 - 2 * cross1 + g) + p * poison[k]
                 second += pair * others * (g - 2 * cross1)
         server[c] = total + second / participants**2
-        out[0, 0, c] = server[c]
+        out[0, 0, c] = server[c] + walk
         for k in range(clients):
             own = p * z[3, k, c] + (1 - p) * z[4, k, c]
-            out[1, k, c] = server[c] if s[k, c] > 0.0 else client[k, c]
-            out[2, k, c] = client[k, c]
-            out[3, k, c] = server[c] if s[k, c] > 0.0 else own
-            out[4, k, c] = own
+            out[1, k, c] = (server[c] if s[k, c] > 0.0 else client[k, c]) + walk
+            out[2, k, c] = client[k, c] + walk
+            out[3, k, c] = (server[c] if s[k, c] > 0.0 else own) + walk
+            out[4, k, c] = own + walk
 
 
 @compiled
@@ -169,19 +177,19 @@ def _lms_clients(v, mu, r, noise, redrawn, shift, p, z):
 
 
 @compiled
-def _pair_forcing(sk, sl, client_k, client_l, server):
+def _pair_forcing(sk, sl, client_k, client_l, server, walk):
     """Return the forcing of both, one (k participates) and its mirror image; 0/1 masks."""
     if sk > 0.0 and sl > 0.0:
-        return server, client_l, client_k
+        return server + walk, client_l + walk, client_k + walk
     if sk > 0.0:
-        return client_l, client_l, 0.0
+        return client_l + walk, client_l + walk, walk
     if sl > 0.0:
-        return client_k, 0.0, client_k
-    return 0.0, 0.0, 0.0
+        return client_k + walk, walk, client_k + walk
+    return walk, walk, walk
 
 
 @compiled
-def _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, eigenvalue, w, h):
+def _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, walk, eigenvalue, w, h):
     """Sum over pairs in a steady state: each pair's cycle through the entries is solved on its own."""
     clients, dimension = s.shape
     p, pair, first, neither = prob[0], prob[1], prob[2], prob[3]
@@ -200,11 +208,11 @@ def _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, eigenvalue,
                 for _ in range(cycles):
                     e = (c - shift) % dimension
                     both, one, mirrored = _pair_forcing(
-                        s[k, e], s[l, e], client[k, e], client[l, e], server[e]
+                        s[k, e], s[l, e], client[k, e], client[l, e], server[e], walk
                     )
                     kept_k, kept_l = 1.0 - s[k, e], 1.0 - s[l, e]
                     alpha = theta * (pair * kept_k * kept_l + first * (kept_k + kept_l) + neither)
-                    value = alpha * value + theta * (pair * both + first * (one + mirrored))
+                    value = alpha * value + theta * (pair * both + first * (one + mirrored) + neither * walk)
                     factor *= alpha
                     c = e
                 value /= 1.0 - factor
@@ -213,12 +221,12 @@ def _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, eigenvalue,
                     e = (c - shift) % dimension
                     kept_k, kept_l = 1.0 - s[k, e], 1.0 - s[l, e]
                     both, one, mirrored = _pair_forcing(
-                        s[k, e], s[l, e], client[k, e], client[l, e], server[e]
+                        s[k, e], s[l, e], client[k, e], client[l, e], server[e], walk
                     )
                     both += kept_k * kept_l * value
                     one += kept_k * value
                     mirrored += kept_l * value
-                    value = theta * (pair * both + first * (one + mirrored) + neither * value)
+                    value = theta * (pair * both + first * (one + mirrored) + neither * (value + walk))
                     # what the next exchange, at e − shift, sees of this pair
                     n = (e - shift) % dimension
                     if redrawn:
@@ -234,7 +242,22 @@ def _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, eigenvalue,
 
 @compiled
 def _reduced_step(
-    x, s, mu, prob, participants, shift, redrawn, r, noise, poison, eigenvalue, work_z, client, server, out
+    x,
+    s,
+    mu,
+    prob,
+    participants,
+    shift,
+    redrawn,
+    r,
+    noise,
+    poison,
+    walk,
+    eigenvalue,
+    work_z,
+    client,
+    server,
+    out,
 ):
     """One iteration on the packed unknowns: server and clients divided by λ, then the sums over pairs."""
     clients, dimension = s.shape
@@ -246,19 +269,19 @@ def _reduced_step(
     w = x[dimension + 4 * block : dimension + 5 * block].reshape((clients, dimension))
     h = x[dimension + 5 * block :]
     _lms_clients(v, mu, r, noise, redrawn, shift, prob[0], work_z)
-    _exchange_clients(work_z, w, h, s, prob, participants, poison, client, server, v)
+    _exchange_clients(work_z, w, h, s, prob, participants, poison, walk, client, server, v)
     out[:dimension] = v[0, 0] / eigenvalue
     for j in range(4):
         out[dimension + j * block : dimension + (j + 1) * block] = v[1 + j].ravel() / eigenvalue
     new_w = np.empty((clients, dimension))
     new_h = np.empty(dimension)
-    _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, eigenvalue, new_w, new_h)
+    _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, walk, eigenvalue, new_w, new_h)
     out[dimension + 4 * block : dimension + 5 * block] = new_w.ravel()
     out[dimension + 5 * block :] = new_h
 
 
 @compiled
-def _solve(s, mu, prob, participants, shift, redrawn, r, noise, poison):
+def _solve(s, mu, prob, participants, shift, redrawn, r, noise, poison, walk):
     """Restarted GMRES on x − F x = source."""
     clients, dimension = s.shape
     size = _size(clients, dimension)
@@ -268,7 +291,22 @@ def _solve(s, mu, prob, participants, shift, redrawn, r, noise, poison):
     nothing = np.zeros(clients)
     x = np.zeros(size)
     _reduced_step(
-        x, s, mu, prob, participants, shift, redrawn, r, noise, poison, 1.0, work_z, client, server, source
+        x,
+        s,
+        mu,
+        prob,
+        participants,
+        shift,
+        redrawn,
+        r,
+        noise,
+        poison,
+        walk,
+        1.0,
+        work_z,
+        client,
+        server,
+        source,
     )
     scale = np.linalg.norm(source)
     if scale == 0.0:
@@ -286,6 +324,7 @@ def _solve(s, mu, prob, participants, shift, redrawn, r, noise, poison):
             r,
             nothing,
             nothing,
+            0.0,
             1.0,
             work_z,
             client,
@@ -314,6 +353,7 @@ def _solve(s, mu, prob, participants, shift, redrawn, r, noise, poison):
                 r,
                 nothing,
                 nothing,
+                0.0,
                 1.0,
                 work_z,
                 client,
@@ -357,19 +397,19 @@ def _level(server, own1, own0, r, p):
 
 
 @compiled
-def _steady_states(masks, mu, prob, participants, shift, redrawn, r, noise, poison, out):
+def _steady_states(masks, mu, prob, participants, shift, redrawn, r, noise, poison, walk, out):
     for i in range(masks.shape[0]):
         s = masks[i]
         clients, dimension = s.shape
         block = clients * dimension
-        x = _solve(s, mu, prob, participants, shift, redrawn, r, noise, poison)
+        x = _solve(s, mu, prob, participants, shift, redrawn, r, noise, poison, walk)
         own1 = x[dimension + 2 * block : dimension + 3 * block].reshape((clients, dimension))
         own0 = x[dimension + 3 * block : dimension + 4 * block].reshape((clients, dimension))
         out[i, 0], out[i, 1] = _level(x[:dimension], own1, own0, r, prob[0])
 
 
 @compiled
-def _pair_step(y, client, server, s, theta, prob, redrawn, shift, w, h):
+def _pair_step(y, client, server, s, theta, prob, redrawn, shift, walk, w, h):
     """One iteration of every pair: y (K, K, D) is the average before relabelling; also the next sums."""
     clients, dimension = s.shape
     p, pair, first, neither = prob[0], prob[1], prob[2], prob[3]
@@ -381,12 +421,14 @@ def _pair_step(y, client, server, s, theta, prob, redrawn, shift, w, h):
             for e in range(dimension):
                 value = y[k, l, (e + shift) % dimension]
                 kept_k, kept_l = 1.0 - s[k, e], 1.0 - s[l, e]
-                both, one, mirrored = _pair_forcing(s[k, e], s[l, e], client[k, e], client[l, e], server[e])
+                both, one, mirrored = _pair_forcing(
+                    s[k, e], s[l, e], client[k, e], client[l, e], server[e], walk
+                )
                 both += kept_k * kept_l * value
                 one += kept_k * value
                 mirrored += kept_l * value
                 t = theta[k, l]
-                new[e] = t * (pair * both + first * (one + mirrored) + neither * value)
+                new[e] = t * (pair * both + first * (one + mirrored) + neither * (value + walk))
                 n = (e - shift) % dimension
                 if redrawn:
                     w[l, n] += s[k, n] * p * new[e]
@@ -400,7 +442,7 @@ def _pair_step(y, client, server, s, theta, prob, redrawn, shift, w, h):
 
 
 @compiled
-def _curves(masks, mu, prob, participants, shift, redrawn, r, noise, poison, out):
+def _curves(masks, mu, prob, participants, shift, redrawn, r, noise, poison, walk, out):
     for i in range(masks.shape[0]):
         s = masks[i]
         clients, dimension = s.shape
@@ -421,5 +463,5 @@ def _curves(masks, mu, prob, participants, shift, redrawn, r, noise, poison, out
         for n in range(out.shape[2]):
             out[i, 0, n], out[i, 1, n] = _level(v[0, 0], v[3], v[4], r, p)
             _lms_clients(v, mu, r, noise, redrawn, shift, p, z)
-            _exchange_clients(z, w, h, s, prob, participants, poison, client, server, v)
-            _pair_step(y, client, server, s, theta, prob, redrawn, shift, w, h)
+            _exchange_clients(z, w, h, s, prob, participants, poison, walk, client, server, v)
+            _pair_step(y, client, server, s, theta, prob, redrawn, shift, walk, w, h)
