@@ -31,7 +31,7 @@ def test_one_client_learns_alike_whether_its_window_is_coordinated_or_not() -> N
 
 @pytest.mark.parametrize("correlation", [0.0, 0.4])
 def test_the_lag_is_averaged_over_all_offsets(correlation: float) -> None:
-    clients, dimension = (5, 3) if correlation == 0.0 else (3, 4)
+    clients, dimension = (4, 3) if correlation == 0.0 else (3, 4)
     scenario = scattered(
         num_clients=clients, dimension=dimension, num_participants=2, num_shared=2, stepsize=0.15,
         data=Data(input_variance=tuple(np.linspace(0.3, 1.2, clients)), input_correlation=correlation),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from psofed.cli.common import AsJson, Settings, decibels, print_json
+from psofed.cli.common import AsJson, Settings, decibels, print_json, progress
 from psofed.cli.own_data import (
     ClientColumn,
     DataFile,
@@ -36,6 +36,14 @@ def tune(
         typer.Option(metavar="1..D", help="Numbers of shared entries: 1..5, or 1,2,5; all by default."),
     ] = None,
     theory: Annotated[str, typer.Option(help='"exact" or "paper".')] = "exact",
+    horizon: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Make the mean error over the first N iterations small; by default that of the steady state, or, "
+            "where its best stepsize is 0 (no attack, no walk), the mean over the scenario's iterations.",
+        ),
+    ] = None,
     as_json: AsJson = False,
     plot: Annotated[
         Path | None,
@@ -64,7 +72,9 @@ def tune(
         check_picture_format(plot)
     from psofed.theory.tuning import tune as tune_
 
-    tuning = tune_(scenario, metric, parse_shared(shared, scenario.dimension), theory)
+    counts = parse_shared(shared, scenario.dimension)
+    with progress("tuning", "choices of M") as report:
+        tuning = tune_(scenario, metric, counts, theory, horizon, report)
     if plot is not None:
         _plot(scenario, tuning, theory, plot)
     if as_json:
@@ -127,7 +137,7 @@ def _plot(scenario: "Scenario", tuning: "Tuning", theory: str, path: Path) -> No
     stepsizes = np.geomspace(bottom, 0.98 * top, 32)
     errors = {
         point.num_shared: error_curve(
-            scenario.replace(num_shared=point.num_shared), stepsizes, tuning.metric, theory
+            scenario.replace(num_shared=point.num_shared), stepsizes, tuning.metric, theory, tuning.horizon
         )
         for point in tuning.points
     }
@@ -156,6 +166,12 @@ def _print(tuning: "Tuning") -> None:
     console.print(
         "network, test: MSE over all clients and at the server; MSD: the server's; limit: of stability"
     )
-    console.print("iterations: until the network MSE is within 1 dB of its steady state")
+    console.print("iterations: until the network MSE is, and stays, within 1 dB of its steady state")
+    if tuning.horizon is None:
+        console.print("stepsize: best for the steady state")
+    else:
+        console.print(f"stepsize: best for the mean error over {tuning.horizon} iterations")
+    if any(point.convergence_iterations is None for point in tuning.points):
+        console.print("–: more than 100,000 iterations, or a fleet too large to compute it for")
     console.print("numbers: exchanged per iteration, up and down, by all participants")
     console.print(f"* recommended: {tuning.reason}")

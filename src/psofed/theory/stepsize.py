@@ -54,18 +54,33 @@ def stable_range(solver: Solver, tolerance: float = 1e-4) -> float:
     return stability_limit(solver.growth, mean_square_stepsize_bound(solver.model.fleet), tolerance=tolerance)
 
 
-def error_at(solver: Solver, stepsize: float, metric: str) -> float:
-    """Predicted steady-state error at one stable stepsize."""
+def check_metric(metric: str) -> None:
+    """Refuse a metric that is not one."""
     if metric not in METRICS:
         raise InvalidValueError("metric", metric, "one of " + ", ".join(f'"{name}"' for name in METRICS))
-    state = solver.steady_state(stepsize)
-    total = state.total
+
+
+def error_at(solver: Solver, stepsize: float, metric: str) -> float:
+    """Predicted steady-state error at one stable stepsize."""
+    check_metric(metric)
+    total = solver.steady_state(stepsize).total
+    return float(_metric_of(solver, total.excess, total.server, metric))
+
+
+def mean_error(solver: Solver, stepsize: float, metric: str, horizon: int) -> float:
+    """(1/N) Σ_{n<N} of a metric's exact learning curve at one stepsize, N = `horizon`."""
+    check_metric(metric)
+    excess, server = solver.curve(stepsize, horizon)
+    return float(_metric_of(solver, float(excess.mean()), float(server.mean()), metric))
+
+
+def _metric_of(solver: Solver, excess: float, server: float, metric: str) -> float:
     fleet, data = solver.model.fleet, solver.model.scenario.data
     if metric == "network":
-        return total.excess + float(fleet.noise_variance.mean())
+        return excess + float(fleet.noise_variance.mean())
     if metric == "test":
-        return data.test_input_variance * total.server + fleet.test_noise_variance
-    return total.server
+        return data.test_input_variance * server + fleet.test_noise_variance
+    return server
 
 
 def minimise(error: Callable[[float], float], limit: float, tolerance: float = 2e-5) -> float:
