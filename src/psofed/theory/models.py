@@ -2,9 +2,10 @@
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +14,18 @@ from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.nonlinear import measure_features
+from psofed.parts.affine import Affine, PoisonedSamples
 from psofed.parts.registry import load_part
 from psofed.scenario import Scenario
-from psofed.theory.exchange import CommonMask, FixedMasks, IndependentMasks, MaskMoments
-from psofed.theory.lms import lms_of
+from psofed.theory.affine_attacks import Statement, statement_of
+from psofed.theory.corruption import Attackers, Corruption
+from psofed.theory.exchange import CommonMask, IndependentMasks, MaskMoments
+from psofed.theory.fixed_masks import FixedMasks
+from psofed.theory.lms import Mixture, lms_of
 from psofed.theory.moments import Entries, Participation
 from psofed.theory.recursion import Exchange, Recursion
+from psofed.theory.samples import clean_samples, poisoned_samples
+from psofed.theory.uploads import UploadLaw
 
 THEORIES = ("exact", "paper")
 
@@ -43,6 +50,22 @@ class Branch:
 
     exchanges: tuple[Exchange, ...]
     weight: float
+
+
+def byzantine_chances(attack: Any, clients: int) -> tuple[FloatArray, float]:
+    """Return the probability of each client to be Byzantine, and f with P(k and l are) = f β_k β_l, k ≠ l.
+
+    Examples
+    --------
+    >>> from psofed import Attack
+    >>> byzantine_chances(Attack(num_byzantine=2, byzantine_set="redrawn"), 4)
+    (array([0.5, 0.5, 0.5, 0.5]), 0.6666666666666666)
+    """
+    if attack.byzantine_set == "fixed":
+        return (np.arange(clients) < attack.num_byzantine).astype(np.float64), 1.0
+    chance = attack.num_byzantine / clients
+    pair = chance * (attack.num_byzantine - 1) / max(clients - 1, 1)
+    return np.full(clients, chance), pair / chance**2 if chance else 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +102,7 @@ class Model:
                 f'the theory covers aggregation = "mean"; "{self.scenario.aggregation}" is not linear in what is '
                 "uploaded and can only be simulated"
             )
-        _ = self.poison, self.walk
+        self._check_attack()
 
     @cached_property
     def fleet(self) -> Fleet:
@@ -92,22 +115,83 @@ class Model:
         return Participation(self.scenario.num_clients, self.scenario.num_participants)
 
     @cached_property
-    def poison(self) -> FloatArray:
-        """E[(τ_k δ_k)²] per uploaded entry, shape (K,)."""
+    def statement(self) -> Statement | None:
+        """What the attack states of itself; None if nobody ever attacks."""
         attack = self.scenario.attack
         if attack is None:
-            return np.zeros(self.scenario.num_clients)
-        part = load_part("attacks", attack.kind)
-        if not hasattr(part, "perturbation_moments"):
+            return None
+        statement = statement_of(attack)
+        return statement if np.any(self.attackers.chance) else None
+
+    @cached_property
+    def attackers(self) -> Attackers:
+        """Who attacks in an iteration."""
+        attack, clients = self.scenario.attack, self.scenario.num_clients
+        if attack is None:
+            return Attackers(np.zeros(clients))
+        byzantine, pair_factor = byzantine_chances(attack, clients)
+        return Attackers(attack.probability * byzantine, pair_factor)
+
+    @cached_property
+    def clean(self) -> "Model":
+        """The same fleet without the attack."""
+        return self if self.statement is None else replace(self, scenario=self.scenario.replace(attack=None))
+
+    @property
+    def is_additive(self) -> bool:
+        """Whether the attack only adds noise of mean zero that is independent between clients."""
+        return isinstance(self.statement, Affine) and self.statement.is_additive
+
+    @cached_property
+    def law(self) -> UploadLaw:
+        """What the server receives from whom."""
+        affine = self.statement if isinstance(self.statement, Affine) else Affine()
+        attackers = self.attackers
+        if not isinstance(self.statement, Affine):
+            attackers = Attackers(np.zeros(self.scenario.num_clients))
+        constant = (1.0 - affine.own - affine.server) * self.fleet.target - affine.offset
+        shaped = np.array(self.entries.vector(constant)) if np.any(constant) else None
+        return UploadLaw(self.drawn, self.entries, Corruption(attackers, affine, shaped))
+
+    @cached_property
+    def mixture(self) -> Mixture:
+        """What the clients learn from."""
+        clean = clean_samples(self.fleet, self.entries)
+        if not isinstance(self.statement, PoisonedSamples):
+            return Mixture(clean)
+        return Mixture(clean, poisoned_samples(self.fleet, self.entries, self.statement), self.attackers)
+
+    @property
+    def has_direction(self) -> bool:
+        """Whether first moments are needed: somebody pulls away from the target."""
+        return self.law.corruption.constant is not None or any(
+            samples.displacement is not None for _, samples in self.mixture.branches
+        )
+
+    @property
+    def is_contraction(self) -> bool:
+        """Whether uploads average honest models, and samples are clean: what the paper's bounds on μ assume."""
+        return self.law.corruption.is_linear_part_honest and self.mixture.poisoned is None
+
+    def _check_attack(self) -> None:
+        statement, kind = self.statement, getattr(self.scenario.attack, "kind", None)
+        _ = self.walk
+        if statement is None:
+            return
+        if self.theory == "paper" and not self.is_additive:
             raise NotCoveredError(
-                f'the theory does not cover attack.kind = "{attack.kind}": it states no moments'
+                f'the paper\'s theory covers attacks of mean zero that are independent between clients; "{kind}" is not: '
+                'use theory = "exact"'
             )
-        moments = part.perturbation_moments(attack, self.scenario.num_clients)
-        if not moments.is_independent:
+        if isinstance(statement, PoisonedSamples) and not self.scenario.is_linear:
             raise NotCoveredError(
-                f'the theory covers attacks of mean zero that are independent between clients; "{attack.kind}" is not'
+                f'the theory covers attack.kind = "{kind}" on linear streams; with random features it can only be simulated'
             )
-        return np.asarray(moments.second)
+        if self.walk and self.has_direction:
+            raise NotCoveredError(
+                f'attack.kind = "{kind}" pulls towards a fixed point, from which a target that walks moves away for '
+                "ever: there is no steady state; it can only be simulated"
+            )
 
     @cached_property
     def walk(self) -> float:
@@ -174,18 +258,22 @@ class Model:
 
     def recursion(self, stepsize: float, branch: Branch) -> Recursion:
         """Return the recursion of one branch at one stepsize."""
-        lms = lms_of(self.fleet, stepsize, self.entries, self.small_stepsize)
-        redrawn = self.scenario.uplink == "redrawn" or self.theory == "paper"
         return Recursion(
-            lms,
+            lms_of(self.mixture, stepsize, self.entries, self.small_stepsize),
             branch.exchanges,
             self.drawn,
             self.entries,
-            redrawn,
-            self.poison,
+            self.is_redrawn,
+            self.law,
             self.fleet.target,
             self.walk,
+            self.has_direction,
         )
+
+    @property
+    def is_redrawn(self) -> bool:
+        """Whether the uploading participants are drawn afresh; the paper's analysis always has it so."""
+        return self.scenario.uplink == "redrawn" or self.theory == "paper"
 
     @property
     def _moving_window(self) -> bool:

@@ -1,39 +1,45 @@
 """What is predicted for a scenario: steady state, learning curve, stability and the best stepsize."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.scenario import Scenario
 from psofed.theory.models import Model
+from psofed.theory.recursion import Level
 from psofed.theory.stability import mean_square_stepsize_bound, mean_stepsize_bound, stability_limit
 from psofed.theory.steady import Solver, SteadyState
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The three terms of the steady-state network MSE (SSMSE).
+    """The terms that the steady-state network MSE (SSMSE) is the sum of.
+
+    `data`, `noise`, `drift` and `targets` are those of the same fleet without the attack. `attack` is what the attack
+    adds to that: also what it does to the effect of noise, walk and targets, and all products with first moments. It
+    is negative where an attack does good.
 
     Attributes
     ----------
     data : float
         E_φ: the clients' observation noise, through the models.
     attack : float
-        E_ω: the attack.
+        E_ω: what the attack adds.
     noise : float
         E_Θ: the observation noise itself, the mean of σ_νk².
     drift : float
         The lag behind a target that walks; 0 if it stays where it is.
+    targets : float
+        The price of sharing one model among clients with targets of their own; 0 if they have none.
     """
 
     data: float
     attack: float
     noise: float
     drift: float = 0.0
+    targets: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +91,12 @@ class Prediction:
     def network_mse(self) -> float:
         """Steady-state network MSE, (1/K) Σ_k E[ε_k²], the observation noise included."""
         terms = self.terms
-        return terms.data + terms.attack + terms.noise + terms.drift
+        return terms.data + terms.attack + terms.noise + terms.drift + terms.targets
 
     @property
     def server_msd(self) -> float:
         """Steady-state E‖w_n − w*‖² at the server."""
-        return self.steady_state.total.server if self.is_stable else math.inf
+        return self.steady_state.total.server
 
     @property
     def test_mse(self) -> float:
@@ -101,17 +107,26 @@ class Prediction:
     def terms(self) -> Terms:
         """The three terms of the network MSE."""
         noise = float(self.model.fleet.noise_variance.mean())
-        if not self.is_stable:
-            attacked = bool(np.any(self.model.poison))
-            walks = self.model.walk > 0
-            return Terms(math.inf, math.inf if attacked else 0.0, noise, math.inf if walks else 0.0)
         state = self.steady_state
-        return Terms(state.data.excess, state.attack.excess, noise, state.drift.excess)
+        return Terms(
+            state.data.excess, state.attack.excess, noise, state.drift.excess, state.targets.excess
+        )
 
     @cached_property
     def steady_state(self) -> SteadyState:
-        """Both metrics by source."""
-        return self.solver.steady_state(self.scenario.stepsize)
+        """Both metrics by source; infinite where there is no steady state."""
+        if self.is_stable:
+            return self.solver.steady_state(self.scenario.stepsize)
+        model, nothing, endless = self.model, Level(0.0, 0.0), Level(math.inf, math.inf)
+        if model.clean is not model and self.solver.clean.is_stable(self.scenario.stepsize):
+            return replace(self.solver.clean.steady_state(self.scenario.stepsize), attack=endless)
+        return SteadyState(
+            endless,
+            endless if model.statement is not None else nothing,
+            nothing,
+            endless if model.walk else nothing,
+            endless if model.clean.has_direction else nothing,
+        )
 
     @cached_property
     def spectral_radius(self) -> float:
@@ -156,7 +171,8 @@ class Prediction:
             "server_msd": self.server_msd,
             "test_mse": self.test_mse,
             "terms": {"data": self.terms.data, "attack": self.terms.attack, "noise": self.terms.noise}
-            | ({"drift": self.terms.drift} if self.model.walk else {}),
+            | ({"drift": self.terms.drift} if self.model.walk else {})
+            | ({"targets": self.terms.targets} if self.model.clean.has_direction else {}),
             "spectral_radius": self.spectral_radius,
             "max_stepsize": self.max_stepsize,
             "mean_max_stepsize": self.mean_max_stepsize,

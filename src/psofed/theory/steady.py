@@ -1,34 +1,35 @@
 """Steady state, spectral radius and learning curve of a model, each by the cheapest exact way there is."""
 
-import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray
-from psofed.scenario import Data, Scenario
 from psofed.theory.models import Branch, Model
 from psofed.theory.recursion import Level, Recursion, Sources, State
 from psofed.theory.reduced import ReducedRecursion, can_reduce
-from psofed.theory.windows import WindowProblem
 
-_FIRST_SAMPLE = 64
-_LARGEST_SAMPLE = 4096
-_CORRELATED_SAMPLE = 24
-_LARGEST_CORRELATED_SAMPLE = 192
+if TYPE_CHECKING:
+    from psofed.theory.scattered import Scattered
+
 _CURVE_SAMPLE = 32
+_CORRELATED_SAMPLE = 24
 _RADIUS_SAMPLE = 4
-_SAMPLE_ERROR = Level(
-    0.001, 0.0025
-)  # asked of the sample of offsets: relative errors of network MSE and server MSD
-
 
 _NOTHING = Level(0.0, 0.0)
-_ALONE = (Sources(1.0, 0.0, 0.0), Sources(0.0, 1.0, 0.0), Sources(0.0, 0.0, 1.0))
+# Each source alone: noise, attack, walk, and targets of the clients' own
+ALONE = (
+    Sources(1.0, 0.0, 0.0, direction=False),
+    Sources(0.0, 1.0, 0.0, direction=False),
+    Sources(0.0, 0.0, 1.0, direction=False),
+    Sources(0.0, 0.0, 0.0, direction=True),
+)
+ATTACK = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,24 +39,34 @@ class SteadyState:
     Attributes
     ----------
     data : Level
-        Due to the clients' observation noise: E_φ, and its part of the server's MSD.
+        Due to the clients' observation noise, without the attack: E_φ, and its part of the server's MSD.
     attack : Level
-        Due to the attack: E_ω, likewise.
+        What the attack adds to the same fleet without it: E_ω, and its part of the server's MSD. All products of what
+        the attack does with noise, walk and targets count here. Negative if the attack does good.
     sampling_error : Level
         Standard error where offsets were sampled, else zero.
     drift : Level
-        Due to the target's random walk: the lag behind it.
+        Due to the target's random walk, without the attack: the lag behind it.
+    targets : Level
+        Due to clients that have targets of their own, without the attack.
     """
 
     data: Level
     attack: Level
     sampling_error: Level
     drift: Level = _NOTHING
+    targets: Level = _NOTHING
 
     @property
     def total(self) -> Level:
         """All sources together."""
-        return self.data + self.attack + self.drift
+        return self.data + self.attack + self.drift + self.targets
+
+    @classmethod
+    def of(cls, levels: FloatArray, error: FloatArray) -> "SteadyState":
+        """Name the rows of levels (4, 2): excess and MSD by :data:`ALONE`."""
+        data, attack, drift, targets = (Level(*level) for level in levels)
+        return cls(data, attack, Level(*error), drift, targets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,20 +82,36 @@ class Solver:
 
     def steady_state(self, stepsize: float) -> SteadyState:
         """Steady state; the stepsize must be stable."""
-        return self._scattered(stepsize) if self.model.is_scattered else self._by_branch(stepsize)
-
-    def _by_branch(self, stepsize: float) -> SteadyState:
-        data = attack = drift = Level(0.0, 0.0)
+        if self.model.is_scattered:
+            return self.scattered.steady_state(stepsize)
+        levels = np.zeros((len(ALONE), 2))
         for branch in self.model.branches:
-            recursion = self.model.recursion(stepsize, branch)
+            levels += branch.weight * self.given(branch, stepsize)
+        return SteadyState.of(levels, np.zeros(2))
+
+    def given(self, branch: Branch, stepsize: float) -> FloatArray:
+        """Excess and MSD by source, given the offsets: (4, 2)."""
+
+        def solve(model: Model, sources: Sources) -> FloatArray:
             known = self._solved.get((stepsize, id(branch)))
-            level = known[0] if known else _solve(recursion, Sources(1.0, 0.0, 0.0))
-            data += level.scaled(branch.weight)
-            if np.any(self.model.poison):
-                attack += _solve(recursion, Sources(0.0, 1.0, 0.0)).scaled(branch.weight)
-            if self.model.walk:
-                drift += _solve(recursion, Sources(0.0, 0.0, 1.0)).scaled(branch.weight)
-        return SteadyState(data, attack, Level(0.0, 0.0), drift)
+            if known and model is self.model and sources == ALONE[0]:
+                return np.array([known[0].excess, known[0].server])
+            level = _solve(model.recursion(stepsize, branch), sources)
+            return np.array([level.excess, level.server])
+
+        return by_source(self.model, solve)
+
+    @cached_property
+    def clean(self) -> "Solver":
+        """The same without the attack."""
+        return self if self.model.clean is self.model else Solver(self.model.clean)
+
+    @cached_property
+    def scattered(self) -> "Scattered":
+        """Round-robin masks with an offset for each client."""
+        from psofed.theory.scattered import Scattered
+
+        return Scattered(self)
 
     def growth(self, stepsize: float, eigenvalue: float = 1.0) -> float:
         """Below one if and only if ρ(𝓕) is below `eigenvalue`."""
@@ -111,7 +138,7 @@ class Solver:
         if key not in self._solved:
             recursion = self.model.recursion(stepsize, branch)
             try:
-                level, state = recursion.steady_state(Sources(1.0, 0.0, 0.0))
+                level, state = recursion.steady_state(ALONE[0])
                 self._solved[key] = (level, is_covariance(recursion, state))
             except PsofedError:
                 self._solved[key] = (Level(math.inf, math.inf), recursion.spectral_radius() < 1.0)
@@ -134,7 +161,7 @@ class Solver:
         model = self.model
         if model.is_scattered and model.fleet.is_white:
             masks = model.window_masks(_CURVE_SAMPLE)
-            excess, server = self._windows.curves(masks, stepsize, iterations)
+            excess, server = self.scattered.windows.curves(masks, stepsize, iterations)
             return excess, server
         excess, server = np.zeros(iterations), np.zeros(iterations)
         branches = model.offset_branches(_CORRELATED_SAMPLE) if model.is_scattered else model.branches
@@ -148,11 +175,6 @@ class Solver:
                 excess += part[0] * branch.weight / len(starts)
                 server += part[1] * branch.weight / len(starts)
         return excess, server
-
-    @property
-    def sample_size(self) -> int:
-        """How many sets of offsets are averaged; 0 if none have to be."""
-        return len(self._masks) if self.model.is_scattered and self.model.fleet.is_white else 0
 
     # Spectral radius
 
@@ -174,7 +196,7 @@ class Solver:
         if not self._has_growth:
             return (lambda stepsize, eigenvalue: self.spectral_radius(stepsize) / eigenvalue,)
         if model.is_scattered:
-            windows = self._windows
+            windows = self.scattered.windows
             masks = model.window_masks(_RADIUS_SAMPLE)[: _RADIUS_SAMPLE if model.drawn.clients < 30 else 1]
             aligned = np.broadcast_to(masks[0][:1], masks[0].shape).copy()  # all offsets equal: possible, too
             return tuple(
@@ -189,111 +211,23 @@ class Solver:
 
         return (growth,)
 
-    # Round-robin masks with an offset for each client
 
-    @cached_property
-    def _windows(self) -> WindowProblem:
-        model, drawn = self.model, self.model.drawn
-        return WindowProblem(
-            probabilities=np.array([drawn.single, drawn.pair, drawn.only_first, drawn.neither]),
-            participants=drawn.participants,
-            shift=model.scenario.num_shared,
-            redrawn=model.scenario.uplink == "redrawn",
-            input_variance=model.fleet.input_variance,
-            noise_variance=model.fleet.noise_variance,
-            poison=model.poison,
-            walk=model.walk,
-        )
+def by_source(model: Model, solve: Callable[[Model, Sources], FloatArray]) -> FloatArray:
+    """Solve for each source that there is: (…, 4, 2), rows as in :data:`ALONE`.
 
-    @cached_property
-    def _masks(self) -> FloatArray:
-        """Enough sets of masks for the asked precision at the scenario's own stepsize."""
-        model, count = self.model, _FIRST_SAMPLE
-        masks = model.window_masks(count)
-        if not model.is_sampled or not self.is_stable(model.scenario.stepsize):
-            return masks
-        floor = float(model.fleet.noise_variance.mean())
-        while count < _LARGEST_SAMPLE:
-            levels = self._windows.steady_states(masks, model.scenario.stepsize, Sources())
-            error, mean = levels.std(axis=0, ddof=1), levels.mean(axis=0) + np.array([floor, 0.0])
-            wanted = mean * np.array([_SAMPLE_ERROR.excess, _SAMPLE_ERROR.server])
-            needed = float(((error / wanted) ** 2).max())
-            if needed <= count:
-                break
-            count = int(min(_LARGEST_SAMPLE, max(2 * count, 64 * np.ceil(needed / 64))))
-            masks = model.window_masks(count)
-        return masks
-
-    def _scattered(self, stepsize: float) -> SteadyState:
-        model = self.model
-        if not model.fleet.is_white:
-            return self._scattered_correlated(stepsize)
-        found = self._by_source(self._masks, stepsize)
-        total = found.sum(axis=1)
-        error = total.std(axis=0, ddof=1) / np.sqrt(len(total)) if model.is_sampled else np.zeros(2)
-        return _state(found.mean(axis=0), error)
-
-    def _scattered_correlated(self, stepsize: float) -> SteadyState:
-        """Average over offsets; a sample is corrected by white inputs of the same variances, where many are cheap."""
-        model = self.model
-        if not model.is_sampled:
-            found = [self._given(branch, stepsize) for branch in model.offset_branches(0)]
-            return _state(np.mean(found, axis=0), np.zeros(2))
-        floor = np.array([float(model.fleet.noise_variance.mean()), 0.0])
-        wanted = np.array([_SAMPLE_ERROR.excess, _SAMPLE_ERROR.server])
-        branches = model.offset_branches(_LARGEST_CORRELATED_SAMPLE)
-        found = [self._given(branch, stepsize) for branch in branches[:_CORRELATED_SAMPLE]]
-        while True:
-            mean, error = self._corrected(np.array(found), stepsize)
-            if np.all(error <= wanted * (mean.sum(axis=0) + floor)) or len(found) == len(branches):
-                return _state(mean, error)
-            found += [self._given(branch, stepsize) for branch in branches[len(found) : 2 * len(found)]]
-
-    def _given(self, branch: Branch, stepsize: float) -> FloatArray:
-        """Excess and MSD by noise, attack and drift, given the offsets: (3, 2)."""
-        recursion = self.model.recursion(stepsize, branch)
-        levels = np.zeros((len(_ALONE), 2))
-        for row, (sources, drives) in enumerate(zip(_ALONE, self._drives, strict=True)):
-            if drives:
-                level = _solve(recursion, sources)
-                levels[row] = level.excess, level.server
-        return levels
-
-    def _corrected(self, values: FloatArray, stepsize: float) -> tuple[FloatArray, FloatArray]:
-        """Mean over a sample of offsets and its standard error, with the white solution as control variate."""
-        white, count = self._white, len(values)
-        if white.is_stable(stepsize):
-            masks = self.model.window_masks(_LARGEST_CORRELATED_SAMPLE)[:count]
-            paired = white._by_source(masks, stepsize)
-            state = white.steady_state(stepsize)
-            centre = np.array([[x.excess, x.server] for x in (state.data, state.attack, state.drift)])
-            deviation = paired - paired.mean(axis=0)
-            slope = (deviation * values).sum(axis=0) / np.maximum((deviation**2).sum(axis=0), 1e-300)
-            values = values - slope * (paired - centre)
-        total = values.sum(axis=1)
-        return np.asarray(values.mean(axis=0)), total.std(axis=0, ddof=2) / np.sqrt(count)
-
-    @property
-    def _drives(self) -> tuple[bool, bool, bool]:
-        """Whether there is noise, an attack, a walk."""
-        return True, bool(np.any(self.model.poison)), self.model.walk > 0
-
-    @cached_property
-    def _white(self) -> "Solver":
-        return Solver(Model(_whitened(self.model)))
-
-    def _by_source(self, masks: FloatArray, stepsize: float) -> FloatArray:
-        """Excess and MSD by noise, attack and drift, for each set of masks: (N, 3, 2)."""
-        levels = np.zeros((len(masks), len(_ALONE), 2))
-        for row, (sources, drives) in enumerate(zip(_ALONE, self._drives, strict=True)):
-            if drives:
-                levels[:, row] = self._windows.steady_states(masks, stepsize, sources)
-        return levels
-
-
-def _state(levels: FloatArray, error: FloatArray) -> SteadyState:
-    data, attack, drift = (Level(*level) for level in levels)
-    return SteadyState(data, attack, Level(*error), drift)
+    The attack's row is what it adds to the fleet without it, so that the rows add up.
+    """
+    clean = model.clean
+    drives = (True, False, model.walk > 0, clean.has_direction)
+    rows = [solve(clean, sources) if there else None for sources, there in zip(ALONE, drives, strict=True)]
+    known = [row for row in rows if row is not None]
+    levels = np.stack([np.zeros_like(known[0]) if row is None else row for row in rows], axis=-2)
+    if model is not clean:
+        if model.is_additive:
+            levels[..., ATTACK, :] = solve(model, ALONE[ATTACK])
+        else:
+            levels[..., ATTACK, :] = solve(model, Sources()) - levels.sum(axis=-2)
+    return levels
 
 
 def is_covariance(recursion: Recursion, state: State) -> bool:
@@ -336,14 +270,3 @@ def _radius(growth: Callable[[float, float], float], stepsize: float) -> float:
         if abs(now - before) < 1e-9:
             break
     return math.exp(now)
-
-
-def _whitened(model: Model) -> Scenario:
-    """Return the model's scenario with white inputs of the same variances."""
-    scenario = model.scenario
-    data = dataclasses.replace(
-        Data(),
-        input_variance=tuple(model.fleet.input_variance.tolist()),
-        noise_variance=tuple(model.fleet.noise_variance.tolist()),
-    )
-    return scenario.replace(data=data)

@@ -45,8 +45,14 @@ def optimal_stepsize(scenario: Scenario, theory: str = "exact", metric: str = "n
 
 
 def has_optimum(model: Model) -> bool:
-    """Whether small stepsizes have a price: an attack to be averaged out, or a target to keep up with."""
-    return bool(np.any(model.poison)) or model.walk > 0
+    """Whether small stepsizes have a price: an attack that adds something, or a target to keep up with.
+
+    An attack that only multiplies (flipped, scaled or missing updates) does nothing where nothing is left to be updated.
+    """
+    if model.walk > 0 or model.has_direction:
+        return True
+    affine = model.law.corruption.affine
+    return bool(np.any(model.attackers.chance)) and affine.variance + affine.common_variance > 0
 
 
 def stable_range(solver: Solver, tolerance: float = 1e-4) -> float:
