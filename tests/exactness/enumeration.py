@@ -74,7 +74,9 @@ class _Enumeration:
             t = np.array(t)
             chance = np.mean(
                 [
-                    0.0 if np.any(t & ~b) else attack.probability ** t.sum() * (1 - attack.probability) ** (b & ~t).sum()
+                    0.0
+                    if np.any(t & ~b)
+                    else attack.probability ** t.sum() * (1 - attack.probability) ** (b & ~t).sum()
                     for b in byzantine
                 ]
             )
@@ -98,7 +100,9 @@ class _Enumeration:
         masks = self._masks(n + 1)
         following = [[0.0, 0.0, 0.0] for _ in self.sets]
         for chance, attacking in self.patterns:
-            learned = [self._learn(weight * chance, m * chance, s * chance, attacking) for weight, m, s in state]
+            learned = [
+                self._learn(weight * chance, m * chance, s * chance, attacking) for weight, m, s in state
+            ]
             if self.scenario.uplink == "redrawn":
                 total = tuple(sum(x) for x in zip(*learned, strict=True))
                 outcomes = [(b, tuple(x / len(self.sets) for x in total)) for b in self.sets]

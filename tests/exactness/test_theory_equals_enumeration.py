@@ -30,7 +30,7 @@ ATTACKS = {
 WHITE = Data(input_variance=(0.4, 1.1, 0.7), noise_variance=(0.05, 0.02, 0.1))
 MATRICES = [[[0.9, 0.3], [0.3, 0.5]], [[0.4, -0.1], [-0.1, 0.7]], [[1.0, 0.2], [0.2, 0.3]]]
 CORRELATED = Data(covariances=MATRICES, noise_variance=(0.05, 0.02, 0.1))
-ITERATIONS = 12
+ITERATIONS = 7
 
 
 def attack_of(name: str, byzantine_set: str) -> Attack | None:

@@ -177,16 +177,20 @@ def test_unstable_predictions_are_infinite_and_null_in_json() -> None:
     assert not np.isfinite(prediction.learning_curve(3000).network_mse[-1])
 
 
-def test_what_is_not_covered_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    from psofed.parts.attacks import gaussian
-    from psofed.parts.attacks._moments import PerturbationMoments
+@pytest.mark.parametrize("kind", ["little-is-enough", "mimic"])
+def test_attacks_that_are_not_affine_are_refused_by_name(kind: str) -> None:
+    with pytest.raises(psofed.NotCoveredError, match=kind):
+        psofed.predict(attacked(attack=Attack(num_byzantine=3, kind=kind)))
 
-    ones = np.ones(20)
-    monkeypatch.setattr(
-        gaussian, "perturbation_moments", lambda *_: PerturbationMoments(ones, ones, 0 * ones)
-    )
-    with pytest.raises(psofed.NotCoveredError, match="gaussian"):
-        psofed.predict(attacked())
+
+def test_what_is_not_covered_is_refused_by_name() -> None:
+    biased = attacked(attack=Attack(num_byzantine=3, kind="constant-bias"))
+    with pytest.raises(psofed.NotCoveredError, match="paper's theory.*constant-bias"):
+        psofed.predict(biased, theory="paper")
+    with pytest.raises(psofed.NotCoveredError, match="constant-bias.*walks"):
+        psofed.predict(biased.replace(drift=psofed.Drift(kind="random-walk", variance=0.01)))
+    with pytest.raises(psofed.NotCoveredError, match="median"):
+        psofed.predict(attacked(aggregation="median"))
     with pytest.raises(psofed.InvalidValueError, match="theory"):
         psofed.predict(attacked(), theory="guess")
     with pytest.raises(psofed.InvalidValueError, match="small_stepsize"):

@@ -46,10 +46,7 @@ class Affine:
     def is_additive(self) -> bool:
         """Whether the attack only adds noise of mean zero that is independent between clients (assumption A2)."""
         return (
-            self.own == 1.0
-            and self.server == 0.0
-            and not np.any(self.offset)
-            and self.common_variance == 0.0
+            self.own == 1.0 and self.server == 0.0 and not np.any(self.offset) and self.common_variance == 0.0
         )
 
 

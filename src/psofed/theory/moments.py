@@ -148,7 +148,9 @@ class Entries:
             return np.broadcast_to(array, (*array.shape[:-1], self.dimension))
         if array.ndim == 0 or self.kinds == 1:
             array = array if array.ndim == 0 else array[..., :1]
-            return np.broadcast_to(array[..., None, :] if array.ndim else array, (*array.shape[:-1], *self.first_shape))
+            return np.broadcast_to(
+                array[..., None, :] if array.ndim else array, (*array.shape[:-1], *self.first_shape)
+            )
         return np.broadcast_to(array[..., None, :], (*array.shape[:-1], *self.first_shape))
 
     def outer(self, a: FloatArray, b: FloatArray) -> FloatArray:

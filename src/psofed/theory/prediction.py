@@ -108,9 +108,7 @@ class Prediction:
         """The three terms of the network MSE."""
         noise = float(self.model.fleet.noise_variance.mean())
         state = self.steady_state
-        return Terms(
-            state.data.excess, state.attack.excess, noise, state.drift.excess, state.targets.excess
-        )
+        return Terms(state.data.excess, state.attack.excess, noise, state.drift.excess, state.targets.excess)
 
     @cached_property
     def steady_state(self) -> SteadyState:

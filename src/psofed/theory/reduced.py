@@ -65,9 +65,7 @@ class ReducedRecursion:
         """Number of unknowns, (6K + 1) E."""
         return self._split + 2 * self.full.drawn.clients * self.full.entries.size
 
-    def step(
-        self, x: FloatArray, sources: Sources, first: FirstMoments | None = None
-    ) -> FloatArray:
+    def step(self, x: FloatArray, sources: Sources, first: FirstMoments | None = None) -> FloatArray:
         """One iteration on the packed unknowns (server and clients divided by λ, then the sums)."""
         full, entries = self.full, self.full.entries
         clients, size = full.drawn.clients, entries.size

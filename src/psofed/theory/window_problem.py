@@ -76,9 +76,7 @@ class WindowProblem:
             start = np.full(1, np.sqrt(np.mean(self.model.fleet.target**2)))
 
         def run(part: slice) -> None:
-            kernels.curves(
-                masks[part], system, drive, start, self._clean_variance, self._offsets, out[part]
-            )
+            kernels.curves(masks[part], system, drive, start, self._clean_variance, self._offsets, out[part])
 
         _in_parts(run, len(masks))
         return np.asarray(out.mean(axis=0))
@@ -150,9 +148,7 @@ class WindowProblem:
             push_covariance=float(model.mixture.covariance),
         )
 
-    def _steady_first(
-        self, masks: FloatArray, system: kernels.System, drive: kernels.Drive
-    ) -> FloatArray:
+    def _steady_first(self, masks: FloatArray, system: kernels.System, drive: kernels.Drive) -> FloatArray:
         """First moments after the download, in the steady state of each set of masks: (N, 2K + 1, D, V)."""
         count, clients, dimension = masks.shape
         kinds = drive.constant.size
@@ -165,7 +161,9 @@ class WindowProblem:
         for i, mask in enumerate(masks):
             # y_k, the mean before an exchange, is Q_k g + r_k in the steady state, with g the server's after it.
             kept = np.eye(dimension) - decay * roll * (1 - p * mask)[:, None, :]
-            answer = np.linalg.solve(kept, np.concatenate([decay * roll * (p * mask)[:, None, :], push], axis=2))
+            answer = np.linalg.solve(
+                kept, np.concatenate([decay * roll * (p * mask)[:, None, :], push], axis=2)
+            )
             if system.redrawn:
                 taking = answer
             else:
