@@ -185,9 +185,9 @@ def test_attacks_that_are_not_affine_are_refused_by_name(kind: str) -> None:
 
 def test_what_is_not_covered_is_refused_by_name() -> None:
     biased = attacked(attack=Attack(num_byzantine=3, kind="constant-bias"))
-    with pytest.raises(psofed.NotCoveredError, match="paper's theory.*constant-bias"):
+    with pytest.raises(psofed.NotCoveredError, match=r"paper's theory.*constant-bias"):
         psofed.predict(biased, theory="paper")
-    with pytest.raises(psofed.NotCoveredError, match="constant-bias.*walks"):
+    with pytest.raises(psofed.NotCoveredError, match=r"constant-bias.*walks"):
         psofed.predict(biased.replace(drift=psofed.Drift(kind="random-walk", variance=0.01)))
     with pytest.raises(psofed.NotCoveredError, match="median"):
         psofed.predict(attacked(aggregation="median"))

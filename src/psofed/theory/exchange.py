@@ -126,10 +126,7 @@ def exchange_pairs(
     for pairs, products in ((both, result.both), (one, result.one)):
         for left, right in products:
             pairs += left[:, None] * right[None, :]
-    diagonal = np.arange(average.shape[0])
-    for pairs in (both, one):
-        pairs[diagonal, diagonal] = 0.0
-    return PairMoments(both, one, average)
+    return PairMoments(law.without_same(both), law.without_same(one), average)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +193,7 @@ class CommonMask:
     def first(self, law: UploadLaw, z: FirstMoments) -> FirstMoments:
         """Exchange first moments."""
         p = self.entries.first_mask(self.mask.row)
-        got = law.means(z).sum(axis=0) / self.drawn.participants
+        got = law.total(law.means(z)) / self.drawn.participants
         kept = z.average(self.drawn)
         return FirstMoments((1 - p) * z.server + p * got, (1 - p) * kept + p * got, kept)
 
@@ -255,7 +252,7 @@ class IndependentMasks:
         blend = blend + p * (1 - p) * (sent.server_mean + flip(sent.server_mean))
         turned = flip(sent.upload_server)
         pulls = sent.upload_upload - sent.upload_server - turned + drawn.single * z.server  # E[b_m d_m d_mᵀ]
-        server = blend + (q - p**2) / s**2 * pulls.sum(axis=0)
+        server = blend + (q - p**2) / s**2 * law.total(pulls)
         client = (1 - p) * sent.cross + p * sent.mean_client  # E[g' z_lᵀ]
         if not self.remembered:
             own1 = (1 - 2 * p + q) * sent.own + (p - q) * (client + flip(client)) + q * server
@@ -263,19 +260,20 @@ class IndependentMasks:
             each = p * (1 - p) * client
             both = [(_ONE, each), (flip(each), _ONE), (_ONE, (p**2 * server)[None])]
             return Exchanged(clients, both, [(_ONE, p * client)])
-        clients, lean, pull_own = self._remembered(z, sent, blend, pulls, server, client)
+        clients, lean, pull_own = self._remembered(law, z, sent, blend, pulls, server, client)
         return Exchanged(clients, *self._pairs(law, z, first, attack, server, client, lean, pull_own))
 
     def first(self, law: UploadLaw, z: FirstMoments) -> FirstMoments:
         """Exchange first moments."""
         p, drawn = self.entries.first_mask(self.mask.row), self.drawn
         sent, kept = law.means(z), z.average(drawn)
-        server = (1 - p) * z.server + p * sent.sum(axis=0) / drawn.participants
+        server = (1 - p) * z.server + p * law.total(sent) / drawn.participants
         own = (p - p**2) / drawn.participants * (sent - drawn.single * z.server)
         return FirstMoments(server, (1 - p) * kept + p * server + own, kept)
 
     def _remembered(
         self,
+        law: UploadLaw,
         z: ClientMoments,
         sent: Uploads,
         blend: FloatArray,
@@ -298,7 +296,7 @@ class IndependentMasks:
             blend
             + (1 - p) / s * (pull_blend + flip(pull_blend))
             + (1 - p) ** 2 / s**2 * pulls
-            + covariance / s**2 * (pulls.sum(axis=0) - pulls)
+            + covariance / s**2 * (law.total(pulls) - pulls)
         )
         own_client = (p - q) * client + (variance - q * (1 - p)) / s * pull_own
         moments = ClientMoments(

@@ -105,12 +105,15 @@ class PairKernel:
         Values at k = l, which the sums leave out.
     counted : array (K,)
         w_k: how much client k counts in the sums.
+    copies : array (K,) or None
+        How many clients each stands for; None if each is one.
     """
 
     nodes: ClientNodes
     table: FloatArray
     same: FloatArray
     counted: FloatArray
+    copies: FloatArray | None = None
 
     @classmethod
     def of(
@@ -118,15 +121,17 @@ class PairKernel:
         nodes: ClientNodes,
         kernel: Callable[[FloatArray, FloatArray], FloatArray],
         counted: FloatArray,
+        copies: FloatArray | None = None,
     ) -> "PairKernel":
         """Tabulate `kernel`, which returns an array (A, B, …) for two arrays of sites."""
-        return cls(nodes, kernel(*nodes.grid()), kernel(nodes.clients, nodes.clients), counted)
+        return cls(nodes, kernel(*nodes.grid()), kernel(nodes.clients, nodes.clients), counted, copies)
 
     def sum(self, weight: FloatArray) -> FloatArray:
         """Σ_b Σ_{k≠l} h_{ab,kl} w_k weight_{bk} for every a and l; `weight` is (B, K), the result (A, K)."""
         phi = self.nodes.weights
         weight = self.counted * weight
-        at_nodes = (self._flat_table @ (weight @ phi).ravel()).reshape(-1, phi.shape[1])
+        many = weight if self.copies is None else self.copies * weight
+        at_nodes = (self._flat_table @ (many @ phi).ravel()).reshape(-1, phi.shape[1])
         return np.asarray(at_nodes @ phi.T - np.einsum("abk,bk->ak", self.same, weight))
 
     def sum_scaled(self, weight: FloatArray) -> FloatArray:
@@ -144,10 +149,46 @@ class PairKernel:
                     total = total + right[b] * self._row(b).sum(left[b][None])
         return total
 
+    def sum_terms(self, rows: Sequence[Sequence[tuple[float, FloatArray, FloatArray]]]) -> list[FloatArray]:
+        """Σ_b Σ_{k≠l} h_{ab,kl} w_k f_{b,kl} for every a, with f_b = Σ weight · left_k · right_l; one tracked entry.
+
+        Factors are (K or 1, S or 1) for S states side by side, and the results (K, S).
+        """
+        results: list[FloatArray | float] = [0.0] * self.table.shape[0]
+        counted = self.counted[:, None]
+        for b, terms in enumerate(rows):
+            left: FloatArray | float = 0.0
+            right: FloatArray | float = 0.0
+            others = []
+            for weight, x, y in terms:
+                if weight == 0.0:
+                    continue
+                if x.shape == (1, 1):
+                    right = right + (weight * x[0, 0]) * y
+                elif y.shape == (1, 1):
+                    left = left + (weight * y[0, 0]) * x
+                else:
+                    others.append((weight * counted * x, y))
+            for a in range(len(results)):
+                if not isinstance(right, float):
+                    results[a] = results[a] + self._ones[a, b][:, None] * right
+                if not isinstance(left, float):
+                    results[a] = results[a] + self._apply(a, b, counted * left)
+                for x, y in others:
+                    results[a] = results[a] + y * self._apply(a, b, x)
+        return [np.asarray(result) for result in results]
+
+    def _apply(self, a: int, b: int, weight: FloatArray) -> FloatArray:
+        many = weight if self.copies is None else self.copies[:, None] * weight
+        if self.copies is not None:
+            return np.asarray(self.table[a, b].T @ many - self.same[a, b][:, None] * weight)
+        phi = self.nodes.weights
+        return np.asarray(phi @ (self.table[a, b].T @ (phi.T @ many)) - self.same[a, b][:, None] * weight)
+
     def _row(self, b: int) -> "PairKernel":
         if b not in self._rows:
             self._rows[b] = PairKernel(
-                self.nodes, self.table[:, b : b + 1], self.same[:, b : b + 1], self.counted
+                self.nodes, self.table[:, b : b + 1], self.same[:, b : b + 1], self.counted, self.copies
             )
         return self._rows[b]
 
@@ -164,7 +205,8 @@ class PairKernel:
     @cached_property
     def _ones(self) -> FloatArray:
         phi = self.nodes.weights
-        total = np.einsum("abmn,m->abn", self.table, self.counted @ phi) @ phi.T
+        many = self.counted if self.copies is None else self.copies * self.counted
+        total = np.einsum("abmn,m->abn", self.table, many @ phi) @ phi.T
         return np.asarray(total - self.counted * self.same)
 
 

@@ -93,16 +93,19 @@ class _Step:
 
     @cached_property
     def means(self) -> _Means:
-        covariance, push, pushes = 0.0, None, []
+        covariance = sum(
+            self._scale(weight) * samples.covariance for weight, samples in self.mixture.branches
+        )
+        push: FloatArray | None = None
+        pushes: list[FloatArray | float] = []
         for weight, samples in self.mixture.branches:
-            covariance = covariance + self._scale(weight) * samples.covariance
             if samples.displacement is not None:
                 part = self._times(samples.covariance, samples.displacement)
                 push = self.entries.per_client(weight) * part + (0.0 if push is None else push)
                 pushes.append(part)
             else:
                 pushes.append(0.0)
-        decay = self._identity - self.stepsize * np.asarray(covariance)
+        decay = np.asarray(self._identity - self.stepsize * covariance)
         if len(pushes) == 1:
             return _Means(decay, push, np.zeros_like(decay), None)
         swing = self.mixture.branches[1][1].covariance - self.mixture.branches[0][1].covariance
@@ -133,14 +136,13 @@ class _Step:
         )
 
     def pairs(self, v: PairMoments, first: FirstMoments | None = None) -> PairMoments:
-        """Step pairs of different clients."""
+        """Step pairs of different clients; what it makes of k = l is left to the caller."""
         blocks = (self._pairs(v.both), self._pairs(v.one), self._pairs(v.none))
         if first is None or self.means.push is None:
             return PairMoments(*blocks)
         taking, idle = self._pushes(first.taking), self._pushes(first.idle)
-        different = ~np.eye(len(first.taking), dtype=bool)[:, :, None]
         both, one, none = (
-            block + different * self._pair_push(left, right)
+            block + self._pair_push(left, right)
             for block, left, right in zip(blocks, (taking, taking, idle), (taking, idle, idle), strict=True)
         )
         return PairMoments(both, one, none)
@@ -258,7 +260,7 @@ class WhiteLms(_Step):
 
     def own_factors(self) -> tuple[FloatArray, FloatArray]:
         """Return (K,) factors a, b of the own block's linear part a P + b tr(P)."""
-        keep, trace = 0.0, 0.0
+        keep, trace = (np.zeros_like(self.mixture.clean.covariance) for _ in range(2))
         for weight, samples in self.mixture.branches:
             scaled = self.stepsize * samples.covariance
             if self.small_stepsize:
@@ -266,7 +268,7 @@ class WhiteLms(_Step):
             else:
                 keep = keep + weight * (1.0 - 2.0 * scaled + 2.0 * scaled**2)
                 trace = trace + weight * scaled**2
-        return np.asarray(keep), np.broadcast_to(trace, np.shape(keep))
+        return keep, trace
 
     def _scale(self, weight: FloatArray) -> FloatArray:
         return weight
@@ -291,14 +293,14 @@ class WhiteLms(_Step):
 
     def _own(self, own: FloatArray, noise: float, residual: float, mean: FloatArray | None) -> FloatArray:
         keep, trace = self._own_factors
-        total = keep[:, None] * own + (trace * self.entries.trace(own))[:, None]
+        total = keep[:, None] * own + trace[:, None] * self.entries.trace_over(own)
         for weight, samples in self.mixture.branches:
             level = noise * samples.noise_variance + residual * samples.residual_variance
             total = total + (weight * self.stepsize**2 * samples.covariance * level)[:, None]
             seen, mixed = self._displaced(np.zeros_like(own), mean, samples.displacement)
             if mixed is not None:
                 scaled = self.stepsize * samples.covariance[:, None]
-                added = 2.0 * seen + self.entries.trace(seen)[:, None]
+                added = 2.0 * seen + self.entries.trace_over(seen)
                 total = total + weight[:, None] * (scaled**2 * added - 2.0 * scaled * mixed)
         return np.asarray(total)
 

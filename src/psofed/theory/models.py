@@ -4,7 +4,6 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,8 @@ from psofed.theory.corruption import Attackers, Corruption
 from psofed.theory.exchange import CommonMask, IndependentMasks, MaskMoments
 from psofed.theory.fixed_masks import FixedMasks
 from psofed.theory.lms import Mixture, lms_of
+from psofed.theory.lumps import Lumps
+from psofed.theory.masks import random_mask_moments, window_masks, window_period
 from psofed.theory.moments import Entries, Participation
 from psofed.theory.recursion import Exchange, Recursion
 from psofed.theory.samples import clean_samples, poisoned_samples
@@ -156,10 +157,35 @@ class Model:
     @cached_property
     def mixture(self) -> Mixture:
         """What the clients learn from."""
-        clean = clean_samples(self.fleet, self.entries)
+        return self._mixture_of(self.fleet, self.attackers)
+
+    def _mixture_of(self, fleet: Fleet, attackers: Attackers) -> Mixture:
+        clean = clean_samples(fleet, self.entries)
         if not isinstance(self.statement, PoisonedSamples):
             return Mixture(clean)
-        return Mixture(clean, poisoned_samples(self.fleet, self.entries, self.statement), self.attackers)
+        return Mixture(clean, poisoned_samples(fleet, self.entries, self.statement), attackers)
+
+    @cached_property
+    def _lumped(self) -> tuple[Mixture, UploadLaw] | None:
+        """Samples and uploads of the fleet lumped together, where that is possible and worth it."""
+        if self.is_scattered or self.entries.is_full or self.entries.kinds > 1:
+            return None
+        fleet, law = self.fleet, self.law
+        chance = self.attackers.chance
+        if self.is_additive and self.scenario.selection.coordinated:
+            # With one mask for all, noise that is added only counts by its sum.
+            chance = np.full_like(chance, chance.mean())
+        lumps = Lumps.of(fleet.input_variance, fleet.noise_variance, chance)
+        if lumps is None:
+            return None
+        fleet = replace(fleet, input_variance=lumps.input_variance, noise_variance=lumps.noise_variance)
+        attackers = Attackers(lumps.chance, self.attackers.pair_factor)
+        corruption = law.corruption
+        if np.any(corruption.attackers.chance):
+            corruption = replace(corruption, attackers=attackers)
+        else:
+            corruption = replace(corruption, attackers=Attackers(np.zeros_like(lumps.chance)))
+        return self._mixture_of(fleet, attackers), replace(law, corruption=corruption, copies=lumps.copies)
 
     @property
     def has_direction(self) -> bool:
@@ -216,7 +242,7 @@ class Model:
         if not self._moving_window:
             return Entries.white(scenario.dimension, 1)
         if scenario.selection.coordinated:
-            period = self._round_robin.mask_period(scenario.dimension, scenario.num_shared)
+            period = self._period
             return Entries.white(
                 scenario.dimension, period, scenario.num_shared * period // scenario.dimension
             )
@@ -258,13 +284,14 @@ class Model:
 
     def recursion(self, stepsize: float, branch: Branch) -> Recursion:
         """Return the recursion of one branch at one stepsize."""
+        mixture, law = self._lumped or (self.mixture, self.law)
         return Recursion(
-            lms_of(self.mixture, stepsize, self.entries, self.small_stepsize),
+            lms_of(mixture, stepsize, self.entries, self.small_stepsize),
             branch.exchanges,
             self.drawn,
             self.entries,
             self.is_redrawn,
-            self.law,
+            law,
             self.fleet.target,
             self.walk,
             self.has_direction,
@@ -286,18 +313,14 @@ class Model:
         )
 
     @property
-    def _round_robin(self) -> ModuleType:
-        return load_part("patterns", "round-robin")
-
-    @property
     def _period(self) -> int:
-        return int(self._round_robin.mask_period(self.scenario.dimension, self.scenario.num_shared))
+        return window_period(self.scenario.dimension, self.scenario.num_shared)
 
     def _random_exchange(self) -> Exchange:
         scenario = self.scenario
-        first, second = load_part("patterns", "random").mask_moments(scenario.dimension, scenario.num_shared)
+        first, off_diagonal = random_mask_moments(scenario.dimension, scenario.num_shared)
         p = np.full(self.entries.size, first)
-        pair = second.ravel() if self.entries.is_full else p
+        pair = np.where(self.entries.diagonal > 0, first, off_diagonal)
         kind = CommonMask if scenario.selection.coordinated else IndependentMasks
         return kind(self.drawn, self.entries, MaskMoments(p, p, pair), remembered=self.theory == "exact")
 
@@ -348,7 +371,4 @@ class Model:
         return tuple(exchanges)
 
     def _masks(self, offsets: NDArray[np.int64], n: int) -> FloatArray:
-        scenario = self.scenario
-        return np.asarray(
-            self._round_robin.mask_given_offset(scenario.dimension, scenario.num_shared, offsets, n)
-        )
+        return window_masks(self.scenario.dimension, self.scenario.num_shared, offsets, n)

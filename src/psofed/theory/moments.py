@@ -178,6 +178,15 @@ class Entries:
         """Return the trace of every block."""
         return np.asarray(self.multiplicity * (blocks @ self.diagonal))
 
+    def trace_over(self, blocks: FloatArray) -> FloatArray:
+        """Return the trace of every block, once for each tracked entry (white inputs).
+
+        With one tracked entry the last axis may also hold several states side by side.
+        """
+        if self.size == 1:
+            return np.asarray(self.multiplicity * blocks)
+        return self.trace(blocks)[..., None]
+
 
 @dataclass(frozen=True, eq=False)
 class ClientMoments:

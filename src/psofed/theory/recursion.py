@@ -127,22 +127,20 @@ class Recursion:
     @cached_property
     def initial(self) -> State:
         """The state when all models are 0: every block is w* w*ᵀ."""
-        clients, size = self.drawn.clients, self.entries.size
+        clients, size = self.law.rows, self.entries.size
         if self.entries.is_full:
             block = np.outer(self.target, self.target).ravel()
         else:
             block = np.full(size, float(self.target @ self.target) / self.entries.dimension)
         single = np.tile(block, (clients, 1))
-        pair = np.tile(block, (clients, clients, 1))
-        diagonal = np.arange(clients)
-        pair[diagonal, diagonal] = 0.0
+        pair = self.law.without_same(np.tile(block, (clients, clients, 1)))
         return State(ClientMoments(block, single, single, single, single), PairMoments(pair, pair, pair))
 
     @cached_property
     def initial_first(self) -> FirstMoments:
         """First moments when all models are 0: every one is w*."""
         target = np.array(self.entries.vector(self.target))
-        everyone = np.broadcast_to(target, (self.drawn.clients, *target.shape))
+        everyone = np.broadcast_to(target, (self.law.rows, *target.shape))
         return FirstMoments(target, everyone, everyone)
 
     def step(
@@ -156,6 +154,8 @@ class Recursion:
         z = self.lms.clients(v.clients, sources.noise, sources.attack, first)
         pairs = self.lms.pairs(v.pairs, first)
         if first is not None:
+            for moments in (pairs.both, pairs.one, pairs.none):
+                self.law.without_same(moments)
             first = self._before_upload(first)
         if self.redrawn:
             z, pairs = z.mixed(self.drawn), pairs.mixed(self.drawn, self.entries)
@@ -175,7 +175,7 @@ class Recursion:
 
     def steady_first(self) -> tuple[FirstMoments, ...]:
         """Find the fixed point of the first moments over one period: what they are at each of its iterations."""
-        shape, clients = self.entries.first_shape, self.drawn.clients
+        shape, clients = self.entries.first_shape, self.law.rows
         zero = np.zeros((1 + 2 * clients) * int(np.prod(shape)))
 
         def period(x: FloatArray) -> FloatArray:
@@ -200,19 +200,17 @@ class Recursion:
         if walk == 0.0:
             return v
         moved = walk * self.entries.diagonal
-        different = ~np.eye(self.drawn.clients, dtype=bool)[:, :, None]
         pairs = v.pairs
-        return State(
-            v.clients.plus(moved),
-            PairMoments(*(x + moved * different for x in (pairs.both, pairs.one, pairs.none))),
-        )
+        gained = (self.law.without_same(x + moved) for x in (pairs.both, pairs.one, pairs.none))
+        return State(v.clients.plus(moved), PairMoments(*gained))
 
     def level(self, v: State | ClientMoments, first: FirstMoments | None = None) -> Level:
         """Excess network MSE and server MSD of a state."""
         clients = v.clients if isinstance(v, State) else v
         own = self.drawn.single * clients.own1 + (1 - self.drawn.single) * clients.own0
         mean = None if first is None else first.average(self.drawn)
-        return Level(float(self.lms.excess(own, mean).mean()), float(self.entries.trace(clients.server)))
+        excess = self.law.total(self.lms.excess(own, mean)) / self.drawn.clients
+        return Level(float(excess), float(self.entries.trace(clients.server)))
 
     def curve(self, iterations: int, start: int = 0) -> tuple[FloatArray, FloatArray]:
         """Excess network MSE and server MSD at iterations 0 … `iterations` − 1, masks beginning at phase `start`."""
@@ -234,7 +232,7 @@ class Recursion:
         firsts: tuple[FirstMoments | None, ...] = (None,) * len(self.exchanges)
         if sources.direction and self.has_direction:
             firsts = self.steady_first()
-        guess = np.zeros(State.length(self.drawn.clients, self.entries.size))
+        guess = np.zeros(State.length(self.law.rows, self.entries.size))
         vector = solve_fixed_point(
             lambda x: self._period(x, NO_SOURCES).pack(), self._period(guess, sources, firsts).pack()
         )
@@ -259,7 +257,7 @@ class Recursion:
         return v
 
     def _unpack(self, vector: FloatArray) -> State:
-        return State.unpack(vector, self.drawn.clients, self.entries.size)
+        return State.unpack(vector, self.law.rows, self.entries.size)
 
     def _symmetric(self, v: ClientMoments, pairs: PairMoments) -> State:
         """Make covariances symmetric again: rounding is not, and formulas that rely on symmetry may grow it."""

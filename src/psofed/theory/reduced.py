@@ -21,6 +21,8 @@ from psofed.theory.lms import WhiteLms
 from psofed.theory.moments import ClientMoments, UploadSums
 from psofed.theory.recursion import NO_SOURCES, Level, Recursion, Sources
 
+_DENSE = 420  # unknowns up to which a steady state is solved directly
+
 
 def can_reduce(recursion: Recursion) -> bool:
     """Whether the pairs of a recursion can be eliminated."""
@@ -58,20 +60,23 @@ class ReducedRecursion:
 
     @property
     def _split(self) -> int:
-        return ClientMoments.length(self.full.drawn.clients, self.full.entries.size)
+        return ClientMoments.length(self.full.law.rows, self.full.entries.size)
 
     @property
     def size(self) -> int:
         """Number of unknowns, (6K + 1) E."""
-        return self._split + 2 * self.full.drawn.clients * self.full.entries.size
+        return self._split + 2 * self.full.law.rows * self.full.entries.size
 
     def step(self, x: FloatArray, sources: Sources, first: FirstMoments | None = None) -> FloatArray:
         """One iteration on the packed unknowns (server and clients divided by λ, then the sums)."""
         full, entries = self.full, self.full.entries
-        clients, size = full.drawn.clients, entries.size
-        moments = ClientMoments.unpack(x[: self._split], clients, size)
+        clients, size = full.law.rows, entries.size
+        if entries.size == 1:
+            size = x.size // self.size  # several states side by side: x is (unknowns, states), flattened
+        split = self._split * size // entries.size
+        moments = ClientMoments.unpack(x[:split], clients, size)
         z = self._lms.clients(moments, sources.noise, sources.attack, first)
-        sums = UploadSums.unpack(x[self._split :], clients, size)
+        sums = UploadSums.unpack(x[split:], clients, size)
         if full.redrawn:
             z = z.mixed(full.drawn)
         if entries.shift:
@@ -89,15 +94,30 @@ class ReducedRecursion:
         """Find the fixed point: its level, and itself."""
         first = self.full.steady_first()[0] if sources.direction and self.full.has_direction else None
         source = self.step(np.zeros(self.size), sources, first)
-        x = solve_fixed_point(lambda v: self.step(v, NO_SOURCES), source)
+        if self.is_small:
+            x = np.linalg.solve(np.eye(self.size) - self.matrix, source)
+        else:
+            x = solve_fixed_point(lambda v: self.step(v, NO_SOURCES), source)
         return self.full.level(self.client_moments(x), first), x
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the step's matrix is cheaper than an iterative solution."""
+        return self.full.entries.size == 1 and self.size <= _DENSE
+
+    @cached_property
+    def matrix(self) -> FloatArray:
+        """The step as a matrix: all unit vectors stepped at once; for one tracked entry."""
+        return self.step(np.eye(self.size).ravel(), NO_SOURCES).reshape(self.size, self.size)
 
     def client_moments(self, x: FloatArray) -> ClientMoments:
         """Server and clients of packed unknowns."""
-        return ClientMoments.unpack(x[: self._split], self.full.drawn.clients, self.full.entries.size)
+        return ClientMoments.unpack(x[: self._split], self.full.law.rows, self.full.entries.size)
 
     def growth(self) -> float:
         """Spectral radius of the step: below, at or above one as ρ(𝓕) is below, at or above λ."""
+        if self.is_small:
+            return float(np.abs(np.linalg.eigvals(self.matrix)).max())
         return dominant_eigenvalue(lambda v: self.step(v, NO_SOURCES), np.ones(self.size))
 
     @property
@@ -130,11 +150,15 @@ class ReducedRecursion:
 
     @cached_property
     def _nodes(self) -> ClientNodes:
+        own = self.full.law.corruption.own if self._remembers else np.ones(self.full.law.rows)
+        if self.full.law.copies is not None:
+            sites = np.stack([self._lms.input_variance, own])
+            return ClientNodes(sites, np.eye(self.full.law.rows), sites)
         growth = self._pair_growth / self.eigenvalue
         return ClientNodes.of(
             self._lms.input_variance,
             lambda a, b: 1.0 / (1.0 - (growth * self._lms.pair_decay(a, b)) ** self.full.entries.size),
-            self.full.law.corruption.own if self._remembers else None,
+            own,
         )
 
     @cached_property
@@ -148,8 +172,7 @@ class ReducedRecursion:
     def _pushes(self, first: FirstMoments) -> list[list[tuple[float, FloatArray, FloatArray]]]:
         """q_kl of both, one, its mirror image and none, each a list of weight · left_k · right_l."""
         kinds = self.full.entries.kinds
-        means = ((first.taking, first.taking), (first.taking, first.idle))
-        means += ((first.idle, first.taking), (first.idle, first.idle))
+        means = [(k, m) for k in (first.taking, first.idle) for m in (first.taking, first.idle)]
         return [
             [
                 (1.0 / kinds, x[..., kind], y[..., kind])
@@ -175,12 +198,9 @@ class ReducedRecursion:
 
     def _weigh(self, rows: "_Pushes", pushes: "_Pushes | None") -> tuple[FloatArray, FloatArray]:
         """Σ_{k≠l} w_k E[b_k z_k z_l] and Σ_{m≠l} w_m E[b_l b_m z_l z_m], (K, E) each."""
-        drawn, clients, size = self.full.drawn, self.full.drawn.clients, self.full.entries.size
-        if self._remembers:
-            total = self._remembered_kernel.sum_products(Products.of(rows, clients, size))
-            if pushes is not None:
-                total = total + self._remembered_push.sum_products(Products.of(pushes, clients, size))
-            return total[0][:, None], total[1][:, None]
+        drawn, clients, size = self.full.drawn, self.full.law.rows, self.full.entries.size
+        if size == 1:
+            return self._weigh_one(rows, pushes)
         average = Products.of([self._averaged(rows)], clients, size)
         pushed = None if pushes is None else Products.of([self._averaged(pushes)], clients, size)
         if self.full.redrawn:
@@ -199,6 +219,33 @@ class ReducedRecursion:
             other = other + self._entrywise(pushes[1], self._plain_kernel)
         return drawn.pair * uploader + drawn.only_first * other, drawn.pair * uploader
 
+    def _weigh_one(self, rows: "_Pushes", pushes: "_Pushes | None") -> tuple[FloatArray, FloatArray]:
+        """The same for one tracked entry, and any number of states side by side."""
+        drawn = self.full.drawn
+        if self._remembers:
+            anyone, both_sum = self._remembered_kernel.sum_terms(rows)
+            if pushes is not None:
+                more = self._remembered_push.sum_terms(pushes)
+                anyone, both_sum = anyone + more[0], both_sum + more[1]
+            return anyone, both_sum
+        average = [self._averaged(rows)]
+        pushed = None if pushes is None else [self._averaged(pushes)]
+        if self.full.redrawn:
+            total = self._average_kernel.sum_terms(average)[0]
+            if pushed is not None:
+                total = total + self._average_push.sum_terms(pushed)[0]
+            return drawn.single * total, drawn.pair * total
+        both, one, _ = self._average_constants
+        decayed = self._decayed_average_kernel.sum_terms(average)[0]
+        if pushed is not None:
+            decayed = decayed + self._decayed_average_push.sum_terms(pushed)[0]
+        uploader = both * decayed + self._decay_kernel.sum_terms(rows[:1])[0]
+        other = one * decayed + self._decay_kernel.sum_terms(rows[1:2])[0]
+        if pushes is not None:
+            uploader = uploader + self._plain_kernel.sum_terms(pushes[:1])[0]
+            other = other + self._plain_kernel.sum_terms(pushes[1:2])[0]
+        return drawn.pair * uploader + drawn.only_first * other, drawn.pair * uploader
+
     def _averaged(self, rows: "_Pushes") -> list[tuple[float, FloatArray, FloatArray]]:
         """Average over who participates of what both, one, its mirror image and none gain."""
         drawn = self.full.drawn
@@ -207,7 +254,7 @@ class ReducedRecursion:
 
     def _entrywise(self, row: list[tuple[float, FloatArray, FloatArray]], kernel: PairKernel) -> FloatArray:
         """Σ_{k≠l} w_k h_kl f_kl with one kernel for every entry, (K, E)."""
-        clients, size = self.full.drawn.clients, self.full.entries.size
+        clients, size = self.full.law.rows, self.full.entries.size
         products = Products.of([row], clients, size)
         columns = []
         for e in range(size):
@@ -247,7 +294,7 @@ class ReducedRecursion:
                     source = (source + shift) % size
             return table
 
-        return PairKernel.of(self._nodes, kernel, self._counted)
+        return PairKernel.of(self._nodes, kernel, self._counted, self.full.law.copies)
 
     @cached_property
     def _average_kernel(self) -> PairKernel:
@@ -263,12 +310,14 @@ class ReducedRecursion:
             self._nodes,
             lambda a, b: self._lms.pair_decay(a[0], b[0])[None, None] / self.eigenvalue,
             self._counted,
+            self.full.law.copies,
         )
 
     @cached_property
     def _plain_kernel(self) -> PairKernel:
         return PairKernel.of(
-            self._nodes, lambda a, b: np.ones((1, 1, *np.broadcast(a[0], b[0]).shape)), self._counted
+            self._nodes, lambda a, b: np.ones((1, 1, *np.broadcast(a[0], b[0]).shape)), self._counted,
+            self.full.law.copies,
         )
 
     @cached_property
@@ -287,6 +336,7 @@ class ReducedRecursion:
             np.roll(average.table, -shift, axis=0) * scale.table,
             np.roll(average.same, -shift, axis=0) * scale.same,
             self._counted,
+            self.full.law.copies,
         )
 
     # Four numbers per pair: independent masks whose upload remembers who downloaded (one tracked entry)
@@ -330,7 +380,7 @@ class ReducedRecursion:
             solved = np.linalg.solve(system.swapaxes(-1, -2), readout.T)
             return np.moveaxis(theta[..., None, None] ** decays * solved, (-1, -2), (0, 1))
 
-        return PairKernel.of(self._nodes, kernel, self._counted)
+        return PairKernel.of(self._nodes, kernel, self._counted, self.full.law.copies)
 
     @cached_property
     def _remembered_kernel(self) -> PairKernel:

@@ -13,6 +13,7 @@ from psofed.common.types import FloatArray
 from psofed.theory.models import Branch, Model
 from psofed.theory.recursion import Level, Recursion, Sources, State
 from psofed.theory.reduced import ReducedRecursion, can_reduce
+from psofed.theory.stability import contraction_bound
 
 if TYPE_CHECKING:
     from psofed.theory.scattered import Scattered
@@ -119,6 +120,8 @@ class Solver:
 
     def is_stable(self, stepsize: float) -> bool:
         """Whether all second moments stay bounded."""
+        if self.model.is_contraction and stepsize < contraction_bound(self.model.fleet):
+            return True
         if (
             not self._has_growth
             and not self.model.is_scattered

@@ -24,23 +24,50 @@ class UploadLaw:
     drawn : Participation
     entries : Entries
     corruption : Corruption
+    copies : array (rows,) or None
+        How many clients each row stands for (:mod:`psofed.theory.lumps`); None if each is one client. Then the pair
+        (l, l) means two different clients of the same row.
     """
 
     drawn: Participation
     entries: Entries
     corruption: Corruption
+    copies: FloatArray | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows: K, unless clients are lumped together."""
+        return int(self.corruption.own.size)
+
+    def total(self, values: FloatArray) -> FloatArray:
+        """Σ_k of an array (rows, …)."""
+        return np.asarray(values.sum(axis=0) if self.copies is None else self.copies @ values)
+
+    def without_same(self, pairs: FloatArray) -> FloatArray:
+        """Set the pairs of a client with itself to zero, in place."""
+        if self.copies is None:
+            diagonal = np.arange(len(pairs))
+            pairs[diagonal, diagonal] = 0.0
+        return pairs
 
     def sums(self, pairs: PairMoments) -> UploadSums:
         """Sum the pairs' moments before the upload, each client weighted as the server receives it."""
         own, drawn, law = self.corruption.own, self.drawn, self.corruption
-        anyone = np.einsum("k,kle->le", own, drawn.pair * pairs.both + drawn.only_first * pairs.one)
-        if law.is_linear_part_honest:
-            return UploadSums(anyone, drawn.pair * pairs.both.sum(axis=1))
-        uploader = own[:, None] * np.einsum("m,lme->le", own, pairs.both)
+        anyone = self._sum_others(own, drawn.pair * pairs.both + drawn.only_first * pairs.one)
+        uploader = own[:, None] * self._sum_others(own, pairs.both.swapaxes(0, 1))
         swing = law.attackers.covariance * (law.affine.own - 1.0) ** 2
         if swing:
-            uploader += swing * pairs.both.sum(axis=1)
+            uploader += swing * self._sum_others(np.ones_like(own), pairs.both.swapaxes(0, 1))
         return UploadSums(anyone, drawn.pair * uploader)
+
+    def _sum_others(self, weight: FloatArray, pairs: FloatArray) -> FloatArray:
+        """Σ_{k≠l} weight_k pairs_kl, over clients."""
+        counted = weight if self.copies is None else self.copies * weight
+        total = np.tensordot(counted, pairs, axes=1)
+        if self.copies is not None:
+            diagonal = np.arange(len(weight))
+            total = total - weight[:, None] * pairs[diagonal, diagonal]
+        return np.asarray(total)
 
     def uploads(
         self, z: ClientMoments, sums: UploadSums, first: FirstMoments | None, attack: float
@@ -60,7 +87,7 @@ class UploadLaw:
         if first is not None and law.constant is not None:
             mean = drawn.pair * first.taking + drawn.only_first * first.idle
             pulls = pulls + chance * self.entries.outer(law.constant, mean)[None]
-        both = 0.0
+        both: FloatArray | float = 0.0
         for left, right, weight in self.pull_products(z, first):
             both = both + weight * left[:, None] * right[None, :]
         for own_, _, _, weight in law.parts:
@@ -133,7 +160,7 @@ def _uploads(
     turned = flip(z.cross1)
     other = drawn.pair * z.cross1 + drawn.only_first * z.cross0  # E[b_k g z_lᵀ], k ≠ l
     upload_own = p * (own * z.own1 + server * z.cross1)
-    anyone = sums.anyone + (server.sum() - server) * other
+    anyone = sums.anyone + (setting.total(server) - server) * other
     upload_server = p * (own * turned + server * z.server)
     # Second moments of one client's (A, G, t)
     square = 1.0 + chance * (affine.own**2 - 1.0)
@@ -144,14 +171,14 @@ def _uploads(
     if first is not None and c is not None:
         mean = drawn.pair * first.taking + drawn.only_first * first.idle
         upload_own += p * chance * outer(c, first.taking)
-        anyone += (chance.sum() - chance) * outer(c, mean)
+        anyone += (setting.total(chance) - chance) * outer(c, mean)
         upload_server += p * chance * outer(c, first.server)
         one, two = outer(first.taking, c), outer(first.server, c)
         upload_upload += p * chance * (affine.own * (one + flip(one)) + affine.server * (two + flip(two)))
         upload_upload += p * chance * outer(c, c)
         given += drawn.pair * chance * two
     pairs = sums.uploader + drawn.pair * _other_products(setting, z, first)
-    pairs += attack * drawn.pair * chance * (chance.sum() - chance) * setting.common_noise
+    pairs += attack * drawn.pair * chance * (setting.total(chance) - chance) * setting.common_noise
     upload_mean = (upload_upload + pairs) / s
     return Uploads(
         own=p * z.own1 + (1 - p) * z.own0,
@@ -161,9 +188,9 @@ def _uploads(
         upload_server=upload_server,
         upload_upload=upload_upload,
         upload_mean=upload_mean,
-        server_mean_given=(flip(upload_server) + given.sum(axis=0) - given) / s,
-        mean_mean=upload_mean.sum(axis=0) / s,
-        server_mean=flip(upload_server.sum(axis=0)) / s,
+        server_mean_given=(flip(upload_server) + setting.total(given) - given) / s,
+        mean_mean=setting.total(upload_mean) / s,
+        server_mean=flip(setting.total(upload_server)) / s,
     )
 
 
@@ -176,14 +203,14 @@ def _other_products(setting: UploadLaw, z: ClientMoments, first: FirstMoments | 
     for own, server, chance, weight in law.parts:
         a, g, t = _column(own), _column(server), _column(chance)
         to_server = a * z.cross1 + g * z.server  # E[g (a z_m + g g + t c)ᵀ]
-        part = a * (g.sum() - g) * flip(z.cross1)
+        part = a * (setting.total(g) - g) * flip(z.cross1)
         if first is not None and law.constant is not None:
             c = law.constant
             to_server = to_server + t * outer(first.server, c)
             to_constant = a * outer(c, first.taking) + g * outer(c, first.server) + t * outer(c, c)
-            part = part + a * (t.sum() - t) * outer(first.taking, c)
-            part = part + t * (to_constant.sum(axis=0) - to_constant)
-        part = part + g * (to_server.sum(axis=0) - to_server)
+            part = part + a * (setting.total(t) - t) * outer(first.taking, c)
+            part = part + t * (setting.total(to_constant) - to_constant)
+        part = part + g * (setting.total(to_server) - to_server)
         total += weight * part
     return total
 
