@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from psofed.scenario.file import read_scenario
     from psofed.scenario.model import Model
     from psofed.simulation.monte_carlo import simulate
-    from psofed.theory.prediction import LearningCurve, Prediction, Terms, predict
+    from psofed.theory.limits import attack_limits
+    from psofed.theory.prediction import (
+        LearningCurve,
+        Prediction,
+        StepsizeCurve,
+        Terms,
+        predict,
+        predict_stepsizes,
+    )
     from psofed.theory.stepsize import optimal_stepsize
 
 _HOME = {
@@ -40,12 +48,15 @@ _HOME = {
     "Selection": "scenario",
     "SimulationResult": "results",
     "Terms": "theory.prediction",
+    "StepsizeCurve": "theory.prediction",
     "Uniform": "scenario",
     "UnknownFieldError": "common.errors",
+    "attack_limits": "theory.limits",
     "draw_fleet": "fleet",
     "load_result": "results",
     "optimal_stepsize": "theory.stepsize",
     "predict": "theory.prediction",
+    "predict_stepsizes": "theory.prediction",
     "read_data": "fleet.own_data",
     "read_scenario": "scenario.file",
     "simulate": "simulation.monte_carlo",

@@ -11,7 +11,7 @@ from psofed import Attack, Data, Scenario, Selection
 from psofed.theory.prediction import Prediction
 
 sys.path.insert(0, str(Path(__file__).parent))
-from enumeration import enumerate_curve  # noqa: E402
+from enumeration import enumerate_curve
 
 SYSTEMS = list(itertools.product(("random", "round-robin"), (True, False), ("same", "redrawn")))
 ATTACKS = {

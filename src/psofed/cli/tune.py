@@ -18,6 +18,7 @@ from psofed.cli.own_data import (
 )
 
 if TYPE_CHECKING:
+    from psofed.fleet import Fleet
     from psofed.fleet.own_data import OwnData
     from psofed.scenario import Scenario
     from psofed.theory.tuning import Tuning
@@ -62,9 +63,12 @@ def tune(
     """
     data = read_own_data(table, client_column, target_column, features, epochs)
     scenario = scenario_for(file, settings, data)
+    measured = None
     if data is not None:
+        from psofed.fleet.features import make_features
         from psofed.fleet.fitting import measured_scenario
 
+        measured = data.fleet(make_features(scenario.model, data.num_columns, scenario.dimension))
         scenario = measured_scenario(scenario, data)
     if plot is not None:
         from psofed.plots.curves import check_picture_format
@@ -74,9 +78,9 @@ def tune(
 
     counts = parse_shared(shared, scenario.dimension)
     with progress("tuning", "choices of M") as report:
-        tuning = tune_(scenario, metric, counts, theory, horizon, report)
+        tuning = tune_(scenario, metric, counts, theory, horizon, report, measured)
     if plot is not None:
-        _plot(scenario, tuning, theory, plot)
+        _plot(scenario, tuning, theory, plot, measured)
     if as_json:
         print_json(tuning.to_json() | {"theory": theory, "scenario": scenario.to_mapping()})
     else:
@@ -120,12 +124,15 @@ def _print_measured(data: "OwnData", scenario: "Scenario") -> None:
         f"eigenvalues of the inputs' covariances {eigenvalues.min():.3g} to {eigenvalues.max():.3g}"
     )
     console.print(
-        "The theory takes inputs for Gaussian and unrelated in time, and one model to be best for all; "
+        "The theory takes the inputs' measured second and fourth moments, and assumes samples unrelated in time, noise "
+        "independent of the inputs, and one model to be best for all; "
         "check the choice with psofed simulate --data."
     )
 
 
-def _plot(scenario: "Scenario", tuning: "Tuning", theory: str, path: Path) -> None:
+def _plot(
+    scenario: "Scenario", tuning: "Tuning", theory: str, path: Path, measured: "Fleet | None" = None
+) -> None:
     import numpy as np
 
     from psofed.plots.curves import save_figure
@@ -137,7 +144,12 @@ def _plot(scenario: "Scenario", tuning: "Tuning", theory: str, path: Path) -> No
     stepsizes = np.geomspace(bottom, 0.98 * top, 32)
     errors = {
         point.num_shared: error_curve(
-            scenario.replace(num_shared=point.num_shared), stepsizes, tuning.metric, theory, tuning.horizon
+            scenario.replace(num_shared=point.num_shared),
+            stepsizes,
+            tuning.metric,
+            theory,
+            tuning.horizon,
+            measured,
         )
         for point in tuning.points
     }

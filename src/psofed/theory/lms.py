@@ -148,7 +148,7 @@ class _Step:
         return PairMoments(both, one, none)
 
     def pair_pushes(self, k: FloatArray, m: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
-        """What displacements add to E[z_k z_lᵀ], from means (K, F) before the step: a list of first moments x_k, y_l."""
+        """Return what displacements add to E[z_k z_lᵀ], a list of x_k, y_lᵀ, from means (K, F) before the step."""
         return self._pair_push_terms(self._pushes(k), self._pushes(m))
 
     def _pushes(self, mean: FloatArray) -> tuple[tuple[FloatArray, FloatArray], ...]:
@@ -367,8 +367,11 @@ class CorrelatedLms(_Step):
             step = p - left - left.swapaxes(-1, -2)
             if not self.small_stepsize:
                 step = step + self._fourth(samples, self._square(seen))
-            level = noise * samples.noise_variance + residual * samples.residual_variance
-            step = step + (self.stepsize**2 * level)[:, None, None] * samples.covariance
+            added = (noise * samples.noise_variance)[:, None, None] * samples.covariance
+            if samples.weighted_noise is not None:
+                added = noise * samples.weighted_noise
+            added = added + (residual * samples.residual_variance)[:, None, None] * samples.covariance
+            step = step + self.stepsize**2 * added
             total = total + weight[:, None, None] * step
         return _flat(np.asarray(total))
 

@@ -1,8 +1,8 @@
 """Large fleets as a few clients that count many times: exact sums over clients by Gauss quadrature.
 
-Over white inputs a client's moments are f₀(ς²) + σ_ν² f₁(ς²) with smooth f₀ and f₁, the same for all clients that attack
-equally often: ς_k² enters through the LMS step, σ_νk² only as a source, and both act on other clients through sums
-alone. So for the sums Σ_k f(ς_k²) and Σ_k σ_νk² f(ς_k²) the fleet may be replaced by the nodes of the Gauss quadrature
+Over white inputs a client's moments are f₀(ς²) + σ_ν² f₁(ς²) with smooth f₀ and f₁, the same for all clients that
+attack equally often: ς_k² enters through the LMS step, σ_νk² only as a source, and both act on other clients through
+sums alone. So for the sums Σ_k f(ς_k²) and Σ_k σ_νk² f(ς_k²) the fleet may be replaced by the nodes of the Gauss quadrature
 of its input variances: node j counts W_j times (the quadrature's weight) and has the noise variance S_j / W_j, with
 S_j = Σ_k σ_νk² ℓ_j(ς_k²) and ℓ_j the Lagrange polynomials of the nodes. Where fleets have few different variances the
 nodes are these, and nothing is approximated; else the error falls like ρ⁻ⁿ with n nodes, and is checked.
@@ -78,7 +78,7 @@ def _gauss(variance: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatAr
 
 
 def _rule(variance: FloatArray, count: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Gauss nodes, weights and the Lagrange polynomials at `variance`, (K, n), by Lanczos with full reorthogonalisation."""
+    """Gauss nodes, weights and the Lagrange polynomials at `variance`, (K, n), by Lanczos, fully reorthogonalised."""
     size = variance.size
     basis = np.zeros((size, count))
     diagonal, side = np.zeros(count), np.zeros(count)

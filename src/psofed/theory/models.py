@@ -80,11 +80,14 @@ class Model:
         ``"exact"`` or ``"paper"``.
     small_stepsize : bool
         Drop μ²𝓗 (paper's theory only).
+    measured : Fleet, optional
+        Statistics of the streams as measured, in the place of those the scenario describes.
     """
 
     scenario: Scenario
     theory: str = "exact"
     small_stepsize: bool = False
+    measured: Fleet | None = None
 
     def __post_init__(self) -> None:
         if self.theory not in THEORIES:
@@ -108,6 +111,8 @@ class Model:
     @cached_property
     def fleet(self) -> Fleet:
         """Statistics of the clients' streams; those of the features where the streams or the model are not linear."""
+        if self.measured is not None:
+            return self.measured
         return draw_fleet(self.scenario) if self.scenario.is_linear else measure_features(self.scenario)
 
     @cached_property
@@ -197,23 +202,33 @@ class Model:
     @property
     def is_contraction(self) -> bool:
         """Whether uploads average honest models, and samples are clean: what the paper's bounds on μ assume."""
-        return self.law.corruption.is_linear_part_honest and self.mixture.poisoned is None
+        gaussian = self.fleet.fourth_moments is None
+        return gaussian and self.law.corruption.is_linear_part_honest and self.mixture.poisoned is None
 
     def _check_attack(self) -> None:
         statement, kind = self.statement, getattr(self.scenario.attack, "kind", None)
         _ = self.walk
+        if self.theory == "paper" and self.fleet.target_offsets is not None:
+            raise NotCoveredError(
+                "the paper's theory covers clients that all have the same target; data.target_spread is not 0"
+            )
         if statement is None:
             return
         if self.theory == "paper" and not self.is_additive:
             raise NotCoveredError(
-                f'the paper\'s theory covers attacks of mean zero that are independent between clients; "{kind}" is not: '
+                f'the paper\'s theory covers attacks of mean zero, independent between clients; "{kind}" is not: '
                 'use theory = "exact"'
             )
         if isinstance(statement, PoisonedSamples) and not self.scenario.is_linear:
             raise NotCoveredError(
-                f'the theory covers attack.kind = "{kind}" on linear streams; with random features it can only be simulated'
+                f'the theory covers attack.kind = "{kind}" on linear streams; here it can only be simulated'
             )
-        if self.walk and self.has_direction:
+        noisy_inputs = isinstance(statement, PoisonedSamples) and statement.input_noise_variance > 0
+        if noisy_inputs and self.fleet.fourth_moments is not None:
+            raise NotCoveredError(
+                f'the theory covers attack.kind = "{kind}" on Gaussian inputs, not on measured fourth moments'
+            )
+        if self.walk and (self.law.corruption.constant is not None or self.mixture.poisoned is not None):
             raise NotCoveredError(
                 f'attack.kind = "{kind}" pulls towards a fixed point, from which a target that walks moves away for '
                 "ever: there is no steady state; it can only be simulated"
@@ -239,14 +254,15 @@ class Model:
         scenario = self.scenario
         if not self.fleet.is_white:
             return Entries.full(scenario.dimension)
+        kinds = 1 if self.fleet.target_offsets is None else scenario.dimension
         if not self._moving_window:
-            return Entries.white(scenario.dimension, 1)
+            return Entries.white(scenario.dimension, 1, kinds=kinds)
         if scenario.selection.coordinated:
             period = self._period
             return Entries.white(
-                scenario.dimension, period, scenario.num_shared * period // scenario.dimension
+                scenario.dimension, period, scenario.num_shared * period // scenario.dimension, kinds
             )
-        return Entries.white(scenario.dimension, scenario.dimension, scenario.num_shared)
+        return Entries.white(scenario.dimension, scenario.dimension, scenario.num_shared, kinds)
 
     @cached_property
     def branches(self) -> tuple[Branch, ...]:

@@ -1,11 +1,16 @@
 """What is predicted for a scenario: steady state, learning curve, stability and the best stepsize."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
-from psofed.common.types import FloatArray
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.types import FloatArray, ProgressCallback
+from psofed.common.validation import check_number
 from psofed.scenario import Scenario
 from psofed.theory.models import Model
 from psofed.theory.recursion import Level
@@ -181,8 +186,95 @@ class Prediction:
         return {name: _finite(value) for name, value in values.items()}
 
 
+@dataclass(frozen=True, eq=False)
+class StepsizeCurve:
+    """Steady states of one scenario over stepsizes: arrays (n,), infinite where unstable.
+
+    Attributes
+    ----------
+    scenario : Scenario
+    theory : str
+    stepsize : array (n,)
+        μ.
+    is_stable : array of bool (n,)
+    network_mse, server_msd, test_mse : array (n,)
+    data, attack, noise, drift, targets : array (n,)
+        The terms of the network MSE (:class:`Terms`).
+    sampling_error : array (n,)
+        Standard error of the network MSE where the clients' offsets were sampled, else 0.
+    """
+
+    scenario: Scenario
+    theory: str
+    stepsize: FloatArray
+    is_stable: NDArray[np.bool_]
+    network_mse: FloatArray
+    server_msd: FloatArray
+    test_mse: FloatArray
+    data: FloatArray
+    attack: FloatArray
+    noise: FloatArray
+    drift: FloatArray
+    targets: FloatArray
+    sampling_error: FloatArray
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain dicts and numbers; what is infinite is None."""
+        names = [field.name for field in fields(self) if field.name not in ("scenario", "theory")]
+        columns = {name: [_finite(value) for value in getattr(self, name).tolist()] for name in names}
+        return columns | {"theory": self.theory, "scenario": self.scenario.to_mapping()}
+
+
+def predict_stepsizes(
+    scenario: Scenario,
+    stepsizes: Sequence[float] | FloatArray,
+    theory: str = "exact",
+    progress: ProgressCallback | None = None,
+) -> StepsizeCurve:
+    """Predict the steady state at many stepsizes in one go; the scenario's own plays no part.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    stepsizes : sequence of float
+        μ, each positive.
+    theory : str
+        ``"exact"`` or ``"paper"``.
+    progress : callable, optional
+        Called with the number of stepsizes done and their total.
+
+    Examples
+    --------
+    >>> from psofed import Attack, Scenario
+    >>> scenario = Scenario(num_clients=50, dimension=5, attack=Attack(num_byzantine=15))
+    >>> curve = predict_stepsizes(scenario, [0.05, 0.15, 0.9])
+    >>> curve.network_mse.round(5), curve.is_stable
+    (array([0.02286, 0.02585,     inf]), array([ True,  True, False]))
+    """
+    values = np.array([check_number("stepsizes", float(mu), 0, open_low=True) for mu in stepsizes])
+    first = Prediction(scenario, theory)
+    rows = []
+    for done, mu in enumerate(values):
+        if progress is not None:
+            progress(done, values.size)
+        point = Prediction(scenario.replace(stepsize=float(mu)), theory)
+        # One model and solver for all: what does not depend on the stepsize is computed once.
+        point.__dict__.update(model=first.model, solver=first.solver)
+        terms, error = point.terms, point.steady_state.sampling_error.excess
+        rows.append(
+            (
+                *(point.is_stable, point.network_mse, point.server_msd, point.test_mse),
+                *(terms.data, terms.attack, terms.noise, terms.drift, terms.targets, error),
+            )
+        )
+    if progress is not None:
+        progress(values.size, values.size)
+    columns = [np.array(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0)] * 10
+    return StepsizeCurve(scenario, theory, values, columns[0].astype(bool), *columns[1:])
+
+
 def predict(scenario: Scenario, theory: str = "exact", small_stepsize: bool = False) -> Prediction:
-    """Predict what simulating a scenario will show.
+    """Predict what simulating a scenario will show; :func:`predict_stepsizes` does so for many stepsizes at once.
 
     Parameters
     ----------

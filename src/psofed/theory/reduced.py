@@ -2,9 +2,9 @@
 
 In a steady state (or an eigenvector with eigenvalue λ) the pairs of a separable exchange obey, each pair apart from
 all others, λ V_kl = A_kl Z_kl + f_kl, Z_kl = θ_kl V_kl + q_kl: the LMS decay θ_kl and the push q_kl of displaced
-targets (moments Z before the exchange), then a small matrix A_kl that depends on the clients' kind only, and f_kl, a sum
-of products of a number of k and one of l. So Z_kl = (λ − θA)⁻¹(θ f + q) is known at once, and only its sums over k act
-back on server and clients. White inputs only: there θ_kl is a number.
+targets (moments Z before the exchange), then a small matrix A_kl that depends on the clients' kind only, and f_kl, a
+sum of products of a number of k and one of l. So Z_kl = (λ − θA)⁻¹(θ f + q) is known at once, and only its sums over k
+act back on server and clients. White inputs only: there θ_kl is a number.
 """
 
 from dataclasses import dataclass
@@ -95,7 +95,7 @@ class ReducedRecursion:
         first = self.full.steady_first()[0] if sources.direction and self.full.has_direction else None
         source = self.step(np.zeros(self.size), sources, first)
         if self.is_small:
-            x = np.linalg.solve(np.eye(self.size) - self.matrix, source)
+            x = np.asarray(np.linalg.solve(np.eye(self.size) - self.matrix, source), dtype=np.float64)
         else:
             x = solve_fixed_point(lambda v: self.step(v, NO_SOURCES), source)
         return self.full.level(self.client_moments(x), first), x
@@ -220,7 +220,7 @@ class ReducedRecursion:
         return drawn.pair * uploader + drawn.only_first * other, drawn.pair * uploader
 
     def _weigh_one(self, rows: "_Pushes", pushes: "_Pushes | None") -> tuple[FloatArray, FloatArray]:
-        """The same for one tracked entry, and any number of states side by side."""
+        """Do the same for one tracked entry, and any number of states side by side."""
         drawn = self.full.drawn
         if self._remembers:
             anyone, both_sum = self._remembered_kernel.sum_terms(rows)
@@ -253,18 +253,8 @@ class ReducedRecursion:
         return [(chance * w, x, y) for chance, row in zip(chances, rows, strict=True) for w, x, y in row]
 
     def _entrywise(self, row: list[tuple[float, FloatArray, FloatArray]], kernel: PairKernel) -> FloatArray:
-        """Σ_{k≠l} w_k h_kl f_kl with one kernel for every entry, (K, E)."""
-        clients, size = self.full.law.rows, self.full.entries.size
-        products = Products.of([row], clients, size)
-        columns = []
-        for e in range(size):
-            part = Products(
-                products.left[e : e + 1],
-                products.right[e : e + 1],
-                [(x[e : e + 1], y[e : e + 1]) for x, y in products.others],
-            )
-            columns.append(kernel.sum_products(part)[0])
-        return np.stack(columns, axis=1)
+        """Σ_{k≠l} w_k h_kl f_kl with one kernel for every entry, (K, E): entries are states side by side."""
+        return kernel.sum_terms([row])[0]
 
     # One number per pair: common masks, or an upload set drawn afresh
 
@@ -316,7 +306,9 @@ class ReducedRecursion:
     @cached_property
     def _plain_kernel(self) -> PairKernel:
         return PairKernel.of(
-            self._nodes, lambda a, b: np.ones((1, 1, *np.broadcast(a[0], b[0]).shape)), self._counted,
+            self._nodes,
+            lambda a, b: np.ones((1, 1, *np.broadcast(a[0], b[0]).shape)),
+            self._counted,
             self.full.law.copies,
         )
 
@@ -329,7 +321,7 @@ class ReducedRecursion:
         return self._decayed(self._average_push)
 
     def _decayed(self, average: PairKernel) -> PairKernel:
-        """The average kernel times θ/λ, with the source of entry e being Y of entry e + shift."""
+        """Return a kernel times θ/λ, with the source of entry e being Y of entry e + shift."""
         shift, scale = self.full.entries.shift, self._decay_kernel
         return PairKernel(
             self._nodes,
@@ -342,7 +334,7 @@ class ReducedRecursion:
     # Four numbers per pair: independent masks whose upload remembers who downloaded (one tracked entry)
 
     def _pair_matrix(self, k: FloatArray, m: FloatArray) -> FloatArray:
-        """A: (both_kl, one_kl, one_lk, none_kl) after the exchange from those before it, (…, 4, 4).
+        """Return A: (both_kl, one_kl, one_lk, none_kl) after the exchange from those before it, (…, 4, 4).
 
         `k` and `m` are the factors E[A_k] and E[A_l] of the two clients.
         """
@@ -367,7 +359,7 @@ class ReducedRecursion:
         return np.tile([drawn.pair, drawn.only_first, drawn.only_first, drawn.neither], (4, 1))
 
     def _four_kernel(self, decays: int) -> PairKernel:
-        """The two sums' weights on what (both, one, its mirror image, none) gain: θ^decays (λ − θA)⁻¹ f."""
+        """Return the two sums' weights on what both, one, its mirror image and none gain: θ^decays (λ − θA)⁻¹ f."""
         drawn = self.full.drawn
         readout = np.array([[drawn.pair, drawn.only_first, 0.0, 0.0], [drawn.pair, 0.0, 0.0, 0.0]])
         readout = readout @ self._mixing

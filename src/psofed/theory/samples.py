@@ -1,9 +1,9 @@
 """What a client learns from: clean samples, and those an attacker has poisoned.
 
 A sample is y = (w* + e)ᵀx + ν with Gaussian x of covariance R and noise ν independent of it: e is how far the
-client's own target lies from the common one, 0 in most fleets. A poisoned sample (x + ξ, φ y), ξ ~ N(0, v I), is one of
-the same kind: given x' = x + ξ, φ y has the mean φ (w* + d)ᵀ R R'⁻¹ x' with R' = R + v I, and what is left is independent
-of x' (all is Gaussian). So it has the covariance R', the displacement e' = φ R'⁻¹ R (w* + d) − w*, and noise of variance
+client's own target lies from the common one, 0 in most fleets. A poisoned sample (x + ξ, φ y), ξ ~ N(0, v I), is one
+of the same kind: given x' = x + ξ, φ y has the mean φ (w* + d)ᵀ R R'⁻¹ x' with R' = R + v I, and what is left is
+independent of x' (all is Gaussian). So it has the covariance R', the displacement e' = φ R'⁻¹ R (w* + d) − w*, and noise of variance
 φ² (σ_ν² + (w* + d)ᵀ (R − R R'⁻¹ R) (w* + d)).
 """
 
@@ -33,6 +33,8 @@ class Samples:
         e_k; None if all are zero.
     fourth : array (K, D², D²) or None
         The matrix of A → E[xxᵀ A xxᵀ] where it was measured; None for Gaussian inputs.
+    weighted_noise : array (K, D, D) or None
+        E[ν² xxᵀ] where it was measured; None for noise independent of the inputs, σ_ν² R.
     """
 
     covariance: FloatArray
@@ -40,12 +42,16 @@ class Samples:
     residual_variance: FloatArray
     displacement: FloatArray | None = None
     fourth: FloatArray | None = None
+    weighted_noise: FloatArray | None = None
 
 
 def clean_samples(fleet: Fleet, entries: Entries) -> Samples:
     """Return the samples as they are."""
     covariance = fleet.covariances() if entries.is_full else fleet.input_variance
-    return Samples(covariance, fleet.noise_variance, np.zeros_like(fleet.noise_variance))
+    displacement = None if fleet.target_offsets is None else entries.vector(fleet.target_offsets)
+    nothing = np.zeros_like(fleet.noise_variance)
+    measured = fleet.fourth_moments, fleet.weighted_noise
+    return Samples(covariance, fleet.noise_variance, nothing, displacement, *measured)
 
 
 def poisoned_samples(fleet: Fleet, entries: Entries, poison: PoisonedSamples) -> Samples:
@@ -62,6 +68,8 @@ def poisoned_samples(fleet: Fleet, entries: Entries, poison: PoisonedSamples) ->
     """
     label, noise = poison.label, poison.input_noise_variance
     targets = np.broadcast_to(fleet.target, (fleet.noise_variance.size, fleet.target.size))
+    if fleet.target_offsets is not None:
+        targets = targets + fleet.target_offsets
     if entries.is_full:
         clean = fleet.covariances()
         covariance = clean + noise * np.eye(fleet.target.size)
@@ -74,4 +82,7 @@ def poisoned_samples(fleet: Fleet, entries: Entries, poison: PoisonedSamples) ->
         learned = ratio[:, None] * targets
         lost = clean * (1.0 - ratio) * (targets**2).sum(axis=1)
     displacement = entries.vector(label * learned - fleet.target)
-    return Samples(covariance, label**2 * fleet.noise_variance, label**2 * lost, displacement)
+    # Measured inputs are not poisoned (:class:`~.models.Model` refuses it), so their moments stay as they are.
+    noise_variance, weighted = label**2 * fleet.noise_variance, fleet.weighted_noise
+    weighted = None if weighted is None else label**2 * weighted
+    return Samples(covariance, noise_variance, label**2 * lost, displacement, fleet.fourth_moments, weighted)

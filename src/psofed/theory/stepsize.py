@@ -47,7 +47,7 @@ def optimal_stepsize(scenario: Scenario, theory: str = "exact", metric: str = "n
 def has_optimum(model: Model) -> bool:
     """Whether small stepsizes have a price: an attack that adds something, or a target to keep up with.
 
-    An attack that only multiplies (flipped, scaled or missing updates) does nothing where nothing is left to be updated.
+    An attack that only multiplies (flipped, scaled or missing updates) does nothing where there are no updates.
     """
     if model.walk > 0 or model.has_direction:
         return True

@@ -9,6 +9,7 @@ import numpy as np
 
 from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_integer
+from psofed.fleet import Fleet
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
 from psofed.theory.models import Model
@@ -102,6 +103,7 @@ def tune(
     theory: str = "exact",
     horizon: int | None = None,
     progress: ProgressCallback | None = None,
+    measured: Fleet | None = None,
 ) -> Tuning:
     """Find the best stepsize for each number of shared entries, and recommend one of them.
 
@@ -124,6 +126,8 @@ def tune(
         stepsize, else the scenario's own iterations.
     progress : callable, optional
         Called with the number of choices done and their total.
+    measured : Fleet, optional
+        Statistics of the streams as measured (:meth:`psofed.OwnData.fleet`), in the place of the scenario's own.
 
     Examples
     --------
@@ -137,7 +141,7 @@ def tune(
     """
     check_metric(metric)
     counts = tuple(shared) if shared is not None else tuple(range(1, scenario.dimension + 1))
-    if horizon is None and not has_optimum(Model(scenario, theory)):
+    if horizon is None and not has_optimum(Model(scenario, theory, measured=measured)):
         horizon = scenario.iterations
     if horizon is not None:
         horizon = check_integer("horizon", horizon, 1)
@@ -145,7 +149,7 @@ def tune(
     for count in counts:
         if progress is not None:
             progress(len(points), len(counts))
-        points.append(_point(scenario.replace(num_shared=count), metric, theory, horizon))
+        points.append(_point(scenario.replace(num_shared=count), metric, theory, horizon, measured))
     if progress is not None:
         progress(len(counts), len(counts))
     recommended, reason = _recommend(tuple(points), metric, horizon)
@@ -158,9 +162,10 @@ def error_curve(
     metric: str = "network",
     theory: str = "exact",
     horizon: int | None = None,
+    measured: Fleet | None = None,
 ) -> FloatArray:
     """Predicted error at each stepsize: of the steady state, or its mean over a horizon; infinite where unstable."""
-    solver = Solver(Model(scenario, theory))
+    solver = Solver(Model(scenario, theory, measured=measured))
     limit = stable_range(solver)
     error = _error_of(solver, metric, horizon)
     return np.array([error(float(mu)) if mu < limit else math.inf for mu in stepsizes])
@@ -180,7 +185,8 @@ def settling_time(solver: Solver, stepsize: float, steady: float) -> int | None:
     """
     model = solver.model
     floor = float(model.fleet.noise_variance.mean())
-    moments = 3 * model.drawn.clients**2 * model.entries.size
+    rows = model.recursion(stepsize, model.branches[0]).law.rows
+    moments = 3 * rows**2 * model.entries.size
     length = _FIRST_LOOK
     while length <= _LONGEST and length * moments <= _MOST_PAIR_STEPS:
         curve = solver.curve(stepsize, length)[0] + floor
@@ -197,8 +203,10 @@ def _error_of(solver: Solver, metric: str, horizon: int | None) -> Callable[[flo
     return lambda mu: mean_error(solver, mu, metric, horizon)
 
 
-def _point(scenario: Scenario, metric: str, theory: str, horizon: int | None) -> TuningPoint:
-    solver = Solver(Model(scenario, theory))
+def _point(
+    scenario: Scenario, metric: str, theory: str, horizon: int | None, measured: Fleet | None
+) -> TuningPoint:
+    solver = Solver(Model(scenario, theory, measured=measured))
     # With correlated inputs, or over a horizon, every evaluation takes its time, and the minimum is flat.
     coarse = solver.model.entries.is_full
     limit = stable_range(solver, 1e-2 if coarse else 1e-4)

@@ -262,7 +262,7 @@ def lms_clients(v, system, drive, first, z):
 
 @compiled
 def _pair_push(k, l, x, y, system, drive):  # noqa: E741
-    """What displaced targets add to E[z_k z_l], from the clients' first moments x and y (V,) before the step."""
+    """Return what displaced targets add to E[z_k z_l], from first moments x of k and y of l (V,) before the step."""
     total = 0.0
     for v in range(x.size):
         kept_k, kept_l = system.decay[k] * x[v], system.decay[l] * y[v]
