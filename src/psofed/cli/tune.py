@@ -41,8 +41,8 @@ def tune(
         int | None,
         typer.Option(
             metavar="N",
-            help="Make the mean error over the first N iterations small; by default that of the steady state, or, "
-            "where its best stepsize is 0 (no attack, no walk), the mean over the scenario's iterations.",
+            help="Make the mean error over the first N iterations small. Default: the steady state's; the mean over the "
+            "scenario's iterations with --data, and without an attack or a walk.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -77,6 +77,8 @@ def tune(
     from psofed.theory.tuning import tune as tune_
 
     counts = parse_shared(shared, scenario.dimension)
+    if data is not None and horizon is None:
+        horizon = scenario.iterations  # data of one's own end, most before a steady state
     with progress("tuning", "choices of M") as report:
         tuning = tune_(scenario, metric, counts, theory, horizon, report, measured)
     if plot is not None:

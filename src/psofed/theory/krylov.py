@@ -26,8 +26,12 @@ def solve_fixed_point(linear: LinearMap, source: FloatArray, guess: FloatArray |
     array([2., 4.])
     """
     size = source.size
-    if not np.any(source):
+    peak = float(np.abs(source).max(initial=0.0))
+    if peak == 0.0:
         return np.zeros(size)
+    if not 1e-100 < peak < 1e100:
+        # Squares of such numbers are 0 or infinite; the solution is in proportion to the source.
+        return peak * solve_fixed_point(linear, source / peak, guess)
     if size <= _SMALL:
         return np.asarray(np.linalg.solve(np.eye(size) - as_matrix(linear, size), source), dtype=np.float64)
     # The unknowns (server, cross, own) span orders of magnitude that GMRES sees through the residual's norm alone,

@@ -2,10 +2,12 @@
 
 Over white inputs a client's moments are f₀(ς²) + σ_ν² f₁(ς²) with smooth f₀ and f₁, the same for all clients that
 attack equally often: ς_k² enters through the LMS step, σ_νk² only as a source, and both act on other clients through
-sums alone. So for the sums Σ_k f(ς_k²) and Σ_k σ_νk² f(ς_k²) the fleet may be replaced by the nodes of the Gauss quadrature
-of its input variances: node j counts W_j times (the quadrature's weight) and has the noise variance S_j / W_j, with
-S_j = Σ_k σ_νk² ℓ_j(ς_k²) and ℓ_j the Lagrange polynomials of the nodes. Where fleets have few different variances the
-nodes are these, and nothing is approximated; else the error falls like ρ⁻ⁿ with n nodes, and is checked.
+sums alone. So for the sums Σ_k f(ς_k²) and Σ_k σ_νk² f(ς_k²) the fleet may be replaced by the nodes of the Gauss
+quadrature of its input variances: node j counts W_j times (the quadrature's weight) and has the noise variance
+S_j / W_j, with S_j = Σ_k σ_νk² ℓ_j(ς_k²) and ℓ_j the Lagrange polynomials of the nodes. Where fleets have few
+different variances the nodes are these, and nothing is approximated; else the error falls geometrically with the
+number of nodes, and is checked. Eigenvectors are not smooth (they sit on the slowest or fastest clients), so spectral
+radius and limit of stability are computed for the fleet as it is.
 """
 
 from dataclasses import dataclass
@@ -14,9 +16,8 @@ import numpy as np
 
 from psofed.common.types import FloatArray
 
-_FEWEST = 16
-_MOST = 128
-_PRECISION = 1e-9
+NODES = (16, 32, 64, 128)
+_PRECISION = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +38,15 @@ class Lumps:
     copies: FloatArray
 
     @classmethod
-    def of(cls, input_variance: FloatArray, noise_variance: FloatArray, chance: FloatArray) -> "Lumps | None":
-        """Lump a fleet; None if that needs nearly as many nodes as there are clients.
+    def of(
+        cls, input_variance: FloatArray, noise_variance: FloatArray, chance: FloatArray, nodes: int
+    ) -> "Lumps":
+        """Lump a fleet into at most `nodes` for each different chance.
 
         Examples
         --------
         >>> variance = np.random.default_rng(0).uniform(0.2, 1.2, 5000)
-        >>> lumps = Lumps.of(variance, np.full(5000, 0.1), np.zeros(5000))
+        >>> lumps = Lumps.of(variance, np.full(5000, 0.1), np.zeros(5000), 16)
         >>> lumps.copies.size, round(float(lumps.copies.sum()), 6)
         (16, 5000.0)
         >>> exact, lumped = np.mean(1 / variance), lumps.copies @ (1 / lumps.input_variance) / 5000
@@ -53,27 +56,30 @@ class Lumps:
         parts = []
         for value in np.unique(chance):
             member = chance == value
-            nodes, copies, noise = _gauss(input_variance[member], noise_variance[member])
-            parts.append((nodes, noise, np.full(nodes.size, value), copies))
-        rows = cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-        return rows if 2 * rows.copies.size < input_variance.size else None
+            found, copies, noise = _gauss(input_variance[member], noise_variance[member], nodes)
+            parts.append((found, noise, np.full(found.size, value), copies))
+        return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+    def is_precise(self, input_variance: FloatArray, pole: float) -> bool:
+        """Whether sums over clients are exact for the functions that occur.
+
+        These are as hard as 1/(a + b), what two clients' decay leaves at small stepsizes, and 1/(pole − a), a client's
+        own moment near the stepsize at which it would diverge on its own; `pole` must be above all variances.
+        """
+        if not pole > float(input_variance.max()):
+            return False
+        centres = np.array([-float(input_variance.min()) - 1e-300, -float(input_variance.max()), pole])
+        lumped = self.copies @ (1.0 / (self.input_variance[:, None] - centres))
+        exact = (1.0 / (input_variance[:, None] - centres)).sum(axis=0)
+        return bool(np.abs(lumped / exact - 1.0).max() < _PRECISION)
 
 
-def _gauss(variance: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _gauss(variance: FloatArray, noise: FloatArray, count: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Nodes, weights and noise variances of the Gauss quadrature of a set of input variances."""
     distinct, index, counts = np.unique(variance, return_inverse=True, return_counts=True)
-    if distinct.size <= _FEWEST:
+    if distinct.size <= count:
         return distinct, counts.astype(np.float64), np.bincount(index, noise) / counts
-    count = _FEWEST
-    while True:
-        nodes, weights, lagrange = _rule(variance, count)
-        # As hard as it gets: 1/(a + b), what two clients' decay leaves at small stepsizes
-        ends = np.array([distinct[0], distinct[-1]]) + 1e-300
-        truth = (1.0 / (variance[:, None] + ends)).sum(axis=0)
-        error = np.abs(weights @ (1.0 / (nodes[:, None] + ends)) / truth - 1.0).max()
-        if error < _PRECISION or 2 * count > min(_MOST, distinct.size - 1):
-            break
-        count *= 2
+    nodes, weights, lagrange = _rule(variance, count)
     return nodes, weights, (noise @ lagrange) / weights
 
 

@@ -21,7 +21,7 @@ from psofed.theory.corruption import Attackers, Corruption
 from psofed.theory.exchange import CommonMask, IndependentMasks, MaskMoments
 from psofed.theory.fixed_masks import FixedMasks
 from psofed.theory.lms import Mixture, lms_of
-from psofed.theory.lumps import Lumps
+from psofed.theory.lumps import NODES, Lumps
 from psofed.theory.masks import random_mask_moments, window_masks, window_period
 from psofed.theory.moments import Entries, Participation
 from psofed.theory.recursion import Exchange, Recursion
@@ -170,27 +170,40 @@ class Model:
             return Mixture(clean)
         return Mixture(clean, poisoned_samples(fleet, self.entries, self.statement), attackers)
 
-    @cached_property
-    def _lumped(self) -> tuple[Mixture, UploadLaw] | None:
-        """Samples and uploads of the fleet lumped together, where that is possible and worth it."""
+    def _lumped(self, stepsize: float) -> tuple[Mixture, UploadLaw] | None:
+        """Return samples and uploads of the fleet lumped together, where that is possible and worth it."""
         if self.is_scattered or self.entries.is_full or self.entries.kinds > 1:
             return None
-        fleet, law = self.fleet, self.law
-        chance = self.attackers.chance
-        if self.is_additive and self.scenario.selection.coordinated:
-            # With one mask for all, noise that is added only counts by its sum.
-            chance = np.full_like(chance, chance.mean())
-        lumps = Lumps.of(fleet.input_variance, fleet.noise_variance, chance)
-        if lumps is None:
-            return None
-        fleet = replace(fleet, input_variance=lumps.input_variance, noise_variance=lumps.noise_variance)
-        attackers = Attackers(lumps.chance, self.attackers.pair_factor)
-        corruption = law.corruption
-        if np.any(corruption.attackers.chance):
-            corruption = replace(corruption, attackers=attackers)
-        else:
-            corruption = replace(corruption, attackers=Attackers(np.zeros_like(lumps.chance)))
-        return self._mixture_of(fleet, attackers), replace(law, corruption=corruption, copies=lumps.copies)
+        # Poisoned inputs have a larger variance: at most this factor of it
+        variance = self.fleet.input_variance
+        widest = np.max([samples.covariance.max() for _, samples in self.mixture.branches])
+        pole = 2.0 / (stepsize * (self.scenario.dimension + 2)) * float(variance.max()) / float(widest)
+        for nodes in NODES:
+            lumps, mixture, law = self._lumps(nodes)
+            if 2 * lumps.copies.size >= variance.size:
+                return None
+            if lumps.is_precise(variance, pole):
+                return mixture, law
+        return None
+
+    def _lumps(self, nodes: int) -> tuple[Lumps, Mixture, UploadLaw]:
+        if nodes not in self._known_lumps:
+            fleet, corruption, chance = self.fleet, self.law.corruption, self.attackers.chance
+            if self.is_additive and self.scenario.selection.coordinated:
+                # With one mask for all, noise that is added only counts by its sum.
+                chance = np.full_like(chance, chance.mean())
+            lumps = Lumps.of(fleet.input_variance, fleet.noise_variance, chance, nodes)
+            fleet = replace(fleet, input_variance=lumps.input_variance, noise_variance=lumps.noise_variance)
+            attackers = Attackers(lumps.chance, self.attackers.pair_factor)
+            honest = not np.any(corruption.attackers.chance)
+            uploading = Attackers(np.zeros_like(lumps.chance)) if honest else attackers
+            law = replace(self.law, corruption=replace(corruption, attackers=uploading), copies=lumps.copies)
+            self._known_lumps[nodes] = (lumps, self._mixture_of(fleet, attackers), law)
+        return self._known_lumps[nodes]
+
+    @cached_property
+    def _known_lumps(self) -> dict[int, tuple[Lumps, Mixture, UploadLaw]]:
+        return {}
 
     @property
     def has_direction(self) -> bool:
@@ -298,9 +311,9 @@ class Model:
             return free > math.log(_ENUMERATED_OFFSETS)
         return free + math.log(self.scenario.dimension / self._period) > math.log(_ENUMERATED_CORRELATED)
 
-    def recursion(self, stepsize: float, branch: Branch) -> Recursion:
-        """Return the recursion of one branch at one stepsize."""
-        mixture, law = self._lumped or (self.mixture, self.law)
+    def recursion(self, stepsize: float, branch: Branch, lumped: bool = True) -> Recursion:
+        """Return the recursion of one branch at one stepsize; `lumped` False keeps every client apart."""
+        mixture, law = (self._lumped(stepsize) if lumped else None) or (self.mixture, self.law)
         return Recursion(
             lms_of(mixture, stepsize, self.entries, self.small_stepsize),
             branch.exchanges,

@@ -253,13 +253,14 @@ def predict_stepsizes(
     """
     values = np.array([check_number("stepsizes", float(mu), 0, open_low=True) for mu in stepsizes])
     first = Prediction(scenario, theory)
+    stable = _which_are_stable(first.solver, values)
     rows = []
     for done, mu in enumerate(values):
         if progress is not None:
             progress(done, values.size)
         point = Prediction(scenario.replace(stepsize=float(mu)), theory)
         # One model and solver for all: what does not depend on the stepsize is computed once.
-        point.__dict__.update(model=first.model, solver=first.solver)
+        point.__dict__.update(model=first.model, solver=first.solver, is_stable=bool(stable[done]))
         terms, error = point.terms, point.steady_state.sampling_error.excess
         rows.append(
             (
@@ -271,6 +272,18 @@ def predict_stepsizes(
         progress(values.size, values.size)
     columns = [np.array(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0)] * 10
     return StepsizeCurve(scenario, theory, values, columns[0].astype(bool), *columns[1:])
+
+
+def _which_are_stable(solver: Solver, stepsizes: FloatArray) -> NDArray[np.bool_]:
+    """Tell for each stepsize whether it is stable; where uploads are honest all below the limit are, so few are tried."""
+    if not solver.model.is_contraction:
+        return np.array([solver.is_stable(float(mu)) for mu in stepsizes], dtype=bool)
+    ordered = np.unique(stepsizes)
+    low, high = -1, ordered.size  # of those between, none is known yet
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if solver.is_stable(float(ordered[middle])) else (low, middle)
+    return np.asarray(stepsizes <= (ordered[low] if low >= 0 else -1.0))
 
 
 def predict(scenario: Scenario, theory: str = "exact", small_stepsize: bool = False) -> Prediction:

@@ -22,6 +22,7 @@ from psofed.theory.moments import ClientMoments, UploadSums
 from psofed.theory.recursion import NO_SOURCES, Level, Recursion, Sources
 
 _DENSE = 420  # unknowns up to which a steady state is solved directly
+_DENSE_EIGENVALUES = 120  # likewise for eigenvalues, which cost more
 
 
 def can_reduce(recursion: Recursion) -> bool:
@@ -116,7 +117,7 @@ class ReducedRecursion:
 
     def growth(self) -> float:
         """Spectral radius of the step: below, at or above one as ρ(𝓕) is below, at or above λ."""
-        if self.is_small:
+        if self.is_small and self.size <= _DENSE_EIGENVALUES:
             return float(np.abs(np.linalg.eigvals(self.matrix)).max())
         return dominant_eigenvalue(lambda v: self.step(v, NO_SOURCES), np.ones(self.size))
 

@@ -3,8 +3,8 @@
 A sample is y = (w* + e)ᵀx + ν with Gaussian x of covariance R and noise ν independent of it: e is how far the
 client's own target lies from the common one, 0 in most fleets. A poisoned sample (x + ξ, φ y), ξ ~ N(0, v I), is one
 of the same kind: given x' = x + ξ, φ y has the mean φ (w* + d)ᵀ R R'⁻¹ x' with R' = R + v I, and what is left is
-independent of x' (all is Gaussian). So it has the covariance R', the displacement e' = φ R'⁻¹ R (w* + d) − w*, and noise of variance
-φ² (σ_ν² + (w* + d)ᵀ (R − R R'⁻¹ R) (w* + d)).
+independent of x' (all is Gaussian). So it has the covariance R', the displacement e' = φ R'⁻¹ R (w* + d) − w*, and
+noise of variance φ² (σ_ν² + (w* + d)ᵀ (R − R R'⁻¹ R) (w* + d)).
 """
 
 from dataclasses import dataclass

@@ -155,7 +155,8 @@ class Solver:
         """ρ(𝓕): by how much what is left of the start shrinks per iteration."""
         if not self._has_growth:
             return max(
-                self.model.recursion(stepsize, branch).spectral_radius() for branch in self._radius_branches
+                self.model.recursion(stepsize, branch, lumped=False).spectral_radius()
+                for branch in self._radius_branches
             )
         return max(_radius(growth, stepsize) for growth in self._growths)
 
@@ -209,7 +210,7 @@ class Solver:
         branch = model.branches[0]
 
         def growth(stepsize: float, eigenvalue: float) -> float:
-            reduced = ReducedRecursion(model.recursion(stepsize, branch), eigenvalue)
+            reduced = ReducedRecursion(model.recursion(stepsize, branch, lumped=False), eigenvalue)
             return reduced.growth() if reduced.pair_bound < eigenvalue else np.inf
 
         return (growth,)

@@ -41,7 +41,9 @@ class UploadLaw:
 
     def total(self, values: FloatArray) -> FloatArray:
         """Σ_k of an array (rows, …)."""
-        return np.asarray(values.sum(axis=0) if self.copies is None else self.copies @ values)
+        return np.asarray(
+            values.sum(axis=0) if self.copies is None else np.tensordot(self.copies, values, axes=1)
+        )
 
     def without_same(self, pairs: FloatArray) -> FloatArray:
         """Set the pairs of a client with itself to zero, in place."""
