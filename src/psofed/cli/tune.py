@@ -41,8 +41,8 @@ def tune(
         int | None,
         typer.Option(
             metavar="N",
-            help="Make the mean error over the first N iterations small. Default: the steady state's; the mean over the "
-            "scenario's iterations with --data, and without an attack or a walk.",
+            help="Make the mean error over the first N iterations small. Default: the steady state's; the mean over "
+            "the scenario's iterations with --data, and without an attack or a walk.",
         ),
     ] = None,
     as_json: AsJson = False,

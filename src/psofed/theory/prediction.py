@@ -275,7 +275,7 @@ def predict_stepsizes(
 
 
 def _which_are_stable(solver: Solver, stepsizes: FloatArray) -> NDArray[np.bool_]:
-    """Tell for each stepsize whether it is stable; where uploads are honest all below the limit are, so few are tried."""
+    """Tell which stepsizes are stable; where uploads are honest all below the limit are, so few are tried."""
     if not solver.model.is_contraction:
         return np.array([solver.is_stable(float(mu)) for mu in stepsizes], dtype=bool)
     ordered = np.unique(stepsizes)

@@ -21,7 +21,7 @@ from psofed.theory.lms import WhiteLms
 from psofed.theory.moments import ClientMoments, UploadSums
 from psofed.theory.recursion import NO_SOURCES, Level, Recursion, Sources
 
-_DENSE = 420  # unknowns up to which a steady state is solved directly
+_DENSE = 640  # unknowns up to which a steady state is solved directly
 _DENSE_EIGENVALUES = 120  # likewise for eigenvalues, which cost more
 
 

@@ -92,12 +92,16 @@ class Solver:
 
     def given(self, branch: Branch, stepsize: float) -> FloatArray:
         """Excess and MSD by source, given the offsets: (4, 2)."""
+        found: dict[int, Recursion | ReducedRecursion] = {}  # all sources of a model share one recursion
 
         def solve(model: Model, sources: Sources) -> FloatArray:
             known = self._solved.get((stepsize, id(branch)))
             if known and model is self.model and sources == ALONE[0]:
                 return np.array([known[0].excess, known[0].server])
-            level = _solve(model.recursion(stepsize, branch), sources)
+            if id(model) not in found:
+                recursion = model.recursion(stepsize, branch)
+                found[id(model)] = ReducedRecursion(recursion) if can_reduce(recursion) else recursion
+            level = found[id(model)].steady_state(sources)[0]
             return np.array([level.excess, level.server])
 
         return by_source(self.model, solve)
@@ -221,12 +225,13 @@ def by_source(model: Model, solve: Callable[[Model, Sources], FloatArray]) -> Fl
 
     The attack's row is what it adds to the fleet without it, so that the rows add up.
     """
-    clean = model.clean
-    drives = (True, False, model.walk > 0, clean.has_direction)
+    # What an additive attack adds has nothing to do with the rest: one model serves both.
+    clean = model if model.is_additive else model.clean
+    drives = (True, False, model.walk > 0, model.clean.has_direction)
     rows = [solve(clean, sources) if there else None for sources, there in zip(ALONE, drives, strict=True)]
     known = [row for row in rows if row is not None]
     levels = np.stack([np.zeros_like(known[0]) if row is None else row for row in rows], axis=-2)
-    if model is not clean:
+    if model.statement is not None:
         if model.is_additive:
             levels[..., ATTACK, :] = solve(model, ALONE[ATTACK])
         else:
@@ -248,12 +253,6 @@ def is_covariance(recursion: Recursion, state: State) -> bool:
     joint[1 + k, 1 + k] = v.own1.reshape(-1, *shape)
     values = np.linalg.eigvalsh(joint.swapaxes(1, 2).reshape((clients + 1) * size, -1))
     return bool(np.isfinite(values).all() and values[0] >= -1e-6 * values[-1] and values[-1] > 0)
-
-
-def _solve(recursion: Recursion, sources: Sources) -> Level:
-    if can_reduce(recursion):
-        return ReducedRecursion(recursion).steady_state(sources)[0]
-    return recursion.steady_state(sources)[0]
 
 
 def _radius(growth: Callable[[float, float], float], stepsize: float) -> float:
