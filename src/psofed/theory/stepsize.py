@@ -11,13 +11,14 @@ from psofed.theory.models import Model
 from psofed.theory.stability import mean_square_stepsize_bound, stability_limit
 from psofed.theory.steady import Solver
 
+_AS_GOOD_AS_ZERO = 1e-5  # of the limit: below, the error has stopped falling with the stepsize
 METRICS = ("network", "test", "msd")
 
 
 def optimal_stepsize(scenario: Scenario, theory: str = "exact", metric: str = "network") -> float:
     """Find the stepsize with the lowest predicted steady-state error under attack, or with a target that walks.
 
-    Without either the error falls with the stepsize all the way down, so the answer is 0.
+    Without either, or where the attack is no worse at small stepsizes, the error falls all the way: the answer is 0.
 
     Parameters
     ----------
@@ -38,18 +39,21 @@ def optimal_stepsize(scenario: Scenario, theory: str = "exact", metric: str = "n
     True
     """
     model = Model(scenario, theory)
-    if not has_optimum(model):
+    if not (has_optimum(model) or model.has_direction):
         return 0.0
     solver = Solver(model)
-    return minimise(lambda mu: error_at(solver, mu, metric), stable_range(solver))
+    limit = stable_range(solver)
+    best = minimise(lambda mu: error_at(solver, mu, metric), limit)
+    return best if best > _AS_GOOD_AS_ZERO * limit else 0.0
 
 
 def has_optimum(model: Model) -> bool:
     """Whether small stepsizes have a price: an attack that adds something, or a target to keep up with.
 
-    An attack that only multiplies (flipped, scaled or missing updates) does nothing where there are no updates.
+    An attack that only multiplies (flipped, scaled or missing updates) does nothing where there are no updates, and
+    poisoned samples or targets of the clients' own pull the model to one side, the same at all small stepsizes.
     """
-    if model.walk > 0 or model.has_direction:
+    if model.walk > 0 or model.law.corruption.constant is not None:
         return True
     affine = model.law.corruption.affine
     return bool(np.any(model.attackers.chance)) and affine.variance + affine.common_variance > 0
