@@ -126,8 +126,8 @@ def _print_measured(data: "OwnData", scenario: "Scenario") -> None:
         f"eigenvalues of the inputs' covariances {eigenvalues.min():.3g} to {eigenvalues.max():.3g}"
     )
     console.print(
-        "The theory takes the inputs' second and fourth moments as measured, and how the noise grows with the inputs; it "
-        "assumes samples unrelated in time and one model to be best for all; "
+        "The theory takes the inputs' second and fourth moments as measured, and how the noise grows with the inputs; "
+        "it assumes samples unrelated in time and one model to be best for all; "
         "check the choice with psofed simulate --data."
     )
 
