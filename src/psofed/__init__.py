@@ -47,10 +47,13 @@ if TYPE_CHECKING:
     from psofed.simulation.monte_carlo import simulate as simulate
     from psofed.sweeps import SweepResult as SweepResult
     from psofed.sweeps import sweep as sweep
+    from psofed.theory.limits import attack_limits as attack_limits
     from psofed.theory.prediction import LearningCurve as LearningCurve
     from psofed.theory.prediction import Prediction as Prediction
+    from psofed.theory.prediction import StepsizeCurve as StepsizeCurve
     from psofed.theory.prediction import Terms as Terms
     from psofed.theory.prediction import predict as predict
+    from psofed.theory.prediction import predict_stepsizes as predict_stepsizes
     from psofed.theory.stepsize import optimal_stepsize as optimal_stepsize
     from psofed.theory.tuning import tune as tune
 
@@ -76,14 +79,17 @@ _HOME = {
     "SimulationResult": "results",
     "SweepResult": "sweeps",
     "Terms": "theory.prediction",
+    "StepsizeCurve": "theory.prediction",
     "Uniform": "scenario",
     "UnknownFieldError": "common.errors",
+    "attack_limits": "theory.limits",
     "draw_fleet": "fleet",
     "load_plugin": "parts",
     "load_result": "results",
     "optimal_stepsize": "theory.stepsize",
     "option": "parts",
     "predict": "theory.prediction",
+    "predict_stepsizes": "theory.prediction",
     "read_data": "fleet.own_data",
     "read_scenario": "scenario.file",
     "simulate": "simulation.monte_carlo",

@@ -102,11 +102,51 @@ def test_interpolating_between_clients_changes_nothing() -> None:
     assert reduced.server == pytest.approx(full.server, rel=1e-7)
 
 
+AFFINE = [
+    {"kind": "gaussian"},
+    {"kind": "colluding-gaussian"},
+    {"kind": "constant-bias"},
+    {"kind": "sign-flip", "scale": 0.5},
+    {"kind": "sign-flip", "scale": 0.5, "of": "model"},
+    {"kind": "scaled-update", "scale": 2.0},
+    {"kind": "drop-out"},
+    {"kind": "label-poisoning"},
+    {"kind": "data-poisoning"},
+]
+
+
+@pytest.mark.parametrize("byzantine_set", ["fixed", "redrawn"])
 @pytest.mark.parametrize("uplink", ["same", "redrawn"])
+@pytest.mark.parametrize("coordinated", [True, False])
+@pytest.mark.parametrize("options", AFFINE, ids=lambda o: "-".join(map(str, o.values())))
+def test_eliminating_pairs_changes_nothing_under_affine_attacks(
+    options, coordinated: bool, uplink: str, byzantine_set: str
+) -> None:
+    for pattern in ("random", "round-robin") if coordinated else ("random",):
+        scenario = Scenario(
+            num_clients=9, dimension=4, num_participants=4, num_shared=2, uplink=uplink,
+            selection=Selection(pattern=pattern, coordinated=coordinated),
+            attack=Attack(num_byzantine=3, probability=0.5, byzantine_set=byzantine_set, **options),
+        )  # fmt: skip
+        model = Model(scenario)
+        recursion = model.recursion(0.1, model.branches[0])
+        assert can_reduce(recursion)
+        full, _ = recursion.steady_state(Sources())
+        reduced, _ = ReducedRecursion(recursion).steady_state(Sources())
+        assert reduced.excess == pytest.approx(full.excess, rel=1e-7)
+        assert reduced.server == pytest.approx(full.server, rel=1e-7)
+        assert Solver(model).spectral_radius(0.1) == pytest.approx(recursion.spectral_radius(), rel=1e-5)
+
+
+@pytest.mark.parametrize("uplink", ["same", "redrawn"])
+@pytest.mark.parametrize("byzantine_set", ["fixed", "redrawn"])
+@pytest.mark.parametrize("options", AFFINE, ids=lambda o: "-".join(map(str, o.values())))
 @pytest.mark.parametrize(
     ("clients", "participants", "dimension", "shared"), [(6, 3, 4, 1), (5, 1, 6, 4), (4, 4, 5, 3)]
 )
-def test_compiled_windows_equal_the_plain_recursion(uplink, clients, participants, dimension, shared) -> None:
+def test_compiled_windows_equal_the_plain_recursion(
+    uplink, byzantine_set, options, clients, participants, dimension, shared
+) -> None:
     scenario = Scenario(
         num_clients=clients,
         dimension=dimension,
@@ -114,12 +154,12 @@ def test_compiled_windows_equal_the_plain_recursion(uplink, clients, participant
         num_shared=shared,
         uplink=uplink,
         selection=Selection(pattern="round-robin", coordinated=False),
-        attack=Attack(num_byzantine=2),
+        attack=Attack(num_byzantine=2, byzantine_set=byzantine_set, **options),
     )
     model = Model(scenario)
-    windows, branches = Solver(model)._windows, model.offset_branches(3)[-3:]
+    windows, branches = Solver(model).scattered.windows, model.offset_branches(3)[-3:]
     masks = np.stack([branch.exchanges[0].row for branch in branches])
-    compiled = windows.steady_states(masks, 0.1, 1.0, 1.0)
+    compiled = windows.steady_states(masks, 0.1, Sources())
     for branch, (excess, server) in zip(branches, compiled, strict=True):
         plain, _ = model.recursion(0.1, branch).steady_state(Sources())
         assert plain.excess == pytest.approx(excess, rel=1e-5)
@@ -149,8 +189,11 @@ def test_white_inputs_given_as_covariances_are_predicted_alike() -> None:
 
 def test_masks_known_in_advance_exchange_vectors_exactly() -> None:
     # All participate and nothing is random: the moments of given vectors must become those of the exchanged ones.
-    from psofed.theory.exchange import FixedMasks
+    from psofed.parts.affine import Affine
+    from psofed.theory.corruption import Attackers, Corruption
+    from psofed.theory.fixed_masks import FixedMasks
     from psofed.theory.moments import ClientMoments, Entries, PairMoments, Participation
+    from psofed.theory.uploads import UploadLaw
 
     generator = np.random.default_rng(1)
     masks = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
@@ -163,11 +206,11 @@ def test_masks_known_in_advance_exchange_vectors_exactly() -> None:
     own = np.stack([block(z[1], z[1]), block(z[2], z[2])])
     pair = np.zeros((2, 2, 9))
     pair[0, 1], pair[1, 0] = block(z[1], z[2]), block(z[2], z[1])
-    exchange = FixedMasks(
-        Participation(2, 2), Entries.full(3), np.repeat(masks, 3, axis=-1), np.tile(masks, 3)
-    )
+    drawn, entries = Participation(2, 2), Entries.full(3)
+    exchange = FixedMasks(drawn, entries, np.repeat(masks, 3, axis=-1), np.tile(masks, 3))
+    honest = UploadLaw(drawn, entries, Corruption(Attackers(np.zeros(2)), Affine()))
     clients, pairs = exchange(
-        ClientMoments(block(z[0], z[0]), cross, cross, own, own), PairMoments(pair, pair, pair), np.zeros(2)
+        honest, ClientMoments(block(z[0], z[0]), cross, cross, own, own), PairMoments(pair, pair, pair)
     )
     server = z[0] + sum(masks[k] * (z[k + 1] - z[0]) for k in range(2)) / 2
     v = [z[k + 1] + masks[k] * (server - z[k + 1]) for k in range(2)]

@@ -177,16 +177,20 @@ def test_unstable_predictions_are_infinite_and_null_in_json() -> None:
     assert not np.isfinite(prediction.learning_curve(3000).network_mse[-1])
 
 
-def test_what_is_not_covered_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    from psofed.parts.attacks import gaussian
-    from psofed.parts.attacks._moments import PerturbationMoments
+@pytest.mark.parametrize("kind", ["little-is-enough", "mimic"])
+def test_attacks_that_are_not_affine_are_refused_by_name(kind: str) -> None:
+    with pytest.raises(psofed.NotCoveredError, match=kind):
+        psofed.predict(attacked(attack=Attack(num_byzantine=3, kind=kind)))
 
-    ones = np.ones(20)
-    monkeypatch.setattr(
-        gaussian, "perturbation_moments", lambda *_: PerturbationMoments(ones, ones, 0 * ones)
-    )
-    with pytest.raises(psofed.NotCoveredError, match="gaussian"):
-        psofed.predict(attacked())
+
+def test_what_is_not_covered_is_refused_by_name() -> None:
+    biased = attacked(attack=Attack(num_byzantine=3, kind="constant-bias"))
+    with pytest.raises(psofed.NotCoveredError, match=r"paper's theory.*constant-bias"):
+        psofed.predict(biased, theory="paper")
+    with pytest.raises(psofed.NotCoveredError, match=r"constant-bias.*walks"):
+        psofed.predict(biased.replace(drift=psofed.Drift(kind="random-walk", variance=0.01)))
+    with pytest.raises(psofed.NotCoveredError, match="median"):
+        psofed.predict(attacked(aggregation="median"))
     with pytest.raises(psofed.InvalidValueError, match="theory"):
         psofed.predict(attacked(), theory="guess")
     with pytest.raises(psofed.InvalidValueError, match="small_stepsize"):
@@ -198,9 +202,68 @@ def test_tuning_recommends_fewer_numbers_where_little_is_lost() -> None:
     assert tuning.recommended.num_shared == 1
     assert all(point.convergence_iterations > 0 for point in tuning.points)
     assert [point.numbers_per_iteration for point in tuning.points] == [10, 20, 30]
-    harmless = tune(attacked(attack=None, stepsize=0.05))
-    assert "without an attack" in harmless.reason
-    assert all(point.stepsize == 0.05 for point in harmless.points)
+
+
+def test_tuning_without_an_attack_minimises_the_mean_error_over_the_run() -> None:
+    scenario = attacked(attack=None, iterations=300)
+    tuning = tune(scenario, shared=[1, 3])
+    assert tuning.horizon == 300
+    assert "mean network MSE over 300 iterations" in tuning.reason
+    for point in tuning.points:
+        own = scenario.replace(num_shared=point.num_shared)
+        means = [
+            psofed.predict(own.replace(stepsize=factor * point.stepsize))
+            .learning_curve(300)
+            .network_mse.mean()
+            for factor in (0.8, 1.0, 1.25)
+        ]
+        assert means[1] == min(means) == pytest.approx(point.horizon_error)
+    assert tune(scenario, shared=[1], horizon=30).recommended.stepsize > 1.2 * tuning.points[0].stepsize
+
+
+def test_a_horizon_can_be_asked_for_under_attack_too() -> None:
+    scenario = attacked()
+    steady, short = tune(scenario, shared=[1]), tune(scenario, shared=[1], horizon=40)
+    assert steady.horizon is None
+    assert short.recommended.stepsize > steady.recommended.stepsize
+    with pytest.raises(psofed.InvalidValueError, match="horizon"):
+        tune(scenario, horizon=0)
+
+
+def curve_of(scenario: Scenario, length: int = 1200) -> tuple[np.ndarray, float]:
+    prediction = psofed.predict(scenario)
+    return prediction.learning_curve(length).network_mse, prediction.network_mse
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        attacked(num_clients=40, stepsize=0.05),
+        # Huge attack, hardly any noise: the curve starts far below its steady state.
+        attacked(attack=Attack(num_byzantine=20, probability=1.0, variance=50.0), stepsize=0.1),
+    ],
+    ids=["from above", "from below"],
+)
+def test_settling_is_counted_on_both_sides_of_the_steady_state(scenario: Scenario) -> None:
+    from psofed.theory.models import Model
+    from psofed.theory.steady import Solver
+    from psofed.theory.tuning import settling_time
+
+    curve, steady = curve_of(scenario)
+    inside = np.abs(10 * np.log10(curve / steady)) <= 1
+    truth = int(np.nonzero(~inside)[0][-1] + 1)
+    assert truth > 0
+    assert settling_time(Solver(Model(scenario)), scenario.stepsize, steady) == truth
+
+
+def test_settling_knows_no_threshold_in_the_number_of_clients() -> None:
+    points = [
+        tune(Scenario(num_clients=clients, dimension=2, attack=Attack(num_byzantine=15)), shared=[1]).points[
+            0
+        ]
+        for clients in (300, 301)
+    ]
+    assert abs(points[0].convergence_iterations - points[1].convergence_iterations) <= 2
 
 
 def test_tuning_works_on_measured_covariances() -> None:

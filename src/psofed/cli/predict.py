@@ -68,6 +68,7 @@ def _print(prediction: "Prediction") -> None:
         ("  from the attack", terms.attack),
         ("  from the noise itself", terms.noise),
         *([("  from the target's walk", terms.drift)] if prediction.model.walk else []),
+        *([("  from targets of their own", terms.targets)] if terms.targets else []),
         ("server MSD", prediction.server_msd),
         ("test MSE", prediction.test_mse),
     ]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from psofed.cli.common import AsJson, Plugins, Settings, decibels, print_json
+from psofed.cli.common import AsJson, Plugins, Settings, decibels, print_json, progress
 from psofed.cli.own_data import (
     ClientColumn,
     DataFile,
@@ -18,6 +18,7 @@ from psofed.cli.own_data import (
 )
 
 if TYPE_CHECKING:
+    from psofed.fleet import Fleet
     from psofed.fleet.own_data import OwnData
     from psofed.scenario import Scenario
     from psofed.theory.tuning import Tuning
@@ -36,6 +37,14 @@ def tune(
         typer.Option(metavar="1..D", help="Numbers of shared entries: 1..5, or 1,2,5; all by default."),
     ] = None,
     theory: Annotated[str, typer.Option(help='"exact" or "paper".')] = "exact",
+    horizon: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Make the mean error over the first N iterations small. Default: the steady state's; the mean over "
+            "the scenario's iterations with --data, and without an attack or a walk.",
+        ),
+    ] = None,
     as_json: AsJson = False,
     plot: Annotated[
         Path | None,
@@ -55,9 +64,11 @@ def tune(
     """
     data = read_own_data(table, client_column, target_column, features, epochs)
     scenario = scenario_for(file, settings, plugins, data)
+    measured = None
     if data is not None:
         from psofed.fleet.fitting import measured_scenario
 
+        measured = data.fleet(scenario.model.make_features(data.num_columns, scenario.dimension))
         scenario = measured_scenario(scenario, data)
     if plot is not None:
         from psofed.plots.curves import check_picture_format
@@ -65,9 +76,13 @@ def tune(
         check_picture_format(plot)
     from psofed.theory.tuning import tune as tune_
 
-    tuning = tune_(scenario, metric, parse_shared(shared, scenario.dimension), theory)
+    counts = parse_shared(shared, scenario.dimension)
+    if data is not None and horizon is None:
+        horizon = scenario.iterations  # data of one's own end, most before a steady state
+    with progress("tuning", "choices of M") as report:
+        tuning = tune_(scenario, metric, counts, theory, horizon, report, measured)
     if plot is not None:
-        _plot(scenario, tuning, theory, plot)
+        _plot(scenario, tuning, theory, plot, measured)
     if as_json:
         print_json(tuning.to_json() | {"theory": theory, "scenario": scenario.to_mapping()})
     else:
@@ -111,12 +126,15 @@ def _print_measured(data: "OwnData", scenario: "Scenario") -> None:
         f"eigenvalues of the inputs' covariances {eigenvalues.min():.3g} to {eigenvalues.max():.3g}"
     )
     console.print(
-        "The theory takes inputs for Gaussian and unrelated in time, and one model to be best for all; "
+        "The theory takes the inputs' second and fourth moments as measured, and how the noise grows with the inputs; "
+        "it assumes samples unrelated in time and one model to be best for all; "
         "check the choice with psofed simulate --data."
     )
 
 
-def _plot(scenario: "Scenario", tuning: "Tuning", theory: str, path: Path) -> None:
+def _plot(
+    scenario: "Scenario", tuning: "Tuning", theory: str, path: Path, measured: "Fleet | None" = None
+) -> None:
     import numpy as np
 
     from psofed.plots.curves import save_figure
@@ -128,7 +146,12 @@ def _plot(scenario: "Scenario", tuning: "Tuning", theory: str, path: Path) -> No
     stepsizes = np.geomspace(bottom, 0.98 * top, 32)
     errors = {
         point.num_shared: error_curve(
-            scenario.replace(num_shared=point.num_shared), stepsizes, tuning.metric, theory
+            scenario.replace(num_shared=point.num_shared),
+            stepsizes,
+            tuning.metric,
+            theory,
+            tuning.horizon,
+            measured,
         )
         for point in tuning.points
     }
@@ -157,6 +180,12 @@ def _print(tuning: "Tuning") -> None:
     console.print(
         "network, test: MSE over all clients and at the server; MSD: the server's; limit: of stability"
     )
-    console.print("iterations: until the network MSE is within 1 dB of its steady state")
+    console.print("iterations: until the network MSE is, and stays, within 1 dB of its steady state")
+    if tuning.horizon is None:
+        console.print("stepsize: best for the steady state")
+    else:
+        console.print(f"stepsize: best for the mean error over {tuning.horizon} iterations")
+    if any(point.convergence_iterations is None for point in tuning.points):
+        console.print("–: more than 100,000 iterations, or a fleet too large to compute it for")
     console.print("numbers: exchanged per iteration, up and down, by all participants")
     console.print(f"* recommended: {tuning.reason}")

@@ -72,6 +72,9 @@ class PsoFedRun:
         root = self._streams["root"] if samples is None else None
         self._server_side = ServerSide(scenario, fleet, self._streams["attack"], root, scenario.num_shared)
         self._target = fleet.target.copy()
+        self._offsets = _NO_MOVES
+        if fleet.target_offsets is not None:
+            self._offsets = np.repeat(fleet.target_offsets[:, :, None], lanes, axis=2)
         self._room = make_room(scenario.dimension, scenario.num_participants, scenario.num_shared, lanes)
         self.server = empty_lanes(scenario.dimension, lanes)
         self.server[:] = fleet.target[:, None]
@@ -111,8 +114,8 @@ class PsoFedRun:
                 metrics[:, 2] *= share[:, None]
 
     def _make_extras(self, first: int, count: int, given: Chunk | None) -> Extras | None:
-        poisons = self._server_side.attack.on_samples
-        if given is None and self._moves is None and self._inputs.shape == WHITE and not poisons:
+        is_plain = self._inputs.shape == WHITE and not self._server_side.attack.on_samples
+        if given is None and self._moves is None and is_plain and not self._offsets.size:
             return None
         return Extras(
             given is not None,
@@ -121,6 +124,7 @@ class PsoFedRun:
             self._tests_on_next,
             self.watched_from - first,
             _NO_MOVES if self._moves is None else self._moves.draw(first, count),
+            self._offsets,
         )
 
     def _draw_exchange(self, first: int, count: int) -> Exchange:

@@ -42,7 +42,8 @@ class Exchange(NamedTuple):
 
 
 class Extras(NamedTuple):
-    """What goes beyond white samples of a target that stays: given samples, colour, a moving target, poisoned data.
+    """What goes beyond white samples of a target that stays: given samples, colour, a target that moves or
+    differs between clients, poisoned data.
 
     Attributes
     ----------
@@ -56,6 +57,8 @@ class Extras(NamedTuple):
         From which t on each client's squares are added up (given samples only).
     moves : array (T, D, lanes), or empty
         w*_n − w*_0.
+    offsets : array (K, D, lanes), or empty
+        d_k: how far each client's own target lies from the common one.
     """
 
     has_samples: bool
@@ -64,6 +67,7 @@ class Extras(NamedTuple):
     tests_on_next: bool
     watched_from: int
     moves: FloatArray
+    offsets: FloatArray
 
 
 class State(NamedTuple):
@@ -240,6 +244,8 @@ def _learn_in_general(first, t, data, inputs, stepsize, attack, target, extras, 
             set_product(error, inputs.noise_deviation[k], normals, dimension)
         if extras.moves.size:
             add_inner_product(error, sample, extras.moves, t * dimension, dimension)
+        if extras.offsets.size:
+            add_inner_product(error, sample, extras.offsets, k * dimension, dimension)
         # Metrics are of the clean sample, the step of the poisoned one.
         set_product(clean, 1.0, error, 0)
         add_inner_product(clean, sample, clients, k * dimension, dimension)

@@ -14,7 +14,7 @@ from psofed.scenario import Scenario, Uniform, Variance
 
 @dataclass(frozen=True, eq=False)
 class Fleet:
-    """Statistics of every client's stream y = wᵀx + ν, x ~ N(0, R_k), ν ~ N(0, σ_νk²).
+    """Statistics of every client's stream y = (w + d_k)ᵀx + ν, x ~ N(0, R_k), ν ~ N(0, σ_νk²).
 
     Attributes
     ----------
@@ -33,6 +33,12 @@ class Fleet:
         d where it is not D.
     names : tuple of str
         The clients' names, where they have some.
+    target_offsets : array (K, D) or None
+        d_k: how far each client's own target lies from w; None if all have the same.
+    fourth_moments : array (K, D², D²) or None
+        E[xxᵀ ⊗ xxᵀ] of each client, the matrix of A → E[xxᵀ A xxᵀ], where it was measured; None for Gaussian inputs.
+    weighted_noise : array (K, D, D) or None
+        E[ν² xxᵀ] of each client where it was measured; None for noise independent of the inputs.
     test_noise_variance : float
         Variance of the noise in the server's test set, the clients' average.
     """
@@ -44,6 +50,9 @@ class Fleet:
     explicit_covariances: FloatArray | None
     num_inputs: int | None = None
     names: tuple[str, ...] = ()
+    target_offsets: FloatArray | None = None
+    fourth_moments: FloatArray | None = None
+    weighted_noise: FloatArray | None = None
 
     @property
     def input_dimension(self) -> int:
@@ -53,7 +62,8 @@ class Fleet:
     @property
     def is_white(self) -> bool:
         """Whether R_k = ς_k² I for every client."""
-        return self.explicit_covariances is None and self.correlation == 0.0
+        gaussian = self.fourth_moments is None
+        return self.explicit_covariances is None and self.correlation == 0.0 and gaussian
 
     @property
     def test_noise_variance(self) -> float:
@@ -110,7 +120,7 @@ def draw_fleet(scenario: Scenario) -> Fleet:
 def draw_inputs(scenario: Scenario) -> Fleet:
     """Draw the fleet's variances; the target is the paper's, whatever the stream is."""
     data, clients = scenario.data, scenario.num_clients
-    input_seed, noise_seed = np.random.SeedSequence(data.fleet_seed).spawn(2)
+    input_seed, noise_seed, target_seed = np.random.SeedSequence(data.fleet_seed).spawn(3)
     explicit = None if data.covariances is None else _read_only(np.array(data.covariances))
     if explicit is None:
         input_variance = _draw_variance(data.input_variance, clients, input_seed)
@@ -123,6 +133,7 @@ def draw_inputs(scenario: Scenario) -> Fleet:
         correlation=data.input_correlation,
         explicit_covariances=explicit,
         num_inputs=scenario.input_dimension,
+        target_offsets=_draw_offsets(data.target_spread, (clients, scenario.dimension), target_seed),
     )
 
 
@@ -130,6 +141,14 @@ def _draw_variance(variance: Variance, clients: int, seed: np.random.SeedSequenc
     if isinstance(variance, Uniform):
         return np.random.default_rng(seed).uniform(variance.low, variance.high, clients)
     return np.broadcast_to(np.asarray(variance, dtype=np.float64), clients).copy()
+
+
+def _draw_offsets(spread: float, shape: tuple[int, int], seed: np.random.SeedSequence) -> FloatArray | None:
+    """d_k ~ N(0, spread · I), those of a smaller fleet being the first of a larger one."""
+    if spread == 0.0:
+        return None
+    offsets: FloatArray = _read_only(math.sqrt(spread) * np.random.default_rng(seed).standard_normal(shape))
+    return offsets
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:

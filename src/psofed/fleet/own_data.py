@@ -103,7 +103,29 @@ class OwnData:
             correlation=0.0,
             explicit_covariances=moments.covariances,
             names=tuple(self.table.clients),
+            fourth_moments=self.fourth_moments(features),
+            weighted_noise=self.weighted_noise(weights, features),
         )
+
+    def weighted_noise(self, weights: FloatArray, features: FeatureMap | None = None) -> FloatArray:
+        """Return E[ν² xxᵀ] of every client, (K, D, D), with ν = y − wᵀx what the given weights leave."""
+        features = identity(self.num_columns) if features is None else features
+        parts = []
+        for inputs, targets in zip(self.inputs, self.targets, strict=True):
+            z = features(inputs)
+            scaled = z * (targets - z @ weights)[:, None]
+            parts.append(scaled.T @ scaled / len(z))
+        return np.array(parts)
+
+    def fourth_moments(self, features: FeatureMap | None = None) -> FloatArray:
+        """Return E[xxᵀ ⊗ xxᵀ] of every client's features, (K, D², D²): A → E[xxᵀ A xxᵀ] as a matrix."""
+        features = identity(self.num_columns) if features is None else features
+        parts = []
+        for inputs in self.inputs:
+            z = features(inputs)
+            squares = (z[:, :, None] * z[:, None, :]).reshape(len(z), -1)
+            parts.append(squares.T @ squares / len(z))
+        return np.array(parts)
 
     def describe(self) -> dict[str, Any]:
         """Return what was read and what was done to it, as plain values."""

@@ -1,24 +1,69 @@
-"""The statement by which an attack is open to exact theory: what arrives is affine in what it knows."""
+"""How an attack states to the theory what it does: affine uploads, or poisoned samples.
+
+The theory is exact for attacks that are affine in the models. Such an attack says so by returning one of these two
+values; one that returns neither is refused by name. Only numbers are stated here: who attacks, and how often, is
+the theory's business (:mod:`psofed.theory.corruption`). NumPy alone is imported.
+"""
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, eq=False)
 class Affine:
-    """An attacked number is own · value + server · (the server's number) + offset + noise.
+    """An attacked number is own · u + server · w + offset + N(0, variance) + N(0, common_variance).
+
+    Here u is the number as the client would have uploaded it, and w the server's own number before the upload.
 
     Attributes
     ----------
-    own, server, offset : float
-        Coefficients of the clean number and of the server's, and what is added.
+    own, server : float
+        Factors of the client's clean upload and of the server's number. Honest is (1, 0).
+    offset : float or array (D,)
+        Constant, the same in every iteration.
     variance : float
-        Of noise that is independent between clients, entries and iterations.
+        Of noise independent over clients, entries and iterations.
     common_variance : float
-        Of noise that all who attack in an iteration have in common.
+        Of noise that all attackers of an iteration share, independent over entries and iterations.
+
+    Examples
+    --------
+    >>> Affine(own=-2.0, server=3.0).is_additive  # w − 2 (u − w): an update turned round and doubled
+    False
+    >>> Affine(variance=0.5).is_additive
+    True
     """
 
     own: float = 1.0
     server: float = 0.0
-    offset: float = 0.0
+    offset: float | NDArray[np.float64] = 0.0
     variance: float = 0.0
     common_variance: float = 0.0
+
+    @property
+    def is_additive(self) -> bool:
+        """Whether the attack only adds noise of mean zero that is independent between clients (assumption A2)."""
+        return (
+            self.own == 1.0 and self.server == 0.0 and not np.any(self.offset) and self.common_variance == 0.0
+        )
+
+
+@dataclass(frozen=True)
+class PoisonedSamples:
+    """An attacker learns from (x + ξ, label · y) with ξ ~ N(0, input_noise_variance · I); it uploads honestly.
+
+    Attributes
+    ----------
+    label : float
+        Factor of the label y. Honest is 1.
+    input_noise_variance : float
+        Variance of ξ. Honest is 0.
+    """
+
+    label: float = 1.0
+    input_noise_variance: float = 0.0
+
+
+Statement = Affine | PoisonedSamples

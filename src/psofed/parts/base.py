@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from psofed.common.types import FloatArray
-    from psofed.parts.affine import Affine
+    from psofed.parts.affine import Statement
     from psofed.parts.contexts import Mask, Message, Received, Sample, Step
     from psofed.parts.features import FeatureMap
     from psofed.parts.traffic import Exchange, Traffic
@@ -43,11 +43,14 @@ class Attack(Part):
     knows : str
         What an attacker sees beside its own upload, and so what :meth:`corrupt` is shown: ``"upload"``,
         ``"server"``, ``"accomplices"`` or ``"everyone"`` (see :mod:`psofed.parts.contexts`).
+    not_affine_because : str
+        Why :meth:`affine` states nothing, for whoever asks for a prediction.
     """
 
     family: ClassVar[str] = "attack"
     table: ClassVar[str] = "attack"
     knows: ClassVar[str] = "upload"
+    not_affine_because: ClassVar[str] = "it does not state its moments"
 
     num_byzantine: int = option(default=None, low=0, text="|S_B|: how many clients are Byzantine")
     clients: tuple[int | str, ...] = option(
@@ -90,8 +93,8 @@ class Attack(Part):
         """Return the inputs and the label that an attacker learns from instead of the sample's."""
         raise NotImplementedError
 
-    def affine(self) -> "Affine | None":
-        """State that what arrives is affine in what is known, for exact theory; None if it is not."""
+    def affine(self) -> "Statement | None":
+        """State that what arrives, or is learned from, is affine in the models, for exact theory; None if it is not."""
         return None
 
     @property
@@ -202,8 +205,8 @@ class Pattern(Part):
         """Write M different entries from 0 to D − 1 into ``out`` (M,)."""
         raise NotImplementedError
 
-    def mask_moments(self, dimension: int, num_shared: int) -> "tuple[float, FloatArray] | None":
-        """Return E[S(i)] and E[S(i) S(j)], shape (D, D), of masks that are independent over time; else None."""
+    def mask_moments(self, dimension: int, num_shared: int) -> tuple[float, float] | None:
+        """Return E[S(i)] and E[S(i) S(j)], i ≠ j, of masks independent over time, alike in all entries; else None."""
         return None
 
     def mask_period(self, dimension: int, num_shared: int) -> int | None:

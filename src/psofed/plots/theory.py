@@ -43,7 +43,8 @@ def plot_tuning(tuning: Tuning, stepsizes: FloatArray, errors: Mapping[int, Floa
         )
     axes.set_xscale("log")
     axes.set_title("star: recommended; dots: best stepsize of each M", fontsize=10)
-    finish_axes(axes, "stepsize μ", f"{_TITLES[tuning.metric]}, steady state (dB)")
+    when = "steady state" if tuning.horizon is None else f"mean over {tuning.horizon} iterations"
+    finish_axes(axes, "stepsize μ", f"{_TITLES[tuning.metric]}, {when} (dB)")
     return figure
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.fleet import draw_fleet
+from psofed.parts.affine import Affine
 from psofed.parts.aggregations.mean import Mean
 from psofed.reference.draws import Draws
 from psofed.scenario import Scenario
@@ -71,7 +72,7 @@ def is_covered(scenario: Scenario) -> bool:
     """Whether the block form says what the scenario is: an attack that adds something, and the mean."""
     statement = None if scenario.attack is None else scenario.attack.affine()
     adds = scenario.attack is None or (
-        statement is not None and (statement.own, statement.server) == (1.0, 0.0)
+        isinstance(statement, Affine) and (statement.own, statement.server) == (1.0, 0.0)
     )
     return adds and isinstance(scenario.aggregation, Mean)
 
@@ -84,7 +85,7 @@ def _perturbations(scenario: Scenario, draws: Draws) -> FloatArray:
     if scenario.attack is None:
         return np.zeros_like(shocks.normals)
     statement = scenario.attack.affine()
-    assert statement is not None
+    assert isinstance(statement, Affine)
     delta = statement.offset + statement.variance**0.5 * shocks.normals
     delta = delta + statement.common_variance**0.5 * shocks.common_normals[:, None]
     return np.asarray(shocks.attacking[:, :, None] * delta)

@@ -115,6 +115,9 @@ def _draw_data(scenario: Scenario, fleet: Fleet, stream: Stream) -> tuple[FloatA
             fresh = (1 - model.correlation**2) ** 0.5
             inputs[..., i] = model.correlation * inputs[..., i - 1] + fresh * inputs[..., i]
     noise = np.sqrt(fleet.noise_variance) * normals[..., dimension]
+    if fleet.target_offsets is not None:
+        # Seen from the common target, what a client's own adds to its labels is noise.
+        noise = noise + np.einsum("nki,ki->nk", inputs, fleet.target_offsets)
     return (inputs, noise) if scenario.is_linear else _features_of(scenario, fleet, inputs, noise)
 
 

@@ -90,6 +90,9 @@ class Data:
         f of the streams y = f(x) + ν, such as ``psofed.functions.Sinc()``; y = wᵀx + ν if absent.
     input_dimension : int, optional
         d, the entries of x, where they are not the model's D: with random features, or as `function` takes.
+    target_spread : float
+        Clients with targets of their own, y = (w + d_k)ᵀx + ν: variance of each entry of d_k, drawn once from
+        `fleet_seed`; 0 if all have the same target.
 
     Notes
     -----
@@ -105,9 +108,13 @@ class Data:
     test_input_variance: float = 1.0
     function: Function | None = None
     input_dimension: int | None = None
+    target_spread: float = 0.0
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
+        set_(self, "target_spread", check_number("data.target_spread", self.target_spread, 0))
+        if self.target_spread and self.function is not None:
+            raise InvalidValueError("data.target_spread", self.target_spread, "0 with data.function")
         for name in ("input_variance", "noise_variance"):
             set_(self, name, _check_variance(f"data.{name}", getattr(self, name)))
         rho = check_number(

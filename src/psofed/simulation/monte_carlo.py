@@ -112,6 +112,7 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
         "a target that moves ([drift])": drift is not None,
         "streams and models that are not linear": not scenario.is_linear,
         "data of your own": data is not None,
+        "clients that have targets of their own (data.target_spread)": scenario.data.target_spread > 0,
     }
     algorithm, rule = scenario.algorithm, scenario.aggregation
     for name, is_wanted in wanted.items():

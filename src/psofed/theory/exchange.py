@@ -8,22 +8,27 @@ a, always drawn afresh. Derivation: ``docs/exact_theory.md``.
 
 Here an exchange is *separable*: the moments of the pair (k, l) become
 
-    both_kl = c₁ Y_kl + c₂ (B_kl + B_lkᵀ) + c₃ Z_kl + c₄ Z_klᵀ + x_l + x_kᵀ + s,
-    one_kl  = c₅ Y_kl + c₆ B_kl + t_l,
+    both_kl = c₁ Y_kl + c₂ (A_k B_kl + A_l B_lkᵀ) + (c₃ Z_kl + c₄ Z_klᵀ) E[A_k A_l] + Σ_j x_kj y_lj,
+    one_kl  = c₅ Y_kl + c₆ A_k B_kl + Σ_j x'_kj y'_lj,
     none_kl = Y_kl,
 
-with Y = E[z_k z_lᵀ], B = E[b_k z_k z_lᵀ], Z = E[z_k z_lᵀ | b_k = b_l = 1], the same constants c for all pairs,
-and x, s, t made of the other moments and of two sums over clients. That is what lets the steady state be found without
-storing a pair (see :mod:`psofed.theory.reduced`).
+with Y = E[z_k z_lᵀ], B = E[b_k z_k z_lᵀ], Z = E[z_k z_lᵀ | b_k = b_l = 1], the same constants c for all pairs, A_k the
+factor of z_k in client k's upload, and products x, y made of the other moments and of two sums over clients. That
+is what lets the steady state be found without storing a pair (see :mod:`psofed.theory.reduced`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Protocol
 
 import numpy as np
 
 from psofed.common.types import FloatArray
+from psofed.theory.first import FirstMoments
 from psofed.theory.moments import ClientMoments, Entries, PairMoments, Participation, UploadSums
+from psofed.theory.uploads import UploadLaw, Uploads
+
+_ONE = np.ones((1, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +60,9 @@ class PairConstants:
     weighted_one: FloatArray
 
 
+Products = list[tuple[FloatArray, FloatArray]]
+
+
 @dataclass(frozen=True, eq=False)
 class Exchanged:
     """What a separable exchange makes of everything but the pairs' own constants.
@@ -63,18 +71,14 @@ class Exchanged:
     ----------
     clients : ClientMoments
         Server and single clients after the next download.
-    each : array (K, E)
-        x_l.
-    everyone : array (E,)
-        s.
-    other : array (K, E)
-        t_l.
+    both, one : list of (left, right)
+        Σ_j left_k right_l is what the pair (k, l) gains where both, or only k, participate. Arrays (K, E), or (1, E),
+        (K, 1) where they are the same for all clients or entries.
     """
 
     clients: ClientMoments
-    each: FloatArray
-    everyone: FloatArray
-    other: FloatArray
+    both: Products
+    one: Products
 
 
 class SeparableExchange(Protocol):
@@ -92,56 +96,42 @@ class SeparableExchange(Protocol):
     def constants(self) -> PairConstants:
         """The constants c₁ … c₆."""
 
-    def clients(self, z: ClientMoments, sums: UploadSums, poison: FloatArray) -> Exchanged:
-        """Exchange server and clients; `poison` (K,) is E[(τ_k δ_k)²] per uploaded entry."""
+    def clients(
+        self,
+        law: UploadLaw,
+        z: ClientMoments,
+        sums: UploadSums,
+        first: FirstMoments | None = None,
+        attack: float = 1.0,
+    ) -> Exchanged:
+        """Exchange server and clients; `attack` scales the variance that attackers add, `first` None drops c."""
+
+    def first(self, law: UploadLaw, z: FirstMoments) -> FirstMoments:
+        """Exchange first moments."""
 
 
-def exchange_pairs(exchange: SeparableExchange, z: PairMoments, result: Exchanged) -> PairMoments:
+def exchange_pairs(
+    exchange: SeparableExchange, law: UploadLaw, z: PairMoments, result: Exchanged
+) -> PairMoments:
     """Exchange the pairs of different clients by the formula in the module's docstring."""
     drawn, entries, c = exchange.drawn, exchange.entries, exchange.constants
     average = z.average(drawn, entries)
-    weighted = drawn.pair * z.both + drawn.only_first * z.one
-    both = (
-        c.average_both * average + result.each[None, :] + entries.flip(result.each)[:, None] + result.everyone
-    )
+    own = law.corruption.own
+    weighted = own[:, None, None] * (drawn.pair * z.both + drawn.only_first * z.one)
+    both, one = c.average_both * average, c.average_one * average + c.weighted_one * weighted
     if np.any(c.weighted_both) or np.any(c.both_both):
         both += c.weighted_both * (weighted + entries.flip_pairs(weighted))
-        both += c.both_both * z.both + c.both_flipped * entries.flip(z.both)
-    one = c.average_one * average + c.weighted_one * weighted + result.other[None, :]
-    diagonal = np.arange(average.shape[0])
-    for pairs in (both, one):
-        pairs[diagonal, diagonal] = 0.0
-    return PairMoments(both, one, average)
-
-
-@dataclass(frozen=True, eq=False)
-class _Averages:
-    """What every exchange needs of the uploads: z̄ = (1/|S|) Σ b_m z_m and its moments with g and z_l."""
-
-    own: FloatArray  # E[z_l z_lᵀ]
-    cross: FloatArray  # E[g z_lᵀ]
-    mean_client: FloatArray  # U_l = E[z̄ z_lᵀ]
-    uploader_mean: FloatArray  # E[b_l z_l z̄ᵀ]
-    mean_mean: FloatArray  # V = E[z̄ z̄ᵀ], without the attack
-    server_mean: FloatArray  # E[g z̄ᵀ]
-
-    @classmethod
-    def of(cls, z: ClientMoments, sums: UploadSums, drawn: Participation) -> "_Averages":
-        p, s = drawn.single, drawn.participants
-        uploader_mean = (p * z.own1 + sums.uploader) / s
-        return cls(
-            own=p * z.own1 + (1 - p) * z.own0,
-            cross=p * z.cross1 + (1 - p) * z.cross0,
-            mean_client=(p * z.own1 + sums.anyone) / s,
-            uploader_mean=uploader_mean,
-            mean_mean=uploader_mean.sum(axis=0) / s,
-            server_mean=p * z.cross1.sum(axis=0) / s,
-        )
+        factor = law.corruption.own_pair(own[:, None], own[None, :])[:, :, None]
+        both += factor * (c.both_both * z.both + c.both_flipped * entries.flip(z.both))
+    for pairs, products in ((both, result.both), (one, result.one)):
+        for left, right in products:
+            pairs += left[:, None] * right[None, :]
+    return PairMoments(law.without_same(both), law.without_same(one), average)
 
 
 @dataclass(frozen=True, eq=False)
 class CommonMask:
-    """One mask σ for all clients: g' = (1 − σ) g + σ z̄, and who downloads gets z̄ where σ = 1.
+    """One mask σ for all clients: g' = (1 − σ) g + σ h, and who downloads gets h where σ = 1.
 
     Covers random masks, and round-robin ones, whose moments are 0 or 1.
 
@@ -166,34 +156,46 @@ class CommonMask:
         mask, zero = self.mask, np.zeros(self.entries.size)
         return PairConstants(1 - mask.row - mask.column + mask.pair, zero, zero, zero, 1 - mask.row, zero)
 
-    def clients(self, z: ClientMoments, sums: UploadSums, poison: FloatArray) -> Exchanged:
+    def clients(
+        self,
+        law: UploadLaw,
+        z: ClientMoments,
+        sums: UploadSums,
+        first: FirstMoments | None = None,
+        attack: float = 1.0,
+    ) -> Exchanged:
         """Exchange server and clients."""
-        drawn, flip = self.drawn, self.entries.flip
-        average = _Averages.of(z, sums, drawn)
+        flip = self.entries.flip
+        sent = law.uploads(z, sums, first, attack)
         q = self.mask.pair
         only_i, only_j = self.mask.row - q, self.mask.column - q
         neither = 1 - self.mask.row - self.mask.column + q
-        attack = drawn.single * poison.sum() / drawn.participants**2 * self.entries.diagonal
-        mean_mean = average.mean_mean + attack
         server = (
             neither * z.server
-            + only_j * average.server_mean
-            + only_i * flip(average.server_mean)
-            + q * mean_mean
+            + only_j * sent.server_mean
+            + only_i * flip(sent.server_mean)
+            + q * sent.mean_mean
         )
-        cross0 = (1 - self.mask.row) * average.cross + self.mask.row * average.mean_client
+        cross0 = (1 - self.mask.row) * sent.cross + self.mask.row * sent.mean_client
         if self.remembered:
-            # Where the mask is 1 the server holds z̄, so what a client downloads is z̄.
-            got_client, got_got = average.mean_client, mean_mean
-            cross1 = (
-                neither * average.cross + only_j * average.server_mean + only_i * got_client + q * got_got
-            )
+            # Where the mask is 1 the server holds h, so what a client downloads is h.
+            got_client, got_got = sent.mean_client, sent.mean_mean
+            cross1 = neither * sent.cross + only_j * sent.server_mean + only_i * got_client + q * got_got
         else:
             got_client, got_got = cross0, server
             cross1 = (1 - self.mask.column) * cross0 + self.mask.column * server
-        own1 = neither * average.own + only_i * got_client + only_j * flip(got_client) + q * got_got
-        clients = ClientMoments(server, cross1, cross0, own1, average.own)
-        return Exchanged(clients, only_i * got_client, q * got_got, self.mask.row * got_client)
+        own1 = neither * sent.own + only_i * got_client + only_j * flip(got_client) + q * got_got
+        clients = ClientMoments(server, cross1, cross0, own1, sent.own)
+        each = only_i * got_client
+        both = [(_ONE, each), (flip(each), _ONE), (_ONE, (q * got_got)[None])]
+        return Exchanged(clients, both, [(_ONE, self.mask.row * got_client)])
+
+    def first(self, law: UploadLaw, z: FirstMoments) -> FirstMoments:
+        """Exchange first moments."""
+        p = self.entries.first_mask(self.mask.row)
+        got = law.total(law.means(z)) / self.drawn.participants
+        kept = z.average(self.drawn)
+        return FirstMoments((1 - p) * z.server + p * got, (1 - p) * kept + p * got, kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,144 +235,119 @@ class IndependentMasks:
             weighted_one=variance / s,
         )
 
-    def clients(self, z: ClientMoments, sums: UploadSums, poison: FloatArray) -> Exchanged:
+    def clients(
+        self,
+        law: UploadLaw,
+        z: ClientMoments,
+        sums: UploadSums,
+        first: FirstMoments | None = None,
+        attack: float = 1.0,
+    ) -> Exchanged:
         """Exchange server and clients."""
         drawn, flip = self.drawn, self.entries.flip
         p, q, s = self.mask.row, self.mask.pair, drawn.participants
-        covariance = q - p**2
-        average = _Averages.of(z, sums, drawn)
-        # With e = g + p (z̄ − g) the server is e + (1/s) Σ b_m (S_m − p) d_m, d_m = z_m − g, plus the attack.
-        server_mean = average.server_mean
-        blend = (
-            (1 - p) ** 2 * z.server
-            + p * (1 - p) * (server_mean + flip(server_mean))
-            + p**2 * average.mean_mean
-        )
-        pulls = drawn.single * (z.own1 - z.cross1 - flip(z.cross1) + z.server)  # E[b_m d_m d_mᵀ]
-        injected = drawn.single / s**2 * poison[:, None] * self.entries.diagonal
-        server = blend + covariance / s**2 * pulls.sum(axis=0) + p * injected.sum(axis=0)
-        client = (1 - p) * average.cross + p * average.mean_client  # E[g' z_lᵀ]
+        sent = law.uploads(z, sums, first, attack)
+        # With e = g + p (h − g) the server is e + (1/s) Σ b_m (S_m − p) d_m.
+        blend = (1 - p) ** 2 * z.server + p**2 * sent.mean_mean
+        blend = blend + p * (1 - p) * (sent.server_mean + flip(sent.server_mean))
+        turned = flip(sent.upload_server)
+        pulls = sent.upload_upload - sent.upload_server - turned + drawn.single * z.server  # E[b_m d_m d_mᵀ]
+        server = blend + (q - p**2) / s**2 * law.total(pulls)
+        client = (1 - p) * sent.cross + p * sent.mean_client  # E[g' z_lᵀ]
         if not self.remembered:
-            own1 = (1 - 2 * p + q) * average.own + (p - q) * (client + flip(client)) + q * server
-            clients = ClientMoments(server, (1 - p) * client + p * server, client, own1, average.own)
-            return Exchanged(clients, p * (1 - p) * client, p**2 * server, p * client)
-        return self._remembered(z, average, blend, pulls, injected, server, client)
+            own1 = (1 - 2 * p + q) * sent.own + (p - q) * (client + flip(client)) + q * server
+            clients = ClientMoments(server, (1 - p) * client + p * server, client, own1, sent.own)
+            each = p * (1 - p) * client
+            both = [(_ONE, each), (flip(each), _ONE), (_ONE, (p**2 * server)[None])]
+            return Exchanged(clients, both, [(_ONE, p * client)])
+        clients, lean, pull_own = self._remembered(law, z, sent, blend, pulls, server, client)
+        return Exchanged(clients, *self._pairs(law, z, first, attack, server, client, lean, pull_own))
+
+    def first(self, law: UploadLaw, z: FirstMoments) -> FirstMoments:
+        """Exchange first moments."""
+        p, drawn = self.entries.first_mask(self.mask.row), self.drawn
+        sent, kept = law.means(z), z.average(drawn)
+        server = (1 - p) * z.server + p * law.total(sent) / drawn.participants
+        own = (p - p**2) / drawn.participants * (sent - drawn.single * z.server)
+        return FirstMoments(server, (1 - p) * kept + p * server + own, kept)
 
     def _remembered(
         self,
+        law: UploadLaw,
         z: ClientMoments,
-        average: _Averages,
+        sent: Uploads,
         blend: FloatArray,
         pulls: FloatArray,
-        injected: FloatArray,
         server: FloatArray,
         client: FloatArray,
-    ) -> Exchanged:
+    ) -> tuple[ClientMoments, FloatArray, FloatArray]:
+        """Moments after the download, E[(S_l(j) − p) g'(i) g'(j)] and E[b_l d_l z_lᵀ]."""
         drawn, flip = self.drawn, self.entries.flip
         p, q, s = self.mask.row, self.mask.pair, drawn.participants
         variance, covariance = p - p**2, q - p**2
         # E[b_l d_l eᵀ] and E[b_l d_l z_lᵀ]
-        uploader_cross = (drawn.single - drawn.pair) * z.cross1 + drawn.pair * z.cross1.sum(axis=0)
-        pull_blend = (1 - p) * drawn.single * (flip(z.cross1) - z.server) + p * (
-            average.uploader_mean - uploader_cross / s
-        )
-        pull_own = drawn.single * (z.own1 - z.cross1)
+        pull_blend = (1 - p) * (sent.upload_server - drawn.single * z.server)
+        pull_blend = pull_blend + p * (sent.upload_mean - sent.server_mean_given)
+        pull_own = sent.upload_own - drawn.single * z.cross1
         # E[(S_l(j) − p) g'(i) g'(j)]: how the server leans on client l's own mask
         lean = (covariance * pull_blend + variance * flip(pull_blend)) / s
-        lean += (1 - 2 * p) * covariance / s**2 * pulls + variance * injected
+        lean += (1 - 2 * p) * covariance / s**2 * pulls
         own_server = q * (
             blend
             + (1 - p) / s * (pull_blend + flip(pull_blend))
             + (1 - p) ** 2 / s**2 * pulls
-            + covariance / s**2 * (pulls.sum(axis=0) - pulls)
+            + covariance / s**2 * (law.total(pulls) - pulls)
         )
-        own_server += p**2 * injected.sum(axis=0) + variance * injected
-        other_cross = drawn.pair * z.cross1 + drawn.only_first * z.cross0  # E[b_k g z_lᵀ], k ≠ l
-        other = p * client - variance / s * other_cross
         own_client = (p - q) * client + (variance - q * (1 - p)) / s * pull_own
-        clients = ClientMoments(
+        moments = ClientMoments(
             server=server,
             cross1=(1 - p) * client - covariance / s * pull_own + p * server + lean,
             cross0=client,
-            own1=(1 - 2 * p + q) * average.own + own_client + flip(own_client) + own_server,
-            own0=average.own,
+            own1=(1 - 2 * p + q) * sent.own + own_client + flip(own_client) + own_server,
+            own0=sent.own,
         )
+        return moments, lean, pull_own
+
+    def _pairs(
+        self,
+        law: UploadLaw,
+        z: ClientMoments,
+        first: FirstMoments | None,
+        attack: float,
+        server: FloatArray,
+        client: FloatArray,
+        lean: FloatArray,
+        pull_own: FloatArray,
+    ) -> tuple[Products, Products]:
+        drawn, flip, outer = self.drawn, self.entries.flip, self.entries.outer
+        p, q, s = self.mask.row, self.mask.pair, drawn.participants
+        variance, covariance = p - p**2, q - p**2
+        # E[b_k d_k z_lᵀ] without the pair's own moment: −(1 − G_k) E[b_k g z_lᵀ] + t_k c E[b_k z_l]ᵀ
+        other = drawn.pair * z.cross1 + drawn.only_first * z.cross0
+        pulled = [((law.corruption.server - 1.0)[:, None], other)]
+        chance = law.corruption.attackers.chance[:, None]
+        if first is not None and law.corruption.constant is not None:
+            mean = drawn.pair * first.taking + drawn.only_first * first.idle
+            pulled.append((chance, outer(law.corruption.constant, mean)))
+        one = [(_ONE, p * client)] + [(left, variance / s * right) for left, right in pulled]
+        each = (1 - p) * p * client - p * covariance / s * pull_own + p * lean
+        both = [(_ONE, each), (flip(each), _ONE), (_ONE, (p**2 * server)[None])]
+        for left, right in pulled:
+            part = (1 - p) * variance / s * right
+            both += [(left, part), (flip(part), left)]
         pair = drawn.pair / s**2
-        each = (1 - p) * other - p * covariance / s * pull_own + p * lean
-        each -= pair * (variance**2 * z.cross1 + covariance**2 * flip(z.cross1))
-        everyone = p**2 * server + pair * (variance**2 + covariance**2) * z.server
-        return Exchanged(clients, each, everyone, other)
+        for left, right, weight in law.pull_products(z, first):
+            both.append((left, weight * pair * variance**2 * right))
+            both.append((flip_or_keep(flip, left), weight * pair * covariance**2 * flip_or_keep(flip, right)))
+        noise = attack * pair * (variance**2 + covariance**2) * law.common_noise
+        if np.any(noise):
+            both.append((chance, chance * noise))
+        return both, one
 
 
-@dataclass(frozen=True, eq=False)
-class FixedMasks:
-    """Known masks, one for each client: round-robin with an offset each, given the offsets.
-
-    Not separable: what happens to a pair depends on both clients' masks.
-
-    Parameters
-    ----------
-    drawn : Participation
-    entries : Entries
-    row, column : array (K, E)
-        S_k(i) and S_k(j) on the tracked entries.
-    """
-
-    drawn: Participation
-    entries: Entries
-    row: FloatArray
-    column: FloatArray
-
-    def __call__(
-        self, z: ClientMoments, pairs: PairMoments, poison: FloatArray
-    ) -> tuple[ClientMoments, PairMoments]:
-        """Exchange all moments."""
-        drawn, flip, s = self.drawn, self.entries.flip, self.drawn.participants
-        p, row, column = drawn.single, self.row, self.column
-        average = pairs.average(drawn, self.entries)
-        weighted = drawn.pair * pairs.both + drawn.only_first * pairs.one
-        other_cross = drawn.pair * z.cross1 + drawn.only_first * z.cross0  # E[b_k g z_lᵀ], k ≠ l
-        pull_own = p * (z.own1 - z.cross1)
-        # E[g' z_lᵀ]
-        client = (
-            p * z.cross1
-            + (1 - p) * z.cross0
-            + (
-                np.einsum("me,mle->le", row, weighted)
-                - (row.sum(axis=0) - row) * other_cross
-                + row * pull_own
-            )
-            / s
-        )
-        server = self._server(z, pairs, poison)
-        own = p * z.own1 + (1 - p) * z.own0
-        cross1 = (1 - column) * client + column * server
-        own_client = row * (1 - column) * client
-        own1 = (1 - row) * (1 - column) * own + own_client + flip(own_client) + row * column * server
-        keep_row, keep_column = (1 - row)[:, None], (1 - column)[None, :]
-        row_, column_ = row[:, None], column[None, :]
-        both = keep_row * (keep_column * average + column_ * flip(client)[:, None])
-        both += row_ * (keep_column * client[None, :] + column_ * server)
-        one = keep_row * average + row_ * client[None, :]
-        diagonal = np.arange(drawn.clients)
-        for array in (both, one):
-            array[diagonal, diagonal] = 0.0
-        return ClientMoments(server, cross1, client, own1, own), PairMoments(both, one, average)
-
-    def _server(self, z: ClientMoments, pairs: PairMoments, poison: FloatArray) -> FloatArray:
-        drawn, flip, s = self.drawn, self.entries.flip, self.drawn.participants
-        p, row, column = drawn.single, self.row, self.column
-        toward = (row * p * (flip(z.cross1) - z.server)).sum(axis=0) / s
-        pulls = p * (z.own1 - z.cross1 - flip(z.cross1) + z.server)
-        pull_pairs = np.einsum("ke,kle,le->e", row, pairs.both, column)
-        # Σ_{k≠l} S_k(i) S_l(j) times what does not depend on both clients
-        others = row.sum(axis=0) - row
-        pull_pairs -= (others * column * z.cross1).sum(axis=0)
-        pull_pairs -= ((column.sum(axis=0) - column) * row * flip(z.cross1)).sum(axis=0)
-        pull_pairs += (others * column).sum(axis=0) * z.server
-        second = (row * column * pulls).sum(axis=0) + drawn.pair * pull_pairs
-        attack = p * (poison[:, None] * row).sum(axis=0) * self.entries.diagonal
-        return np.asarray(z.server + toward + flip(toward) + (second + attack) / s**2)
+def flip_or_keep(flip: Callable[[FloatArray], FloatArray], values: FloatArray) -> FloatArray:
+    """Transpose blocks; numbers that are the same for all entries stay as they are."""
+    return values if values.shape[-1] == 1 else flip(values)
 
 
 def constants_are_zero(constants: PairConstants) -> bool:

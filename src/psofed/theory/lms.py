@@ -1,43 +1,227 @@
-"""What one LMS step does to second moments: v → z = (I − μ x xᵀ) v − μ x ν, for Gaussian x.
+"""What one LMS step does to moments: v → z = v − μ x xᵀ (v + e) − μ x ν, for samples y = (w* + e)ᵀx + ν.
 
-Client k's own block takes E[(I − μxxᵀ) P (I − μxxᵀ)] = P − μ(RP + PR) + μ²(2RPR + R tr(RP)) (Isserlis, the
-paper's Appendix B); blocks of two different clients, or of server and client, only means I − μR_k. The noise
-adds μ²σ_ν²R_k to the client's own block (the paper's φ_ν, Appendix D).
+With P = E[vvᵀ], m = E[v] and P̂ = E[(v + e)(v + e)ᵀ] = P + m eᵀ + e mᵀ + e eᵀ, client k's own block becomes
+
+    P − μ(R (P + e mᵀ) + (P + m eᵀ) R) + μ² E[xxᵀ P̂ xxᵀ] + μ² σ_ν² R,
+
+with E[xxᵀ A xxᵀ] = 2RAR + R tr(RA) for Gaussian x (Isserlis, the paper's Appendix B) and symmetric A. Blocks of
+two different clients, or of server and client, only see means: v → (I − μR) v − μ R e. The noise adds μ²σ_ν²R_k to the
+client's own block (the paper's φ_ν, Appendix D). A client that poisons its samples with probability t has a mixture of
+two such steps; if the Byzantine set is redrawn, whether k and l do so is correlated, which adds Cov(t_k, t_l) times the
+product of what the two steps differ by.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.fleet import Fleet
+from psofed.theory.corruption import Attackers
+from psofed.theory.first import FirstMoments
 from psofed.theory.moments import ClientMoments, Entries, PairMoments
-
-
-class LmsStep(Protocol):
-    """One LMS step of all clients, acting on moments."""
-
-    def clients(self, v: ClientMoments, noise: float) -> ClientMoments:
-        """Step server and single clients; `noise` scales the observation noise (1, or 0 for the linear part)."""
-
-    def pairs(self, v: PairMoments) -> PairMoments:
-        """Step pairs of different clients."""
-
-    def excess(self, own: FloatArray) -> FloatArray:
-        """tr(R_k P_k), the excess MSE of every client with own block P_k before the step."""
+from psofed.theory.samples import Samples
 
 
 @dataclass(frozen=True, eq=False)
-class WhiteLms:
+class Mixture:
+    """Clean samples and, for those who poison theirs, poisoned ones.
+
+    Attributes
+    ----------
+    clean : Samples
+    poisoned : Samples or None
+    attackers : Attackers or None
+        Who learns from poisoned samples, and how often.
+    """
+
+    clean: Samples
+    poisoned: Samples | None = None
+    attackers: Attackers | None = None
+
+    @cached_property
+    def branches(self) -> Sequence[tuple[FloatArray, Samples]]:
+        """Probabilities (K,) and samples."""
+        if self.poisoned is None or self.attackers is None:
+            return ((np.ones_like(self.clean.noise_variance), self.clean),)
+        chance = self.attackers.chance
+        return ((1.0 - chance, self.clean), (chance, self.poisoned))
+
+    @property
+    def covariance(self) -> float:
+        """Cov(t_k, t_l) of two clients that poison their samples."""
+        return self.attackers.covariance if self.poisoned is not None and self.attackers is not None else 0.0
+
+
+class LmsStep(Protocol):
+    """One LMS step of all clients, acting on moments; `first` None leaves out all that displacements do."""
+
+    def clients(
+        self, v: ClientMoments, noise: float, residual: float = 0.0, first: FirstMoments | None = None
+    ) -> ClientMoments:
+        """Step server and single clients; `noise`, `residual` scale the two parts of the samples' noise."""
+
+    def pairs(self, v: PairMoments, first: FirstMoments | None = None) -> PairMoments:
+        """Step pairs of different clients."""
+
+    def first(self, v: FirstMoments) -> FirstMoments:
+        """Step first moments."""
+
+    def excess(self, own: FloatArray, mean: FloatArray | None = None) -> FloatArray:
+        """tr(R_k E[(v + d)(v + d)ᵀ]), the excess MSE on clean samples, of own blocks and means before the step."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Means:
+    """What the step does to means: v → M v − μ r, M = I − μR, averaged over clean and poisoned samples."""
+
+    decay: FloatArray  # E[M_k]: (K,) or (K, D, D)
+    push: FloatArray | None  # E[R_k e_k], (K, F)
+    swing: FloatArray  # R of poisoned less clean samples
+    push_swing: FloatArray | None  # likewise R e
+
+
+class _Step:
+    """What both kinds of inputs share; they differ in how R is applied."""
+
+    stepsize: float
+    mixture: Mixture
+    entries: Entries
+    small_stepsize: bool
+
+    @cached_property
+    def means(self) -> _Means:
+        covariance = sum(
+            self._scale(weight) * samples.covariance for weight, samples in self.mixture.branches
+        )
+        push: FloatArray | None = None
+        pushes: list[FloatArray | float] = []
+        for weight, samples in self.mixture.branches:
+            if samples.displacement is not None:
+                part = self._times(samples.covariance, samples.displacement)
+                push = self.entries.per_client(weight) * part + (0.0 if push is None else push)
+                pushes.append(part)
+            else:
+                pushes.append(0.0)
+        decay = np.asarray(self._identity - self.stepsize * covariance)
+        if len(pushes) == 1:
+            return _Means(decay, push, np.zeros_like(decay), None)
+        swing = self.mixture.branches[1][1].covariance - self.mixture.branches[0][1].covariance
+        return _Means(decay, push, swing, None if push is None else np.asarray(pushes[1] - pushes[0]))
+
+    def first(self, v: FirstMoments) -> FirstMoments:
+        """Step first moments."""
+        means = self.means
+        push = 0.0 if means.push is None else self.stepsize * means.push
+        taking, idle = (self._times(means.decay, x) - push for x in (v.taking, v.idle))
+        return FirstMoments(v.server, taking, idle)
+
+    def clients(
+        self, v: ClientMoments, noise: float, residual: float = 0.0, first: FirstMoments | None = None
+    ) -> ClientMoments:
+        """Step server and single clients."""
+        push = self.means.push if first is not None else None
+        if first is None or push is None:
+            shift: float | FloatArray = 0.0
+        else:
+            shift = self.stepsize * self.entries.outer(first.server, push)
+        return ClientMoments(
+            v.server,
+            self._right(v.cross1) - shift,
+            self._right(v.cross0) - shift,
+            self._own(v.own1, noise, residual, None if first is None else first.taking),
+            self._own(v.own0, noise, residual, None if first is None else first.idle),
+        )
+
+    def pairs(self, v: PairMoments, first: FirstMoments | None = None) -> PairMoments:
+        """Step pairs of different clients; what it makes of k = l is left to the caller."""
+        blocks = (self._pairs(v.both), self._pairs(v.one), self._pairs(v.none))
+        if first is None or self.means.push is None:
+            return PairMoments(*blocks)
+        taking, idle = self._pushes(first.taking), self._pushes(first.idle)
+        both, one, none = (
+            block + self._pair_push(left, right)
+            for block, left, right in zip(blocks, (taking, taking, idle), (taking, idle, idle), strict=True)
+        )
+        return PairMoments(both, one, none)
+
+    def pair_pushes(self, k: FloatArray, m: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+        """Return what displacements add to E[z_k z_lᵀ], a list of x_k, y_lᵀ, from means (K, F) before the step."""
+        return self._pair_push_terms(self._pushes(k), self._pushes(m))
+
+    def _pushes(self, mean: FloatArray) -> tuple[tuple[FloatArray, FloatArray], ...]:
+        """Means kept, and what is pushed: for the average, then for what poisoned and clean differ by."""
+        means, mu = self.means, self.stepsize
+        assert means.push is not None
+        average = (self._times(means.decay, mean), -mu * means.push)
+        if self.mixture.covariance == 0.0 or means.push_swing is None:
+            return (average,)
+        return average, (-mu * self._times(means.swing, mean), -mu * means.push_swing)
+
+    def _pair_push_terms(
+        self,
+        k: tuple[tuple[FloatArray, FloatArray], ...],
+        m: tuple[tuple[FloatArray, FloatArray], ...],
+    ) -> list[tuple[FloatArray, FloatArray]]:
+        terms = []
+        for weight, (kept_k, pushed_k), (kept_m, pushed_m) in zip(
+            (1.0, self.mixture.covariance), k, m, strict=False
+        ):
+            terms += [(weight * kept_k, pushed_m), (weight * pushed_k, kept_m + pushed_m)]
+        return terms
+
+    def _pair_push(
+        self,
+        k: tuple[tuple[FloatArray, FloatArray], ...],
+        m: tuple[tuple[FloatArray, FloatArray], ...],
+    ) -> FloatArray:
+        total: FloatArray | float = 0.0
+        for left, right in self._pair_push_terms(k, m):
+            total = total + self.entries.outer(left[:, None], right[None, :])
+        return np.asarray(total)
+
+    def _displaced(
+        self, own: FloatArray, mean: FloatArray | None, displacement: FloatArray | None
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """P̂, and m eᵀ (None if there is no displacement)."""
+        if mean is None or displacement is None:
+            return own, None
+        outer, flip = self.entries.outer, self.entries.flip
+        mixed = outer(mean, displacement)
+        return own + mixed + flip(mixed) + outer(displacement, displacement), mixed
+
+    def _scale(self, weight: FloatArray) -> FloatArray:
+        raise NotImplementedError
+
+    @property
+    def _identity(self) -> float | FloatArray:
+        raise NotImplementedError
+
+    def _times(self, matrix: FloatArray, vectors: FloatArray) -> FloatArray:
+        raise NotImplementedError
+
+    def _right(self, cross: FloatArray) -> FloatArray:
+        raise NotImplementedError
+
+    def _pairs(self, blocks: FloatArray) -> FloatArray:
+        raise NotImplementedError
+
+    def _own(self, own: FloatArray, noise: float, residual: float, mean: FloatArray | None) -> FloatArray:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class WhiteLms(_Step):
     """LMS on white inputs, R_k = ς_k² I: entries couple only through the trace.
 
     Parameters
     ----------
     stepsize : float
         μ.
-    input_variance, noise_variance : array (K,)
-        ς_k², σ_νk².
+    mixture : Mixture
+        The clients' samples; covariances are ς_k², (K,).
     entries : Entries
         Diagonal entries that are tracked.
     small_stepsize : bool
@@ -45,125 +229,172 @@ class WhiteLms:
     """
 
     stepsize: float
-    input_variance: FloatArray
-    noise_variance: FloatArray
+    mixture: Mixture
     entries: Entries
     small_stepsize: bool = False
 
-    @property
-    def decay(self) -> FloatArray:
-        """1 − μς_k², shape (K,)."""
-        return 1.0 - self.stepsize * self.input_variance
+    @cached_property
+    def input_variance(self) -> FloatArray:
+        """ς_k², averaged over clean and poisoned samples: what the clients' means decay by."""
+        return sum(weight * samples.covariance for weight, samples in self.mixture.branches)  # type: ignore[return-value]
+
+    @cached_property
+    def decay_swing(self) -> float:
+        """Cov(M_k, M_l): what is added to every pair's decay if the poisoners are redrawn."""
+        if self.mixture.covariance == 0.0:
+            return 0.0
+        return float(self.mixture.covariance * (self.stepsize * self.means.swing[0]) ** 2)
 
     def pair_decay(self, first: FloatArray, second: FloatArray) -> FloatArray:
-        """Factor of a pair of clients with input variances `first` and `second`."""
+        """Factor of a pair of clients with (average) input variances `first` and `second`."""
         if self.small_stepsize:
             return np.asarray(1.0 - self.stepsize * (first + second))
-        return np.asarray((1.0 - self.stepsize * first) * (1.0 - self.stepsize * second))
+        decay = (1.0 - self.stepsize * first) * (1.0 - self.stepsize * second)
+        return np.asarray(decay + self.decay_swing)
 
-    def clients(self, v: ClientMoments, noise: float) -> ClientMoments:
-        """Step server and single clients."""
-        decay = self.decay[:, None]
-        added = noise * (self.stepsize**2 * self.input_variance * self.noise_variance)[:, None]
-        return ClientMoments(
-            v.server, decay * v.cross1, decay * v.cross0, self._own(v.own1) + added, self._own(v.own0) + added
-        )
+    def excess(self, own: FloatArray, mean: FloatArray | None = None) -> FloatArray:
+        """ς_k² tr(P̂_k)."""
+        clean = self.mixture.clean
+        seen, _ = self._displaced(own, mean, clean.displacement)
+        return np.asarray(clean.covariance * self.entries.trace(seen))
 
-    def pairs(self, v: PairMoments) -> PairMoments:
-        """Step pairs of different clients."""
-        factor = self.pair_decay(self.input_variance[:, None], self.input_variance[None, :])[:, :, None]
-        return PairMoments(factor * v.both, factor * v.one, factor * v.none)
+    def own_factors(self) -> tuple[FloatArray, FloatArray]:
+        """Return (K,) factors a, b of the own block's linear part a P + b tr(P)."""
+        keep, trace = (np.zeros_like(self.mixture.clean.covariance) for _ in range(2))
+        for weight, samples in self.mixture.branches:
+            scaled = self.stepsize * samples.covariance
+            if self.small_stepsize:
+                keep = keep + weight * (1.0 - 2.0 * scaled)
+            else:
+                keep = keep + weight * (1.0 - 2.0 * scaled + 2.0 * scaled**2)
+                trace = trace + weight * scaled**2
+        return keep, trace
 
-    def excess(self, own: FloatArray) -> FloatArray:
-        """ς_k² tr(P_k)."""
-        return np.asarray(self.input_variance * self.entries.trace(own))
+    def _scale(self, weight: FloatArray) -> FloatArray:
+        return weight
 
-    def _own(self, own: FloatArray) -> FloatArray:
-        scaled = self.stepsize * self.input_variance[:, None]
-        if self.small_stepsize:
-            return np.asarray((1.0 - 2.0 * scaled) * own)
-        return (1.0 - 2.0 * scaled + 2.0 * scaled**2) * own + scaled**2 * self.entries.trace(own)[:, None]
+    @property
+    def _identity(self) -> float | FloatArray:
+        return 1.0
+
+    def _times(self, matrix: FloatArray, vectors: FloatArray) -> FloatArray:
+        return self.entries.per_client(matrix) * vectors
+
+    def _right(self, cross: FloatArray) -> FloatArray:
+        return np.asarray(self.means.decay[:, None] * cross)
+
+    def _pairs(self, blocks: FloatArray) -> FloatArray:
+        factor = self.pair_decay(self.input_variance[:, None], self.input_variance[None, :])
+        return np.asarray(factor[:, :, None] * blocks)
+
+    @cached_property
+    def _own_factors(self) -> tuple[FloatArray, FloatArray]:
+        return self.own_factors()
+
+    def _own(self, own: FloatArray, noise: float, residual: float, mean: FloatArray | None) -> FloatArray:
+        keep, trace = self._own_factors
+        total = keep[:, None] * own + trace[:, None] * self.entries.trace_over(own)
+        for weight, samples in self.mixture.branches:
+            level = noise * samples.noise_variance + residual * samples.residual_variance
+            total = total + (weight * self.stepsize**2 * samples.covariance * level)[:, None]
+            seen, mixed = self._displaced(np.zeros_like(own), mean, samples.displacement)
+            if mixed is not None:
+                scaled = self.stepsize * samples.covariance[:, None]
+                added = 2.0 * seen + self.entries.trace_over(seen)
+                total = total + weight[:, None] * (scaled**2 * added - 2.0 * scaled * mixed)
+        return np.asarray(total)
 
 
 @dataclass(frozen=True, eq=False)
-class CorrelatedLms:
+class CorrelatedLms(_Step):
     """LMS on inputs with any covariances R_k.
 
     Parameters
     ----------
     stepsize : float
         μ.
-    covariances : array (K, D, D)
-        R_k.
-    noise_variance : array (K,)
-        σ_νk².
+    mixture : Mixture
+        The clients' samples; covariances are R_k, (K, D, D).
+    entries : Entries
+        All entries of every block.
     small_stepsize : bool
         Drop the μ²𝓗 of (Fmat): the paper's small-stepsize approximation.
     """
 
     stepsize: float
-    covariances: FloatArray
-    noise_variance: FloatArray
+    mixture: Mixture
+    entries: Entries
     small_stepsize: bool = False
 
-    def clients(self, v: ClientMoments, noise: float) -> ClientMoments:
-        """Step server and single clients."""
-        decay = self._decay
-        added = noise * self.stepsize**2 * self.noise_variance[:, None, None] * self.covariances
+    def excess(self, own: FloatArray, mean: FloatArray | None = None) -> FloatArray:
+        """tr(R_k P̂_k)."""
+        clean = self.mixture.clean
+        seen, _ = self._displaced(own, mean, clean.displacement)
+        return np.asarray(np.einsum("kij,kji->k", clean.covariance, self._square(seen)))
 
-        def cross(blocks: FloatArray) -> FloatArray:
-            return _flat(_square(blocks, self._dimension) @ decay)
-
-        def own(blocks: FloatArray) -> FloatArray:
-            return _flat(self._own(_square(blocks, self._dimension)) + added)
-
-        return ClientMoments(v.server, cross(v.cross1), cross(v.cross0), own(v.own1), own(v.own0))
-
-    def pairs(self, v: PairMoments) -> PairMoments:
-        """Step pairs of different clients."""
-        return PairMoments(self._pairs(v.both), self._pairs(v.one), self._pairs(v.none))
-
-    def excess(self, own: FloatArray) -> FloatArray:
-        """tr(R_k P_k)."""
-        return np.asarray(np.einsum("kij,kji->k", self.covariances, _square(own, self._dimension)))
+    def _scale(self, weight: FloatArray) -> FloatArray:
+        return weight[:, None, None]
 
     @property
-    def _dimension(self) -> int:
-        return int(self.covariances.shape[-1])
+    def _identity(self) -> float | FloatArray:
+        return np.eye(self.entries.dimension)
 
-    @property
-    def _decay(self) -> FloatArray:
-        return np.asarray(np.eye(self._dimension) - self.stepsize * self.covariances)
+    def _times(self, matrix: FloatArray, vectors: FloatArray) -> FloatArray:
+        return np.asarray((matrix @ vectors[..., None])[..., 0])
+
+    def _right(self, cross: FloatArray) -> FloatArray:
+        return _flat(self._square(cross) @ self.means.decay)
 
     def _pairs(self, blocks: FloatArray) -> FloatArray:
-        p = _square(blocks, self._dimension)
+        p, mu = self._square(blocks), self.stepsize
         if self.small_stepsize:
-            scaled = self.stepsize * self.covariances
+            scaled = mu * self.mixture.clean.covariance
             return _flat(p - scaled[:, None] @ p - p @ scaled[None, :])
-        decay = self._decay
-        return _flat(decay[:, None] @ p @ decay[None, :])
+        decay = self.means.decay
+        out = decay[:, None] @ p @ decay[None, :]
+        if self.mixture.covariance:
+            swing = mu * self.means.swing
+            out = out + self.mixture.covariance * (swing[:, None] @ p @ swing[None, :])
+        return _flat(out)
 
-    def _own(self, p: FloatArray) -> FloatArray:
-        scaled = self.stepsize * self.covariances
+    def _own(self, own: FloatArray, noise: float, residual: float, mean: FloatArray | None) -> FloatArray:
+        total: FloatArray | float = 0.0
+        for weight, samples in self.mixture.branches:
+            seen, mixed = self._displaced(own, mean, samples.displacement)
+            p, scaled = self._square(own), self.stepsize * samples.covariance
+            met = p if mixed is None else p + self._square(mixed).swapaxes(-1, -2)  # E[(v + e) vᵀ]
+            left = scaled @ met
+            step = p - left - left.swapaxes(-1, -2)
+            if not self.small_stepsize:
+                step = step + self._fourth(samples, self._square(seen))
+            added = (noise * samples.noise_variance)[:, None, None] * samples.covariance
+            if samples.weighted_noise is not None:
+                added = noise * samples.weighted_noise
+            added = added + (residual * samples.residual_variance)[:, None, None] * samples.covariance
+            step = step + self.stepsize**2 * added
+            total = total + weight[:, None, None] * step
+        return _flat(np.asarray(total))
+
+    def _fourth(self, samples: Samples, p: FloatArray) -> FloatArray:
+        """μ² E[xxᵀ P xxᵀ]."""
+        if samples.fourth is not None:
+            flat = np.einsum("kab,kb->ka", samples.fourth, _flat(p))
+            return np.asarray(self.stepsize**2 * self._square(flat))
+        scaled = self.stepsize * samples.covariance
         left = scaled @ p
-        first_order = p - left - p @ scaled
-        if self.small_stepsize:
-            return np.asarray(first_order)
         trace = np.trace(left, axis1=1, axis2=2)[:, None, None]
-        return np.asarray(first_order + 2.0 * left @ scaled + scaled * trace)
+        return np.asarray(2.0 * left @ scaled + scaled * trace)
+
+    def _square(self, blocks: FloatArray) -> FloatArray:
+        return blocks.reshape(*blocks.shape[:-1], self.entries.dimension, self.entries.dimension)
 
 
 def lms_of(
-    fleet: Fleet, stepsize: float, entries: Entries, small_stepsize: bool = False
+    mixture: Mixture, stepsize: float, entries: Entries, small_stepsize: bool = False
 ) -> WhiteLms | CorrelatedLms:
     """Return the LMS step of a fleet on the tracked entries."""
-    if entries.is_full:
-        return CorrelatedLms(stepsize, fleet.covariances(), fleet.noise_variance, small_stepsize)
-    return WhiteLms(stepsize, fleet.input_variance, fleet.noise_variance, entries, small_stepsize)
-
-
-def _square(blocks: FloatArray, dimension: int) -> FloatArray:
-    return blocks.reshape(*blocks.shape[:-1], dimension, dimension)
+    kind = CorrelatedLms if entries.is_full else WhiteLms
+    return kind(stepsize, mixture, entries, small_stepsize)
 
 
 def _flat(blocks: FloatArray) -> FloatArray:

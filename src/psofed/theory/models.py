@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,15 +12,21 @@ from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.nonlinear import measure_features
-from psofed.parts.affine import Affine
+from psofed.parts.affine import Affine, PoisonedSamples, Statement
 from psofed.parts.aggregations.mean import Mean
+from psofed.parts.base import Attack
 from psofed.parts.patterns.random import Random
 from psofed.parts.patterns.round_robin import RoundRobin
 from psofed.scenario import Scenario
-from psofed.theory.exchange import CommonMask, FixedMasks, IndependentMasks, MaskMoments
-from psofed.theory.lms import lms_of
+from psofed.theory.corruption import Attackers, Corruption
+from psofed.theory.exchange import CommonMask, IndependentMasks, MaskMoments
+from psofed.theory.fixed_masks import FixedMasks
+from psofed.theory.lms import Mixture, lms_of
+from psofed.theory.lumps import NODES, Lumps
 from psofed.theory.moments import Entries, Participation
 from psofed.theory.recursion import Exchange, Recursion
+from psofed.theory.samples import clean_samples, poisoned_samples
+from psofed.theory.uploads import UploadLaw
 
 THEORIES = ("exact", "paper")
 
@@ -47,6 +53,28 @@ class Branch:
     weight: float
 
 
+def statement_of(attack: Attack) -> Statement:
+    """Return what an attack states of itself.
+
+    Raises
+    ------
+    NotCoveredError
+        For attacks that are not affine in the models, by name and with the reason.
+
+    Examples
+    --------
+    >>> from psofed.attacks import SignFlip
+    >>> statement_of(SignFlip(num_byzantine=1, scale=2.0))
+    Affine(own=-2.0, server=3.0, offset=0.0, variance=0.0, common_variance=0.0)
+    """
+    statement = attack.affine()
+    if statement is None:
+        raise NotCoveredError(
+            f'the theory does not cover attack.kind = "{attack.kind}": {attack.not_affine_because}'
+        )
+    return statement
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """A scenario as the theory sees it: everything but the stepsize is fixed.
@@ -58,11 +86,14 @@ class Model:
         ``"exact"`` or ``"paper"``.
     small_stepsize : bool
         Drop μ²𝓗 (paper's theory only).
+    measured : Fleet, optional
+        Statistics of the streams as measured, in the place of those the scenario describes.
     """
 
     scenario: Scenario
     theory: str = "exact"
     small_stepsize: bool = False
+    measured: Fleet | None = None
 
     def __post_init__(self) -> None:
         if self.theory not in THEORIES:
@@ -82,15 +113,20 @@ class Model:
                 "uploaded and can only be simulated"
             )
         pattern = self.scenario.selection.pattern
-        if not (self._is_window or pattern.mask_moments(self.scenario.dimension, self.scenario.num_shared)):
+        if (
+            not self._is_window
+            and pattern.mask_moments(self.scenario.dimension, self.scenario.num_shared) is None
+        ):
             raise NotCoveredError(
                 f'the theory does not cover selection.pattern = "{pattern.kind}": it states no moments'
             )
-        _ = self.poison, self.walk
+        self._check_attack()
 
     @cached_property
     def fleet(self) -> Fleet:
         """Statistics of the clients' streams; those of the features where the streams or the model are not linear."""
+        if self.measured is not None:
+            return self.measured
         return draw_fleet(self.scenario) if self.scenario.is_linear else measure_features(self.scenario)
 
     @cached_property
@@ -99,22 +135,131 @@ class Model:
         return Participation(self.scenario.num_clients, self.scenario.num_participants)
 
     @cached_property
-    def poison(self) -> FloatArray:
-        """E[(τ_k δ_k)²] per uploaded entry, shape (K,)."""
+    def statement(self) -> Statement | None:
+        """What the attack states of itself; None if nobody ever attacks."""
         attack = self.scenario.attack
         if attack is None:
-            return np.zeros(self.scenario.num_clients)
-        statement = attack.affine()
+            return None
+        statement = statement_of(attack)
+        return statement if np.any(self.attackers.chance) else None
+
+    @cached_property
+    def attackers(self) -> Attackers:
+        """Who attacks in an iteration."""
+        attack, clients = self.scenario.attack, self.scenario.num_clients
+        if attack is None:
+            return Attackers(np.zeros(clients))
+        byzantine, pair_factor = attack.byzantine_moments(clients, self.fleet.names)
+        return Attackers(attack.probability * byzantine, pair_factor)
+
+    @cached_property
+    def clean(self) -> "Model":
+        """The same fleet without the attack."""
+        return self if self.statement is None else replace(self, scenario=self.scenario.replace(attack=None))
+
+    @property
+    def is_additive(self) -> bool:
+        """Whether the attack only adds noise of mean zero that is independent between clients."""
+        return isinstance(self.statement, Affine) and self.statement.is_additive
+
+    @cached_property
+    def law(self) -> UploadLaw:
+        """What the server receives from whom."""
+        affine = self.statement if isinstance(self.statement, Affine) else Affine()
+        attackers = self.attackers
+        if not isinstance(self.statement, Affine):
+            attackers = Attackers(np.zeros(self.scenario.num_clients))
+        constant = (1.0 - affine.own - affine.server) * self.fleet.target - affine.offset
+        shaped = np.array(self.entries.vector(constant)) if np.any(constant) else None
+        return UploadLaw(self.drawn, self.entries, Corruption(attackers, affine, shaped))
+
+    @cached_property
+    def mixture(self) -> Mixture:
+        """What the clients learn from."""
+        return self._mixture_of(self.fleet, self.attackers)
+
+    def _mixture_of(self, fleet: Fleet, attackers: Attackers) -> Mixture:
+        clean = clean_samples(fleet, self.entries)
+        if not isinstance(self.statement, PoisonedSamples):
+            return Mixture(clean)
+        return Mixture(clean, poisoned_samples(fleet, self.entries, self.statement), attackers)
+
+    def _lumped(self, stepsize: float) -> tuple[Mixture, UploadLaw] | None:
+        """Return samples and uploads of the fleet lumped together, where that is possible and worth it."""
+        if self.is_scattered or self.entries.is_full or self.entries.kinds > 1:
+            return None
+        # Poisoned inputs have a larger variance: at most this factor of it
+        variance = self.fleet.input_variance
+        widest = np.max([samples.covariance.max() for _, samples in self.mixture.branches])
+        pole = 2.0 / (stepsize * (self.scenario.dimension + 2)) * float(variance.max()) / float(widest)
+        for nodes in NODES:
+            lumps, mixture, law = self._lumps(nodes)
+            if 2 * lumps.copies.size >= variance.size:
+                return None
+            if lumps.is_precise(variance, pole):
+                return mixture, law
+        return None
+
+    def _lumps(self, nodes: int) -> tuple[Lumps, Mixture, UploadLaw]:
+        if nodes not in self._known_lumps:
+            fleet, corruption, chance = self.fleet, self.law.corruption, self.attackers.chance
+            if self.is_additive and self.scenario.selection.coordinated:
+                # With one mask for all, noise that is added only counts by its sum.
+                chance = np.full_like(chance, chance.mean())
+            lumps = Lumps.of(fleet.input_variance, fleet.noise_variance, chance, nodes)
+            fleet = replace(fleet, input_variance=lumps.input_variance, noise_variance=lumps.noise_variance)
+            attackers = Attackers(lumps.chance, self.attackers.pair_factor)
+            honest = not np.any(corruption.attackers.chance)
+            uploading = Attackers(np.zeros_like(lumps.chance)) if honest else attackers
+            law = replace(self.law, corruption=replace(corruption, attackers=uploading), copies=lumps.copies)
+            self._known_lumps[nodes] = (lumps, self._mixture_of(fleet, attackers), law)
+        return self._known_lumps[nodes]
+
+    @cached_property
+    def _known_lumps(self) -> dict[int, tuple[Lumps, Mixture, UploadLaw]]:
+        return {}
+
+    @property
+    def has_direction(self) -> bool:
+        """Whether first moments are needed: somebody pulls away from the target."""
+        return self.law.corruption.constant is not None or any(
+            samples.displacement is not None for _, samples in self.mixture.branches
+        )
+
+    @property
+    def is_contraction(self) -> bool:
+        """Whether uploads average honest models, and samples are clean: what the paper's bounds on μ assume."""
+        gaussian = self.fleet.fourth_moments is None
+        return gaussian and self.law.corruption.is_linear_part_honest and self.mixture.poisoned is None
+
+    def _check_attack(self) -> None:
+        statement, kind = self.statement, getattr(self.scenario.attack, "kind", None)
+        _ = self.walk
+        if self.theory == "paper" and self.fleet.target_offsets is not None:
+            raise NotCoveredError(
+                "the paper's theory covers clients that all have the same target; data.target_spread is not 0"
+            )
         if statement is None:
+            return
+        if self.theory == "paper" and not self.is_additive:
             raise NotCoveredError(
-                f'the theory does not cover attack.kind = "{attack.kind}": it states no moments'
+                f'the paper\'s theory covers attacks of mean zero, independent between clients; "{kind}" is not: '
+                'use theory = "exact"'
             )
-        if statement != Affine(variance=statement.variance):
+        if isinstance(statement, PoisonedSamples) and not self.scenario.is_linear:
             raise NotCoveredError(
-                f'the theory covers attacks of mean zero that are independent between clients; "{attack.kind}" is not'
+                f'the theory covers attack.kind = "{kind}" on linear streams; here it can only be simulated'
             )
-        byzantine, _ = attack.byzantine_moments(self.scenario.num_clients, self.fleet.names)
-        return byzantine * (attack.probability * statement.variance)
+        noisy_inputs = isinstance(statement, PoisonedSamples) and statement.input_noise_variance > 0
+        if noisy_inputs and self.fleet.fourth_moments is not None:
+            raise NotCoveredError(
+                f'the theory covers attack.kind = "{kind}" on Gaussian inputs, not on measured fourth moments'
+            )
+        if self.walk and (self.law.corruption.constant is not None or self.mixture.poisoned is not None):
+            raise NotCoveredError(
+                f'attack.kind = "{kind}" pulls towards a fixed point, from which a target that walks moves away for '
+                "ever: there is no steady state; it can only be simulated"
+            )
 
     @cached_property
     def walk(self) -> float:
@@ -136,14 +281,15 @@ class Model:
         scenario = self.scenario
         if not self.fleet.is_white:
             return Entries.full(scenario.dimension)
+        kinds = 1 if self.fleet.target_offsets is None else scenario.dimension
         if not self._moving_window:
-            return Entries.white(scenario.dimension, 1)
+            return Entries.white(scenario.dimension, 1, kinds=kinds)
         if scenario.selection.coordinated:
-            period = self._round_robin.mask_period(scenario.dimension, scenario.num_shared)
+            period = self._period
             return Entries.white(
-                scenario.dimension, period, scenario.num_shared * period // scenario.dimension
+                scenario.dimension, period, scenario.num_shared * period // scenario.dimension, kinds
             )
-        return Entries.white(scenario.dimension, scenario.dimension, scenario.num_shared)
+        return Entries.white(scenario.dimension, scenario.dimension, scenario.num_shared, kinds)
 
     @cached_property
     def branches(self) -> tuple[Branch, ...]:
@@ -179,20 +325,25 @@ class Model:
             return free > math.log(_ENUMERATED_OFFSETS)
         return free + math.log(self.scenario.dimension / self._period) > math.log(_ENUMERATED_CORRELATED)
 
-    def recursion(self, stepsize: float, branch: Branch) -> Recursion:
-        """Return the recursion of one branch at one stepsize."""
-        lms = lms_of(self.fleet, stepsize, self.entries, self.small_stepsize)
-        redrawn = self.scenario.uplink == "redrawn" or self.theory == "paper"
+    def recursion(self, stepsize: float, branch: Branch, lumped: bool = True) -> Recursion:
+        """Return the recursion of one branch at one stepsize; `lumped` False keeps every client apart."""
+        mixture, law = (self._lumped(stepsize) if lumped else None) or (self.mixture, self.law)
         return Recursion(
-            lms,
+            lms_of(mixture, stepsize, self.entries, self.small_stepsize),
             branch.exchanges,
             self.drawn,
             self.entries,
-            redrawn,
-            self.poison,
+            self.is_redrawn,
+            law,
             self.fleet.target,
             self.walk,
+            self.has_direction,
         )
+
+    @property
+    def is_redrawn(self) -> bool:
+        """Whether the uploading participants are drawn afresh; the paper's analysis always has it so."""
+        return self.scenario.uplink == "redrawn" or self.theory == "paper"
 
     @property
     def _moving_window(self) -> bool:
@@ -205,13 +356,8 @@ class Model:
         return isinstance(self.scenario.selection.pattern, RoundRobin)
 
     @property
-    def _round_robin(self) -> RoundRobin:
-        pattern = self.scenario.selection.pattern
-        return pattern if isinstance(pattern, RoundRobin) else RoundRobin()
-
-    @property
     def _period(self) -> int:
-        return int(self._round_robin.mask_period(self.scenario.dimension, self.scenario.num_shared))
+        return RoundRobin().mask_period(self.scenario.dimension, self.scenario.num_shared)
 
     def _random_exchange(self) -> Exchange:
         scenario = self.scenario
@@ -219,9 +365,9 @@ class Model:
         pattern = Random() if self._is_window else scenario.selection.pattern
         moments = pattern.mask_moments(scenario.dimension, scenario.num_shared)
         assert moments is not None
-        first, second = moments
+        first, off_diagonal = moments
         p = np.full(self.entries.size, first)
-        pair = second.ravel() if self.entries.is_full else p
+        pair = np.where(self.entries.diagonal > 0, first, off_diagonal)
         kind = CommonMask if scenario.selection.coordinated else IndependentMasks
         return kind(self.drawn, self.entries, MaskMoments(p, p, pair), remembered=self.theory == "exact")
 
@@ -272,7 +418,4 @@ class Model:
         return tuple(exchanges)
 
     def _masks(self, offsets: NDArray[np.int64], n: int) -> FloatArray:
-        scenario = self.scenario
-        return np.asarray(
-            self._round_robin.mask_given_offset(scenario.dimension, scenario.num_shared, offsets, n)
-        )
+        return RoundRobin().mask_given_offset(self.scenario.dimension, self.scenario.num_shared, offsets, n)

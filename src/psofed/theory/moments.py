@@ -93,6 +93,11 @@ class Entries:
     shift : int
         Round-robin masks over white inputs: entries are labelled by their place in the moving window, so each
         iteration relabels entry e as e − `shift`.
+    kinds : int
+        V: how many different values a vector's entries take on one tracked entry (white inputs). All entries of the
+        target are alike in most fleets (V = 1); clients with targets of their own make V = D.
+
+    First moments have the shape F = (E, V) over white inputs, and (D,) where all of a block is tracked.
     """
 
     size: int
@@ -101,11 +106,12 @@ class Entries:
     transpose: NDArray[np.intp] | None
     diagonal: FloatArray
     shift: int = 0
+    kinds: int = 1
 
     @classmethod
-    def white(cls, dimension: int, size: int, shift: int = 0) -> "Entries":
+    def white(cls, dimension: int, size: int, shift: int = 0, kinds: int = 1) -> "Entries":
         """Track `size` representative diagonal entries of `dimension`."""
-        return cls(size, dimension, dimension / size, None, np.ones(size), shift)
+        return cls(size, dimension, dimension / size, None, np.ones(size), shift, kinds)
 
     @classmethod
     def full(cls, dimension: int) -> "Entries":
@@ -130,9 +136,56 @@ class Entries:
         """Relabel entries at the end of an iteration (round-robin masks over white inputs)."""
         return np.roll(blocks, -self.shift, axis=-1) if self.shift else blocks
 
+    @property
+    def first_shape(self) -> tuple[int, ...]:
+        """F, the shape of one vector's first moment."""
+        return (self.dimension,) if self.is_full else (self.size, self.kinds)
+
+    def vector(self, values: float | FloatArray) -> FloatArray:
+        """Lay out vectors (…, D), or one number for all entries, as first moments (…, F)."""
+        array = np.asarray(values, dtype=np.float64)
+        if self.is_full:
+            return np.broadcast_to(array, (*array.shape[:-1], self.dimension))
+        if array.ndim == 0 or self.kinds == 1:
+            array = array if array.ndim == 0 else array[..., :1]
+            return np.broadcast_to(
+                array[..., None, :] if array.ndim else array, (*array.shape[:-1], *self.first_shape)
+            )
+        return np.broadcast_to(array[..., None, :], (*array.shape[:-1], *self.first_shape))
+
+    def outer(self, a: FloatArray, b: FloatArray) -> FloatArray:
+        """Return a bᵀ on the tracked entries, for first moments (…, F)."""
+        if self.is_full:
+            product = a[..., :, None] * b[..., None, :]
+            return np.asarray(product.reshape(*product.shape[:-2], -1))
+        return np.asarray((a * b).mean(axis=-1))
+
+    def per_client(self, factors: FloatArray) -> FloatArray:
+        """Shape factors (K,) so that they multiply first moments (K, F)."""
+        return factors.reshape(-1, *(1 for _ in self.first_shape))
+
+    def first_mask(self, row: FloatArray) -> FloatArray:
+        """Return E[S(i)], given on the tracked entries (…, E), as it multiplies first moments."""
+        if self.is_full:
+            return row.reshape(*row.shape[:-1], self.dimension, self.dimension)[..., 0]
+        return row[..., None]
+
+    def roll_first(self, first: FloatArray) -> FloatArray:
+        """Relabel first moments at the end of an iteration, as :meth:`roll` does blocks."""
+        return np.roll(first, -self.shift, axis=-2) if self.shift else first
+
     def trace(self, blocks: FloatArray) -> FloatArray:
         """Return the trace of every block."""
         return np.asarray(self.multiplicity * (blocks @ self.diagonal))
+
+    def trace_over(self, blocks: FloatArray) -> FloatArray:
+        """Return the trace of every block, once for each tracked entry (white inputs).
+
+        With one tracked entry the last axis may also hold several states side by side.
+        """
+        if self.size == 1:
+            return np.asarray(self.multiplicity * blocks)
+        return self.trace(blocks)[..., None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,22 +266,18 @@ class PairMoments:
 class UploadSums:
     """The two sums over other clients through which pairs act on everything else.
 
+    A_k is the factor of z_k in what the server receives from client k: 1 from an honest one.
+
     Attributes
     ----------
     anyone : array (K, E)
-        Σ_{k≠l} E[b_k z_k z_lᵀ] for every l; b says who uploads.
+        Σ_{k≠l} E[b_k A_k z_k z_lᵀ] for every l; b says who uploads.
     uploader : array (K, E)
-        Σ_{m≠l} E[b_l b_m z_l z_mᵀ] for every l.
+        Σ_{m≠l} E[b_l b_m A_l A_m z_l z_mᵀ] for every l.
     """
 
     anyone: FloatArray
     uploader: FloatArray
-
-    @classmethod
-    def of(cls, pairs: PairMoments, drawn: Participation) -> "UploadSums":
-        """Sum the pairs' moments before the upload."""
-        anyone = drawn.pair * pairs.both.sum(axis=0) + drawn.only_first * pairs.one.sum(axis=0)
-        return cls(anyone, drawn.pair * pairs.both.sum(axis=1))
 
     def pack(self) -> FloatArray:
         """Return all numbers as one vector."""

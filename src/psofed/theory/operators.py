@@ -263,7 +263,8 @@ class PaperOperators:
             return out
 
         phi_nu = moment(fleet.noise_variance[:, None, None] * covariances)
-        omega = moment(model.poison[:, None, None] * np.eye(d))
+        affine = model.law.corruption.affine
+        omega = moment((affine.variance * model.attackers.chance)[:, None, None] * np.eye(d))
         return cls(
             download,
             upload,

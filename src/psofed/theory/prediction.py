@@ -1,39 +1,50 @@
 """What is predicted for a scenario: steady state, learning curve, stability and the best stepsize."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from psofed.common.types import FloatArray
+from psofed.common.types import FloatArray, ProgressCallback
+from psofed.common.validation import check_number
 from psofed.scenario import Scenario
 from psofed.theory.models import Model
+from psofed.theory.recursion import Level
 from psofed.theory.stability import mean_square_stepsize_bound, mean_stepsize_bound, stability_limit
 from psofed.theory.steady import Solver, SteadyState
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The three terms of the steady-state network MSE (SSMSE).
+    """The terms that the steady-state network MSE (SSMSE) is the sum of.
+
+    `data`, `noise`, `drift` and `targets` are those of the same fleet without the attack. `attack` is what the attack
+    adds to that: also what it does to the effect of noise, walk and targets, and all products with first moments. It
+    is negative where an attack does good.
 
     Attributes
     ----------
     data : float
         E_φ: the clients' observation noise, through the models.
     attack : float
-        E_ω: the attack.
+        E_ω: what the attack adds.
     noise : float
         E_Θ: the observation noise itself, the mean of σ_νk².
     drift : float
         The lag behind a target that walks; 0 if it stays where it is.
+    targets : float
+        The price of sharing one model among clients with targets of their own; 0 if they have none.
     """
 
     data: float
     attack: float
     noise: float
     drift: float = 0.0
+    targets: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +96,12 @@ class Prediction:
     def network_mse(self) -> float:
         """Steady-state network MSE, (1/K) Σ_k E[ε_k²], the observation noise included."""
         terms = self.terms
-        return terms.data + terms.attack + terms.noise + terms.drift
+        return terms.data + terms.attack + terms.noise + terms.drift + terms.targets
 
     @property
     def server_msd(self) -> float:
         """Steady-state E‖w_n − w*‖² at the server."""
-        return self.steady_state.total.server if self.is_stable else math.inf
+        return self.steady_state.total.server
 
     @property
     def test_mse(self) -> float:
@@ -101,17 +112,24 @@ class Prediction:
     def terms(self) -> Terms:
         """The three terms of the network MSE."""
         noise = float(self.model.fleet.noise_variance.mean())
-        if not self.is_stable:
-            attacked = bool(np.any(self.model.poison))
-            walks = self.model.walk > 0
-            return Terms(math.inf, math.inf if attacked else 0.0, noise, math.inf if walks else 0.0)
         state = self.steady_state
-        return Terms(state.data.excess, state.attack.excess, noise, state.drift.excess)
+        return Terms(state.data.excess, state.attack.excess, noise, state.drift.excess, state.targets.excess)
 
     @cached_property
     def steady_state(self) -> SteadyState:
-        """Both metrics by source."""
-        return self.solver.steady_state(self.scenario.stepsize)
+        """Both metrics by source; infinite where there is no steady state."""
+        if self.is_stable:
+            return self.solver.steady_state(self.scenario.stepsize)
+        model, nothing, endless = self.model, Level(0.0, 0.0), Level(math.inf, math.inf)
+        if model.clean is not model and self.solver.clean.is_stable(self.scenario.stepsize):
+            return replace(self.solver.clean.steady_state(self.scenario.stepsize), attack=endless)
+        return SteadyState(
+            endless,
+            endless if model.statement is not None else nothing,
+            nothing,
+            endless if model.walk else nothing,
+            endless if model.clean.has_direction else nothing,
+        )
 
     @cached_property
     def spectral_radius(self) -> float:
@@ -156,7 +174,8 @@ class Prediction:
             "server_msd": self.server_msd,
             "test_mse": self.test_mse,
             "terms": {"data": self.terms.data, "attack": self.terms.attack, "noise": self.terms.noise}
-            | ({"drift": self.terms.drift} if self.model.walk else {}),
+            | ({"drift": self.terms.drift} if self.model.walk else {})
+            | ({"targets": self.terms.targets} if self.model.clean.has_direction else {}),
             "spectral_radius": self.spectral_radius,
             "max_stepsize": self.max_stepsize,
             "mean_max_stepsize": self.mean_max_stepsize,
@@ -167,8 +186,109 @@ class Prediction:
         return {name: _finite(value) for name, value in values.items()}
 
 
+@dataclass(frozen=True, eq=False)
+class StepsizeCurve:
+    """Steady states of one scenario over stepsizes: arrays (n,), infinite where unstable.
+
+    Attributes
+    ----------
+    scenario : Scenario
+    theory : str
+    stepsize : array (n,)
+        μ.
+    is_stable : array of bool (n,)
+    network_mse, server_msd, test_mse : array (n,)
+    data, attack, noise, drift, targets : array (n,)
+        The terms of the network MSE (:class:`Terms`).
+    sampling_error : array (n,)
+        Standard error of the network MSE where the clients' offsets were sampled, else 0.
+    """
+
+    scenario: Scenario
+    theory: str
+    stepsize: FloatArray
+    is_stable: NDArray[np.bool_]
+    network_mse: FloatArray
+    server_msd: FloatArray
+    test_mse: FloatArray
+    data: FloatArray
+    attack: FloatArray
+    noise: FloatArray
+    drift: FloatArray
+    targets: FloatArray
+    sampling_error: FloatArray
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain dicts and numbers; what is infinite is None."""
+        names = [field.name for field in fields(self) if field.name not in ("scenario", "theory")]
+        columns = {name: [_finite(value) for value in getattr(self, name).tolist()] for name in names}
+        return columns | {"theory": self.theory, "scenario": self.scenario.to_mapping()}
+
+
+def predict_stepsizes(
+    scenario: Scenario,
+    stepsizes: Sequence[float] | FloatArray,
+    theory: str = "exact",
+    progress: ProgressCallback | None = None,
+) -> StepsizeCurve:
+    """Predict the steady state at many stepsizes in one go; the scenario's own plays no part.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    stepsizes : sequence of float
+        μ, each positive.
+    theory : str
+        ``"exact"`` or ``"paper"``.
+    progress : callable, optional
+        Called with the number of stepsizes done and their total.
+
+    Examples
+    --------
+    >>> from psofed import Scenario
+    >>> from psofed.attacks import Gaussian
+    >>> scenario = Scenario(num_clients=50, dimension=5, attack=Gaussian(num_byzantine=15))
+    >>> curve = predict_stepsizes(scenario, [0.05, 0.15, 0.9])
+    >>> curve.network_mse.round(5), curve.is_stable
+    (array([0.02286, 0.02585,     inf]), array([ True,  True, False]))
+    """
+    values = np.array([check_number("stepsizes", float(mu), 0, open_low=True) for mu in stepsizes])
+    first = Prediction(scenario, theory)
+    stable = _which_are_stable(first.solver, values)
+    rows = []
+    for done, mu in enumerate(values):
+        if progress is not None:
+            progress(done, values.size)
+        point = Prediction(scenario.replace(stepsize=float(mu)), theory)
+        # One model and solver for all: what does not depend on the stepsize is computed once.
+        point.__dict__.update(model=first.model, solver=first.solver, is_stable=bool(stable[done]))
+        terms, error = point.terms, point.steady_state.sampling_error.excess
+        rows.append(
+            (
+                *(point.is_stable, point.network_mse, point.server_msd, point.test_mse),
+                *(terms.data, terms.attack, terms.noise, terms.drift, terms.targets, error),
+            )
+        )
+    if progress is not None:
+        progress(values.size, values.size)
+    columns = [np.array(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0)] * 10
+    return StepsizeCurve(scenario, theory, values, columns[0].astype(bool), *columns[1:])
+
+
+def _which_are_stable(solver: Solver, stepsizes: FloatArray) -> NDArray[np.bool_]:
+    """Tell which stepsizes are stable; where uploads are honest all below the limit are, so few are tried."""
+    if not solver.model.is_contraction:
+        return np.array([solver.is_stable(float(mu)) for mu in stepsizes], dtype=bool)
+    ordered = np.unique(stepsizes)
+    low, high = -1, ordered.size  # of those between, none is known yet
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if solver.is_stable(float(ordered[middle])) else (low, middle)
+    return np.asarray(stepsizes <= (ordered[low] if low >= 0 else -1.0))
+
+
 def predict(scenario: Scenario, theory: str = "exact", small_stepsize: bool = False) -> Prediction:
-    """Predict what simulating a scenario will show.
+    """Predict what simulating a scenario will show; :func:`predict_stepsizes` does so for many stepsizes at once.
 
     Parameters
     ----------

@@ -6,10 +6,13 @@ from functools import cached_property
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.theory.exchange import FixedMasks, SeparableExchange, exchange_pairs
+from psofed.theory.exchange import SeparableExchange, exchange_pairs
+from psofed.theory.first import FirstMoments
+from psofed.theory.fixed_masks import FixedMasks
 from psofed.theory.krylov import dominant_eigenvalue, solve_fixed_point
 from psofed.theory.lms import CorrelatedLms, WhiteLms
-from psofed.theory.moments import ClientMoments, Entries, PairMoments, Participation, UploadSums
+from psofed.theory.moments import ClientMoments, Entries, PairMoments, Participation
+from psofed.theory.uploads import UploadLaw
 
 Exchange = SeparableExchange | FixedMasks
 
@@ -42,14 +45,27 @@ class State:
 
 @dataclass(frozen=True)
 class Sources:
-    """How much of each source drives the moments: all for the truth, one alone for its term, none for 𝓕."""
+    """How much of each source drives the moments: all for the truth, one alone for its term, none for 𝓕.
+
+    Attributes
+    ----------
+    noise : float
+        Observation noise.
+    attack : float
+        The variance that attackers add, to uploads or through poisoned samples.
+    drift : float
+        The target's walk.
+    direction : bool
+        What has a direction, and needs first moments: offsets of attacks, displaced targets.
+    """
 
     noise: float = 1.0
     attack: float = 1.0
     drift: float = 1.0
+    direction: bool = True
 
 
-NO_SOURCES = Sources(0.0, 0.0, 0.0)
+NO_SOURCES = Sources(0.0, 0.0, 0.0, direction=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,14 +102,16 @@ class Recursion:
     entries : Entries
     redrawn : bool
         Whether the uploading participants are drawn afresh.
-    poison : array (K,)
-        E[(τ_k δ_k)²] per uploaded entry, 0 for honest clients.
+    law : UploadLaw
+        What the server receives from whom.
     target : array (D,)
         w*, the error that all start from.
     walk : float
         q: variance of the step each entry of w* takes per iteration. All errors, the server's included, move by the
         same vector, so every block gains q I; downloads and uploads average errors, so it does not matter on
         which side of them the target moves.
+    has_direction : bool
+        Whether first moments are needed at all.
     """
 
     lms: WhiteLms | CorrelatedLms
@@ -101,97 +119,145 @@ class Recursion:
     drawn: Participation
     entries: Entries
     redrawn: bool
-    poison: FloatArray
+    law: UploadLaw
     target: FloatArray
     walk: float = 0.0
+    has_direction: bool = False
 
     @cached_property
     def initial(self) -> State:
         """The state when all models are 0: every block is w* w*ᵀ."""
-        clients, size = self.drawn.clients, self.entries.size
+        clients, size = self.law.rows, self.entries.size
         if self.entries.is_full:
             block = np.outer(self.target, self.target).ravel()
         else:
             block = np.full(size, float(self.target @ self.target) / self.entries.dimension)
         single = np.tile(block, (clients, 1))
-        pair = np.tile(block, (clients, clients, 1))
-        diagonal = np.arange(clients)
-        pair[diagonal, diagonal] = 0.0
+        pair = self.law.without_same(np.tile(block, (clients, clients, 1)))
         return State(ClientMoments(block, single, single, single, single), PairMoments(pair, pair, pair))
 
-    def step(self, v: State, n: int = 0, sources: Sources | None = None) -> State:
-        """Take the state after the download of iteration n to that of iteration n + 1."""
+    @cached_property
+    def initial_first(self) -> FirstMoments:
+        """First moments when all models are 0: every one is w*."""
+        target = np.array(self.entries.vector(self.target))
+        everyone = np.broadcast_to(target, (self.law.rows, *target.shape))
+        return FirstMoments(target, everyone, everyone)
+
+    def step(
+        self, v: State, n: int = 0, sources: Sources | None = None, first: FirstMoments | None = None
+    ) -> State:
+        """Take the state after the download of iteration n to that of iteration n + 1.
+
+        `first` are the first moments after the download of iteration n, None to leave out what has a direction.
+        """
         sources = Sources() if sources is None else sources
-        z = self.lms.clients(v.clients, sources.noise)
-        pairs = self.lms.pairs(v.pairs)
+        z = self.lms.clients(v.clients, sources.noise, sources.attack, first)
+        pairs = self.lms.pairs(v.pairs, first)
+        if first is not None:
+            for moments in (pairs.both, pairs.one, pairs.none):
+                self.law.without_same(moments)
+            first = self._before_upload(first)
         if self.redrawn:
             z, pairs = z.mixed(self.drawn), pairs.mixed(self.drawn, self.entries)
-        poison = sources.attack * self.poison
         exchange = self.exchanges[n % len(self.exchanges)]
         if self.entries.shift:
             z, pairs = self._relabelled(z, pairs)
         if isinstance(exchange, FixedMasks):
-            following = self._symmetric(*exchange(z, pairs, poison))
+            following = self._symmetric(*exchange(self.law, z, pairs, first, sources.attack))
         else:
-            result = exchange.clients(z, UploadSums.of(pairs, self.drawn), poison)
-            following = self._symmetric(result.clients, exchange_pairs(exchange, pairs, result))
+            result = exchange.clients(self.law, z, self.law.sums(pairs), first, sources.attack)
+            following = self._symmetric(result.clients, exchange_pairs(exchange, self.law, pairs, result))
         return self._moved(following, sources.drift * self.walk)
+
+    def step_first(self, v: FirstMoments, n: int = 0) -> FirstMoments:
+        """Take first moments after the download of iteration n to those of iteration n + 1."""
+        return self.exchanges[n % len(self.exchanges)].first(self.law, self._before_upload(v))
+
+    def steady_first(self) -> tuple[FirstMoments, ...]:
+        """Find the fixed point of the first moments over one period: what they are at each of its iterations."""
+        shape, clients = self.entries.first_shape, self.law.rows
+        zero = np.zeros((1 + 2 * clients) * int(np.prod(shape)))
+
+        def period(x: FloatArray) -> FloatArray:
+            v = FirstMoments.unpack(x, clients, shape)
+            for n in range(len(self.exchanges)):
+                v = self.step_first(v, n)
+            return v.pack()
+
+        source = period(zero)
+        vector = solve_fixed_point(lambda x: period(x) - source, source)
+        found = [FirstMoments.unpack(vector, clients, shape)]
+        for n in range(len(self.exchanges) - 1):
+            found.append(self.step_first(found[-1], n))
+        return tuple(found)
+
+    def _before_upload(self, v: FirstMoments) -> FirstMoments:
+        z, roll = self.lms.first(v), self.entries.roll_first
+        z = z.mixed(self.drawn) if self.redrawn else z
+        return FirstMoments(roll(z.server), roll(z.taking), roll(z.idle)) if self.entries.shift else z
 
     def _moved(self, v: State, walk: float) -> State:
         if walk == 0.0:
             return v
         moved = walk * self.entries.diagonal
-        different = ~np.eye(self.drawn.clients, dtype=bool)[:, :, None]
         pairs = v.pairs
-        return State(
-            v.clients.plus(moved),
-            PairMoments(*(x + moved * different for x in (pairs.both, pairs.one, pairs.none))),
-        )
+        gained = (self.law.without_same(x + moved) for x in (pairs.both, pairs.one, pairs.none))
+        return State(v.clients.plus(moved), PairMoments(*gained))
 
-    def level(self, v: State | ClientMoments) -> Level:
+    def level(self, v: State | ClientMoments, first: FirstMoments | None = None) -> Level:
         """Excess network MSE and server MSD of a state."""
         clients = v.clients if isinstance(v, State) else v
         own = self.drawn.single * clients.own1 + (1 - self.drawn.single) * clients.own0
-        return Level(float(self.lms.excess(own).mean()), float(self.entries.trace(clients.server)))
+        mean = None if first is None else first.average(self.drawn)
+        excess = self.law.total(self.lms.excess(own, mean)) / self.drawn.clients
+        return Level(float(excess), float(self.entries.trace(clients.server)))
 
     def curve(self, iterations: int, start: int = 0) -> tuple[FloatArray, FloatArray]:
         """Excess network MSE and server MSD at iterations 0 … `iterations` − 1, masks beginning at phase `start`."""
         excess, server = np.empty(iterations), np.empty(iterations)
         v = self.initial
+        first = self.initial_first if self.has_direction else None
         # A diverging recursion grows to infinity, which is its result.
         with np.errstate(over="ignore", invalid="ignore"):
             for n in range(iterations):
-                level = self.level(v)
+                level = self.level(v, first)
                 excess[n], server[n] = level.excess, level.server
-                v = self.step(v, start + n)
+                v = self.step(v, start + n, first=first)
+                if first is not None:
+                    first = self.step_first(first, start + n)
         return excess, server
 
     def steady_state(self, sources: Sources) -> tuple[Level, State]:
         """Find the fixed point of one period: its level, averaged over the period, and the state at its start."""
-        guess = np.zeros(State.length(self.drawn.clients, self.entries.size))
+        firsts: tuple[FirstMoments | None, ...] = (None,) * len(self.exchanges)
+        if sources.direction and self.has_direction:
+            firsts = self.steady_first()
+        guess = np.zeros(State.length(self.law.rows, self.entries.size))
         vector = solve_fixed_point(
-            lambda x: self._period(x, NO_SOURCES).pack(), self._period(guess, sources).pack()
+            lambda x: self._period(x, NO_SOURCES).pack(), self._period(guess, sources, firsts).pack()
         )
-        v = first = self._unpack(vector)
+        v = beginning = self._unpack(vector)
         total = Level(0.0, 0.0)
-        for n in range(len(self.exchanges)):
-            total += self.level(v)
-            v = self.step(v, n, sources)
-        return total.scaled(1.0 / len(self.exchanges)), first
+        for n, first in enumerate(firsts):
+            total += self.level(v, first)
+            v = self.step(v, n, sources, first)
+        return total.scaled(1.0 / len(self.exchanges)), beginning
 
     def spectral_radius(self) -> float:
         """ρ(𝓕), per iteration."""
         radius = dominant_eigenvalue(lambda x: self._period(x, NO_SOURCES).pack(), self.initial.pack())
         return float(radius ** (1.0 / len(self.exchanges)))
 
-    def _period(self, vector: FloatArray, sources: Sources) -> State:
+    def _period(
+        self, vector: FloatArray, sources: Sources, firsts: tuple[FirstMoments | None, ...] | None = None
+    ) -> State:
         v = self._unpack(vector)
         for n in range(len(self.exchanges)):
-            v = self.step(v, n, sources)
+            v = self.step(v, n, sources, firsts[n] if firsts else None)
         return v
 
     def _unpack(self, vector: FloatArray) -> State:
-        return State.unpack(vector, self.drawn.clients, self.entries.size)
+        return State.unpack(vector, self.law.rows, self.entries.size)
 
     def _symmetric(self, v: ClientMoments, pairs: PairMoments) -> State:
         """Make covariances symmetric again: rounding is not, and formulas that rely on symmetry may grow it."""

@@ -18,7 +18,29 @@ def mean_stepsize_bound(fleet: Fleet) -> float:
     >>> mean_stepsize_bound(draw_fleet(Scenario(num_clients=5, dimension=3, data=Data(input_variance=0.5))))
     4.0
     """
-    largest = float(_eigenvalues(fleet).max())
+    largest = float(fleet.input_variance.max() if fleet.is_white else _eigenvalues(fleet).max())
+    return 2.0 / largest if largest > 0 else math.inf
+
+
+def contraction_bound(fleet: Fleet) -> float:
+    """Stepsizes below min_k 2 / (2 λ_max(R_k) + tr R_k) are stable: the LMS step shrinks E‖w̃_k‖² of every client.
+
+    E[(I − μxxᵀ)²] = I − 2μR + μ²(2R² + R tr R) for Gaussian inputs, whose eigenvalues are below 1 there; downloads and
+    honest uploads take convex combinations of errors, which never make the largest E‖·‖² larger. Sufficient, not
+    necessary. Measured fourth moments take the place of the Gaussian ones.
+
+    Examples
+    --------
+    >>> from psofed import Data, Scenario, draw_fleet
+    >>> fleet = draw_fleet(Scenario(num_clients=5, dimension=5, data=Data(input_variance=1.2)))
+    >>> round(contraction_bound(fleet), 4)  # white inputs: the paper's bound
+    0.2381
+    """
+    if fleet.is_white:
+        largest = float((fleet.input_variance * (fleet.target.size + 2)).max())
+        return 2.0 / largest if largest > 0 else math.inf
+    values = _eigenvalues(fleet)
+    largest = float((2.0 * values.max(axis=1) + values.sum(axis=1)).max())
     return 2.0 / largest if largest > 0 else math.inf
 
 
@@ -36,6 +58,9 @@ def mean_square_stepsize_bound(fleet: Fleet) -> float:
     >>> round(mean_square_stepsize_bound(fleet), 4)  # white inputs: 2 / ((D + 2) ς²)
     0.2381
     """
+    if fleet.is_white:
+        # In the terms below λ_i = ς²: the largest is (D + 2) ς²/2, of the diagonal of k = l.
+        return contraction_bound(fleet)
     values = _eigenvalues(fleet)
     rate, real = 0.0, 0.0
     for own in np.unique(values, axis=0):

@@ -1,33 +1,36 @@
 """Steady state, spectral radius and learning curve of a model, each by the cheapest exact way there is."""
 
-import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray
-from psofed.scenario import Data, Scenario
 from psofed.theory.models import Branch, Model
 from psofed.theory.recursion import Level, Recursion, Sources, State
 from psofed.theory.reduced import ReducedRecursion, can_reduce
-from psofed.theory.windows import WindowProblem
+from psofed.theory.stability import contraction_bound
 
-_FIRST_SAMPLE = 64
-_LARGEST_SAMPLE = 4096
-_CORRELATED_SAMPLE = 24
-_LARGEST_CORRELATED_SAMPLE = 192
+if TYPE_CHECKING:
+    from psofed.theory.scattered import Scattered
+
 _CURVE_SAMPLE = 32
+_CORRELATED_SAMPLE = 24
 _RADIUS_SAMPLE = 4
-_SAMPLE_ERROR = Level(
-    0.001, 0.0025
-)  # asked of the sample of offsets: relative errors of network MSE and server MSD
-
 
 _NOTHING = Level(0.0, 0.0)
+# Each source alone: noise, attack, walk, and targets of the clients' own
+ALONE = (
+    Sources(1.0, 0.0, 0.0, direction=False),
+    Sources(0.0, 1.0, 0.0, direction=False),
+    Sources(0.0, 0.0, 1.0, direction=False),
+    Sources(0.0, 0.0, 0.0, direction=True),
+)
+ATTACK = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,24 +40,34 @@ class SteadyState:
     Attributes
     ----------
     data : Level
-        Due to the clients' observation noise: E_φ, and its part of the server's MSD.
+        Due to the clients' observation noise, without the attack: E_φ, and its part of the server's MSD.
     attack : Level
-        Due to the attack: E_ω, likewise.
+        What the attack adds to the same fleet without it: E_ω, and its part of the server's MSD. All products of what
+        the attack does with noise, walk and targets count here. Negative if the attack does good.
     sampling_error : Level
         Standard error where offsets were sampled, else zero.
     drift : Level
-        Due to the target's random walk: the lag behind it.
+        Due to the target's random walk, without the attack: the lag behind it.
+    targets : Level
+        Due to clients that have targets of their own, without the attack.
     """
 
     data: Level
     attack: Level
     sampling_error: Level
     drift: Level = _NOTHING
+    targets: Level = _NOTHING
 
     @property
     def total(self) -> Level:
         """All sources together."""
-        return self.data + self.attack + self.drift
+        return self.data + self.attack + self.drift + self.targets
+
+    @classmethod
+    def of(cls, levels: FloatArray, error: FloatArray) -> "SteadyState":
+        """Name the rows of levels (4, 2): excess and MSD by :data:`ALONE`."""
+        data, attack, drift, targets = (Level(*level) for level in levels)
+        return cls(data, attack, Level(*error), drift, targets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,28 +83,40 @@ class Solver:
 
     def steady_state(self, stepsize: float) -> SteadyState:
         """Steady state; the stepsize must be stable."""
-        state = self._scattered(stepsize) if self.model.is_scattered else self._by_branch(stepsize)
-        return dataclasses.replace(state, drift=self._lag(stepsize)) if self.model.walk else state
-
-    def _by_branch(self, stepsize: float) -> SteadyState:
-        data = attack = Level(0.0, 0.0)
+        if self.model.is_scattered:
+            return self.scattered.steady_state(stepsize)
+        levels = np.zeros((len(ALONE), 2))
         for branch in self.model.branches:
-            recursion = self.model.recursion(stepsize, branch)
-            known = self._solved.get((stepsize, id(branch)))
-            level = known[0] if known else _solve(recursion, Sources(1.0, 0.0, 0.0))
-            data += level.scaled(branch.weight)
-            if np.any(self.model.poison):
-                attack += _solve(recursion, Sources(0.0, 1.0, 0.0)).scaled(branch.weight)
-        return SteadyState(data, attack, Level(0.0, 0.0))
+            levels += branch.weight * self.given(branch, stepsize)
+        return SteadyState.of(levels, np.zeros(2))
 
-    def _lag(self, stepsize: float) -> Level:
-        """Level due to the target's walk; it hardly depends on the clients' offsets, so a few of them are enough."""
-        model, total = self.model, Level(0.0, 0.0)
-        branches = model.offset_branches(_CORRELATED_SAMPLE) if model.is_scattered else model.branches
-        branches = branches[:_CORRELATED_SAMPLE]
-        for branch in branches:
-            total += _solve(model.recursion(stepsize, branch), Sources(0.0, 0.0, 1.0))
-        return total.scaled(1.0 / len(branches))
+    def given(self, branch: Branch, stepsize: float) -> FloatArray:
+        """Excess and MSD by source, given the offsets: (4, 2)."""
+        found: dict[int, Recursion | ReducedRecursion] = {}  # all sources of a model share one recursion
+
+        def solve(model: Model, sources: Sources) -> FloatArray:
+            known = self._solved.get((stepsize, id(branch)))
+            if known and model is self.model and sources == ALONE[0]:
+                return np.array([known[0].excess, known[0].server])
+            if id(model) not in found:
+                recursion = model.recursion(stepsize, branch)
+                found[id(model)] = ReducedRecursion(recursion) if can_reduce(recursion) else recursion
+            level = found[id(model)].steady_state(sources)[0]
+            return np.array([level.excess, level.server])
+
+        return by_source(self.model, solve)
+
+    @cached_property
+    def clean(self) -> "Solver":
+        """The same without the attack."""
+        return self if self.model.clean is self.model else Solver(self.model.clean)
+
+    @cached_property
+    def scattered(self) -> "Scattered":
+        """Round-robin masks with an offset for each client."""
+        from psofed.theory.scattered import Scattered
+
+        return Scattered(self)
 
     def growth(self, stepsize: float, eigenvalue: float = 1.0) -> float:
         """Below one if and only if ρ(𝓕) is below `eigenvalue`."""
@@ -99,6 +124,8 @@ class Solver:
 
     def is_stable(self, stepsize: float) -> bool:
         """Whether all second moments stay bounded."""
+        if self.model.is_contraction and stepsize < contraction_bound(self.model.fleet):
+            return True
         if (
             not self._has_growth
             and not self.model.is_scattered
@@ -118,7 +145,7 @@ class Solver:
         if key not in self._solved:
             recursion = self.model.recursion(stepsize, branch)
             try:
-                level, state = recursion.steady_state(Sources(1.0, 0.0, 0.0))
+                level, state = recursion.steady_state(ALONE[0])
                 self._solved[key] = (level, is_covariance(recursion, state))
             except PsofedError:
                 self._solved[key] = (Level(math.inf, math.inf), recursion.spectral_radius() < 1.0)
@@ -132,33 +159,30 @@ class Solver:
         """ρ(𝓕): by how much what is left of the start shrinks per iteration."""
         if not self._has_growth:
             return max(
-                self.model.recursion(stepsize, branch).spectral_radius() for branch in self._radius_branches
+                self.model.recursion(stepsize, branch, lumped=False).spectral_radius()
+                for branch in self._radius_branches
             )
         return max(_radius(growth, stepsize) for growth in self._growths)
 
     def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
         """Excess network MSE and server MSD over the iterations."""
         model = self.model
-        if model.is_scattered and model.fleet.is_white and not model.walk:
+        if model.is_scattered and model.fleet.is_white:
             masks = model.window_masks(_CURVE_SAMPLE)
-            excess, server = self._windows.curves(masks, stepsize, iterations)
+            excess, server = self.scattered.windows.curves(masks, stepsize, iterations)
             return excess, server
         excess, server = np.zeros(iterations), np.zeros(iterations)
         branches = model.offset_branches(_CORRELATED_SAMPLE) if model.is_scattered else model.branches
         for branch in branches:
-            # Offsets one window apart are the same masks one iteration apart.
-            starts = range(1 if model.is_scattered else len(branch.exchanges))
+            # Offsets one window apart are the same masks one iteration apart: enumerated offsets leave those out,
+            # so every phase is a start; a sample of offsets has them all.
+            starts = range(1 if model.is_sampled else len(branch.exchanges))
             recursion = model.recursion(stepsize, branch)
             for start in starts:
                 part = recursion.curve(iterations, start)
                 excess += part[0] * branch.weight / len(starts)
                 server += part[1] * branch.weight / len(starts)
         return excess, server
-
-    @property
-    def sample_size(self) -> int:
-        """How many sets of offsets are averaged; 0 if none have to be."""
-        return len(self._masks) if self.model.is_scattered and self.model.fleet.is_white else 0
 
     # Spectral radius
 
@@ -180,7 +204,7 @@ class Solver:
         if not self._has_growth:
             return (lambda stepsize, eigenvalue: self.spectral_radius(stepsize) / eigenvalue,)
         if model.is_scattered:
-            windows = self._windows
+            windows = self.scattered.windows
             masks = model.window_masks(_RADIUS_SAMPLE)[: _RADIUS_SAMPLE if model.drawn.clients < 30 else 1]
             aligned = np.broadcast_to(masks[0][:1], masks[0].shape).copy()  # all offsets equal: possible, too
             return tuple(
@@ -190,103 +214,29 @@ class Solver:
         branch = model.branches[0]
 
         def growth(stepsize: float, eigenvalue: float) -> float:
-            reduced = ReducedRecursion(model.recursion(stepsize, branch), eigenvalue)
+            reduced = ReducedRecursion(model.recursion(stepsize, branch, lumped=False), eigenvalue)
             return reduced.growth() if reduced.pair_bound < eigenvalue else np.inf
 
         return (growth,)
 
-    # Round-robin masks with an offset for each client
 
-    @cached_property
-    def _windows(self) -> WindowProblem:
-        model, drawn = self.model, self.model.drawn
-        return WindowProblem(
-            probabilities=np.array([drawn.single, drawn.pair, drawn.only_first, drawn.neither]),
-            participants=drawn.participants,
-            shift=model.scenario.num_shared,
-            redrawn=model.scenario.uplink == "redrawn",
-            input_variance=model.fleet.input_variance,
-            noise_variance=model.fleet.noise_variance,
-            poison=model.poison,
-        )
+def by_source(model: Model, solve: Callable[[Model, Sources], FloatArray]) -> FloatArray:
+    """Solve for each source that there is: (…, 4, 2), rows as in :data:`ALONE`.
 
-    @cached_property
-    def _masks(self) -> FloatArray:
-        """Enough sets of masks for the asked precision at the scenario's own stepsize."""
-        model, count = self.model, _FIRST_SAMPLE
-        masks = model.window_masks(count)
-        if not model.is_sampled or not self.is_stable(model.scenario.stepsize):
-            return masks
-        floor = float(model.fleet.noise_variance.mean())
-        while count < _LARGEST_SAMPLE:
-            levels = self._windows.steady_states(masks, model.scenario.stepsize, 1.0, 1.0)
-            error, mean = levels.std(axis=0, ddof=1), levels.mean(axis=0) + np.array([floor, 0.0])
-            wanted = mean * np.array([_SAMPLE_ERROR.excess, _SAMPLE_ERROR.server])
-            needed = float(((error / wanted) ** 2).max())
-            if needed <= count:
-                break
-            count = int(min(_LARGEST_SAMPLE, max(2 * count, 64 * np.ceil(needed / 64))))
-            masks = model.window_masks(count)
-        return masks
-
-    def _scattered(self, stepsize: float) -> SteadyState:
-        model = self.model
-        if not model.fleet.is_white:
-            return self._scattered_correlated(stepsize)
-        found = self._by_source(self._masks, stepsize)
-        mean, total = found.mean(axis=0), found[:, :2] + found[:, 2:]
-        error = total.std(axis=0, ddof=1) / np.sqrt(len(total)) if model.is_sampled else np.zeros(2)
-        return SteadyState(Level(mean[0], mean[1]), Level(mean[2], mean[3]), Level(*error))
-
-    def _scattered_correlated(self, stepsize: float) -> SteadyState:
-        """Average over offsets; a sample is corrected by white inputs of the same variances, where many are cheap."""
-        model = self.model
-        if not model.is_sampled:
-            mean = np.mean([self._given(branch, stepsize) for branch in model.offset_branches(0)], axis=0)
-            return SteadyState(Level(mean[0], mean[1]), Level(mean[2], mean[3]), Level(0.0, 0.0))
-        floor = np.array([float(model.fleet.noise_variance.mean()), 0.0])
-        wanted = np.array([_SAMPLE_ERROR.excess, _SAMPLE_ERROR.server])
-        branches = model.offset_branches(_LARGEST_CORRELATED_SAMPLE)
-        found = [self._given(branch, stepsize) for branch in branches[:_CORRELATED_SAMPLE]]
-        while True:
-            mean, error = self._corrected(np.array(found), stepsize)
-            total = mean[:2] + mean[2:] + floor
-            if np.all(error <= wanted * total) or len(found) == len(branches):
-                return SteadyState(Level(mean[0], mean[1]), Level(mean[2], mean[3]), Level(*error))
-            found += [self._given(branch, stepsize) for branch in branches[len(found) : 2 * len(found)]]
-
-    def _given(self, branch: Branch, stepsize: float) -> list[float]:
-        recursion = self.model.recursion(stepsize, branch)
-        noise = _solve(recursion, Sources(1.0, 0.0, 0.0))
-        attack = _solve(recursion, Sources(0.0, 1.0, 0.0)) if np.any(self.model.poison) else Level(0.0, 0.0)
-        return [noise.excess, noise.server, attack.excess, attack.server]
-
-    def _corrected(self, values: FloatArray, stepsize: float) -> tuple[FloatArray, FloatArray]:
-        """Mean over a sample of offsets and its standard error, with the white solution as control variate."""
-        white, count = self._white, len(values)
-        if white.is_stable(stepsize):
-            masks = self.model.window_masks(_LARGEST_CORRELATED_SAMPLE)[:count]
-            paired = white._by_source(masks, stepsize)
-            state = white.steady_state(stepsize)
-            centre = np.array(
-                [state.data.excess, state.data.server, state.attack.excess, state.attack.server]
-            )
-            deviation = paired - paired.mean(axis=0)
-            slope = (deviation * values).sum(axis=0) / np.maximum((deviation**2).sum(axis=0), 1e-300)
-            values = values - slope * (paired - centre)
-        total = values[:, :2] + values[:, 2:]
-        return np.asarray(values.mean(axis=0)), total.std(axis=0, ddof=2) / np.sqrt(count)
-
-    @cached_property
-    def _white(self) -> "Solver":
-        return Solver(Model(_whitened(self.model)))
-
-    def _by_source(self, masks: FloatArray, stepsize: float) -> FloatArray:
-        """Excess and MSD by noise, then by attack, for each set of masks: (N, 4)."""
-        data = self._windows.steady_states(masks, stepsize, 1.0, 0.0)
-        poisoned = bool(np.any(self.model.poison))
-        attack = self._windows.steady_states(masks, stepsize, 0.0, 1.0) if poisoned else np.zeros_like(data)
-        return np.concatenate([data, attack], axis=1)
+    The attack's row is what it adds to the fleet without it, so that the rows add up.
+    """
+    # What an additive attack adds has nothing to do with the rest: one model serves both.
+    clean = model if model.is_additive else model.clean
+    drives = (True, False, model.walk > 0, model.clean.has_direction)
+    rows = [solve(clean, sources) if there else None for sources, there in zip(ALONE, drives, strict=True)]
+    known = [row for row in rows if row is not None]
+    levels = np.stack([np.zeros_like(known[0]) if row is None else row for row in rows], axis=-2)
+    if model.statement is not None:
+        if model.is_additive:
+            levels[..., ATTACK, :] = solve(model, ALONE[ATTACK])
+        else:
+            levels[..., ATTACK, :] = solve(model, Sources()) - levels.sum(axis=-2)
+    return levels
 
 
 def is_covariance(recursion: Recursion, state: State) -> bool:
@@ -303,12 +253,6 @@ def is_covariance(recursion: Recursion, state: State) -> bool:
     joint[1 + k, 1 + k] = v.own1.reshape(-1, *shape)
     values = np.linalg.eigvalsh(joint.swapaxes(1, 2).reshape((clients + 1) * size, -1))
     return bool(np.isfinite(values).all() and values[0] >= -1e-6 * values[-1] and values[-1] > 0)
-
-
-def _solve(recursion: Recursion, sources: Sources) -> Level:
-    if can_reduce(recursion):
-        return ReducedRecursion(recursion).steady_state(sources)[0]
-    return recursion.steady_state(sources)[0]
 
 
 def _radius(growth: Callable[[float, float], float], stepsize: float) -> float:
@@ -329,14 +273,3 @@ def _radius(growth: Callable[[float, float], float], stepsize: float) -> float:
         if abs(now - before) < 1e-9:
             break
     return math.exp(now)
-
-
-def _whitened(model: Model) -> Scenario:
-    """Return the model's scenario with white inputs of the same variances."""
-    scenario = model.scenario
-    data = dataclasses.replace(
-        Data(),
-        input_variance=tuple(model.fleet.input_variance.tolist()),
-        noise_variance=tuple(model.fleet.noise_variance.tolist()),
-    )
-    return scenario.replace(data=data)

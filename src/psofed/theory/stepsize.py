@@ -11,13 +11,14 @@ from psofed.theory.models import Model
 from psofed.theory.stability import mean_square_stepsize_bound, stability_limit
 from psofed.theory.steady import Solver
 
+_AS_GOOD_AS_ZERO = 1e-5  # of the limit: below, the error has stopped falling with the stepsize
 METRICS = ("network", "test", "msd")
 
 
 def optimal_stepsize(scenario: Scenario, theory: str = "exact", metric: str = "network") -> float:
     """Find the stepsize with the lowest predicted steady-state error under attack, or with a target that walks.
 
-    Without either the error falls with the stepsize all the way down, so the answer is 0.
+    Without either, or where the attack is no worse at small stepsizes, the error falls all the way: the answer is 0.
 
     Parameters
     ----------
@@ -39,15 +40,24 @@ def optimal_stepsize(scenario: Scenario, theory: str = "exact", metric: str = "n
     True
     """
     model = Model(scenario, theory)
-    if not has_optimum(model):
+    if not (has_optimum(model) or model.has_direction):
         return 0.0
     solver = Solver(model)
-    return minimise(lambda mu: error_at(solver, mu, metric), stable_range(solver))
+    limit = stable_range(solver)
+    best = minimise(lambda mu: error_at(solver, mu, metric), limit)
+    return best if best > _AS_GOOD_AS_ZERO * limit else 0.0
 
 
 def has_optimum(model: Model) -> bool:
-    """Whether small stepsizes have a price: an attack to be averaged out, or a target to keep up with."""
-    return bool(np.any(model.poison)) or model.walk > 0
+    """Whether small stepsizes have a price: an attack that adds something, or a target to keep up with.
+
+    An attack that only multiplies (flipped, scaled or missing updates) does nothing where there are no updates, and
+    poisoned samples or targets of the clients' own pull the model to one side, the same at all small stepsizes.
+    """
+    if model.walk > 0 or model.law.corruption.constant is not None:
+        return True
+    affine = model.law.corruption.affine
+    return bool(np.any(model.attackers.chance)) and affine.variance + affine.common_variance > 0
 
 
 def stable_range(solver: Solver, tolerance: float = 1e-4) -> float:
@@ -55,18 +65,33 @@ def stable_range(solver: Solver, tolerance: float = 1e-4) -> float:
     return stability_limit(solver.growth, mean_square_stepsize_bound(solver.model.fleet), tolerance=tolerance)
 
 
-def error_at(solver: Solver, stepsize: float, metric: str) -> float:
-    """Predicted steady-state error at one stable stepsize."""
+def check_metric(metric: str) -> None:
+    """Refuse a metric that is not one."""
     if metric not in METRICS:
         raise InvalidValueError("metric", metric, "one of " + ", ".join(f'"{name}"' for name in METRICS))
-    state = solver.steady_state(stepsize)
-    total = state.total
+
+
+def error_at(solver: Solver, stepsize: float, metric: str) -> float:
+    """Predicted steady-state error at one stable stepsize."""
+    check_metric(metric)
+    total = solver.steady_state(stepsize).total
+    return float(_metric_of(solver, total.excess, total.server, metric))
+
+
+def mean_error(solver: Solver, stepsize: float, metric: str, horizon: int) -> float:
+    """(1/N) Σ_{n<N} of a metric's exact learning curve at one stepsize, N = `horizon`."""
+    check_metric(metric)
+    excess, server = solver.curve(stepsize, horizon)
+    return float(_metric_of(solver, float(excess.mean()), float(server.mean()), metric))
+
+
+def _metric_of(solver: Solver, excess: float, server: float, metric: str) -> float:
     fleet, data = solver.model.fleet, solver.model.scenario.data
     if metric == "network":
-        return total.excess + float(fleet.noise_variance.mean())
+        return excess + float(fleet.noise_variance.mean())
     if metric == "test":
-        return data.test_input_variance * total.server + fleet.test_noise_variance
-    return total.server
+        return data.test_input_variance * server + fleet.test_noise_variance
+    return server
 
 
 def minimise(error: Callable[[float], float], limit: float, tolerance: float = 2e-5) -> float:

@@ -1,24 +1,34 @@
 """Setting up a fleet: for each number of shared entries the best stepsize, and which to choose."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from psofed.common.types import FloatArray
+from psofed.common.types import FloatArray, ProgressCallback
+from psofed.common.validation import check_integer
+from psofed.fleet import Fleet
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
 from psofed.theory.models import Model
-from psofed.theory.recursion import Sources
 from psofed.theory.steady import Solver
-from psofed.theory.stepsize import error_at, has_optimum, minimise, stable_range
+from psofed.theory.stepsize import (
+    METRICS,
+    check_metric,
+    error_at,
+    has_optimum,
+    mean_error,
+    minimise,
+    stable_range,
+)
 
-_SETTLED = 10**0.1  # converged: within 1 dB of the steady state
+_WITHIN = 10**0.1  # converged: within 1 dB of the steady state, above or below
 _NEARLY_AS_GOOD = 10**0.01  # 0.1 dB
+_FIRST_LOOK = 256  # iterations of the first learning curve that is searched for the settling time
 _LONGEST = 100_000
-_MOST_CLIENTS_STEPPED = 300
+_MOST_PAIR_STEPS = 2e9  # moments times iterations that a settling time may cost: about ten seconds
 
 
 @dataclass(frozen=True)
@@ -30,15 +40,18 @@ class TuningPoint:
     num_shared : int
         M.
     stepsize : float
-        The best one; the scenario's own without an attack, when the best is 0.
+        The best one.
     network_mse, server_msd, test_mse : float
         Predicted steady state there; infinite if unstable.
     max_stepsize : float
         The mean-square stability limit.
     convergence_iterations : int or None
-        Iterations until the network MSE is within 1 dB of its steady state.
+        Iterations until the network MSE is, and stays, within 1 dB of its steady state, above or below. From the exact
+        learning curve; None if that takes more than 100,000 iterations, or too long to compute for so large a fleet.
     numbers_per_iteration : int
         Numbers exchanged per iteration, up and down, by all participants.
+    horizon_error : float or None
+        Mean of the minimised metric over the horizon; None where the steady state was minimised.
     """
 
     num_shared: int
@@ -49,6 +62,7 @@ class TuningPoint:
     max_stepsize: float
     convergence_iterations: int | None
     numbers_per_iteration: int
+    horizon_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,26 +76,40 @@ class Tuning:
     points : tuple of TuningPoint
     recommended : TuningPoint
     reason : str
+    horizon : int or None
+        Iterations over which the mean error was minimised; None for the steady state.
     """
 
     metric: str
     points: tuple[TuningPoint, ...]
     recommended: TuningPoint
     reason: str
+    horizon: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts."""
         return {
             "metric": self.metric,
+            "horizon": self.horizon,
             "points": [asdict(point) for point in self.points],
             "recommendation": asdict(self.recommended) | {"reason": self.reason},
         }
 
 
 def tune(
-    scenario: Scenario, metric: str = "network", shared: Sequence[int] | None = None, theory: str = "exact"
+    scenario: Scenario,
+    metric: str = "network",
+    shared: Sequence[int] | None = None,
+    theory: str = "exact",
+    horizon: int | None = None,
+    progress: ProgressCallback | None = None,
+    measured: Fleet | None = None,
 ) -> Tuning:
     """Find the best stepsize for each number of shared entries, and recommend one of them.
+
+    Under attack, or with a target that walks, the steady-state error has a minimum, and that is what is sought. Without
+    either it falls with the stepsize all the way down, and what counts is how fast: then the mean error over the run,
+    (1/N) Σ_{n<N} E[error_n] from the exact learning curve, is minimised.
 
     Parameters
     ----------
@@ -93,48 +121,99 @@ def tune(
         Numbers of shared entries to consider; 1 to D by default.
     theory : str
         ``"exact"`` or ``"paper"``.
+    horizon : int, optional
+        N: minimise the mean error over the first so many iterations. By default the steady state where it has a best
+        stepsize, else the scenario's own iterations.
+    progress : callable, optional
+        Called with the number of choices done and their total.
+    measured : Fleet, optional
+        Statistics of the streams as measured (:meth:`psofed.OwnData.fleet`), in the place of the scenario's own.
 
     Examples
     --------
     >>> from psofed import Scenario
     >>> from psofed.attacks import Gaussian
     >>> tuning = tune(Scenario(num_clients=20, dimension=3, attack=Gaussian(num_byzantine=5)))
-    >>> tuning.recommended.num_shared
-    1
+    >>> tuning.recommended.num_shared, tuning.horizon
+    (1, None)
+    >>> short, long = (tune(Scenario(num_clients=20, dimension=3), shared=[1], horizon=n) for n in (50, 200))
+    >>> short.recommended.stepsize > long.recommended.stepsize > 0
+    True
     """
+    check_metric(metric)
     counts = tuple(shared) if shared is not None else tuple(range(1, scenario.dimension + 1))
-    points = tuple(_point(scenario.replace(num_shared=count), metric, theory) for count in counts)
-    recommended, reason = _recommend(points, metric, has_best=has_optimum(Model(scenario)))
-    return Tuning(metric, points, recommended, reason)
+    if horizon is None and not has_optimum(Model(scenario, theory, measured=measured)):
+        horizon = scenario.iterations
+    if horizon is not None:
+        horizon = check_integer("horizon", horizon, 1)
+    points: list[TuningPoint] = []
+    for count in counts:
+        if progress is not None:
+            progress(len(points), len(counts))
+        points.append(_point(scenario.replace(num_shared=count), metric, theory, horizon, measured))
+    if progress is not None:
+        progress(len(counts), len(counts))
+    recommended, reason = _recommend(tuple(points), metric, horizon)
+    return Tuning(metric, tuple(points), recommended, reason, horizon)
 
 
 def error_curve(
-    scenario: Scenario, stepsizes: FloatArray, metric: str = "network", theory: str = "exact"
+    scenario: Scenario,
+    stepsizes: FloatArray,
+    metric: str = "network",
+    theory: str = "exact",
+    horizon: int | None = None,
+    measured: Fleet | None = None,
 ) -> FloatArray:
-    """Predicted steady-state error at each stepsize; infinite where unstable."""
-    solver = Solver(Model(scenario, theory))
+    """Predicted error at each stepsize: of the steady state, or its mean over a horizon; infinite where unstable."""
+    solver = Solver(Model(scenario, theory, measured=measured))
     limit = stable_range(solver)
-    return np.array([error_at(solver, float(mu), metric) if mu < limit else math.inf for mu in stepsizes])
+    error = _error_of(solver, metric, horizon)
+    return np.array([error(float(mu)) if mu < limit else math.inf for mu in stepsizes])
 
 
 def metric_of(point: TuningPoint, metric: str) -> float:
     """Return the error of a point that was minimised."""
+    if point.horizon_error is not None:
+        return point.horizon_error
     return {"network": point.network_mse, "test": point.test_mse, "msd": point.server_msd}[metric]
 
 
-def _point(scenario: Scenario, metric: str, theory: str) -> TuningPoint:
-    solver = Solver(Model(scenario, theory))
-    # With correlated inputs every evaluation takes its time, and the minimum is flat.
-    limit_tolerance, tolerance = (1e-2, 3e-2) if solver.model.entries.is_full else (1e-4, 2e-5)
-    limit = stable_range(solver, limit_tolerance)
-    has_best = has_optimum(solver.model)
-    stepsize = (
-        minimise(lambda mu: error_at(solver, mu, metric), limit, tolerance) if has_best else scenario.stepsize
-    )
-    stable = stepsize < limit
-    errors = {
-        name: error_at(solver, stepsize, name) if stable else math.inf for name in ("network", "test", "msd")
-    }
+def settling_time(solver: Solver, stepsize: float, steady: float) -> int | None:
+    """Count iterations until the network MSE is, and stays, within 1 dB of `steady`, on either side of it.
+
+    Read off the exact learning curve, which is made longer until its second half is settled.
+    """
+    model = solver.model
+    floor = float(model.fleet.noise_variance.mean())
+    rows = model.recursion(stepsize, model.branches[0]).law.rows
+    moments = 3 * rows**2 * model.entries.size
+    length = _FIRST_LOOK
+    while length <= _LONGEST and length * moments <= _MOST_PAIR_STEPS:
+        curve = solver.curve(stepsize, length)[0] + floor
+        outside = np.nonzero((curve > _WITHIN * steady) | (curve * _WITHIN < steady))[0]
+        if outside.size == 0 or outside[-1] < length // 2:
+            return int(outside[-1] + 1) if outside.size else 0
+        length *= 4
+    return None
+
+
+def _error_of(solver: Solver, metric: str, horizon: int | None) -> Callable[[float], float]:
+    if horizon is None:
+        return lambda mu: error_at(solver, mu, metric)
+    return lambda mu: mean_error(solver, mu, metric, horizon)
+
+
+def _point(
+    scenario: Scenario, metric: str, theory: str, horizon: int | None, measured: Fleet | None
+) -> TuningPoint:
+    solver = Solver(Model(scenario, theory, measured=measured))
+    # With correlated inputs, or over a horizon, every evaluation takes its time, and the minimum is flat.
+    coarse = solver.model.entries.is_full
+    limit = stable_range(solver, 1e-2 if coarse else 1e-4)
+    error = _error_of(solver, metric, horizon)
+    stepsize = minimise(error, limit, 3e-2 if coarse or horizon is not None else 2e-5)
+    errors = {name: error_at(solver, stepsize, name) for name in METRICS}
     traffic = measure_communication(scenario)
     return TuningPoint(
         num_shared=scenario.num_shared,
@@ -143,57 +222,23 @@ def _point(scenario: Scenario, metric: str, theory: str) -> TuningPoint:
         server_msd=errors["msd"],
         test_mse=errors["test"],
         max_stepsize=limit,
-        convergence_iterations=_settling_time(solver, stepsize, errors["network"]) if stable else None,
+        convergence_iterations=settling_time(solver, stepsize, errors["network"]),
         numbers_per_iteration=int(traffic.numbers_down + traffic.numbers_up),
+        horizon_error=None if horizon is None else error(stepsize),
     )
 
 
-def _settling_time(solver: Solver, stepsize: float, steady: float) -> int | None:
-    """Count iterations until the network MSE is, and stays, within 1 dB of `steady`; from ρ(𝓕) for large fleets."""
-    model = solver.model
-    floor = float(model.fleet.noise_variance.mean())
-    if model.drawn.clients > _MOST_CLIENTS_STEPPED:
-        start = float(model.fleet.input_variance.mean())
-        needed = math.log((_SETTLED - 1.0) * steady / start) / math.log(solver.spectral_radius(stepsize))
-        return max(0, math.ceil(needed))
-    if model.is_scattered:
-        # Offsets hardly matter for how long it takes: a few of them are enough.
-        length = 512
-        while length <= _LONGEST:
-            excess, _ = solver.curve(stepsize, length)
-            late = np.nonzero(excess + floor > _SETTLED * steady)[0]
-            if late.size == 0 or late[-1] < length // 2:
-                return int(late[-1] + 1) if late.size else 0
-            length *= 4
-        return None
-    recursion = model.recursion(stepsize, model.branches[0])
-    v = recursion.initial
-    for n in range(_LONGEST):
-        if recursion.level(v).excess + floor <= _SETTLED * steady:
-            return n
-        v = recursion.step(v, n, Sources())
-    return None
-
-
-def _recommend(points: tuple[TuningPoint, ...], metric: str, has_best: bool) -> tuple[TuningPoint, str]:
+def _recommend(points: tuple[TuningPoint, ...], metric: str, horizon: int | None) -> tuple[TuningPoint, str]:
     best = min(points, key=lambda point: metric_of(point, metric))
     close = [p for p in points if metric_of(p, metric) <= _NEARLY_AS_GOOD * metric_of(best, metric)]
     chosen = min(close, key=lambda point: point.numbers_per_iteration)
     title = {"network": "network MSE", "test": "test MSE", "msd": "server MSD"}[metric]
-    if not has_best:
-        reason = (
-            "without an attack the error falls with the stepsize all the way to 0, so there is no best one; at the "
-            f"scenario's own stepsize, M = {chosen.num_shared} has "
-        )
-    else:
-        reason = f"M = {chosen.num_shared} at stepsize {chosen.stepsize:.4g} has "
-    if not math.isfinite(metric_of(best, metric)):
-        limit = f"{chosen.max_stepsize:.4g}"
-        return chosen, f"no choice is stable at stepsize {chosen.stepsize:g}; choose one below {limit}"
+    what = f"steady-state {title}" if horizon is None else f"mean {title} over {horizon} iterations"
+    reason = f"M = {chosen.num_shared} at stepsize {chosen.stepsize:.4g} has "
     if chosen is best:
-        return chosen, reason + f"the lowest {title} of all."
+        return chosen, reason + f"the lowest {what} of all."
     lost = 10 * math.log10(metric_of(chosen, metric) / metric_of(best, metric))
     return chosen, reason + (
-        f"a {title} only {lost:.2f} dB above the lowest (M = {best.num_shared}) and exchanges "
+        f"a {what} only {lost:.2f} dB above the lowest (M = {best.num_shared}) and exchanges "
         f"{chosen.numbers_per_iteration} numbers per iteration instead of {best.numbers_per_iteration}."
     )

@@ -1,32 +1,27 @@
-"""Round-robin masks with an offset for each client, over white inputs: many offsets, each solved exactly, compiled.
-
-Given all offsets the masks are certain, and the recursion is that of :class:`psofed.theory.exchange.FixedMasks`, of
-which this is the compiled form (a test holds the two together). The law of the server's error involves the
-offsets of all clients at once, so no finite set of moments averaged over offsets closes; what can be done is to
-solve the recursion for given offsets and to average the solutions, over all offsets or over a sample of them.
+"""The compiled recursions of :mod:`psofed.theory.window_problem`: moments of given windows, entry by entry.
 
 Entries are labelled by their place c relative to the moving frame, in which client k's mask is always
-s_k(c) = 1 if (c − o_k) mod D < M, and every iteration relabels c + M as c.
+s_k(c) = 1 if (c − o_k) mod D < M, and every iteration relabels c + M as c. With white inputs all moments at place c are
+numbers, and first moments are V numbers (:class:`psofed.theory.moments.Entries`).
+
+The packed unknowns of one solve, for K clients and D entries, are g (D), cross1, cross0, own1, own0 (K, D each), and,
+before the upload and already relabelled, w_l = Σ_{m≠l} s_m E[b_m A_m z_m z_l] (K, D) and
+h = Σ_{k≠l} s_k s_l E[b_k b_l A_k A_l z_k z_l] (D).
 """
 
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled
-from psofed.theory.krylov import dominant_eigenvalue
 
 _RESTART = 60
 _TOLERANCE = 1e-8
 
 
-@dataclass(frozen=True, eq=False)
-class WindowProblem:
-    """What the compiled recursions need beyond offsets and stepsize.
+class System(NamedTuple):
+    """What is linear in the moments, at one stepsize.
 
     Attributes
     ----------
@@ -36,262 +31,364 @@ class WindowProblem:
         |S_n| and M.
     redrawn : bool
         Whether the uploading participants are drawn afresh.
-    input_variance, noise_variance, poison : array (K,)
-        ς_k², σ_νk², and E[(τ_k δ_k)²] per uploaded entry.
+    decay, keep, trace : array (K,)
+        LMS: means become `decay` v, own moments `keep` P + `trace` tr P.
+    swing : float
+        What is added to decay_k decay_l for a pair.
+    own, server, chance : array (K,)
+        E[A_k], E[G_k] and E[t_k] of the uploads.
+    affine_own, affine_server, covariance : float
+        Factors of an attacked upload, and Cov(t_k, t_l).
     """
 
     probabilities: FloatArray
     participants: int
     shift: int
     redrawn: bool
-    input_variance: FloatArray
-    noise_variance: FloatArray
-    poison: FloatArray
-
-    def steady_states(self, masks: FloatArray, stepsize: float, noise: float, attack: float) -> FloatArray:
-        """Excess network MSE and server MSD for each of N sets of masks (N, K, D); shape (N, 2)."""
-        out = np.empty((masks.shape[0], 2))
-
-        def solve(part: slice) -> None:
-            _steady_states(
-                masks[part], stepsize, self.probabilities, self.participants, self.shift, self.redrawn,
-                self.input_variance, noise * self.noise_variance, attack * self.poison, out[part],
-            )  # fmt: skip
-
-        _in_parts(solve, len(masks))
-        return out
-
-    def growth(self, mask: FloatArray, stepsize: float, eigenvalue: float) -> float:
-        """Spectral radius of the reduced step at λ = `eigenvalue`, for one set of masks (K, D)."""
-        clients, dimension = mask.shape
-        work = np.zeros((5, clients, dimension)), np.empty((clients, dimension)), np.empty(dimension)
-        nothing = np.zeros(clients)
-
-        def step(x: FloatArray) -> FloatArray:
-            out = np.empty_like(x)
-            _reduced_step(
-                x, mask, stepsize, self.probabilities, self.participants, self.shift, self.redrawn,
-                self.input_variance, nothing, nothing, eigenvalue, *work, out,
-            )  # fmt: skip
-            return out
-
-        return dominant_eigenvalue(step, np.ones(_size(clients, dimension)))
-
-    def curves(self, masks: FloatArray, stepsize: float, iterations: int) -> FloatArray:
-        """Excess network MSE and server MSD over the iterations, averaged over the sets of masks; shape (2, n)."""
-        out = np.empty((masks.shape[0], 2, iterations))
-
-        def run(part: slice) -> None:
-            _curves(
-                masks[part], stepsize, self.probabilities, self.participants, self.shift, self.redrawn,
-                self.input_variance, self.noise_variance, self.poison, out[part],
-            )  # fmt: skip
-
-        _in_parts(run, len(masks))
-        return np.asarray(out.mean(axis=0))
+    decay: FloatArray
+    keep: FloatArray
+    trace: FloatArray
+    swing: float
+    own: FloatArray
+    server: FloatArray
+    chance: FloatArray
+    affine_own: float
+    affine_server: float
+    covariance: float
 
 
-def _in_parts(work: Callable[[slice], None], count: int) -> None:
-    """Call `work` on slices that make up ``range(count)``, on all cores; the kernels let go of the GIL."""
-    workers = min(os.cpu_count() or 1, count)
-    step = max(1, -(-count // (4 * workers)))
-    with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(work, [slice(start, start + step) for start in range(0, count, step)]))
+class Drive(NamedTuple):
+    """What drives the moments.
 
+    Attributes
+    ----------
+    noise : array (K,)
+        Added to every own moment by the LMS step.
+    variance, common : float
+        What attackers add to an entry: its variance, and E[δδ] of two attackers over E[t_k] E[t_l].
+    walk : float
+        q of a target that walks.
+    directed : bool
+        Whether the rest is there: it needs first moments.
+    constant : array (V,)
+        c of the uploads.
+    weight, scaled : array (B, K)
+        Probability, and μς², of the kinds of samples a client learns from.
+    displacement : array (B, K, V)
+        e of each kind of samples.
+    push : array (2, K, V)
+        −μ E[R e], and −μ times what R e of poisoned and clean samples differ by.
+    push_swing : array (K,)
+        −μ times what R of poisoned and clean samples differ by.
+    push_covariance : float
+        Cov(t_k, t_l) of clients that poison their samples.
+    """
 
-# The packed unknowns of one solve, for K clients and D entries, are
-#   g (D), cross1, cross0, own1, own0 (K, D each), and, before the upload and already relabelled,
-#   w_l = Σ_{m≠l} s_m E[b_m z_m z_l] (K, D) and h = Σ_{k≠l} s_k s_l E[b_k b_l z_k z_l] (D).
+    noise: FloatArray
+    variance: float
+    common: float
+    walk: float
+    directed: bool
+    constant: FloatArray
+    weight: FloatArray
+    scaled: FloatArray
+    displacement: FloatArray
+    push: FloatArray
+    push_swing: FloatArray
+    push_covariance: float
 
 
 @compiled
-def _size(clients, dimension):
+def packed_size(clients, dimension):
+    """Length of the packed unknowns."""
     return dimension * (2 + 5 * clients)
 
 
 @compiled
-def _exchange_clients(z, w, h, s, prob, participants, poison, client, server, out):
-    """Fill E[g' z_l] (client), E[g'²] (server) and the clients' moments after the next download (out)."""
+def step_first(first, s, system, drive, before):
+    """Fill the first moments before the upload (`before`), then move `first` to after the next download.
+
+    Both are (2K + 1, D, V): the server, clients that have downloaded, clients that have not.
+    """
     clients, dimension = s.shape
-    p, pair, first = prob[0], prob[1], prob[2]
+    p, kinds = system.probabilities[0], first.shape[2]
     for c in range(dimension):
-        shared = 0.0
-        for k in range(clients):
-            shared += s[k, c]
-        g = z[0, 0, c]
-        total = g
-        second = h[c]
-        for k in range(clients):
-            others = shared - s[k, c]
-            cross1, cross0, own1 = z[1, k, c], z[2, k, c], z[3, k, c]
-            cross = p * cross1 + (1 - p) * cross0
-            cross_other = pair * cross1 + first * cross0
-            client[k, c] = (
-                cross + (w[k, c] - others * cross_other + s[k, c] * p * (own1 - cross1)) / participants
-            )
-            if s[k, c] > 0.0:
-                total += 2.0 * p * (cross1 - g) / participants
-                second += p * (own1 - 2 * cross1 + g) + p * poison[k]
-                second += pair * others * (g - 2 * cross1)
-        server[c] = total + second / participants**2
-        out[0, 0, c] = server[c]
-        for k in range(clients):
-            own = p * z[3, k, c] + (1 - p) * z[4, k, c]
-            out[1, k, c] = server[c] if s[k, c] > 0.0 else client[k, c]
-            out[2, k, c] = client[k, c]
-            out[3, k, c] = server[c] if s[k, c] > 0.0 else own
-            out[4, k, c] = own
+        e = (c + system.shift) % dimension
+        for v in range(kinds):
+            before[0, c, v] = first[0, e, v]
+            for k in range(clients):
+                push = drive.push[0, k, v]
+                taking = system.decay[k] * first[1 + k, e, v] + push
+                idle = system.decay[k] * first[1 + clients + k, e, v] + push
+                if system.redrawn:
+                    taking = idle = p * taking + (1 - p) * idle
+                before[1 + k, c, v] = taking
+                before[1 + clients + k, c, v] = idle
+    for c in range(dimension):
+        for v in range(kinds):
+            g = before[0, c, v]
+            total = 0.0
+            for k in range(clients):
+                if s[k, c] > 0.0:
+                    sent = system.own[k] * before[1 + k, c, v] + system.server[k] * g
+                    total += p * (sent + system.chance[k] * drive.constant[v] - g)
+            g += total / system.participants
+            first[0, c, v] = g
+            for k in range(clients):
+                kept = p * before[1 + k, c, v] + (1 - p) * before[1 + clients + k, c, v]
+                first[1 + k, c, v] = g if s[k, c] > 0.0 else kept
+                first[1 + clients + k, c, v] = kept
 
 
 @compiled
-def _lms_clients(v, mu, r, noise, redrawn, shift, p, z):
+def _mean_product(x, y):
+    total = 0.0
+    for v in range(x.size):
+        total += x[v] * y[v]
+    return total / x.size
+
+
+@compiled
+def exchange_clients(z, w, h, s, system, drive, before, client, server, out):
+    """Fill E[g' z_l] (client), E[g'²] (server) and the clients' moments after the next download (out)."""
+    clients, dimension = s.shape
+    p, pair, first_only = system.probabilities[0], system.probabilities[1], system.probabilities[2]
+    alpha, gamma, count = system.affine_own, system.affine_server, system.participants
+    for c in range(dimension):
+        g = z[0, 0, c]
+        constant2 = constant_server = 0.0
+        if drive.directed:
+            constant2 = _mean_product(drive.constant, drive.constant)
+            constant_server = _mean_product(drive.constant, before[0, c])
+        total, second = g, h[c]
+        # Sums over those who share place c of the factors of z, g and c, for the means and for what swings with t
+        n = a_z = a_m = sum_g = sum_t = 0.0
+        same = swing_z = swing_m = 0.0
+        for k in range(clients):
+            if s[k, c] == 0.0:
+                continue
+            a, rest, t = system.own[k], system.server[k] - 1.0, system.chance[k]
+            cross1, own1, mean = z[1, k, c], z[3, k, c], 0.0
+            if drive.directed:
+                mean = _mean_product(drive.constant, before[1 + k, c])
+            to_server = p * (a * cross1 + system.server[k] * g + t * constant_server)
+            upload = (1.0 + t * (alpha * alpha - 1.0)) * own1 + 2.0 * t * alpha * gamma * cross1
+            upload += t * gamma * gamma * g + t * drive.variance
+            upload += t * (2.0 * alpha * mean + 2.0 * gamma * constant_server + constant2)
+            total += 2.0 * (to_server - p * g) / count
+            second += p * upload - 2.0 * to_server + p * g
+            n += 1.0
+            a_z += a * cross1
+            a_m += a * mean
+            sum_g += rest
+            sum_t += t
+            same += 2.0 * a * rest * cross1 + rest * rest * g + 2.0 * a * t * mean
+            same += 2.0 * rest * t * constant_server + t * t * (constant2 + drive.common)
+            swing_z += cross1
+            swing_m += mean
+        others = 2.0 * a_z * sum_g + sum_g * sum_g * g + 2.0 * a_m * sum_t
+        others += 2.0 * sum_g * sum_t * constant_server + sum_t * sum_t * (constant2 + drive.common) - same
+        if system.covariance != 0.0:
+            b = alpha - 1.0
+            part = 2.0 * b * gamma * swing_z * (n - 1.0) + 2.0 * b * swing_m * (n - 1.0)
+            part += (gamma * gamma * g + 2.0 * gamma * constant_server + constant2) * n * (n - 1.0)
+            others += system.covariance * part
+        server[c] = total + (second + pair * others) / count**2
+        out[0, 0, c] = server[c] + drive.walk
+        for k in range(clients):
+            cross1, cross0, own1 = z[1, k, c], z[2, k, c], z[3, k, c]
+            cross_other = pair * cross1 + first_only * cross0
+            value = w[k, c]
+            rest, t = system.server[k] - 1.0, system.chance[k]
+            value += (sum_g - s[k, c] * rest) * cross_other
+            mean1 = mean0 = 0.0
+            if drive.directed:
+                mean1 = _mean_product(drive.constant, before[1 + k, c])
+                mean0 = _mean_product(drive.constant, before[1 + clients + k, c])
+                value += (sum_t - s[k, c] * t) * (pair * mean1 + first_only * mean0)
+            value += s[k, c] * p * (system.own[k] * own1 + rest * cross1 + t * mean1)
+            client[k, c] = p * cross1 + (1 - p) * cross0 + value / count
+            own = p * own1 + (1 - p) * z[4, k, c]
+            out[1, k, c] = (server[c] if s[k, c] > 0.0 else client[k, c]) + drive.walk
+            out[2, k, c] = client[k, c] + drive.walk
+            out[3, k, c] = (server[c] if s[k, c] > 0.0 else own) + drive.walk
+            out[4, k, c] = own + drive.walk
+
+
+@compiled
+def lms_clients(v, system, drive, first, z):
     """LMS step of server and clients, mixing if the upload set is redrawn, then relabelling."""
     clients, dimension = v.shape[1], v.shape[2]
+    p, shift = system.probabilities[0], system.shift
     for c in range(dimension):
         z[0, 0, c] = v[0, 0, (c + shift) % dimension]
     for k in range(clients):
-        a = mu * r[k]
-        decay, quadratic = 1.0 - a, 1.0 - 2.0 * a + 2.0 * a * a
         trace1 = trace0 = 0.0
         for c in range(dimension):
             trace1 += v[3, k, c]
             trace0 += v[4, k, c]
-        added = mu * mu * r[k] * noise[k]
+        added1 = system.trace[k] * trace1 + drive.noise[k]
+        added0 = system.trace[k] * trace0 + drive.noise[k]
+        if drive.directed:
+            for b in range(drive.weight.shape[0]):
+                for c in range(dimension):
+                    square = _mean_product(drive.displacement[b, k], drive.displacement[b, k])
+                    factor = drive.weight[b, k] * drive.scaled[b, k] ** 2
+                    mixed = _mean_product(first[1 + k, c], drive.displacement[b, k])
+                    added1 += factor * (2.0 * mixed + square)
+                    mixed = _mean_product(first[1 + clients + k, c], drive.displacement[b, k])
+                    added0 += factor * (2.0 * mixed + square)
         for c in range(dimension):
             e = (c + shift) % dimension
-            cross1, cross0 = decay * v[1, k, e], decay * v[2, k, e]
-            own1 = quadratic * v[3, k, e] + a * a * trace1 + added
-            own0 = quadratic * v[4, k, e] + a * a * trace0 + added
-            if redrawn:
+            cross1, cross0 = system.decay[k] * v[1, k, e], system.decay[k] * v[2, k, e]
+            own1 = system.keep[k] * v[3, k, e] + added1
+            own0 = system.keep[k] * v[4, k, e] + added0
+            if drive.directed:
+                shifted = _mean_product(first[0, e], drive.push[0, k])
+                cross1 += shifted
+                cross0 += shifted
+                for b in range(drive.weight.shape[0]):
+                    a, weight = drive.scaled[b, k], drive.weight[b, k]
+                    square = _mean_product(drive.displacement[b, k], drive.displacement[b, k])
+                    mixed = _mean_product(first[1 + k, e], drive.displacement[b, k])
+                    own1 += weight * (2.0 * a * a * (2.0 * mixed + square) - 2.0 * a * mixed)
+                    mixed = _mean_product(first[1 + clients + k, e], drive.displacement[b, k])
+                    own0 += weight * (2.0 * a * a * (2.0 * mixed + square) - 2.0 * a * mixed)
+            if system.redrawn:
                 cross1 = cross0 = p * cross1 + (1 - p) * cross0
                 own1 = own0 = p * own1 + (1 - p) * own0
             z[1, k, c], z[2, k, c], z[3, k, c], z[4, k, c] = cross1, cross0, own1, own0
 
 
 @compiled
-def _pair_forcing(sk, sl, client_k, client_l, server):
-    """Return the forcing of both, one (k participates) and its mirror image; 0/1 masks."""
-    if sk > 0.0 and sl > 0.0:
-        return server, client_l, client_k
-    if sk > 0.0:
-        return client_l, client_l, 0.0
-    if sl > 0.0:
-        return client_k, 0.0, client_k
-    return 0.0, 0.0, 0.0
+def _pair_push(k, l, x, y, system, drive):  # noqa: E741
+    """Return what displaced targets add to E[z_k z_l], from first moments x of k and y of l (V,) before the step."""
+    total = 0.0
+    for v in range(x.size):
+        kept_k, kept_l = system.decay[k] * x[v], system.decay[l] * y[v]
+        push_k, push_l = drive.push[0, k, v], drive.push[0, l, v]
+        total += kept_k * push_l + push_k * (kept_l + push_l)
+        if drive.push_covariance != 0.0:
+            kept_k, kept_l = drive.push_swing[k] * x[v], drive.push_swing[l] * y[v]
+            push_k, push_l = drive.push[1, k, v], drive.push[1, l, v]
+            total += drive.push_covariance * (kept_k * push_l + push_k * (kept_l + push_l))
+    return total / x.size
 
 
 @compiled
-def _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, eigenvalue, w, h):
+def _pair_after(value, k, l, e, client, server, s, system, drive, first, theta, out):  # noqa: E741
+    """Exchange, then LMS step, of one pair at place e; `out` gets both, one, its mirror image and the average."""
+    clients = s.shape[0]
+    _, pair, only, neither = system.probabilities
+    kept_k, kept_l, walk = 1.0 - s[k, e], 1.0 - s[l, e], drive.walk
+    both, one, mirrored = kept_k * kept_l * value, kept_k * value, kept_l * value
+    if s[k, e] > 0.0:
+        one += client[l, e]
+        both += server[e] if s[l, e] > 0.0 else client[l, e]
+    elif s[l, e] > 0.0:
+        both += client[k, e]
+    if s[l, e] > 0.0:
+        mirrored += client[k, e]
+    both, one = theta * (both + walk), theta * (one + walk)
+    mirrored, none = theta * (mirrored + walk), theta * (value + walk)
+    if drive.directed:
+        taking_k, idle_k = first[1 + k, e], first[1 + clients + k, e]
+        taking_l, idle_l = first[1 + l, e], first[1 + clients + l, e]
+        both += _pair_push(k, l, taking_k, taking_l, system, drive)
+        one += _pair_push(k, l, taking_k, idle_l, system, drive)
+        mirrored += _pair_push(k, l, idle_k, taking_l, system, drive)
+        none += _pair_push(k, l, idle_k, idle_l, system, drive)
+    out[0], out[1], out[2] = both, one, mirrored
+    out[3] = pair * both + only * (one + mirrored) + neither * none
+
+
+@compiled
+def _count_pair(found, k, l, n, s, system, w, h):  # noqa: E741
+    """Add one pair's moments before the upload at place n to the sums."""
+    p, pair, only, _ = system.probabilities
+    own_k, own_l = system.own[k], system.own[l]
+    together = own_k * own_l + system.covariance * (system.affine_own - 1.0) ** 2
+    if system.redrawn:
+        w[l, n] += s[k, n] * own_k * p * found[3]
+        w[k, n] += s[l, n] * own_l * p * found[3]
+        h[n] += 2.0 * s[k, n] * s[l, n] * together * pair * found[3]
+    else:
+        w[l, n] += s[k, n] * own_k * (pair * found[0] + only * found[1])
+        w[k, n] += s[l, n] * own_l * (pair * found[0] + only * found[2])
+        h[n] += 2.0 * s[k, n] * s[l, n] * together * pair * found[0]
+
+
+@compiled
+def _eliminated_sums(client, server, s, system, drive, first, eigenvalue, w, h):
     """Sum over pairs in a steady state: each pair's cycle through the entries is solved on its own."""
     clients, dimension = s.shape
-    p, pair, first, neither = prob[0], prob[1], prob[2], prob[3]
     w[:] = 0.0
     h[:] = 0.0
+    shift = system.shift
     a, b = dimension, shift
     while b:
         a, b = b, a % b
     orbits, cycles = a, dimension // a
+    found = np.empty(4)
+    _, pair, only, neither = system.probabilities
     for k in range(clients):
         for l in range(k + 1, clients):  # noqa: E741
-            theta = (1.0 - mu * r[k]) * (1.0 - mu * r[l]) / eigenvalue
+            theta = (system.decay[k] * system.decay[l] + system.swing) / eigenvalue
             for start in range(orbits):
-                # y of label c after relabelling comes from c + shift; go once round to close the cycle
+                # What place c holds before relabelling the exchange at c − shift sees; once round closes the cycle.
                 value, factor, c = 0.0, 1.0, start
                 for _ in range(cycles):
                     e = (c - shift) % dimension
-                    both, one, mirrored = _pair_forcing(
-                        s[k, e], s[l, e], client[k, e], client[l, e], server[e]
-                    )
+                    _pair_after(value, k, l, e, client, server, s, system, drive, first, theta, found)
                     kept_k, kept_l = 1.0 - s[k, e], 1.0 - s[l, e]
-                    alpha = theta * (pair * kept_k * kept_l + first * (kept_k + kept_l) + neither)
-                    value = alpha * value + theta * (pair * both + first * (one + mirrored))
-                    factor *= alpha
-                    c = e
+                    factor *= theta * (pair * kept_k * kept_l + only * (kept_k + kept_l) + neither)
+                    value, c = found[3], e
                 value /= 1.0 - factor
                 for _ in range(cycles):
-                    # value: the average before relabelling at c, which the exchange at e = c − shift sees
                     e = (c - shift) % dimension
-                    kept_k, kept_l = 1.0 - s[k, e], 1.0 - s[l, e]
-                    both, one, mirrored = _pair_forcing(
-                        s[k, e], s[l, e], client[k, e], client[l, e], server[e]
-                    )
-                    both += kept_k * kept_l * value
-                    one += kept_k * value
-                    mirrored += kept_l * value
-                    value = theta * (pair * both + first * (one + mirrored) + neither * value)
-                    # what the next exchange, at e − shift, sees of this pair
-                    n = (e - shift) % dimension
-                    if redrawn:
-                        w[l, n] += s[k, n] * p * value
-                        w[k, n] += s[l, n] * p * value
-                        h[n] += 2.0 * s[k, n] * s[l, n] * pair * value
-                    else:
-                        w[l, n] += s[k, n] * theta * (pair * both + first * one)
-                        w[k, n] += s[l, n] * theta * (pair * both + first * mirrored)
-                        h[n] += 2.0 * s[k, n] * s[l, n] * theta * pair * both
-                    c = e
+                    _pair_after(value, k, l, e, client, server, s, system, drive, first, theta, found)
+                    _count_pair(found, k, l, (e - shift) % dimension, s, system, w, h)
+                    value, c = found[3], e
 
 
 @compiled
-def _reduced_step(
-    x, s, mu, prob, participants, shift, redrawn, r, noise, poison, eigenvalue, work_z, client, server, out
-):
+def reduced_step(x, s, system, drive, first, before, eigenvalue, out):
     """One iteration on the packed unknowns: server and clients divided by λ, then the sums over pairs."""
     clients, dimension = s.shape
     block = dimension * clients
-    v = np.zeros((5, clients, dimension))
+    v, z = np.zeros((5, clients, dimension)), np.zeros((5, clients, dimension))
+    client, server = np.empty((clients, dimension)), np.empty(dimension)
     v[0, 0] = x[:dimension]
     for j in range(4):
         v[1 + j] = x[dimension + j * block : dimension + (j + 1) * block].reshape((clients, dimension))
     w = x[dimension + 4 * block : dimension + 5 * block].reshape((clients, dimension))
     h = x[dimension + 5 * block :]
-    _lms_clients(v, mu, r, noise, redrawn, shift, prob[0], work_z)
-    _exchange_clients(work_z, w, h, s, prob, participants, poison, client, server, v)
+    lms_clients(v, system, drive, first, z)
+    exchange_clients(z, w, h, s, system, drive, before, client, server, v)
     out[:dimension] = v[0, 0] / eigenvalue
     for j in range(4):
         out[dimension + j * block : dimension + (j + 1) * block] = v[1 + j].ravel() / eigenvalue
     new_w = np.empty((clients, dimension))
     new_h = np.empty(dimension)
-    _eliminated_sums(client, server, s, mu, r, prob, redrawn, shift, eigenvalue, new_w, new_h)
+    _eliminated_sums(client, server, s, system, drive, first, eigenvalue, new_w, new_h)
     out[dimension + 4 * block : dimension + 5 * block] = new_w.ravel()
     out[dimension + 5 * block :] = new_h
 
 
 @compiled
-def _solve(s, mu, prob, participants, shift, redrawn, r, noise, poison):
-    """Restarted GMRES on x − F x = source."""
+def _solve(s, system, drive, nothing, first, before):
+    """Restarted GMRES on x − F x = source; `nothing` is a drive that drives nothing."""
     clients, dimension = s.shape
-    size = _size(clients, dimension)
-    work_z = np.zeros((5, clients, dimension))
-    client, server = np.empty((clients, dimension)), np.empty(dimension)
+    size = packed_size(clients, dimension)
     source, image = np.empty(size), np.empty(size)
-    nothing = np.zeros(clients)
     x = np.zeros(size)
-    _reduced_step(
-        x, s, mu, prob, participants, shift, redrawn, r, noise, poison, 1.0, work_z, client, server, source
-    )
+    reduced_step(x, s, system, drive, first, before, 1.0, source)
     scale = np.linalg.norm(source)
     if scale == 0.0:
         return x
     basis = np.empty((_RESTART + 1, size))
     for _ in range(20):
-        _reduced_step(
-            x,
-            s,
-            mu,
-            prob,
-            participants,
-            shift,
-            redrawn,
-            r,
-            nothing,
-            nothing,
-            1.0,
-            work_z,
-            client,
-            server,
-            image,
-        )
+        reduced_step(x, s, system, nothing, first, before, 1.0, image)
         residual = source - x + image
         norm = np.linalg.norm(residual)
         if norm <= _TOLERANCE * scale:
@@ -303,23 +400,7 @@ def _solve(s, mu, prob, participants, shift, redrawn, r, noise, poison):
         basis[0] = residual / norm
         used = 0
         for j in range(_RESTART):
-            _reduced_step(
-                basis[j],
-                s,
-                mu,
-                prob,
-                participants,
-                shift,
-                redrawn,
-                r,
-                nothing,
-                nothing,
-                1.0,
-                work_z,
-                client,
-                server,
-                image,
-            )
+            reduced_step(basis[j], s, system, nothing, first, before, 1.0, image)
             column = basis[j] - image
             for i in range(j + 1):
                 hessenberg[i, j] = np.dot(basis[i], column)
@@ -349,77 +430,85 @@ def _solve(s, mu, prob, participants, shift, redrawn, r, noise, poison):
 
 
 @compiled
-def _level(server, own1, own0, r, p):
+def _level(server, own1, own0, first, r, offsets, p, out):
+    """Excess network MSE on samples with input variances r and targets displaced by `offsets` (K, V), and MSD."""
+    clients, dimension = own1.shape
     excess = 0.0
-    for k in range(r.size):
-        excess += r[k] * (p * own1[k].sum() + (1 - p) * own0[k].sum())
-    return excess / r.size, server.sum()
+    for k in range(clients):
+        seen = p * own1[k].sum() + (1 - p) * own0[k].sum()
+        if offsets.size:
+            for c in range(dimension):
+                mixed = p * _mean_product(first[1 + k, c], offsets[k])
+                mixed += (1 - p) * _mean_product(first[1 + clients + k, c], offsets[k])
+                seen += 2.0 * mixed + _mean_product(offsets[k], offsets[k])
+        excess += r[k] * seen
+    out[0] = excess / clients
+    out[1] = server.sum()
 
 
 @compiled
-def _steady_states(masks, mu, prob, participants, shift, redrawn, r, noise, poison, out):
+def steady_states(masks, system, drive, nothing, firsts, r, offsets, out):
+    """Excess and MSD for each set of masks (N, K, D), given the first moments of each, (N, 2K + 1, D, V)."""
     for i in range(masks.shape[0]):
         s = masks[i]
         clients, dimension = s.shape
         block = clients * dimension
-        x = _solve(s, mu, prob, participants, shift, redrawn, r, noise, poison)
+        before = np.empty_like(firsts[i])
+        after = firsts[i].copy()
+        if drive.directed:
+            step_first(after, s, system, drive, before)
+        x = _solve(s, system, drive, nothing, firsts[i], before)
         own1 = x[dimension + 2 * block : dimension + 3 * block].reshape((clients, dimension))
         own0 = x[dimension + 3 * block : dimension + 4 * block].reshape((clients, dimension))
-        out[i, 0], out[i, 1] = _level(x[:dimension], own1, own0, r, prob[0])
+        _level(x[:dimension], own1, own0, firsts[i], r, offsets, system.probabilities[0], out[i])
 
 
 @compiled
-def _pair_step(y, client, server, s, theta, prob, redrawn, shift, w, h):
-    """One iteration of every pair: y (K, K, D) is the average before relabelling; also the next sums."""
-    clients, dimension = s.shape
-    p, pair, first, neither = prob[0], prob[1], prob[2], prob[3]
-    w[:] = 0.0
-    h[:] = 0.0
-    new = np.empty(dimension)
-    for k in range(clients):
-        for l in range(k + 1, clients):  # noqa: E741
-            for e in range(dimension):
-                value = y[k, l, (e + shift) % dimension]
-                kept_k, kept_l = 1.0 - s[k, e], 1.0 - s[l, e]
-                both, one, mirrored = _pair_forcing(s[k, e], s[l, e], client[k, e], client[l, e], server[e])
-                both += kept_k * kept_l * value
-                one += kept_k * value
-                mirrored += kept_l * value
-                t = theta[k, l]
-                new[e] = t * (pair * both + first * (one + mirrored) + neither * value)
-                n = (e - shift) % dimension
-                if redrawn:
-                    w[l, n] += s[k, n] * p * new[e]
-                    w[k, n] += s[l, n] * p * new[e]
-                    h[n] += 2.0 * s[k, n] * s[l, n] * pair * new[e]
-                else:
-                    w[l, n] += s[k, n] * t * (pair * both + first * one)
-                    w[k, n] += s[l, n] * t * (pair * both + first * mirrored)
-                    h[n] += 2.0 * s[k, n] * s[l, n] * t * pair * both
-            y[k, l] = new
-
-
-@compiled
-def _curves(masks, mu, prob, participants, shift, redrawn, r, noise, poison, out):
+def curves(masks, system, drive, start, r, offsets, out):
+    """Excess and MSD over the iterations for each set of masks; all begin at first moments `start` (V,)."""
     for i in range(masks.shape[0]):
         s = masks[i]
         clients, dimension = s.shape
-        start = 1.0 / dimension
-        v = np.full((5, clients, dimension), start)
+        square = _mean_product(start, start)
+        v = np.full((5, clients, dimension), square)
         z = np.zeros((5, clients, dimension))
         client, server = np.empty((clients, dimension)), np.empty(dimension)
-        theta = np.outer(1.0 - mu * r, 1.0 - mu * r)
+        first = np.empty((2 * clients + 1, dimension, start.size))
+        first[:] = start
+        before = np.empty_like(first)
+        following = first.copy()
         y = np.empty((clients, clients, dimension))
         w, h = np.zeros((clients, dimension)), np.zeros(dimension)
-        p, pair = prob[0], prob[1]
-        for k in range(clients):
-            for l in range(clients):  # noqa: E741
-                y[k, l] = theta[k, l] * start
-                if k != l:
-                    w[l] += p * s[k] * theta[k, l] * start
-                    h += pair * s[k] * s[l] * theta[k, l] * start
+        found, level, new = np.empty(4), np.empty(2), np.empty(dimension)
+        p = system.probabilities[0]
         for n in range(out.shape[2]):
-            out[i, 0, n], out[i, 1, n] = _level(v[0, 0], v[3], v[4], r, p)
-            _lms_clients(v, mu, r, noise, redrawn, shift, p, z)
-            _exchange_clients(z, w, h, s, prob, participants, poison, client, server, v)
-            _pair_step(y, client, server, s, theta, prob, redrawn, shift, w, h)
+            _level(v[0, 0], v[3], v[4], first, r, offsets, p, level)
+            out[i, 0, n], out[i, 1, n] = level[0], level[1]
+            if n == 0:
+                # The first LMS step of the pairs: everybody starts alike.
+                for k in range(clients):
+                    for l in range(k + 1, clients):  # noqa: E741
+                        for e in range(dimension):
+                            value = (system.decay[k] * system.decay[l] + system.swing) * square
+                            if drive.directed:
+                                value += _pair_push(k, l, start, start, system, drive)
+                            y[k, l, e] = value
+                            found[:] = value
+                            _count_pair(found, k, l, (e - system.shift) % dimension, s, system, w, h)
+            lms_clients(v, system, drive, first, z)
+            if drive.directed:
+                following[:] = first
+                step_first(following, s, system, drive, before)
+            exchange_clients(z, w, h, s, system, drive, before, client, server, v)
+            first[:] = following
+            w[:] = 0.0
+            h[:] = 0.0
+            for k in range(clients):
+                for l in range(k + 1, clients):  # noqa: E741
+                    theta = system.decay[k] * system.decay[l] + system.swing
+                    for e in range(dimension):
+                        value = y[k, l, (e + system.shift) % dimension]
+                        _pair_after(value, k, l, e, client, server, s, system, drive, first, theta, found)
+                        _count_pair(found, k, l, (e - system.shift) % dimension, s, system, w, h)
+                        new[e] = found[3]
+                    y[k, l] = new

@@ -3,6 +3,7 @@
 import math
 
 from psofed.common.types import FloatArray
+from psofed.parts.affine import PoisonedSamples
 from psofed.parts.base import Attack
 from psofed.parts.contexts import Sample
 from psofed.parts.options import option
@@ -24,3 +25,7 @@ class DataPoisoning(Attack):
     def poison(self, sample: Sample) -> tuple[FloatArray, float]:
         """Add ξ to the inputs."""
         return sample.inputs + math.sqrt(self.variance) * sample.normals, sample.label
+
+    def affine(self) -> PoisonedSamples:
+        """State the noise in the inputs."""
+        return PoisonedSamples(input_noise_variance=self.variance)

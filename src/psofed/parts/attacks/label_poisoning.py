@@ -1,6 +1,7 @@
 """Wrong labels."""
 
 from psofed.common.types import FloatArray
+from psofed.parts.affine import PoisonedSamples
 from psofed.parts.base import Attack
 from psofed.parts.contexts import Sample
 from psofed.parts.options import option
@@ -23,3 +24,7 @@ class LabelPoisoning(Attack):
     def poison(self, sample: Sample) -> tuple[FloatArray, float]:
         """Flip the label."""
         return sample.inputs, -self.scale * sample.label
+
+    def affine(self) -> PoisonedSamples:
+        """State the factor of the label."""
+        return PoisonedSamples(label=-self.scale)

@@ -23,6 +23,7 @@ class LittleIsEnough(Attack):
     """
 
     knows = "everyone"
+    not_affine_because = "a standard deviation is not affine in the models"
 
     deviations: float = option(
         default=1.5, text="z: how many standard deviations from the honest mean", strength=True

@@ -18,6 +18,9 @@ class Mimic(Attack):
     """
 
     knows = "everyone"
+    not_affine_because = (
+        "which client is copied depends on who participates and who attacks, so the copy is not affine"
+    )
 
     def corrupt(self, upload: UploadAndEveryone) -> float:
         """Copy the clean upload of the lowest client number."""

@@ -3,7 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.common.types import FloatArray
 from psofed.parts.base import Pattern
 from psofed.parts.contexts import Mask
 
@@ -35,19 +34,14 @@ class Random(Pattern):
             out[m] = entries[other]
             entries[other] = entries[m]
 
-    def mask_moments(self, dimension: int, num_shared: int) -> tuple[float, FloatArray]:
-        """Return E[S(i)] and the matrix E[S(i) S(j)] of one mask, shape (D, D) (Appendix A).
-
-        E[S(i)] = p_e = M/D; E[S(i) S(j)] = p_e on the diagonal and p_e (M − 1)/(D − 1) off it.
+    def mask_moments(self, dimension: int, num_shared: int) -> tuple[float, float]:
+        """Return E[S(i)] = p_e = M/D and E[S(i) S(j)] = p_e (M − 1)/(D − 1), i ≠ j, of one mask (Appendix A).
 
         Examples
         --------
-        >>> first, second = Random().mask_moments(3, 2)
-        >>> second.round(3)
-        array([[0.667, 0.333, 0.333],
-               [0.333, 0.667, 0.333],
-               [0.333, 0.333, 0.667]])
+        >>> first, pair = Random().mask_moments(3, 2)
+        >>> round(first, 3), round(pair, 3)
+        (0.667, 0.333)
         """
         p = num_shared / dimension
-        off = p * (num_shared - 1) / (dimension - 1) if dimension > 1 else 0.0
-        return p, np.full((dimension, dimension), off) + (p - off) * np.eye(dimension)
+        return p, p * (num_shared - 1) / (dimension - 1) if dimension > 1 else 0.0

@@ -1,0 +1,42 @@
+"""Recommended stepsizes against the best of a fine grid, on the flights: the table of docs/own_data.md.
+
+Run as `python examples/flights/tune.py 1,2,6`; some minutes for each number of shared entries.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from psofed import read_data, simulate
+from psofed.fleet.fitting import fit_scenario, measured_scenario
+from psofed.theory.tuning import tune
+
+FEATURES = ("departure_delay", "air_time", "wind_speed", "visibility", "rain", "pressure")
+STEPSIZES = np.geomspace(0.008, 0.12, 16)
+ATTACK = {"num_byzantine": 4}
+
+
+def main(shared: list[int]) -> None:
+    """Print one row for each number of shared entries."""
+    table = Path(__file__).parent / "flights.csv"
+    data = read_data(table, "destination", "arrival_delay", FEATURES)
+    fleet = data.fleet()
+    print("| M | tune says | predicted MSE | best of the grid | its MSE | ratio |")
+    print("|---|---|---|---|---|---|")
+    for count in shared:
+        values = {"attack": ATTACK, "num_shared": count}
+        scenario = measured_scenario(fit_scenario(data, values), data)
+        point = tune(scenario, shared=[count], horizon=data.iterations, measured=fleet).points[0]
+        errors = []
+        for stepsize in STEPSIZES:
+            run = fit_scenario(data, values | {"stepsize": float(stepsize)})
+            errors.append(simulate(run, trials=48, seed=1, tail=data.iterations, data=data).network_mse.mean)
+        best = STEPSIZES[int(np.argmin(errors))]
+        ratio = max(point.stepsize / best, best / point.stepsize)
+        row = (count, point.stepsize, point.horizon_error, best, min(errors), ratio)
+        print("| {} | {:.4f} | {:.3f} | {:.4f} | {:.3f} | {:.2f} |".format(*row), flush=True)
+
+
+if __name__ == "__main__":
+    main([int(part) for part in sys.argv[1].split(",")] if len(sys.argv) > 1 else [1, 2, 6])

@@ -1,0 +1,132 @@
+"""The exact theory of affine attacks against simulation: a grid over attacks and systems, and limits of stability.
+
+Each point must lie within max(0.5 %, 3.5 standard errors) for the network MSE and max(1 %, 3.5 standard errors) for the
+server's MSD. The seed is fixed, so a point that is off is off every time.
+"""
+
+import itertools
+import math
+
+import pytest
+
+import psofed
+from psofed import Attack, Data, Scenario, Selection, Uniform
+from psofed.theory.limits import attack_limits
+
+SYSTEMS = list(itertools.product(("random", "round-robin"), (True, False), ("same", "redrawn")))
+ATTACKS = {
+    "gaussian": {},
+    "colluding-gaussian": {},
+    "constant-bias": {},
+    "sign-flip": {},
+    "sign-flip of the model": {"kind": "sign-flip", "of": "model"},
+    "scaled-update": {"scale": 3.0},
+    "drop-out": {},
+    "label-poisoning": {},
+    "data-poisoning": {},
+}
+TOLERANCES = {"network_mse": 0.005, "server_msd": 0.01}
+
+
+def scenario_of(name: str, system: tuple[str, bool, str], byzantine_set: str, correlation: float) -> Scenario:
+    pattern, coordinated, uplink = system
+    options = {"kind": name} | ATTACKS[name]
+    # Correlated inputs with an offset for each client: few enough clients to go through all offsets.
+    clients, dimension = (12, 4) if correlation == 0.0 else (3, 3)
+    return Scenario(
+        num_clients=clients, dimension=dimension, num_participants=max(clients // 3, 2), num_shared=2, stepsize=0.12,
+        iterations=900, uplink=uplink, selection=Selection(pattern=pattern, coordinated=coordinated),
+        data=Data(input_variance=Uniform(0.5, 1.2), input_correlation=correlation),
+        attack=Attack(num_byzantine=clients // 3, probability=0.3, byzantine_set=byzantine_set, **options),
+    )  # fmt: skip
+
+
+def assert_agrees(scenario: Scenario, trials: int = 256) -> None:
+    result = psofed.simulate(scenario, trials=trials, seed=17, tail=500)
+    prediction = psofed.predict(scenario)
+    sampling = prediction.steady_state.sampling_error
+    for (metric, tolerance), own in zip(TOLERANCES.items(), (sampling.excess, sampling.server), strict=True):
+        found = getattr(result, metric)
+        allowed = max(tolerance * found.mean, 3.5 * math.hypot(found.standard_error, own))
+        assert abs(getattr(prediction, metric) - found.mean) <= allowed, (metric, found, prediction.terms)
+
+
+@pytest.mark.parametrize("index", range(len(SYSTEMS)))
+@pytest.mark.parametrize("name", ATTACKS)
+def test_simulation_is_where_the_theory_says(name: str, index: int) -> None:
+    # Every attack meets every system; fixed and redrawn sets, white and correlated inputs take turns.
+    turn = index + list(ATTACKS).index(name)
+    for byzantine_set, correlation in (
+        (("fixed", 0.0), ("redrawn", 0.5))
+        if turn % 2
+        else (
+            ("redrawn", 0.0),
+            ("fixed", 0.5),
+        )
+    ):
+        assert_agrees(scenario_of(name, SYSTEMS[index], byzantine_set, correlation))
+
+
+@pytest.mark.parametrize(
+    "name", ["constant-bias", "sign-flip of the model", "label-poisoning", "scaled-update"]
+)
+def test_the_learning_curve_follows_the_simulated_one(name: str) -> None:
+    scenario = scenario_of(name, ("random", False, "same"), "fixed", 0.0).replace(iterations=120)
+    result, curve = psofed.simulate(scenario, trials=512, seed=3), psofed.predict(scenario).learning_curve()
+    for metric in ("network_mse", "server_msd"):
+        error = result.curve_standard_error[metric][1:]
+        scores = (getattr(curve, metric) - result.curve[metric])[1:] / error
+        assert abs(scores).max() < 4.7  # 1 in 1000 over 8 curves of 119 points
+
+
+@pytest.mark.parametrize("coordinated", [True, False])
+def test_flipped_updates_diverge_from_the_predicted_number_of_attackers_on(coordinated: bool) -> None:
+    scenario = Scenario(
+        num_clients=20, dimension=3, num_participants=5, num_shared=2, iterations=4000, stepsize=0.1,
+        selection=Selection(coordinated=coordinated),
+        attack=Attack(num_byzantine=1, kind="sign-flip", scale=4.0, probability=0.5, byzantine_set="redrawn"),
+    )  # fmt: skip
+    limit = attack_limits(scenario).num_byzantine
+    assert limit is not None
+    assert 1 <= limit < 19
+
+    def simulated(count: int) -> psofed.SimulationResult:
+        attack = Attack(
+            num_byzantine=count, kind="sign-flip", scale=4.0, probability=0.5, byzantine_set="redrawn"
+        )
+        return psofed.simulate(scenario.replace(attack=attack), trials=32, seed=1, tail=500)
+
+    # Beyond the limit the mean square is carried by rare trials first; further on every trial shows it.
+    assert len(simulated(limit + 3).diverged_trials) > 0
+    assert len(simulated(min(limit + 9, 20)).diverged_trials) == 32
+    assert len(simulated(max(limit - 1, 1)).diverged_trials) == 0
+
+
+@pytest.mark.parametrize("kind", ["scaled-update", "sign-flip"])
+def test_a_scale_beyond_the_predicted_limit_diverges(kind: str) -> None:
+    def scaled(scale: float) -> Scenario:
+        attack = Attack(num_byzantine=5, kind=kind, scale=scale, probability=0.3)
+        return Scenario(
+            num_clients=15,
+            dimension=3,
+            num_participants=4,
+            num_shared=1,
+            iterations=4000,
+            stepsize=0.1,
+            attack=attack,
+        )
+
+    limit = attack_limits(scaled(1.0)).scale
+    assert limit is not None
+    assert psofed.predict(scaled(0.99 * limit)).is_stable
+    assert not psofed.predict(scaled(1.01 * limit)).is_stable
+    # Beyond the limit the mean square is carried by rare trials first; further on every trial shows it.
+    assert len(psofed.simulate(scaled(2.0 * limit), trials=16, seed=1).diverged_trials) > 0
+    assert len(psofed.simulate(scaled(5.0 * limit), trials=16, seed=1).diverged_trials) == 16
+    inside = scaled(0.7 * limit)
+    result = psofed.simulate(inside, trials=128, seed=1, tail=3000)
+    error = result.network_mse
+    assert len(result.diverged_trials) == 0
+    assert abs(psofed.predict(inside).network_mse - error.mean) < max(
+        0.005 * error.mean, 3.5 * error.standard_error
+    )

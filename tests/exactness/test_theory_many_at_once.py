@@ -1,0 +1,140 @@
+"""What makes predictions fast changes no number: lumped fleets, many stepsizes in one call, measured moments."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import psofed
+from psofed import Attack, Data, Fleet, Scenario, Selection, draw_fleet
+from psofed.theory.lumps import Lumps
+from psofed.theory.models import Model
+from psofed.theory.prediction import predict_stepsizes
+from psofed.theory.recursion import Sources
+from psofed.theory.steady import Solver
+
+ATTACKS = [
+    {"kind": "gaussian"},
+    {"kind": "constant-bias"},
+    {"kind": "scaled-update", "scale": 2.0},
+    {"kind": "data-poisoning"},
+]
+
+
+def fleet_of(options, coordinated: bool, pattern: str = "random", **changes) -> Scenario:
+    values = {
+        "num_clients": 90, "dimension": 4, "num_shared": 2, "stepsize": 0.1,
+        "selection": Selection(pattern=pattern, coordinated=coordinated),
+        "attack": Attack(num_byzantine=20, **options),
+    } | changes  # fmt: skip
+    return Scenario(**values)
+
+
+@pytest.mark.parametrize("system", [("random", True), ("random", False), ("round-robin", True)])
+@pytest.mark.parametrize("options", ATTACKS, ids=lambda o: o["kind"])
+def test_lumping_clients_changes_nothing(options, system, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = fleet_of(options, system[1], system[0])
+    lumped = psofed.predict(scenario)
+    assert lumped.model.recursion(0.1, lumped.model.branches[0]).law.rows < 45
+    curve = lumped.learning_curve(60)
+    monkeypatch.setattr(Lumps, "is_precise", lambda *_: False)
+    plain = psofed.predict(scenario)
+    assert plain.model.recursion(0.1, plain.model.branches[0]).law.rows == 90
+    assert lumped.network_mse == pytest.approx(plain.network_mse, rel=1e-9)
+    assert lumped.server_msd == pytest.approx(plain.server_msd, rel=1e-9)
+    assert lumped.spectral_radius == pytest.approx(plain.spectral_radius, rel=1e-6)
+    np.testing.assert_allclose(curve.network_mse, plain.learning_curve(60).network_mse, rtol=1e-9)
+
+
+def test_many_stepsizes_at_once_are_what_each_is_alone() -> None:
+    scenario = fleet_of({"kind": "sign-flip"}, True)
+    curve = predict_stepsizes(scenario, [0.02, 0.1, 0.3, 0.9])
+    for index, mu in enumerate(curve.stepsize):
+        alone = psofed.predict(scenario.replace(stepsize=float(mu)))
+        assert curve.network_mse[index] == pytest.approx(alone.network_mse, rel=1e-12)
+        assert curve.server_msd[index] == pytest.approx(alone.server_msd, rel=1e-12)
+        assert curve.is_stable[index] == alone.is_stable
+        assert curve.attack[index] == pytest.approx(alone.terms.attack, rel=1e-12)
+    assert curve.to_json()["network_mse"][-1] is None
+    with pytest.raises(psofed.InvalidValueError, match="stepsizes"):
+        predict_stepsizes(scenario, [0.1, 0.0])
+
+
+@pytest.mark.parametrize("coordinated", [True, False])
+def test_predicting_random_masks_needs_nothing_compiled(coordinated: bool) -> None:
+    code = (
+        "import sys, psofed\n"
+        "from psofed import Attack, Scenario, Selection\n"
+        f"selection = Selection(coordinated={coordinated})\n"
+        "scenario = Scenario(num_clients=20, dimension=3, attack=Attack(num_byzantine=3), selection=selection)\n"
+        "prediction = psofed.predict(scenario)\n"
+        "prediction.to_json(), prediction.learning_curve(5), psofed.predict_stepsizes(scenario, [0.1])\n"
+        "assert 'numba' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_fourth_moments_of_gaussian_inputs_given_as_measured_change_nothing() -> None:
+    data = Data(covariances=[[[0.9, 0.3], [0.3, 0.5]], [[0.4, -0.1], [-0.1, 0.7]]])
+    attack = Attack(num_byzantine=1)
+    scenario = Scenario(num_clients=2, dimension=2, num_participants=1, data=data, attack=attack)
+    fleet = draw_fleet(scenario)
+    r = fleet.covariances()
+    pairs = ("kij,kab->kijab", "kia,kjb->kijab", "kib,kja->kijab")
+    fourth = sum(np.einsum(path, r, r) for path in pairs).reshape(2, 4, 4)
+    weighted = fleet.noise_variance[:, None, None] * r
+    given = Fleet(fleet.target, fleet.input_variance, fleet.noise_variance, 0.0, r, 2, None, fourth, weighted)
+    plain, measured = (Solver(Model(scenario, measured=f)).steady_state(0.15).total for f in (None, given))
+    assert measured.excess == pytest.approx(plain.excess, rel=1e-8)
+    assert measured.server == pytest.approx(plain.server, rel=1e-8)
+
+
+def test_measured_moments_are_exact_for_samples_drawn_from_a_table() -> None:
+    """One client that shares all is plain LMS: with finitely many samples its second moments are a linear recursion."""
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((40, 2)) ** 3 / 2
+    noise = 0.1 * np.abs(x[:, 0]) * rng.standard_normal(40)
+    squares = (x[:, :, None] * x[:, None, :]).reshape(40, 4)
+    fourth, weighted = (
+        (squares.T @ squares / 40)[None],
+        ((x * noise[:, None]).T @ (x * noise[:, None]) / 40)[None],
+    )
+    r = (x.T @ x / 40)[None]
+    fleet = Fleet(
+        np.ones(2),
+        np.trace(r, axis1=1, axis2=2) / 2,
+        np.array([np.mean(noise**2)]),
+        0.0,
+        r,
+        2,
+        None,
+        fourth,
+        weighted,
+    )
+    scenario = Scenario(num_clients=1, dimension=2, num_participants=1, num_shared=2)
+    mu = 0.05
+    steps = [np.eye(2) - mu * np.outer(row, row) for row in x]
+    step = np.mean([np.kron(s, s) for s in steps], axis=0)
+    p = np.linalg.solve(np.eye(4) - step, mu**2 * weighted[0].ravel()).reshape(2, 2)
+    solver = Solver(Model(scenario, measured=fleet))
+    total = solver.steady_state(mu).total
+    assert total.server == pytest.approx(np.trace(p), rel=1e-8)
+    assert total.excess == pytest.approx(np.trace(r[0] @ p), rel=1e-8)
+    gaussian = Solver(
+        Model(scenario, measured=Fleet(fleet.target, fleet.input_variance, fleet.noise_variance, 0.0, r))
+    )
+    assert abs(gaussian.steady_state(mu).total.server / total.server - 1) > 0.2
+
+
+def test_terms_add_up_under_every_affine_attack() -> None:
+    for options in ATTACKS:
+        scenario = fleet_of(options, True, num_clients=12, attack=Attack(num_byzantine=4, **options))
+        scenario = scenario.replace(data=Data(target_spread=0.05))
+        prediction = psofed.predict(scenario)
+        terms, clean = prediction.terms, psofed.predict(scenario.replace(attack=None)).terms
+        recursion = prediction.model.recursion(0.1, prediction.model.branches[0])
+        total = recursion.steady_state(Sources())[0].excess + terms.noise
+        assert prediction.network_mse == pytest.approx(total, rel=1e-7)
+        assert (terms.data, terms.targets) == pytest.approx((clean.data, clean.targets), rel=1e-9)
+        assert clean.attack == 0.0
