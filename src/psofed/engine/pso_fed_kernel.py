@@ -42,8 +42,7 @@ class Exchange(NamedTuple):
 
 
 class Extras(NamedTuple):
-    """What goes beyond white samples of a target that stays: given samples, colour, a target that moves or
-    differs between clients, poisoned data.
+    """What goes beyond white samples of one target that stays: given samples, colour, other targets, poisoned data.
 
     Attributes
     ----------
