@@ -270,7 +270,7 @@ def _check_learned(result: dict[str, Any]) -> None:
     """End with code 1 if nobody has learned anything."""
     if result["examples"]:
         return
-    say("nobody has learned anything: no node had a sample to learn from")
+    say("nobody has learned anything: no reply with a sample was accepted")
     raise typer.Exit(1)
 
 
