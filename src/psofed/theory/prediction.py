@@ -250,7 +250,7 @@ def predict_stepsizes(
     >>> scenario = Scenario(num_clients=50, dimension=5, attack=Gaussian(num_byzantine=15))
     >>> curve = predict_stepsizes(scenario, [0.05, 0.15, 0.9])
     >>> curve.network_mse.round(5), curve.is_stable
-    (array([0.02286, 0.02585,     inf]), array([ True,  True, False]))
+    (array([0.02344, 0.02585,     inf]), array([ True,  True, False]))
     """
     values = np.array([check_number("stepsizes", float(mu), 0, open_low=True) for mu in stepsizes])
     first = Prediction(scenario, theory)
