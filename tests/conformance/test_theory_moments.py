@@ -1,34 +1,37 @@
-"""Draws have the moments that theory is told: of the masks and of the attack."""
+"""Draws have the moments that theory is told, of the masks (those of attacks are in test_attacks.py)."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 
-from psofed import Attack, Scenario, Selection
-from psofed.parts.registry import load_part, part_names
+from psofed import Scenario, Selection
+from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
 
 D, M = 5, 3
-WITH_MOMENTS = [
-    kind for kind in part_names("attacks") if hasattr(load_part("attacks", kind), "perturbation_moments")
-]
 
 
-def test_random_masks_have_the_stated_pair_moments() -> None:
-    selection = Selection(pattern="random", coordinated=False)
+@pytest.mark.parametrize("pattern", part_names("pattern"))
+def test_masks_have_the_pair_moments_or_the_period_that_are_stated(pattern: str) -> None:
+    part = find_part("pattern", pattern)()
+    selection = Selection(pattern=part, coordinated=False)
     scenario = Scenario(num_clients=6, dimension=D, num_shared=M, iterations=2000, selection=selection)
-    masks = draw_trial(scenario, 5, 0).download_masks.reshape(-1, D).astype(float)
-    first, second = load_part("patterns", "random").mask_moments(D, M)
-    error = 4.5 * math.sqrt(0.25 / len(masks))
-    assert np.abs(masks.mean(axis=0) - first).max() < error
-    assert np.abs(masks.T @ masks / len(masks) - second).max() < error
+    drawn = draw_trial(scenario, 5, 0).download_masks
+    period, moments = part.mask_period(D, M), part.mask_moments(D, M)
+    assert period is not None or moments is not None
+    if period is not None:
+        assert np.array_equal(drawn[:-period], drawn[period:])
+    if moments is not None:
+        masks = drawn.reshape(-1, D).astype(float)
+        error = 4.5 * math.sqrt(0.25 / len(masks))
+        assert np.abs(masks.mean(axis=0) - moments[0]).max() < error
+        assert np.abs(masks.T @ masks / len(masks) - moments[1]).max() < error
 
 
 @pytest.mark.parametrize("coordinated", [True, False])
 def test_round_robin_masks_are_what_their_offset_says(coordinated: bool) -> None:
-    part = load_part("patterns", "round-robin")
+    part = find_part("pattern", "round-robin")()
     selection = Selection(pattern="round-robin", coordinated=coordinated)
     scenario = Scenario(num_clients=6, dimension=D, num_shared=M, iterations=20, selection=selection)
     drawn = draw_trial(scenario, 5, 0).download_masks  # (n, K, D)
@@ -44,22 +47,3 @@ def test_round_robin_masks_are_what_their_offset_says(coordinated: bool) -> None
         assert len(stated) == 1
     period = part.mask_period(D, M)
     assert np.array_equal(drawn[0], drawn[period])
-
-
-@pytest.mark.parametrize("kind", WITH_MOMENTS)
-def test_perturbations_have_the_stated_moments(kind: str) -> None:
-    part = load_part("attacks", kind)
-    attack = Attack(kind=kind, num_byzantine=3, probability=0.4)
-    scenario = Scenario(num_clients=5, dimension=D, iterations=4000, attack=attack)
-    drawn = draw_trial(scenario, 5, 0).perturbations  # (n, K, D)
-    moments = part.perturbation_moments(attack, 5)
-    for k in range(5):
-        assert_mean(drawn[:, k].mean(axis=1), moments.mean[k])
-        assert_mean((drawn[:, k] ** 2).mean(axis=1), moments.second[k])
-    for k, l in itertools.combinations(range(5), 2):  # noqa: E741
-        assert_mean((drawn[:, k] * drawn[:, l]).mean(axis=1), moments.common[k] * moments.common[l])
-
-
-def assert_mean(samples: np.ndarray, stated: float) -> None:
-    """Iterations are independent whatever the attack; entries and clients need not be."""
-    assert abs(samples.mean() - stated) <= 4.5 * samples.std(ddof=1) / math.sqrt(len(samples))

@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 import psofed
-from psofed import Attack, Data, Scenario, Selection
+from psofed import Data, Scenario, Selection
 from psofed.cli import app
+from psofed.parts.attacks import Gaussian, Mimic
 from psofed.theory.operators import closed_form_stepsize
 from psofed.theory.stability import mean_square_stepsize_bound
 from psofed.theory.tuning import tune
@@ -20,7 +21,7 @@ KEYS += ["mean_max_stepsize", "optimal_stepsize", "theory", "scenario"]
 
 
 def attacked(**changes) -> Scenario:
-    values = {"num_clients": 20, "dimension": 3, "attack": Attack(num_byzantine=5)} | changes
+    values = {"num_clients": 20, "dimension": 3, "attack": Gaussian(num_byzantine=5)} | changes
     return Scenario(**values)
 
 
@@ -78,7 +79,7 @@ def test_full_sharing_with_a_redrawn_uplink_is_what_the_paper_analyses(coordinat
 
 
 def test_a_single_client_sharing_all_is_the_same_in_both_theories() -> None:
-    scenario = alone(3, 3).replace(attack=Attack(num_byzantine=1))
+    scenario = alone(3, 3).replace(attack=Gaussian(num_byzantine=1))
     exact, paper = psofed.predict(scenario), psofed.predict(scenario, theory="paper")
     assert exact.network_mse == pytest.approx(paper.network_mse, rel=1e-8)
 
@@ -116,7 +117,7 @@ def test_a_small_stepsize_needs_no_fourth_moments() -> None:
 
 def test_the_closed_form_stepsize_rises_and_falls_with_the_number_of_terms() -> None:
     scenario = Scenario(
-        num_clients=50, dimension=5, attack=Attack(num_byzantine=5, probability=0.25, variance=0.25)
+        num_clients=50, dimension=5, attack=Gaussian(num_byzantine=5, probability=0.25, variance=0.25)
     )
     few, some, many = (closed_form_stepsize(scenario, terms) for terms in (3, 50, 1000))
     assert few < some > many
@@ -137,7 +138,7 @@ def test_the_closed_form_is_the_minimum_of_its_own_parabola() -> None:
         dimension=2,
         num_participants=1,
         data=Data(input_correlation=0.3),
-        attack=Attack(num_byzantine=1),
+        attack=Gaussian(num_byzantine=1),
     )
     operators = PaperOperators.of(scenario)
     q_a, q_b, _ = dense_selection_matrices(scenario)
@@ -177,16 +178,11 @@ def test_unstable_predictions_are_infinite_and_null_in_json() -> None:
     assert not np.isfinite(prediction.learning_curve(3000).network_mse[-1])
 
 
-def test_what_is_not_covered_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    from psofed.parts.attacks import gaussian
-    from psofed.parts.attacks._moments import PerturbationMoments
-
-    ones = np.ones(20)
-    monkeypatch.setattr(
-        gaussian, "perturbation_moments", lambda *_: PerturbationMoments(ones, ones, 0 * ones)
-    )
-    with pytest.raises(psofed.NotCoveredError, match="gaussian"):
-        psofed.predict(attacked())
+def test_what_is_not_covered_is_refused_by_name() -> None:
+    with pytest.raises(psofed.NotCoveredError, match="mimic"):
+        psofed.predict(attacked(attack=Mimic(num_byzantine=5)))
+    with pytest.raises(psofed.NotCoveredError, match="median"):
+        psofed.predict(attacked(aggregation="median"))
     with pytest.raises(psofed.InvalidValueError, match="theory"):
         psofed.predict(attacked(), theory="guess")
     with pytest.raises(psofed.InvalidValueError, match="small_stepsize"):
@@ -194,7 +190,7 @@ def test_what_is_not_covered_is_refused_by_name(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_tuning_recommends_fewer_numbers_where_little_is_lost() -> None:
-    tuning = tune(attacked(attack=Attack(num_byzantine=5, variance=0.5)))
+    tuning = tune(attacked(attack=Gaussian(num_byzantine=5, variance=0.5)))
     assert tuning.recommended.num_shared == 1
     assert all(point.convergence_iterations > 0 for point in tuning.points)
     assert [point.numbers_per_iteration for point in tuning.points] == [10, 20, 30]
@@ -206,7 +202,7 @@ def test_tuning_recommends_fewer_numbers_where_little_is_lost() -> None:
 def test_tuning_works_on_measured_covariances() -> None:
     data = Data(covariances=[[[0.9, 0.3], [0.3, 0.5]], [[0.4, -0.1], [-0.1, 0.7]], [[1.0, 0.0], [0.0, 0.2]]])
     scenario = Scenario(
-        num_clients=3, dimension=2, num_participants=2, data=data, attack=Attack(num_byzantine=1)
+        num_clients=3, dimension=2, num_participants=2, data=data, attack=Gaussian(num_byzantine=1)
     )
     tuning = tune(scenario, metric="test")
     assert 0 < tuning.recommended.stepsize < tuning.recommended.max_stepsize
