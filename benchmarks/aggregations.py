@@ -3,17 +3,18 @@
 import time
 
 from benchmarks._timing import best_seconds, markdown_table
-from psofed import Attack, Scenario, simulate
+from psofed import Scenario, simulate
+from psofed.parts.attacks import Gaussian
 from psofed.parts.registry import part_names
 
 BASE = Scenario(
-    num_clients=50, dimension=5, num_participants=5, iterations=1000, attack=Attack(num_byzantine=15)
+    num_clients=50, dimension=5, num_participants=5, iterations=1000, attack=Gaussian(num_byzantine=15)
 )
 
 
 def run() -> str:
     """Return a table of CPU times relative to the mean, for M = 1 and M = 5, on one thread."""
-    rules = part_names("aggregations")
+    rules = part_names("aggregation")
     ratios = {}
     for shared in (1, 5):
         scenarios = {rule: BASE.replace(num_shared=shared, aggregation=rule) for rule in rules}

@@ -4,12 +4,13 @@ import numba
 import numpy as np
 
 from benchmarks._timing import best_seconds, markdown_table
-from psofed import Attack, Scenario, draw_fleet, simulate
+from psofed import Scenario, draw_fleet, simulate
+from psofed.parts.attacks import Gaussian
 
 K, D, M, PARTICIPANTS = 100, 5, 1, 5
 SCENARIO = Scenario(
     num_clients=K, dimension=D, num_shared=M, num_participants=PARTICIPANTS, iterations=1000,
-    attack=Attack(num_byzantine=15),
+    attack=Gaussian(num_byzantine=15),
 )  # fmt: skip
 FLEET = draw_fleet(SCENARIO)
 SCALE, NOISE = np.sqrt(FLEET.input_variance), np.sqrt(FLEET.noise_variance)

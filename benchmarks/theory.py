@@ -5,7 +5,8 @@ import time
 from pathlib import Path
 
 import psofed
-from psofed import Attack, Data, Scenario, Selection
+from psofed import Data, Scenario, Selection
+from psofed.parts.attacks import Gaussian
 
 SIZES = (10, 30, 100, 300, 1000, 4000, 10_000)
 TARGET = 0.001  # relative standard error of the network MSE asked of the simulation
@@ -16,7 +17,7 @@ def scenario_of(clients: int, coordinated: bool = True) -> Scenario:
     return Scenario(
         num_clients=clients,
         dimension=5,
-        attack=Attack(num_byzantine=byzantine),
+        attack=Gaussian(num_byzantine=byzantine),
         selection=Selection(coordinated=coordinated),
     )
 
@@ -47,7 +48,7 @@ def run() -> str:
         num_clients=50,
         dimension=5,
         data=Data(input_correlation=0.5),
-        attack=Attack(num_byzantine=15),
+        attack=Gaussian(num_byzantine=15),
         stepsize=0.1,
     )
     one = seconds(lambda: psofed.predict(correlated))

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from psofed import Attack, Drift, Scenario, optimal_stepsize, predict, simulate
+from psofed import Scenario, attacks, drifts, optimal_stepsize, predict, simulate
 from psofed.plots.curves import COLOURS, finish_axes, save_figure, to_decibels
 from psofed.simulation.lag import measure_lag
 
-BASE = Scenario(num_clients=20, dimension=5, iterations=2000, attack=Attack(num_byzantine=4))
+BASE = Scenario(num_clients=20, dimension=5, iterations=2000, attack=attacks.Gaussian(num_byzantine=4))
 WALKS = (0.0, 1e-4, 1e-3)
 
 
@@ -24,7 +24,7 @@ def plot_stepsizes(path: Path) -> None:
     print("| q | best stepsize, theory | predicted MSE | simulated MSE | predicted lag | measured lag |")
     print("|---|---|---|---|---|---|")
     for colour, q in zip(COLOURS, WALKS, strict=False):
-        scenario = BASE.replace(drift=Drift(kind="random-walk", variance=q) if q else None)
+        scenario = BASE.replace(drift=drifts.RandomWalk(variance=q) if q else None)
         stepsizes = np.geomspace(0.01, 0.25, 25)
         curve = np.array([predict(scenario.replace(stepsize=mu)).network_mse for mu in stepsizes])
         axes.plot(stepsizes, to_decibels(curve), color=colour, lw=1.2, label=f"q = {q:g}, theory")
@@ -50,11 +50,11 @@ def plot_stepsizes(path: Path) -> None:
 def plot_tracking(path: Path) -> None:
     """Draw the server's MSD through a jump and along a sinusoid, for two numbers of shared entries."""
     figure = Figure(figsize=(7.2, 3.4), layout="constrained")
-    drifts = {
-        "jump of 1 at iteration 1000": Drift(kind="jump", size=1.0, at=1000),
-        "sinusoid of 0.5, period 400": Drift(kind="sinusoid", amplitude=0.5, period=400),
+    moves = {
+        "jump of 1 at iteration 1000": drifts.Jump(size=1.0, at=1000),
+        "sinusoid of 0.5, period 400": drifts.Sinusoid(amplitude=0.5, period=400),
     }
-    for column, (title, drift) in enumerate(drifts.items(), start=1):
+    for column, (title, drift) in enumerate(moves.items(), start=1):
         axes = figure.add_subplot(1, 2, column)
         for colour, shared in zip(COLOURS, (1, 5), strict=False):
             scenario = BASE.replace(drift=drift, num_shared=shared, stepsize=0.05)

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from psofed import Attack, Data, Model, Prediction, Scenario, simulate
-from psofed.simulation.kernel_ridge import kernel_ridge_mse
+from psofed import Data, Prediction, Scenario, attacks, models, simulate
 from psofed.fleet.nonlinear import best_mse
 from psofed.plots.curves import COLOURS, finish_axes, save_figure, to_decibels
+from psofed.simulation.kernel_ridge import kernel_ridge_mse
 
 STREAM = Data(function="root-sine", input_variance=1.0, noise_variance=0.01)
 BASE = Scenario(
@@ -21,7 +21,7 @@ BASE = Scenario(
     num_shared=20,
     stepsize=0.5,
     iterations=6000,
-    model=Model(kind="rff", bandwidth=1.5),
+    model=models.Rff(bandwidth=1.5),
     data=STREAM,
 )
 SMALL = Scenario(
@@ -30,23 +30,23 @@ SMALL = Scenario(
     num_participants=3,
     num_shared=3,
     iterations=1500,
-    model=Model(kind="rff", bandwidth=0.8),
+    model=models.Rff(bandwidth=0.8),
     data=Data(function="sine", input_dimension=1, input_variance=1.0, noise_variance=0.01),
 )
 
 
 def print_levels() -> dict[str, object]:
     """Print prediction errors against the baselines; return the simulations."""
-    linear = BASE.replace(model=Model(), dimension=4, num_shared=1, stepsize=0.02)
+    linear = BASE.replace(model=models.Linear(), dimension=4, num_shared=1, stepsize=0.02)
     runs = {
         "linear model, D = 4": simulate(linear, trials=16, seed=1),
         "30 features": simulate(BASE.replace(dimension=30, num_shared=6), trials=16, seed=1),
         "100 features": simulate(BASE, trials=16, seed=1),
         "100 features, attacked, M = 20": simulate(
-            BASE.replace(attack=Attack(num_byzantine=5)), trials=16, seed=1
+            BASE.replace(attack=attacks.Gaussian(num_byzantine=5)), trials=16, seed=1
         ),
         "100 features, attacked, M = 100": simulate(
-            BASE.replace(attack=Attack(num_byzantine=5), num_shared=100), trials=16, seed=1
+            BASE.replace(attack=attacks.Gaussian(num_byzantine=5), num_shared=100), trials=16, seed=1
         ),
     }
     print("| model | network MSE | best weights |")

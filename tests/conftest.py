@@ -1,8 +1,13 @@
 """What all tests share."""
 
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
 import pytest
 
-from psofed import Attack, Scenario
+from psofed import Aggregation, Attack, Scenario
+from psofed.parts.attacks import Gaussian
 
 
 @pytest.fixture
@@ -14,5 +19,101 @@ def small_scenario() -> Scenario:
         num_participants=3,
         num_shared=2,
         iterations=60,
-        attack=Attack(num_byzantine=3, probability=0.5),
+        attack=Gaussian(num_byzantine=3, probability=0.5),
     )
+
+
+# The engine's hooks are called from here alone, so that a change of their signatures is a change of this file.
+
+
+@pytest.fixture(scope="session")
+def run_attack() -> Callable[..., np.ndarray]:
+    """The compiled attack on models: uploads (P, D) with NaN where an entry is not shared."""
+    from numba import njit
+
+    from psofed.engine.attackers import make_attackers
+    from psofed.engine.frames.attack import attack_hook
+    from psofed.engine.hooks import Uploads, take_attack
+    from psofed.engine.streams import make_stream
+
+    @njit
+    def call(address, token, n, attackers, target, server, uploads):
+        take_attack(address)(token, n, attackers, target, server, uploads)
+
+    def run(
+        attack: Attack,
+        uploads: np.ndarray,
+        server: np.ndarray,
+        *,
+        target: np.ndarray,
+        clients: Sequence[int],
+        num_clients: int,
+        iteration: int = 0,
+        seed: int = 0,
+    ) -> np.ndarray:
+        entries = np.stack([np.flatnonzero(~np.isnan(row)) for row in uploads]).astype(np.int32)
+        sent = np.take_along_axis(target[None] - uploads, entries.astype(np.int64), axis=1)
+        held = Uploads(
+            np.array(clients, np.int32)[:, None], entries[:, :, None].copy(), sent[:, :, None].copy()
+        )
+        hook = attack_hook(attack)
+        byzantine = attack.byzantine_mask(num_clients)
+        attackers = make_attackers(attack, byzantine, make_stream(seed, "attack", [0]), hook.options)
+        call(hook.address, hook.token, iteration, attackers, target, (target - server)[:, None].copy(), held)
+        received = np.full_like(uploads, np.nan)
+        for p, row in enumerate(entries):
+            received[p, row] = target[row] - held.sent[p, :, 0]
+        return received
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_rule() -> Callable[..., np.ndarray]:
+    """The compiled rule on models of several lanes; returns the server's next models (D, lanes)."""
+    from numba import njit
+
+    from psofed.engine.frames.aggregation import aggregation_hook, make_memory
+    from psofed.engine.hooks import Uploads, take_aggregation
+
+    @njit
+    def call(address, token, target, uploads, options, own_step, memory, server):
+        take_aggregation(address)(token, target, uploads, options, own_step, memory, server)
+
+    def run(
+        rule: Aggregation,
+        entries: np.ndarray,
+        sent: np.ndarray,
+        server: np.ndarray,
+        *,
+        target: np.ndarray | None = None,
+        own_step: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """`entries` and `sent` (P, M, lanes): which entry each number is of; NaN for one that is not sent."""
+        target = np.zeros(len(server)) if target is None else target
+        errors = target[entries] - sent
+        clients = np.repeat(np.arange(len(sent), dtype=np.int32)[:, None], sent.shape[2], axis=1)
+        held = Uploads(clients, np.ascontiguousarray(entries, np.int32), np.ascontiguousarray(errors))
+        error = np.ascontiguousarray(target[:, None] - server)
+        step = np.zeros_like(error) if own_step is None else np.ascontiguousarray(-own_step)
+        hook, memory = aggregation_hook(rule), make_memory(len(sent), sent.shape[1], len(server))
+        call(hook.address, hook.token, target, held, hook.options, step, memory, error)
+        return target[:, None] - error
+
+    return run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def only_built_in_parts() -> Iterator[None]:
+    """Forget parts that a file of tests defined, so that they are not among those of the next."""
+    from psofed.parts import registry
+
+    plugins = os.environ.get(registry.PLUGINS_VARIABLE)
+    yield
+    for family, kind in list(registry._REGISTERED):
+        if kind not in registry._built_in(family):
+            del registry._REGISTERED[family, kind]
+    if plugins is None:
+        os.environ.pop(registry.PLUGINS_VARIABLE, None)
+    else:
+        os.environ[registry.PLUGINS_VARIABLE] = plugins

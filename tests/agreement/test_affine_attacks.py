@@ -11,7 +11,13 @@ import pytest
 
 import psofed
 from psofed import Attack, Data, Scenario, Selection, Uniform
+from psofed.scenario.file import attack_from_mapping
 from psofed.theory.limits import attack_limits
+
+
+def make_attack(**options) -> Attack:
+    return attack_from_mapping(options)
+
 
 SYSTEMS = list(itertools.product(("random", "round-robin"), (True, False), ("same", "redrawn")))
 ATTACKS = {
@@ -37,7 +43,7 @@ def scenario_of(name: str, system: tuple[str, bool, str], byzantine_set: str, co
         num_clients=clients, dimension=dimension, num_participants=max(clients // 3, 2), num_shared=2, stepsize=0.12,
         iterations=900, uplink=uplink, selection=Selection(pattern=pattern, coordinated=coordinated),
         data=Data(input_variance=Uniform(0.5, 1.2), input_correlation=correlation),
-        attack=Attack(num_byzantine=clients // 3, probability=0.3, byzantine_set=byzantine_set, **options),
+        attack=make_attack(num_byzantine=clients // 3, probability=0.3, byzantine_set=byzantine_set, **options),
     )  # fmt: skip
 
 
@@ -84,14 +90,14 @@ def test_flipped_updates_diverge_from_the_predicted_number_of_attackers_on(coord
     scenario = Scenario(
         num_clients=20, dimension=3, num_participants=5, num_shared=2, iterations=4000, stepsize=0.1,
         selection=Selection(coordinated=coordinated),
-        attack=Attack(num_byzantine=1, kind="sign-flip", scale=4.0, probability=0.5, byzantine_set="redrawn"),
+        attack=make_attack(num_byzantine=1, kind="sign-flip", scale=4.0, probability=0.5, byzantine_set="redrawn"),
     )  # fmt: skip
     limit = attack_limits(scenario).num_byzantine
     assert limit is not None
     assert 1 <= limit < 19
 
     def simulated(count: int) -> psofed.SimulationResult:
-        attack = Attack(
+        attack = make_attack(
             num_byzantine=count, kind="sign-flip", scale=4.0, probability=0.5, byzantine_set="redrawn"
         )
         return psofed.simulate(scenario.replace(attack=attack), trials=32, seed=1, tail=500)
@@ -105,7 +111,7 @@ def test_flipped_updates_diverge_from_the_predicted_number_of_attackers_on(coord
 @pytest.mark.parametrize("kind", ["scaled-update", "sign-flip"])
 def test_a_scale_beyond_the_predicted_limit_diverges(kind: str) -> None:
     def scaled(scale: float) -> Scenario:
-        attack = Attack(num_byzantine=5, kind=kind, scale=scale, probability=0.3)
+        attack = make_attack(num_byzantine=5, kind=kind, scale=scale, probability=0.3)
         return Scenario(
             num_clients=15,
             dimension=3,

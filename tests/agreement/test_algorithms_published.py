@@ -8,7 +8,9 @@ from functools import cache
 
 import pytest
 
-from psofed import Attack, Scenario, simulate
+from psofed import Scenario, simulate
+from psofed.parts.attacks import Gaussian
+from psofed.parts.registry import find_part
 from psofed.results import SimulationResult
 
 # Test MSE at the server in dB over |S_B|, read off the vector graphics of the first author's PhD thesis.
@@ -30,10 +32,9 @@ def run(algorithm: str, byzantine: int, options: tuple = ()) -> SimulationResult
     scenario = Scenario(
         num_clients=100,
         dimension=5,
-        algorithm=algorithm,
+        algorithm=find_part("algorithm", algorithm)(**dict(options)),
         stepsize=0.08 if algorithm == "signsgd" else 0.15,
-        attack=Attack(num_byzantine=byzantine, probability=1.0, variance=0.25),
-        algorithm_options=dict(options),
+        attack=Gaussian(num_byzantine=byzantine, probability=1.0, variance=0.25),
     )
     return simulate(scenario, trials=48, seed=1)
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from psofed import (
-    Attack,
     Data,
     Drift,
     NotCoveredError,
@@ -17,8 +16,10 @@ from psofed import (
     predict,
     simulate,
 )
+from psofed.parts.attacks import Gaussian
+from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
 
-WALK = Drift(kind="random-walk", variance=1e-3)
+WALK = RandomWalk(variance=1e-3)
 BASE = Scenario(num_clients=8, dimension=4, num_participants=3, num_shared=2, iterations=1500, drift=WALK)
 WHITE = list(itertools.product(("random", "round-robin"), (True, False), ("same", "redrawn"), (0.0,)))
 CORRELATED = [
@@ -76,14 +77,12 @@ def test_the_learning_curve_with_a_walk_follows_the_simulation() -> None:
 
 def test_without_a_walk_smaller_is_better_and_with_one_it_is_not() -> None:
     assert optimal_stepsize(BASE.replace(drift=None)) == 0.0
-    slow, fast = (
-        optimal_stepsize(BASE.replace(drift=Drift(kind="random-walk", variance=q))) for q in (1e-6, 1e-4)
-    )
+    slow, fast = (optimal_stepsize(BASE.replace(drift=RandomWalk(variance=q))) for q in (1e-6, 1e-4))
     assert 0.0 < slow < fast
 
 
 def test_the_best_stepsize_with_a_walk_lies_where_the_simulated_error_is_lowest() -> None:
-    scenario = BASE.replace(drift=Drift(kind="random-walk", variance=1e-4), iterations=3000, num_clients=5)
+    scenario = BASE.replace(drift=RandomWalk(variance=1e-4), iterations=3000, num_clients=5)
     best = optimal_stepsize(scenario)
     at_best, below, above = (
         simulate(scenario.replace(stepsize=best * factor), trials=200, seed=1) for factor in (1.0, 0.5, 2.0)
@@ -95,7 +94,7 @@ def test_the_best_stepsize_with_a_walk_lies_where_the_simulated_error_is_lowest(
 
 
 def test_attack_and_walk_add_up() -> None:
-    both = BASE.replace(attack=Attack(num_byzantine=3))
+    both = BASE.replace(attack=Gaussian(num_byzantine=3))
     terms = predict(both).terms
     alone = predict(both.replace(drift=None)).terms, predict(BASE).terms
     assert np.isclose(terms.attack, alone[0].attack, rtol=1e-6)
@@ -103,9 +102,7 @@ def test_attack_and_walk_add_up() -> None:
     assert np.isclose(predict(both).network_mse, terms.data + terms.attack + terms.noise + terms.drift)
 
 
-@pytest.mark.parametrize(
-    "drift", [Drift(kind="jump", size=1.0, at=5), Drift(kind="sinusoid", amplitude=0.1, period=100)]
-)
+@pytest.mark.parametrize("drift", [Jump(size=1.0, at=5), Sinusoid(amplitude=0.1, period=100)])
 def test_drifts_without_a_steady_state_are_refused_by_name(drift: Drift) -> None:
     with pytest.raises(NotCoveredError, match=drift.kind):
         predict(BASE.replace(drift=drift))
@@ -118,7 +115,7 @@ def test_the_reduced_recursion_equals_the_full_one_with_a_walk(coordinated: bool
     from psofed.theory.recursion import Sources
     from psofed.theory.reduced import ReducedRecursion, can_reduce
 
-    scenario = make_scenario("random", coordinated, uplink, 0.0).replace(attack=Attack(num_byzantine=3))
+    scenario = make_scenario("random", coordinated, uplink, 0.0).replace(attack=Gaussian(num_byzantine=3))
     model = TheoryModel(scenario)
     recursion = model.recursion(scenario.stepsize, model.branches[0])
     assert can_reduce(recursion)
@@ -135,7 +132,7 @@ def test_one_client_follows_the_textbook_formula_for_tracking() -> None:
     mu, variance, noise, q, size = 0.1, 0.8, 0.02, 1e-4, 4
     scenario = Scenario(
         num_clients=1, dimension=size, num_participants=1, num_shared=size, stepsize=mu,
-        data=Data(input_variance=variance, noise_variance=noise), drift=Drift(kind="random-walk", variance=q),
+        data=Data(input_variance=variance, noise_variance=noise), drift=RandomWalk(variance=q),
     )  # fmt: skip
     textbook = (mu**2 * variance * noise + q) * size / (2 * mu * variance - (mu * variance) ** 2 * (size + 2))
     assert np.isclose(predict(scenario).server_msd, textbook, rtol=1e-6)

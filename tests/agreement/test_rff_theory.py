@@ -2,9 +2,10 @@
 
 import pytest
 
-from psofed import Data, Model, Prediction, Scenario, simulate
-from psofed.simulation.kernel_ridge import kernel_ridge_mse
+from psofed import Data, Prediction, Scenario, simulate
 from psofed.fleet.nonlinear import best_mse
+from psofed.parts.models import Rff
+from psofed.simulation.kernel_ridge import kernel_ridge_mse
 
 SCENARIO = Scenario(
     num_clients=4,
@@ -12,7 +13,7 @@ SCENARIO = Scenario(
     num_participants=2,
     num_shared=2,
     iterations=500,
-    model=Model(kind="rff", bandwidth=0.8),
+    model=Rff(bandwidth=0.8),
     data=Data(function="sine", input_dimension=1, input_variance=1.0, noise_variance=0.01),
 )
 

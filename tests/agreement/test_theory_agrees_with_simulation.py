@@ -13,12 +13,13 @@ import pytest
 from scipy.stats import norm
 
 import psofed
-from psofed import Attack, Data, Scenario, Selection
+from psofed import Data, Scenario, Selection
+from psofed.parts.attacks import Gaussian
 
 FALSE_ALARM = 0.001
 PATTERNS = list(itertools.product(("random", "round-robin"), (True, False), ("same", "redrawn")))
 METRICS = ("network_mse", "server_msd")
-ONE_BYZANTINE = Attack(num_byzantine=1)
+ONE_BYZANTINE = Gaussian(num_byzantine=1)
 
 
 def scenario_of(pattern: str, coordinated: bool, uplink: str, **changes) -> Scenario:
@@ -28,7 +29,7 @@ def scenario_of(pattern: str, coordinated: bool, uplink: str, **changes) -> Scen
         "num_participants": 4,
         "stepsize": 0.12,
         "iterations": 1500,
-        "attack": Attack(num_byzantine=4),
+        "attack": Gaussian(num_byzantine=4),
         "data": Data(input_variance=psofed.Uniform(0.5, 1.2)),
     } | changes
     return Scenario(uplink=uplink, selection=Selection(pattern=pattern, coordinated=coordinated), **values)
@@ -67,12 +68,14 @@ def edge_grid() -> list[Scenario]:
             num_clients=1,
             num_participants=1,
             num_shared=2,
-            attack=Attack(num_byzantine=1),
+            attack=Gaussian(num_byzantine=1),
         ),
         scenario_of("random", False, "same", dimension=1, num_shared=1),
         scenario_of("round-robin", True, "same", dimension=6, num_shared=4),
         scenario_of("round-robin", False, "same", dimension=6, num_shared=4, num_clients=4),
-        scenario_of("random", False, "same", num_shared=2, attack=Attack(num_byzantine=12, probability=1.0)),
+        scenario_of(
+            "random", False, "same", num_shared=2, attack=Gaussian(num_byzantine=12, probability=1.0)
+        ),
         scenario_of("random", True, "same", num_shared=2, attack=None),
     ]
 
@@ -115,7 +118,7 @@ def test_exact_theory_agrees_with_simulation(grid: str) -> None:
 
 
 def test_exact_theory_is_within_half_a_percent_of_a_long_simulation() -> None:
-    scenario = Scenario(num_clients=50, dimension=5, iterations=2500, attack=Attack(num_byzantine=15))
+    scenario = Scenario(num_clients=50, dimension=5, iterations=2500, attack=Gaussian(num_byzantine=15))
     result = psofed.simulate(scenario, trials=256, seed=5, tail=2200)
     prediction = psofed.predict(scenario)
     assert prediction.network_mse == pytest.approx(result.network_mse.mean, rel=0.005)
@@ -181,7 +184,7 @@ def test_remembering_participants_but_not_masks_fails_the_check(monkeypatch: pyt
 
 
 def test_the_best_stepsize_lies_where_the_simulated_error_is_lowest() -> None:
-    attack = Attack(num_byzantine=4, probability=0.5, variance=0.5)
+    attack = Gaussian(num_byzantine=4, probability=0.5, variance=0.5)
     scenario = scenario_of("random", True, "same", num_shared=1, iterations=3000, attack=attack)
     best = psofed.optimal_stepsize(scenario)
     levels = {}

@@ -5,9 +5,19 @@ import warnings
 import numpy as np
 import pytest
 
-from psofed import Attack
-from psofed.parts.options import make_options
-from psofed.parts.registry import load_part
+from psofed import Aggregation
+from psofed.parts.aggregations import (
+    CentredClipping,
+    GeometricMedian,
+    Krum,
+    Mean,
+    Median,
+    MultiKrum,
+    NormClipping,
+    TrimmedMean,
+)
+from psofed.parts.attacks import InnerProduct, LittleIsEnough, Mimic
+from psofed.parts.plain import combine_uploads, corrupt_uploads
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -23,25 +33,25 @@ def random_uploads(participants: int, dimension: int) -> np.ndarray:
     return uploads
 
 
-def ours(rule: str, uploads: np.ndarray, **options: float) -> np.ndarray:
+def ours(rule: Aggregation, uploads: np.ndarray) -> np.ndarray:
     """From a server at 0, so that models are updates, as ByzFL has them."""
-    checked = make_options("aggregations", rule, options, "")
-    return np.asarray(load_part("aggregations", rule).combine(uploads, np.zeros(uploads.shape[1]), checked))
+    return combine_uploads(rule, uploads, np.zeros(uploads.shape[1]))
 
 
 @pytest.mark.parametrize(("participants", "dimension"), SHAPES)
 @pytest.mark.parametrize("f", [0, 1, 2])
 def test_rules_are_byzfls_on_random_inputs(participants: int, dimension: int, f: int) -> None:
     x = random_uploads(participants, dimension)
-    assert np.allclose(ours("mean", x), byzfl.Average()(x))
-    assert np.allclose(ours("median", x), byzfl.Median()(x))
-    assert np.allclose(ours("trimmed-mean", x, trim=f), byzfl.TrMean(f)(x))
-    median = byzfl.GeometricMedian(nu=0.05, T=f + 1)(x)
-    assert np.allclose(ours("geometric-median", x, smoothing=0.05, iterations=f + 1), median)
+    assert np.allclose(ours(Mean(), x), byzfl.Average()(x))
+    assert np.allclose(ours(Median(), x), byzfl.Median()(x))
+    assert np.allclose(ours(TrimmedMean(trim=f), x), byzfl.TrMean(f)(x))
+    # Iterated until both stand still; where they start from does not matter then.
+    median = byzfl.GeometricMedian(nu=0.05, T=2000)(x)
+    assert np.allclose(ours(GeometricMedian(smoothing=0.05, tolerance=1e-12), x), median, atol=1e-6)
     clipped = byzfl.CenteredClipping(L=f + 1, tau=1.5)(x)
-    assert np.allclose(ours("centred-clipping", x, radius=1.5, iterations=f + 1), clipped)
+    assert np.allclose(ours(CentredClipping(radius=1.5, iterations=f + 1), x), clipped)
     bound = float(np.median(np.linalg.norm(x, axis=1)))
-    assert np.allclose(ours("norm-clipping", x), np.mean(byzfl.Clipping(c=bound)(x), axis=0))
+    assert np.allclose(ours(NormClipping(), x), np.mean(byzfl.Clipping(c=bound)(x), axis=0))
 
 
 @pytest.mark.parametrize(("participants", "dimension"), SHAPES)
@@ -49,23 +59,27 @@ def test_rules_are_byzfls_on_random_inputs(participants: int, dimension: int, f:
 def test_krum_is_byzfls_where_as_many_neighbours_count(participants: int, dimension: int, f: int) -> None:
     """Blanchard et al. count the P − f − 2 nearest, ByzFL the P − f − 1 nearest: its f is ours + 1."""
     x = random_uploads(participants, dimension)
-    assert np.allclose(ours("krum", x, tolerated=f), byzfl.Krum(f + 1)(x))
+    assert np.allclose(ours(Krum(tolerated=f), x), byzfl.Krum(f + 1)(x))
     selected = participants - f - 1
-    assert np.allclose(ours("multi-krum", x, tolerated=f, selected=selected), byzfl.MultiKrum(f + 1)(x))
+    assert np.allclose(ours(MultiKrum(tolerated=f, selected=selected), x), byzfl.MultiKrum(f + 1)(x))
 
 
 @pytest.mark.parametrize(("participants", "dimension"), SHAPES)
 @pytest.mark.parametrize(
-    ("kind", "options", "theirs"),
+    ("attack", "theirs"),
     [
-        ("little-is-enough", {"deviations": 1.5}, lambda: byzfl.ALittleIsEnough(1.5)),
-        ("inner-product", {"scale": 2.0}, lambda: byzfl.InnerProductManipulation(2.0)),
-        ("inner-product", {"scale": 1.0}, lambda: byzfl.SignFlipping()),
-        ("mimic", {}, lambda: byzfl.Mimic(0)),
+        (LittleIsEnough(num_byzantine=1, deviations=1.5), lambda: byzfl.ALittleIsEnough(1.5)),
+        (InnerProduct(num_byzantine=1, scale=2.0), lambda: byzfl.InnerProductManipulation(2.0)),
+        (InnerProduct(num_byzantine=1, scale=1.0), lambda: byzfl.SignFlipping()),
+        (Mimic(num_byzantine=1), lambda: byzfl.Mimic(0)),
     ],
+    ids=repr,
 )
-def test_omniscient_attacks_are_byzfls(participants, dimension, kind, options, theirs) -> None:
+def test_omniscient_attacks_are_byzfls(participants, dimension, attack, theirs) -> None:
     uploads, attacking = random_uploads(participants, dimension), np.arange(participants) == 0
-    attack, nothing = Attack(num_byzantine=1, kind=kind, **options), np.zeros_like(uploads)
-    sent = load_part("attacks", kind).corrupt(attack, uploads, attacking, nothing[0], nothing, nothing[0])[0]
+    nothing = np.zeros_like(uploads)
+    sent = corrupt_uploads(
+        attack, uploads, attacking, server=nothing[0], clients=np.arange(participants), iteration=0, normals=nothing,
+        common_normals=nothing[0],
+    )[0]  # fmt: skip
     assert np.allclose(sent, theirs()(uploads[1:]))

@@ -3,21 +3,23 @@
 import numpy as np
 import pytest
 
-from psofed import Attack, NotCoveredError, Scenario, Selection, simulate
-from psofed.parts.options import declared_options
-from psofed.parts.registry import load_part, part_names
+from psofed import Attack, Scenario, Selection, simulate
+from psofed.parts.attacks import DataPoisoning, LabelPoisoning
+from psofed.parts.contexts import KNOWLEDGE
+from psofed.parts.options import option_of
+from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
 from psofed.reference.literal import run_literally
 
 METRICS = ("network_mse", "server_msd", "test_mse")
-ATTACKS = part_names("attacks")
+ATTACKS = part_names("attack")
 # CS-Fed sends signs and a length; with all of them flipped the server reads what was meant.
 SAME_AS_HONEST = {("cs-fed", "sign-flip")}
 SIZES = {"num_clients": 8, "dimension": 4, "num_participants": 5, "num_shared": 2, "iterations": 60}
 
 
 def attacked(kind: str, *, coordinated: bool = True, **options: object) -> Scenario:
-    attack = Attack(**{"num_byzantine": 3, "kind": kind, "probability": 0.5, **options})
+    attack = find_part("attack", kind)(**{"num_byzantine": 3, "probability": 0.5, **options})
     return Scenario(**SIZES, attack=attack, selection=Selection(coordinated=coordinated))
 
 
@@ -71,34 +73,71 @@ def test_bits_do_not_depend_on_threads_or_on_the_other_trials(kind: str) -> None
 def test_every_attack_survives_toml_and_back(kind: str) -> None:
     scenario = attacked(kind, byzantine_set="redrawn")
     assert Scenario.from_toml(scenario.to_toml()) == scenario
-    mapping = scenario.to_mapping()["attack"]
-    assert set(mapping) == {
-        "kind",
-        "num_byzantine",
-        "probability",
-        "byzantine_set",
-        *declared_options("attacks", kind),
-    }
+    part = find_part("attack", kind)
+    assert list(scenario.to_mapping()["attack"]) == ["kind", *(n for n in part.options() if n != "clients")]
 
 
 @pytest.mark.parametrize("kind", ATTACKS)
-def test_every_attack_declares_options_that_its_file_means(kind: str) -> None:
-    part = load_part("attacks", kind)
-    assert dict.fromkeys(getattr(part, "OPTIONS", {})) == dict.fromkeys(declared_options("attacks", kind))
-    assert hasattr(part, "attack") == hasattr(part, "corrupt")
-    assert hasattr(part, "poison") == hasattr(part, "poison_sample")
-    assert hasattr(part, "attack") != hasattr(part, "poison")
+def test_every_attack_changes_uploads_or_samples_and_says_what_it_knows(kind: str) -> None:
+    part = find_part("attack", kind)
+    assert (part.corrupt is not Attack.corrupt) != (part.poison is not Attack.poison)
+    assert part.poisons_samples() == (part.poison is not Attack.poison)
+    assert part.knows in KNOWLEDGE
+    assert part.strength_field() in part.options()
+
+
+def known(kind: str, rng: np.random.Generator, **changes: float) -> tuple:
+    """A random upload as the attack is shown it."""
+    values = {
+        "value": rng.normal(), "entry": int(rng.integers(4)), "client": 2, "iteration": int(rng.integers(9)),
+        "normal": rng.normal(), "common_normal": rng.normal(), "server": rng.normal(),
+        "accomplices": rng.normal(size=2), "honest": rng.normal(size=3), **changes,
+    }  # fmt: skip
+    context = KNOWLEDGE[find_part("attack", kind).knows]
+    return context(**{name: values[name] for name in context._fields})
+
+
+def affine_attacks(kind: str) -> list[Attack]:
+    """The attack with its defaults, and with each of its options changed, where it states to be affine."""
+    part = find_part("attack", kind)
+    changes = [{}]
+    for name, field in part.own_options().items():
+        about = option_of(field)
+        changes += [{name: choice} for choice in about.choices] or [{name: 0.3}]
+    attacks = [part(num_byzantine=4, probability=0.3, **change) for change in changes]
+    return [attack for attack in attacks if attack.affine() is not None]
+
+
+AFFINE = [attack for kind in ATTACKS for attack in affine_attacks(kind)]
+
+
+@pytest.mark.parametrize("attack", AFFINE, ids=repr)
+def test_what_an_attack_states_to_theory_is_what_it_does(attack: Attack) -> None:
+    """own · value + server · (the server's number) + offset + noise; what is not sent is the server's own number."""
+    rng, stated = np.random.default_rng(0), attack.affine()
+    for _ in range(50):
+        upload = known(attack.kind, rng)
+        sent, server = attack.corrupt(upload), getattr(upload, "server", 0.7)
+        noise = stated.variance**0.5 * upload.normal + stated.common_variance**0.5 * upload.common_normal
+        expected = stated.own * upload.value + stated.server * server + stated.offset + noise
+        assert np.isclose(sent if np.isfinite(sent) else server, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("byzantine_set", ["fixed", "redrawn"])
-@pytest.mark.parametrize(
-    "kind", [k for k in ATTACKS if hasattr(load_part("attacks", k), "perturbation_moments")]
-)
-def test_draws_have_the_moments_that_are_stated_to_the_theory(kind: str, byzantine_set: str) -> None:
-    attack = Attack(num_byzantine=4, kind=kind, probability=0.3, byzantine_set=byzantine_set)
-    scenario = Scenario(num_clients=6, dimension=4, iterations=6000, attack=attack)
-    drawn = draw_trial(scenario, 2, 0).perturbations
-    moments = load_part("attacks", kind).perturbation_moments(attack, 6)
+@pytest.mark.parametrize("attack", AFFINE, ids=repr)
+def test_simulated_shocks_have_the_moments_that_follow_from_the_statement(
+    attack: Attack, byzantine_set: str
+) -> None:
+    """What is added to a clean number beside its own part: mean, square, and products between clients."""
+    attack = attack.replace(byzantine_set=byzantine_set)
+    shocks = draw_trial(Scenario(num_clients=6, dimension=4, iterations=6000, attack=attack), 2, 0).shocks
+    stated, (byzantine, factor) = attack.affine(), attack.byzantine_moments(6)
+    added = stated.offset + stated.variance**0.5 * shocks.normals
+    added = shocks.attacking[:, :, None] * (
+        added + stated.common_variance**0.5 * shocks.common_normals[:, None]
+    )
+    chance = attack.probability * byzantine
+    together = stated.offset**2 + stated.common_variance
 
     def agrees(samples: np.ndarray, expected: float) -> bool:
         # Samples of one iteration may depend on each other, those of different iterations do not.
@@ -106,18 +145,19 @@ def test_draws_have_the_moments_that_are_stated_to_the_theory(kind: str, byzanti
         return bool(abs(samples.mean() - expected) <= 4.5 * error)
 
     for k in range(6):
-        assert agrees(drawn[:, k].mean(axis=1), moments.mean[k])
-        assert agrees((drawn[:, k] ** 2).mean(axis=1), moments.second[k])
+        assert agrees(shocks.attacking[:, k].astype(float), chance[k])
+        assert agrees(added[:, k].mean(axis=1), chance[k] * stated.offset)
+        assert agrees((added[:, k] ** 2).mean(axis=1), chance[k] * (together + stated.variance))
         for other in range(k):
-            pair = moments.common[k] * moments.common[other]
-            assert agrees((drawn[:, k] * drawn[:, other]).mean(axis=1), pair)
+            pair = factor * chance[k] * chance[other] * together
+            assert agrees((added[:, k] * added[:, other]).mean(axis=1), pair)
 
 
 @pytest.mark.parametrize("kind", ATTACKS)
-@pytest.mark.parametrize("algorithm", part_names("algorithms"))
+@pytest.mark.parametrize("algorithm", part_names("algorithm"))
 def test_every_attack_works_on_every_algorithm(algorithm: str, kind: str) -> None:
     scenario = attacked(kind).replace(algorithm=algorithm)
-    never = scenario.replace(attack=Attack(num_byzantine=3, kind=kind, probability=0.0))
+    never = scenario.replace(attack=scenario.attack.replace(probability=0.0))
     result, idle, none = (simulate(s, trials=4) for s in (scenario, never, scenario.replace(attack=None)))
     assert np.array_equal(idle.steady_state["server_msd"], none.steady_state["server_msd"])
     assert np.isfinite(result.steady_state["server_msd"]).all()
@@ -127,8 +167,8 @@ def test_every_attack_works_on_every_algorithm(algorithm: str, kind: str) -> Non
 
 def test_poisoned_data_reach_online_fed_as_they_reach_pso_fed() -> None:
     """With one client that always participates and shares all, both take the same steps."""
-    for kind in ("label-poisoning", "data-poisoning"):
-        attack = Attack(num_byzantine=1, kind=kind, probability=0.5)
+    for kind in (LabelPoisoning, DataPoisoning):
+        attack = kind(num_byzantine=1, probability=0.5)
         scenario = Scenario(
             num_clients=1, dimension=3, num_participants=1, num_shared=3, iterations=50, attack=attack
         )
@@ -138,11 +178,3 @@ def test_poisoned_data_reach_online_fed_as_they_reach_pso_fed() -> None:
         )
         for metric in METRICS:
             assert np.allclose(pso_fed.trial_curves[metric], online_fed.trial_curves[metric], rtol=1e-9)
-
-
-def test_an_algorithm_that_does_not_poison_data_refuses_by_name() -> None:
-    from psofed.engine.server_side import make_server_side
-    from psofed.engine.streams import make_stream
-
-    with pytest.raises(NotCoveredError, match="label-poisoning"):
-        make_server_side(attacked("label-poisoning"), make_stream(0, "attack", [0]))

@@ -1,47 +1,89 @@
-"""Every algorithm, attack and aggregation rule in the engine, no exceptions."""
+"""Every part, no exceptions: documented, a value, and harmless where it never happens."""
 
 import math
+import pickle
+from dataclasses import MISSING, FrozenInstanceError
 
 import numpy as np
 import pytest
 
-from psofed import Attack, Scenario, simulate
-from psofed.parts.registry import KINDS, load_part, part_names
+from psofed import Scenario, simulate
+from psofed.parts.attacks import Gaussian
+from psofed.parts.options import option_of
+from psofed.parts.part import Part
+from psofed.parts.registry import FAMILIES, find_part, part_names
 from psofed.reference.draws import draw_trial
+from psofed.testing import check_part
+
+every_part = pytest.mark.parametrize(
+    ("family", "kind"), [(family, kind) for family in FAMILIES for kind in part_names(family)]
+)
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in KINDS for name in part_names(kind)])
-def test_every_part_is_documented(kind: str, name: str) -> None:
-    docstring = load_part(kind, name).__doc__
-    assert docstring
-    assert docstring.splitlines()[0].endswith(".")
+@every_part
+def test_every_part_is_documented_and_so_is_every_option(family: str, kind: str) -> None:
+    part = find_part(family, kind)
+    assert part.kind == kind
+    assert part.summary().endswith(".")
+    for name, field in part.options().items():
+        assert option_of(field).text, f"{kind}: {name} has no line of documentation"
 
 
-@pytest.mark.parametrize("algorithm", part_names("algorithms"))
+def make(family: str, kind: str) -> Part:
+    """The part with its default options, and 3 for those that have none."""
+    part = find_part(family, kind)
+    needed = {"num_byzantine": 2, "probability": 0.5} if family == "attack" else {}
+    return part(**needed, **{name: 3 for name, field in part.options().items() if field.default is MISSING})
+
+
+@every_part
+def test_every_part_passes_the_suite_that_users_are_given(family: str, kind: str) -> None:
+    assert check_part(make(family, kind)).notes == ()
+
+
+@every_part
+def test_every_part_is_a_value(family: str, kind: str) -> None:
+    """Equal ones hash alike, survive pickling and their own mapping, and cannot be changed."""
+    part, one, other = find_part(family, kind), make(family, kind), make(family, kind)
+    assert one == other
+    assert hash(one) == hash(other)
+    assert pickle.loads(pickle.dumps(one)) == one
+    mapping = {name: value for name, value in one.to_mapping().items() if name != "kind"}
+    assert part.from_mapping(mapping) == one
+    for name in part.options():
+        with pytest.raises(FrozenInstanceError):
+            setattr(one, name, None)
+
+
+@pytest.mark.parametrize("algorithm", part_names("algorithm"))
 def test_an_attack_that_never_happens_is_no_attack(small_scenario: Scenario, algorithm: str) -> None:
     scenario = small_scenario.replace(algorithm=algorithm)
-    never = simulate(scenario.replace(attack=Attack(num_byzantine=3, probability=0.0)), trials=4)
+    never = simulate(scenario.replace(attack=Gaussian(num_byzantine=3, probability=0.0)), trials=4)
     none = simulate(scenario.replace(attack=None), trials=4)
     assert np.array_equal(never.steady_state["test_mse"], none.steady_state["test_mse"])
 
 
-def test_gaussian_perturbations_have_the_stated_moments() -> None:
-    attack = Attack(num_byzantine=4, probability=0.3, variance=2.0)
-    scenario = Scenario(num_clients=6, dimension=5, iterations=4000, attack=attack)
-    values = draw_trial(scenario, 2, 0).perturbations
-    assert not values[:, 4:].any()
-    attacked = values[:, :4].any(axis=-1)
-    assert abs(attacked.mean() - 0.3) < 4 * math.sqrt(0.3 * 0.7 / attacked.size)
-    active = values[:, :4][attacked]
-    assert abs(active.mean()) < 4 * math.sqrt(2.0 / active.size)
-    assert abs(np.mean(active**2) - 2.0) < 4 * math.sqrt(2 * 2.0**2 / active.size)
-    covariance = np.cov(active.T)[np.triu_indices(5, 1)]
-    assert np.abs(covariance).max() < 4.5 * 2.0 / math.sqrt(len(active))
+def test_attacks_and_normals_are_drawn_with_their_stated_moments() -> None:
+    attack = Gaussian(num_byzantine=4, probability=0.3)
+    shocks = draw_trial(Scenario(num_clients=6, dimension=5, iterations=4000, attack=attack), 2, 0).shocks
+    assert not shocks.attacking[:, 4:].any()
+    attacking = shocks.attacking[:, :4]
+    assert abs(attacking.mean() - 0.3) < 4 * math.sqrt(0.3 * 0.7 / attacking.size)
+    for normals in (shocks.normals.reshape(-1, 5), shocks.common_normals):
+        assert abs(normals.mean()) < 4 * math.sqrt(1 / normals.size)
+        assert abs(np.mean(normals**2) - 1) < 4 * math.sqrt(2 / normals.size)
+        covariance = np.cov(normals.T)[np.triu_indices(5, 1)]
+        assert np.abs(covariance).max() < 4.5 / math.sqrt(len(normals))
 
 
-def test_the_same_client_attacks_the_same_whoever_else_does() -> None:
-    few = Scenario(num_clients=6, dimension=3, iterations=50, attack=Attack(num_byzantine=2, probability=0.5))
-    many = few.replace(attack=Attack(num_byzantine=5, probability=0.5))
-    assert np.array_equal(
-        draw_trial(few, 1, 0).perturbations[:, :2], draw_trial(many, 1, 0).perturbations[:, :2]
+def test_the_same_client_attacks_the_same_whoever_else_does_and_however() -> None:
+    few = Scenario(
+        num_clients=6, dimension=3, iterations=50, attack=Gaussian(num_byzantine=2, probability=0.5)
     )
+    shocks = draw_trial(few, 1, 0).shocks
+    for kind in part_names("attack"):
+        attack = find_part("attack", kind)(num_byzantine=5, probability=0.5)
+        others = draw_trial(few.replace(attack=attack), 1, 0).shocks
+        assert np.array_equal(shocks.attacking[:, :2], others.attacking[:, :2])
+        assert np.array_equal(shocks.normals, others.normals)
+        assert np.array_equal(shocks.common_normals, others.common_normals)

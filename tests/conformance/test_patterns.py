@@ -9,7 +9,7 @@ from psofed import Scenario, Selection
 from psofed.parts.registry import part_names
 from psofed.reference.draws import draw_trial
 
-PATTERNS = part_names("patterns")
+PATTERNS = part_names("pattern")
 K, D, M, N = 6, 5, 2, 400
 
 

@@ -1,37 +1,39 @@
-"""Draws have the moments that theory is told: of the masks and of the attack."""
+"""Draws have the moments that theory is told, of the masks (those of attacks are in test_attacks.py)."""
 
-import itertools
 import math
+import re
 
 import numpy as np
 import pytest
 
-from psofed import Attack, NotCoveredError, Scenario, Selection, predict
-from psofed.parts.registry import load_part, part_names
+from psofed import NotCoveredError, Scenario, Selection, predict
+from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
-from psofed.theory.affine_attacks import NOT_AFFINE, STATEMENTS, statement_of
-from psofed.theory.masks import random_mask_moments, window_masks, window_period
-from psofed.theory.models import byzantine_chances
 
 D, M = 5, 3
-WITH_MOMENTS = [
-    kind for kind in part_names("attacks") if hasattr(load_part("attacks", kind), "perturbation_moments")
-]
 
 
-def test_random_masks_have_the_stated_pair_moments() -> None:
-    selection = Selection(pattern="random", coordinated=False)
+@pytest.mark.parametrize("pattern", part_names("pattern"))
+def test_masks_have_the_pair_moments_or_the_period_that_are_stated(pattern: str) -> None:
+    part = find_part("pattern", pattern)()
+    selection = Selection(pattern=part, coordinated=False)
     scenario = Scenario(num_clients=6, dimension=D, num_shared=M, iterations=2000, selection=selection)
-    masks = draw_trial(scenario, 5, 0).download_masks.reshape(-1, D).astype(float)
-    first, second = load_part("patterns", "random").mask_moments(D, M)
-    error = 4.5 * math.sqrt(0.25 / len(masks))
-    assert np.abs(masks.mean(axis=0) - first).max() < error
-    assert np.abs(masks.T @ masks / len(masks) - second).max() < error
+    drawn = draw_trial(scenario, 5, 0).download_masks
+    period, moments = part.mask_period(D, M), part.mask_moments(D, M)
+    assert period is not None or moments is not None
+    if period is not None:
+        assert np.array_equal(drawn[:-period], drawn[period:])
+    if moments is not None:
+        masks = drawn.reshape(-1, D).astype(float)
+        error = 4.5 * math.sqrt(0.25 / len(masks))
+        assert np.abs(masks.mean(axis=0) - moments[0]).max() < error
+        pairs = (masks.T @ masks / len(masks))[~np.eye(D, dtype=bool)]
+        assert np.abs(pairs - moments[1]).max() < error
 
 
 @pytest.mark.parametrize("coordinated", [True, False])
 def test_round_robin_masks_are_what_their_offset_says(coordinated: bool) -> None:
-    part = load_part("patterns", "round-robin")
+    part = find_part("pattern", "round-robin")()
     selection = Selection(pattern="round-robin", coordinated=coordinated)
     scenario = Scenario(num_clients=6, dimension=D, num_shared=M, iterations=20, selection=selection)
     drawn = draw_trial(scenario, 5, 0).download_masks  # (n, K, D)
@@ -49,59 +51,13 @@ def test_round_robin_masks_are_what_their_offset_says(coordinated: bool) -> None
     assert np.array_equal(drawn[0], drawn[period])
 
 
-@pytest.mark.parametrize("kind", WITH_MOMENTS)
-def test_perturbations_have_the_stated_moments(kind: str) -> None:
-    part = load_part("attacks", kind)
-    attack = Attack(kind=kind, num_byzantine=3, probability=0.4)
-    scenario = Scenario(num_clients=5, dimension=D, iterations=4000, attack=attack)
-    drawn = draw_trial(scenario, 5, 0).perturbations  # (n, K, D)
-    moments = part.perturbation_moments(attack, 5)
-    for k in range(5):
-        assert_mean(drawn[:, k].mean(axis=1), moments.mean[k])
-        assert_mean((drawn[:, k] ** 2).mean(axis=1), moments.second[k])
-    for k, l in itertools.combinations(range(5), 2):  # noqa: E741
-        assert_mean((drawn[:, k] * drawn[:, l]).mean(axis=1), moments.common[k] * moments.common[l])
-
-
-def assert_mean(samples: np.ndarray, stated: float) -> None:
-    """Iterations are independent whatever the attack; entries and clients need not be."""
-    assert abs(samples.mean() - stated) <= 4.5 * samples.std(ddof=1) / math.sqrt(len(samples))
-
-
-@pytest.mark.parametrize("kind", part_names("attacks"))
+@pytest.mark.parametrize("kind", part_names("attack"))
 def test_every_attack_is_stated_to_the_theory_or_refused_by_name(kind: str) -> None:
-    scenario = Scenario(num_clients=6, dimension=3, attack=Attack(kind=kind, num_byzantine=2))
-    if kind in STATEMENTS:
-        assert math.isfinite(predict(scenario).network_mse) or not predict(scenario).is_stable
-    else:
-        assert kind in NOT_AFFINE
-        with pytest.raises(NotCoveredError, match=kind):
+    attack = find_part("attack", kind)(num_byzantine=2)
+    scenario = Scenario(num_clients=6, dimension=3, attack=attack)
+    if attack.affine() is None:
+        with pytest.raises(NotCoveredError, match=f'"{kind}": {re.escape(attack.not_affine_because)}'):
             predict(scenario)
-
-
-@pytest.mark.parametrize("kind", WITH_MOMENTS)
-def test_statements_and_perturbation_moments_say_the_same(kind: str) -> None:
-    for byzantine_set in ("fixed", "redrawn"):
-        attack = Attack(kind=kind, num_byzantine=3, probability=0.4, byzantine_set=byzantine_set)
-        moments = load_part("attacks", kind).perturbation_moments(attack, 5)
-        stated = statement_of(attack)
-        chance, factor = byzantine_chances(attack, 5)
-        chance = attack.probability * chance
-        second = stated.offset**2 + stated.variance + stated.common_variance
-        np.testing.assert_allclose(moments.mean, chance * stated.offset)
-        np.testing.assert_allclose(moments.second, chance * second)
-        together = factor * chance[0] * chance[1] * (stated.offset**2 + stated.common_variance)
-        assert moments.common[0] * moments.common[1] == pytest.approx(together)
-
-
-def test_the_theorys_masks_are_those_of_the_patterns() -> None:
-    first, second = load_part("patterns", "random").mask_moments(D, M)
-    p, pair = random_mask_moments(D, M)
-    np.testing.assert_allclose(second, np.where(np.eye(D) > 0, p, pair))
-    assert first == p
-    part, offsets = load_part("patterns", "round-robin"), np.arange(D)
-    for n in range(4):
-        np.testing.assert_array_equal(
-            window_masks(D, M, offsets, n), part.mask_given_offset(D, M, offsets, n)
-        )
-    assert window_period(6, 4) == part.mask_period(6, 4)
+    else:
+        prediction = predict(scenario)
+        assert math.isfinite(prediction.network_mse) or not prediction.is_stable

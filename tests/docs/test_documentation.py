@@ -12,28 +12,29 @@ from pathlib import Path
 import pytest
 
 import psofed
-from psofed.parts.registry import KINDS, part_names
+from psofed.parts.registry import FAMILIES, part_names
 from psofed.scenario.file import EXAMPLE
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_command_line_page_is_up_to_date() -> None:
-    spec = importlib.util.spec_from_file_location("make_cli_page", ROOT / "docs" / "make_cli_page.py")
+def test_pages_made_from_code_are_up_to_date() -> None:
+    spec = importlib.util.spec_from_file_location("make_pages", ROOT / "docs" / "make_pages.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == module.make_page(), "run `make docs`"
+    for path, text in module.pages().items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run `make docs`"
 
 
 def test_the_example_file_is_what_the_command_prints() -> None:
     assert (ROOT / "examples" / "paper.toml").read_text(encoding="utf-8") == EXAMPLE
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_part_stands_in_the_table_of_parts(kind: str) -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_part_stands_in_the_table_of_parts(family: str) -> None:
     text = (ROOT / "docs" / "parts.md").read_text(encoding="utf-8")
-    for name in part_names(kind):
-        assert f"`{name}`" in text, f"{kind}/{name} is missing from docs/parts.md"
+    for kind in part_names(family):
+        assert f"`{kind}`" in text, f"{family} {kind} is missing from docs/parts.md"
 
 
 @pytest.mark.parametrize(

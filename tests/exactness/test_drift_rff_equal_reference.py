@@ -5,17 +5,19 @@ import dataclasses
 import numpy as np
 import pytest
 
-from psofed import Attack, Data, Drift, Model, NotCoveredError, Scenario, simulate
-from psofed.parts.registry import part_names
+from psofed import Data, Model, NotCoveredError, Scenario, simulate
+from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
+from psofed.parts.models import Linear, Rff
+from psofed.parts.registry import find_part, part_names
 from psofed.reference.block_form import run_reference
 from psofed.reference.draws import draw_trial
 from psofed.reference.literal import run_literally
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 DRIFTS = {
-    "random-walk": Drift(kind="random-walk", variance=0.003),
-    "jump": Drift(kind="jump", size=1.5, at=23),
-    "sinusoid": Drift(kind="sinusoid", amplitude=0.7, period=17),
+    "random-walk": RandomWalk(variance=0.003),
+    "jump": Jump(size=1.5, at=23),
+    "sinusoid": Sinusoid(amplitude=0.7, period=17),
 }
 
 
@@ -28,7 +30,7 @@ def assert_equal_to_reference(scenario: Scenario, tolerance: float) -> None:
             assert np.allclose(curve, getattr(reference, metric), rtol=tolerance, atol=0)
 
 
-@pytest.mark.parametrize("kind", part_names("drifts"))
+@pytest.mark.parametrize("kind", part_names("drift"))
 @pytest.mark.parametrize("uplink", ["same", "redrawn"])
 def test_engine_equals_the_block_form_with_a_moving_target(
     small_scenario: Scenario, kind: str, uplink: str
@@ -44,8 +46,8 @@ def test_a_target_that_moves_one_iteration_late_is_noticed(small_scenario: Scena
     assert not np.allclose(result.trial_curves["server_msd"][0], late.server_msd, rtol=0.01)
 
 
-@pytest.mark.parametrize("function", part_names("functions"))
-@pytest.mark.parametrize("model", [Model(), Model(kind="rff", bandwidth=1.3)])
+@pytest.mark.parametrize("function", part_names("function"))
+@pytest.mark.parametrize("model", [Linear(), Rff(bandwidth=1.3)])
 @pytest.mark.parametrize("correlation", [0.0, 0.5])
 def test_engine_equals_the_block_form_on_features_of_the_same_inputs(
     small_scenario: Scenario, function: str, model: Model, correlation: float
@@ -60,19 +62,19 @@ VARIANTS = {
     "drift": {"drift": DRIFTS["random-walk"]},
     "features": {
         "dimension": 9,
-        "model": Model(kind="rff", bandwidth=1.3),
+        "model": Rff(bandwidth=1.3),
         "data": Data(function="sine", input_dimension=2),
     },
 }
 
 
-@pytest.mark.parametrize("kind", part_names("attacks"))
+@pytest.mark.parametrize("kind", part_names("attack"))
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_attack_acts_on_drift_and_features_as_written_literally(
     small_scenario: Scenario, kind: str, variant: str
 ) -> None:
     scenario = small_scenario.replace(
-        attack=Attack(kind=kind, num_byzantine=3, probability=0.5), iterations=25, **VARIANTS[variant]
+        attack=find_part("attack", kind)(num_byzantine=3, probability=0.5), iterations=25, **VARIANTS[variant]
     )
     result = simulate(scenario, trials=5, seed=5, keep_trials=True)
     literal = run_literally(scenario, seed=5, trial=4)
@@ -87,13 +89,11 @@ def test_a_rule_with_root_data_of_its_own_is_refused(small_scenario: Scenario, v
 
 
 def test_given_samples_do_not_depend_on_chunks(small_scenario: Scenario) -> None:
+    from psofed.engine.pso_fed import PsoFedRun
     from psofed.fleet import draw_fleet
-    from psofed.parts.algorithms import pso_fed
 
-    scenario = small_scenario.replace(
-        dimension=9, model=Model(kind="rff"), data=Data(function="sinc", input_dimension=2)
-    )
-    runs = [pso_fed.start(scenario, draw_fleet(scenario), 1, range(16)) for _ in range(2)]
+    scenario = small_scenario.replace(dimension=9, model=Rff(), data=Data(function="sinc", input_dimension=2))
+    runs = [PsoFedRun(scenario, draw_fleet(scenario), 1, range(16)) for _ in range(2)]
     whole, pieces = np.empty((60, 3, 16)), np.empty((60, 3, 16))
     runs[0].advance(0, whole)
     for first, last in ((0, 7), (7, 8), (8, 60)):
@@ -101,12 +101,12 @@ def test_given_samples_do_not_depend_on_chunks(small_scenario: Scenario) -> None
     assert np.array_equal(whole, pieces)
 
 
-def test_a_walk_does_not_depend_on_chunks(small_scenario: Scenario) -> None:
-    from psofed.engine.moves import make_moves
+@pytest.mark.parametrize("kind", part_names("drift"))
+def test_a_drift_does_not_depend_on_chunks(small_scenario: Scenario, kind: str) -> None:
+    from psofed.engine.frames.drift import TargetMoves
+    from psofed.engine.streams import make_stream
 
-    scenario = small_scenario.replace(drift=DRIFTS["random-walk"])
-    whole = make_moves(scenario, 1, range(3)).draw(0, 60)
-    pieces = make_moves(scenario, 1, range(3))
+    whole, pieces = (TargetMoves(DRIFTS[kind], 4, make_stream(1, "drift", range(3))) for _ in range(2))
     assert np.array_equal(
-        whole, np.concatenate([pieces.draw(0, 13), pieces.draw(13, 40), pieces.draw(53, 7)])
+        whole.draw(0, 60), np.concatenate([pieces.draw(0, 13), pieces.draw(13, 40), pieces.draw(53, 7)])
     )

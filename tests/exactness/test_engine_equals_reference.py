@@ -18,7 +18,7 @@ DATA = {
     "exponential": Data(input_correlation=0.6),
     "explicit": Data(covariances=COVARIANCES),
 }
-GRID = list(itertools.product(part_names("patterns"), (True, False), ("same", "redrawn"), DATA, (1, 3, 4)))
+GRID = list(itertools.product(part_names("pattern"), (True, False), ("same", "redrawn"), DATA, (1, 3, 4)))
 
 
 @pytest.mark.parametrize(("pattern", "coordinated", "uplink", "data", "shared"), GRID)
@@ -40,7 +40,7 @@ def test_engine_equals_the_block_form_on_the_same_draws(
             )
 
 
-@pytest.mark.parametrize("pattern", part_names("patterns"))
+@pytest.mark.parametrize("pattern", part_names("pattern"))
 @pytest.mark.parametrize("coordinated", [True, False])
 def test_uploading_with_the_downloads_mask_is_noticed(
     small_scenario: Scenario, pattern: str, coordinated: bool
@@ -55,11 +55,11 @@ def test_uploading_with_the_downloads_mask_is_noticed(
 
 
 def test_final_models_of_the_kernel_are_the_references(small_scenario: Scenario) -> None:
+    from psofed.engine.pso_fed import PsoFedRun
     from psofed.fleet import draw_fleet
-    from psofed.parts.algorithms import pso_fed
 
     fleet = draw_fleet(small_scenario)
-    run = pso_fed.start(small_scenario, fleet, 5, range(16))
+    run = PsoFedRun(small_scenario, fleet, 5, range(16))
     run.advance(0, np.empty((small_scenario.iterations, 3, 16)))
     models = run_reference(small_scenario, draw_trial(small_scenario, 5, 11)).models[-1]
     assert np.allclose(fleet.target - run.server[:, 11], models[0], rtol=0, atol=1e-13)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import Attack, Scenario, simulate
+from psofed import Scenario, simulate
+from psofed.parts.attacks import Gaussian
 from psofed.reference.draws import draw_trial
 
 
@@ -41,10 +42,10 @@ def test_a_trial_is_the_same_alone_and_among_others(small_scenario: Scenario) ->
 
 
 def test_chunks_of_iterations_do_not_matter(small_scenario: Scenario) -> None:
+    from psofed.engine.pso_fed import PsoFedRun
     from psofed.fleet import draw_fleet
-    from psofed.parts.algorithms import pso_fed
 
-    runs = [pso_fed.start(small_scenario, draw_fleet(small_scenario), 1, range(16)) for _ in range(2)]
+    runs = [PsoFedRun(small_scenario, draw_fleet(small_scenario), 1, range(16)) for _ in range(2)]
     whole = np.empty((60, 3, 16))
     runs[0].advance(0, whole)
     pieces = np.empty((60, 3, 16))
@@ -64,8 +65,8 @@ def test_the_attack_changes_neither_data_nor_participants_nor_masks(small_scenar
     clean = draw_trial(small_scenario.replace(attack=None), 8, 2)
     for field in ("inputs", "noise", "participants", "download_masks", "test_inputs", "test_noise"):
         assert np.array_equal(getattr(attacked, field), getattr(clean, field))
-    assert attacked.perturbations.any()
-    assert not clean.perturbations.any()
+    assert attacked.shocks.attacking.any()
+    assert not clean.shocks.attacking.any()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_the_attack_changes_neither_data_nor_participants_nor_masks(small_scenar
         {"stepsize": 0.02},
         {"num_shared": 4},
         {"uplink": "redrawn"},
-        {"attack": Attack(num_byzantine=7, variance=9.0)},
+        {"attack": Gaussian(num_byzantine=7, variance=9.0)},
     ],
 )
 def test_other_settings_see_the_same_data(small_scenario: Scenario, changes: dict) -> None:
@@ -90,10 +91,11 @@ def test_other_seeds_and_trials_see_other_data(small_scenario: Scenario) -> None
     assert not np.array_equal(draws[0], draws[2])
 
 
+# TODO(lead): freeze anew
 def test_the_figures_of_a_seed_never_change() -> None:
     """The bits are part of the contract; a change here is a change of every published number."""
     scenario = Scenario(
-        num_clients=7, dimension=3, num_participants=3, iterations=40, attack=Attack(num_byzantine=2)
+        num_clients=7, dimension=3, num_participants=3, iterations=40, attack=Gaussian(num_byzantine=2)
     )
     result = simulate(scenario, trials=3, seed=12345)
     assert result.steady_state["network_mse"].tolist() == FROZEN

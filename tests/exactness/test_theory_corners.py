@@ -4,11 +4,17 @@ import math
 
 import numpy as np
 import pytest
+from psofed.drifts import RandomWalk
 
 import psofed
-from psofed import Attack, Data, Drift, Scenario, Selection
+from psofed import Attack, Data, Scenario, Selection
+from psofed.scenario.file import attack_from_mapping
 from psofed.theory.models import Model
 from psofed.theory.recursion import Sources
+
+
+def make_attack(**options) -> Attack:
+    return attack_from_mapping(options)
 
 
 def scattered(**changes) -> Scenario:
@@ -19,7 +25,7 @@ def test_one_client_learns_alike_whether_its_window_is_coordinated_or_not() -> N
     scenario = scattered(
         num_clients=1, dimension=3, num_participants=1, num_shared=1, stepsize=0.05,
         data=Data(covariances=[np.diag([4.0, 1.0, 0.1]).tolist()], noise_variance=0.1),
-        attack=Attack(num_byzantine=1, probability=1.0, variance=1.0),
+        attack=make_attack(num_byzantine=1, probability=1.0, variance=1.0),
     )  # fmt: skip
     curve = psofed.predict(scenario).learning_curve(40)
     together = scenario.replace(selection=Selection(pattern="round-robin", coordinated=True))
@@ -35,7 +41,7 @@ def test_the_lag_is_averaged_over_all_offsets(correlation: float) -> None:
     scenario = scattered(
         num_clients=clients, dimension=dimension, num_participants=2, num_shared=2, stepsize=0.15,
         data=Data(input_variance=tuple(np.linspace(0.3, 1.2, clients)), input_correlation=correlation),
-        drift=Drift(kind="random-walk", variance=0.01),
+        drift=RandomWalk(variance=0.01),
     )  # fmt: skip
     model = Model(scenario)
     assert not model.is_sampled
@@ -51,7 +57,7 @@ def test_the_lag_of_scattered_windows_agrees_with_simulation() -> None:
     scenario = scattered(
         num_clients=5, dimension=5, num_participants=2, num_shared=2, stepsize=0.15, iterations=1200,
         data=Data(input_variance=tuple(np.linspace(0.3, 1.2, 5)), noise_variance=0.02),
-        drift=Drift(kind="random-walk", variance=0.01),
+        drift=RandomWalk(variance=0.01),
     )  # fmt: skip
     result, predicted = psofed.simulate(scenario, trials=512, seed=3, tail=1000), psofed.predict(scenario)
     for metric in ("network_mse", "server_msd"):
@@ -61,7 +67,7 @@ def test_the_lag_of_scattered_windows_agrees_with_simulation() -> None:
 
 def test_the_sampling_error_knows_the_drift() -> None:
     still = scattered(num_clients=12, dimension=4, num_participants=4, num_shared=2)
-    walking = still.replace(drift=Drift(kind="random-walk", variance=0.01))
+    walking = still.replace(drift=RandomWalk(variance=0.01))
     assert Model(still).is_sampled
     errors = [psofed.predict(scenario).steady_state.sampling_error for scenario in (still, walking)]
     # The lag is two orders of magnitude larger than the excess without it, and so is its spread over offsets.

@@ -9,11 +9,16 @@ import numpy as np
 import pytest
 
 from psofed import Attack, Data, Scenario, Selection, draw_fleet
-from psofed.theory.affine_attacks import STATEMENTS
+from psofed.scenario.file import attack_from_mapping
 from psofed.theory.prediction import Prediction
 
 sys.path.insert(0, str(Path(__file__).parent))
 from enumeration import enumerate_curve
+
+
+def make_attack(**options) -> Attack:
+    return attack_from_mapping(options)
+
 
 SYSTEMS = list(itertools.product(("random", "round-robin"), (True, False), ("same", "redrawn")))
 ATTACKS = {
@@ -40,7 +45,7 @@ def attack_of(name: str, byzantine_set: str) -> Attack | None:
     if options is None:
         return None
     values = {"kind": name, "num_byzantine": 2, "probability": 0.6, "byzantine_set": byzantine_set} | options
-    return Attack(**values)
+    return make_attack(**values)
 
 
 def tiny(name: str, system: tuple, byzantine_set: str, data: Data, **changes) -> Scenario:

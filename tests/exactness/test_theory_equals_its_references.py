@@ -7,12 +7,18 @@ import pytest
 
 import psofed
 from psofed import Attack, Data, Scenario, Selection
+from psofed.scenario.file import attack_from_mapping
 from psofed.theory.dense import dense_data_matrices, dense_selection_matrices
 from psofed.theory.models import Model
 from psofed.theory.operators import PaperOperators, as_matrix
 from psofed.theory.recursion import NO_SOURCES, Sources
 from psofed.theory.reduced import ReducedRecursion, can_reduce
 from psofed.theory.steady import Solver
+
+
+def make_attack(**options) -> Attack:
+    return attack_from_mapping(options)
+
 
 MEASURED = Data(covariances=[[[0.9, 0.3], [0.3, 0.5]], [[0.4, -0.1], [-0.1, 0.7]], [[1.0, 0.0], [0.0, 0.2]]])
 
@@ -25,7 +31,7 @@ def tiny(coordinated: bool, shared: int = 1) -> Scenario:
         num_shared=shared,
         selection=Selection(coordinated=coordinated),
         data=MEASURED,
-        attack=Attack(num_byzantine=1),
+        attack=make_attack(num_byzantine=1),
     )
 
 
@@ -70,7 +76,7 @@ def reducible() -> list[tuple[Scenario, str]]:
                 num_shared=shared,
                 uplink=uplink,
                 selection=Selection(pattern=pattern, coordinated=coordinated),
-                attack=Attack(num_byzantine=clients // 2),
+                attack=make_attack(num_byzantine=clients // 2),
             )
             scenarios += [(scenario, theory) for theory in ("exact", "paper")]
     return scenarios
@@ -92,7 +98,10 @@ def test_eliminating_pairs_changes_nothing(index: int) -> None:
 def test_interpolating_between_clients_changes_nothing() -> None:
     # 200 clients are interpolated, as they have more different input variances than are tabulated.
     scenario = Scenario(
-        num_clients=200, dimension=5, attack=Attack(num_byzantine=15), selection=Selection(coordinated=False)
+        num_clients=200,
+        dimension=5,
+        attack=make_attack(num_byzantine=15),
+        selection=Selection(coordinated=False),
     )
     model = Model(scenario)
     recursion = model.recursion(0.1, model.branches[0])
@@ -126,7 +135,7 @@ def test_eliminating_pairs_changes_nothing_under_affine_attacks(
         scenario = Scenario(
             num_clients=9, dimension=4, num_participants=4, num_shared=2, uplink=uplink,
             selection=Selection(pattern=pattern, coordinated=coordinated),
-            attack=Attack(num_byzantine=3, probability=0.5, byzantine_set=byzantine_set, **options),
+            attack=make_attack(num_byzantine=3, probability=0.5, byzantine_set=byzantine_set, **options),
         )  # fmt: skip
         model = Model(scenario)
         recursion = model.recursion(0.1, model.branches[0])
@@ -154,7 +163,7 @@ def test_compiled_windows_equal_the_plain_recursion(
         num_shared=shared,
         uplink=uplink,
         selection=Selection(pattern="round-robin", coordinated=False),
-        attack=Attack(num_byzantine=2, byzantine_set=byzantine_set, **options),
+        attack=make_attack(num_byzantine=2, byzantine_set=byzantine_set, **options),
     )
     model = Model(scenario)
     windows, branches = Solver(model).scattered.windows, model.offset_branches(3)[-3:]
@@ -177,7 +186,7 @@ def test_white_inputs_given_as_covariances_are_predicted_alike() -> None:
             num_participants=2,
             selection=Selection(pattern=pattern, coordinated=coordinated),
             data=Data(input_variance=(0.3, 0.6, 1.0)),
-            attack=Attack(num_byzantine=1),
+            attack=make_attack(num_byzantine=1),
         )
         matrices = [(variance * np.eye(2)).tolist() for variance in (0.3, 0.6, 1.0)]
         full = white.replace(data=Data(covariances=matrices))
@@ -229,7 +238,7 @@ def test_steady_state_is_where_the_learning_curve_ends() -> None:
             num_shared=2,
             selection=Selection(pattern=pattern, coordinated=coordinated),
             data=Data(input_variance=0.8),
-            attack=Attack(num_byzantine=1),
+            attack=make_attack(num_byzantine=1),
         )
         prediction = psofed.predict(scenario)
         curve = prediction.learning_curve(1500)

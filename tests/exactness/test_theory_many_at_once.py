@@ -8,11 +8,17 @@ import pytest
 
 import psofed
 from psofed import Attack, Data, Fleet, Scenario, Selection, draw_fleet
+from psofed.scenario.file import attack_from_mapping
 from psofed.theory.lumps import Lumps
 from psofed.theory.models import Model
 from psofed.theory.prediction import predict_stepsizes
 from psofed.theory.recursion import Sources
 from psofed.theory.steady import Solver
+
+
+def make_attack(**options) -> Attack:
+    return attack_from_mapping(options)
+
 
 ATTACKS = [
     {"kind": "gaussian"},
@@ -26,7 +32,7 @@ def fleet_of(options, coordinated: bool, pattern: str = "random", **changes) -> 
     values = {
         "num_clients": 90, "dimension": 4, "num_shared": 2, "stepsize": 0.1,
         "selection": Selection(pattern=pattern, coordinated=coordinated),
-        "attack": Attack(num_byzantine=20, **options),
+        "attack": make_attack(num_byzantine=20, **options),
     } | changes  # fmt: skip
     return Scenario(**values)
 
@@ -65,9 +71,10 @@ def test_many_stepsizes_at_once_are_what_each_is_alone() -> None:
 def test_predicting_random_masks_needs_nothing_compiled(coordinated: bool) -> None:
     code = (
         "import sys, psofed\n"
-        "from psofed import Attack, Scenario, Selection\n"
+        "from psofed import Scenario, Selection\n"
         f"selection = Selection(coordinated={coordinated})\n"
-        "scenario = Scenario(num_clients=20, dimension=3, attack=Attack(num_byzantine=3), selection=selection)\n"
+        "attack = psofed.attacks.Gaussian(num_byzantine=3)\n"
+        "scenario = Scenario(num_clients=20, dimension=3, attack=attack, selection=selection)\n"
         "prediction = psofed.predict(scenario)\n"
         "prediction.to_json(), prediction.learning_curve(5), psofed.predict_stepsizes(scenario, [0.1])\n"
         "assert 'numba' not in sys.modules\n"
@@ -77,7 +84,7 @@ def test_predicting_random_masks_needs_nothing_compiled(coordinated: bool) -> No
 
 def test_the_fourth_moments_of_gaussian_inputs_given_as_measured_change_nothing() -> None:
     data = Data(covariances=[[[0.9, 0.3], [0.3, 0.5]], [[0.4, -0.1], [-0.1, 0.7]]])
-    attack = Attack(num_byzantine=1)
+    attack = make_attack(num_byzantine=1)
     scenario = Scenario(num_clients=2, dimension=2, num_participants=1, data=data, attack=attack)
     fleet = draw_fleet(scenario)
     r = fleet.covariances()
@@ -129,7 +136,7 @@ def test_measured_moments_are_exact_for_samples_drawn_from_a_table() -> None:
 
 def test_terms_add_up_under_every_affine_attack() -> None:
     for options in ATTACKS:
-        scenario = fleet_of(options, True, num_clients=12, attack=Attack(num_byzantine=4, **options))
+        scenario = fleet_of(options, True, num_clients=12, attack=make_attack(num_byzantine=4, **options))
         scenario = scenario.replace(data=Data(target_spread=0.05))
         prediction = psofed.predict(scenario)
         terms, clean = prediction.terms, psofed.predict(scenario.replace(attack=None)).terms

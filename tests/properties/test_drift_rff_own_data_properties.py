@@ -6,16 +6,18 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from psofed import Data, Drift, Model, PsofedError, Scenario
+from psofed import Data, Drift, PsofedError, Scenario
 from psofed.fleet.standardise import standardise
 from psofed.fleet.table import read_table
+from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
+from psofed.parts.models import Rff
 from psofed.parts.registry import part_names
 
 sizes = st.floats(0, 1e6, allow_nan=False)
 drifts = st.one_of(
-    st.builds(Drift, kind=st.just("random-walk"), variance=sizes),
-    st.builds(Drift, kind=st.just("jump"), size=sizes, at=st.integers(0, 10**6)),
-    st.builds(Drift, kind=st.just("sinusoid"), amplitude=sizes, period=st.integers(2, 10**6)),
+    st.builds(RandomWalk, variance=sizes),
+    st.builds(Jump, size=sizes, at=st.integers(0, 10**6)),
+    st.builds(Sinusoid, amplitude=sizes, period=st.integers(2, 10**6)),
 )
 
 
@@ -26,7 +28,7 @@ def test_any_drift_survives_toml_and_back(drift: Drift) -> None:
 
 
 @given(
-    st.sampled_from(part_names("functions")),
+    st.sampled_from(part_names("function")),
     st.integers(1, 200),
     st.floats(1e-3, 1e3),
     st.integers(0, 2**64),
@@ -35,7 +37,7 @@ def test_any_drift_survives_toml_and_back(drift: Drift) -> None:
 def test_any_features_survive_toml_and_back(
     function: str, features: int, bandwidth: float, seed: int, named: bool
 ) -> None:
-    model = Model(kind="rff", features=features if named else None, bandwidth=bandwidth, seed=seed)
+    model = Rff(features=features if named else None, bandwidth=bandwidth, seed=seed)
     data = Data(function=function, input_dimension=4)
     scenario = Scenario(num_clients=9, dimension=features, model=model, data=data)
     assert Scenario.from_toml(scenario.to_toml()) == scenario

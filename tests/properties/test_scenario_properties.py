@@ -6,12 +6,22 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from psofed import Attack, Data, Scenario, Selection, Uniform, simulate
+from psofed import Data, Scenario, Selection, Uniform, simulate
 from psofed.common.errors import PsofedError
-from psofed.parts.registry import part_names
+from psofed.parts.options import option_of
+from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
 
 variances = st.floats(0, 1e6, allow_nan=False)
+
+
+def own_options(kind: str) -> dict[str, st.SearchStrategy]:
+    """Any value of every option that is this attack's own."""
+    options = find_part("attack", kind).own_options().items()
+    return {
+        name: st.sampled_from(option_of(field).choices) if option_of(field).choices else variances
+        for name, field in options
+    }
 
 
 @st.composite
@@ -27,9 +37,8 @@ def scenarios(draw: st.DrawFn, most_clients: int = 30, most_entries: int = 12) -
         "probability": st.floats(0, 1),
         "byzantine_set": st.sampled_from(["fixed", "redrawn"]),
     }
-    attack = st.one_of(
-        st.builds(Attack, **attackers, variance=variances),
-        st.builds(Attack, **attackers, kind=st.sampled_from(part_names("attacks"))),
+    attack = st.sampled_from(part_names("attack")).flatmap(
+        lambda kind: st.builds(find_part("attack", kind), **attackers, **own_options(kind))
     )
     return Scenario(
         num_clients=clients,
@@ -39,9 +48,9 @@ def scenarios(draw: st.DrawFn, most_clients: int = 30, most_entries: int = 12) -
         stepsize=draw(st.floats(1e-6, 1.0)),
         iterations=draw(st.integers(1, 10**6)),
         uplink=draw(st.sampled_from(["same", "redrawn"])),
-        aggregation=draw(st.sampled_from(part_names("aggregations"))),
+        aggregation=draw(st.sampled_from(part_names("aggregation"))),
         selection=Selection(
-            pattern=draw(st.sampled_from(part_names("patterns"))), coordinated=draw(st.booleans())
+            pattern=draw(st.sampled_from(part_names("pattern"))), coordinated=draw(st.booleans())
         ),
         data=Data(
             input_variance=draw(variance),
@@ -85,6 +94,6 @@ def test_full_sharing_by_all_leaves_every_client_with_the_servers_model(scenario
     full = scenario.replace(
         num_shared=scenario.dimension, num_participants=scenario.num_clients, iterations=5
     )
-    patterns = [full.replace(selection=Selection(pattern=name)) for name in part_names("patterns")]
+    patterns = [full.replace(selection=Selection(pattern=name)) for name in part_names("pattern")]
     first, second = (simulate(s, trials=1, keep_trials=True).trial_curves["server_msd"] for s in patterns)
     assert np.allclose(first, second, rtol=1e-9)

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import psofed
-from psofed import Attack, Data, Scenario, Selection
+from psofed import Data, Scenario, Selection
+from psofed.parts.attacks import Gaussian
 from psofed.theory.models import Model
 from psofed.theory.operators import PaperOperators
 from psofed.theory.recursion import Sources
@@ -29,7 +30,7 @@ def scenarios(draw, patterns=("random", "round-robin"), scattered=True, max_clie
         uplink=draw(st.sampled_from(("same", "redrawn"))),
         selection=Selection(pattern=pattern, coordinated=coordinated),
         data=Data(input_variance=draw(st.floats(0.3, 1.0)), input_correlation=correlation),
-        attack=Attack(num_byzantine=draw(st.integers(0, clients)), probability=draw(st.floats(0, 1))),
+        attack=Gaussian(num_byzantine=draw(st.integers(0, clients)), probability=draw(st.floats(0, 1))),
     )
 
 
@@ -79,10 +80,10 @@ def test_attack_enters_in_proportion_to_its_strength(scenario: Scenario) -> None
     if scenario.num_byzantine == 0:
         return
     weak = scenario.replace(
-        attack=Attack(num_byzantine=scenario.num_byzantine, probability=0.2, variance=0.5)
+        attack=Gaussian(num_byzantine=scenario.num_byzantine, probability=0.2, variance=0.5)
     )
     strong = scenario.replace(
-        attack=Attack(num_byzantine=scenario.num_byzantine, probability=0.4, variance=1.0)
+        attack=Gaussian(num_byzantine=scenario.num_byzantine, probability=0.4, variance=1.0)
     )
     one, four = psofed.predict(weak).terms, psofed.predict(strong).terms
     assert np.isclose(four.attack, 4 * one.attack, rtol=1e-6)
@@ -92,7 +93,7 @@ def test_attack_enters_in_proportion_to_its_strength(scenario: Scenario) -> None
 @given(scenarios())
 @settings(max_examples=15, deadline=None)
 def test_an_attack_that_never_happens_is_no_attack(scenario: Scenario) -> None:
-    idle = scenario.replace(attack=Attack(num_byzantine=scenario.num_byzantine, probability=0.0))
+    idle = scenario.replace(attack=Gaussian(num_byzantine=scenario.num_byzantine, probability=0.0))
     none = scenario.replace(attack=None)
     assert psofed.predict(idle).network_mse == psofed.predict(none).network_mse
     assert psofed.predict(idle).terms.attack == 0.0

@@ -133,7 +133,8 @@ def literal_federation(data, scenario, draws):
                 models[k] = start[k] + scenario.stepsize * x * error
         total = np.zeros(dimension)
         for k in np.flatnonzero(draws.uploaders[n]):
-            total += np.where(draws.upload_masks[n, k], models[k] + draws.perturbations[n, k], server)
+            noise = draws.shocks.attacking[n, k] * scenario.attack.variance**0.5 * draws.shocks.normals[n, k]
+            total += np.where(draws.upload_masks[n, k], models[k] + noise, server)
         server = total / draws.uploaders[n].sum()
         network.append(np.mean(squares))
         test.append(np.mean(server_squares))
@@ -376,10 +377,10 @@ def test_mistakes_end_with_one_line_and_exit_code_2(tmp_path, arguments, message
 
 
 def test_data_and_drift_are_refused_by_algorithms_that_do_not_take_them(data) -> None:
-    from psofed.parts.registry import load_part, part_names
+    from psofed.parts.registry import find_part, part_names
 
-    for name in part_names("algorithms"):
-        if not getattr(load_part("algorithms", name), "TAKES_SAMPLES", False):
+    for name in part_names("algorithm"):
+        if not find_part("algorithm", name).holds_models:
             with pytest.raises(psofed.NotCoveredError, match=name):
                 simulate(fit_scenario(data, {"num_participants": 2, "algorithm": name}), trials=1, data=data)
 

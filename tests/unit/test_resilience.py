@@ -18,6 +18,7 @@ from psofed.paper.resilience import (
     participants,
     run_resilience,
 )
+from psofed.parts.aggregations import Krum
 from psofed.parts.registry import part_names
 
 
@@ -28,8 +29,8 @@ def two_cells(few: list[float], many: list[float]) -> tuple[Matrix, Cell, Cell]:
 
 
 def test_every_attack_and_every_rule_has_its_place() -> None:
-    assert set(RULES) == set(part_names("aggregations"))
-    assert {options.get("kind") for options in ATTACKS.values()} == {None, *part_names("attacks")}
+    assert set(RULES) == set(part_names("aggregation"))
+    assert {options.get("kind") for options in ATTACKS.values()} == {None, *part_names("attack")}
 
 
 @pytest.mark.parametrize("occasion", OCCASIONS)
@@ -37,7 +38,7 @@ def test_every_attack_and_every_rule_has_its_place() -> None:
 def test_equal_traffic_means_as_many_numbers_in_every_iteration(occasion: str, m: int) -> None:
     cell = Cell(occasion, "Gaussian", "krum", m, participants("equal traffic", m))
     assert cell.scenario(10).num_participants * cell.scenario(10).num_shared == 30
-    assert cell.scenario(10).aggregation_options == {"tolerated": 30 // m // 5}
+    assert cell.scenario(10).aggregation == Krum(tolerated=30 // m // 5)
 
 
 def test_sharing_everything_is_the_same_cell_in_both_modes() -> None:

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from psofed import (
-    Attack,
     Data,
     InvalidValueError,
     PsofedError,
@@ -14,6 +13,7 @@ from psofed import (
     Uniform,
     UnknownFieldError,
 )
+from psofed.parts.attacks import Gaussian
 from psofed.scenario.file import EXAMPLE, parse_setting, read_scenario, with_values
 
 SIZES = {"num_clients": 10, "dimension": 4}
@@ -78,11 +78,11 @@ def test_a_bad_value_is_refused_by_name(changes: dict, field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["stepsiz", "attack.strength", "data.rho", "grid.x", "selection.pattern.deep"]
+    "key", ["stepsiz", "attack.loudness", "data.rho", "grid.x", "selection.pattern.deep"]
 )
 def test_an_unknown_key_is_refused_and_the_known_are_named(key: str) -> None:
     with pytest.raises(UnknownFieldError, match="not a known field; allowed: "):
-        with_values(Scenario(**SIZES, attack=Attack(num_byzantine=1)), {key: 1})
+        with_values(Scenario(**SIZES, attack=Gaussian(num_byzantine=1)), {key: 1})
 
 
 def test_a_missing_size_is_named() -> None:
@@ -93,7 +93,7 @@ def test_a_missing_size_is_named() -> None:
 def test_the_example_is_a_valid_scenario() -> None:
     scenario = Scenario.from_toml(EXAMPLE)
     assert scenario == Scenario(
-        num_clients=50, dimension=5, attack=Attack(num_byzantine=15, probability=0.2, variance=0.5)
+        num_clients=50, dimension=5, attack=Gaussian(num_byzantine=15, probability=0.2, variance=0.5)
     )
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import Attack, Data, InvalidValueError, Scenario, simulate
+from psofed import Data, InvalidValueError, Scenario, simulate
+from psofed.parts.attacks import Gaussian
 from psofed.simulation.monte_carlo import cut_into_blocks
 
 
@@ -129,7 +130,7 @@ def test_test_instances_fewer_than_entries_are_evaluated_directly() -> None:
 
     data = Data(test_instances=3, test_input_variance=2.0)
     scenario = Scenario(num_clients=5, dimension=6, num_shared=2, iterations=20, data=data,
-                        attack=Attack(num_byzantine=2))  # fmt: skip
+                        attack=Gaussian(num_byzantine=2))  # fmt: skip
     result = simulate(scenario, trials=2, seed=9, keep_trials=True)
     reference = run_reference(scenario, draw_trial(scenario, 9, 1))
     assert np.allclose(result.trial_curves["test_mse"][1], reference.test_mse, rtol=1e-10)

@@ -10,9 +10,15 @@ from typer.testing import CliRunner
 import psofed
 from psofed import Attack, Data, Scenario, Selection
 from psofed.cli import app
+from psofed.scenario.file import attack_from_mapping
 from psofed.theory.operators import closed_form_stepsize
 from psofed.theory.stability import mean_square_stepsize_bound
 from psofed.theory.tuning import tune
+
+
+def make_attack(**options) -> Attack:
+    return attack_from_mapping(options)
+
 
 RUNNER = CliRunner()
 KEYS = ["network_mse", "server_msd", "test_mse", "terms", "spectral_radius", "max_stepsize"]
@@ -20,7 +26,7 @@ KEYS += ["mean_max_stepsize", "optimal_stepsize", "theory", "scenario"]
 
 
 def attacked(**changes) -> Scenario:
-    values = {"num_clients": 20, "dimension": 3, "attack": Attack(num_byzantine=5)} | changes
+    values = {"num_clients": 20, "dimension": 3, "attack": make_attack(num_byzantine=5)} | changes
     return Scenario(**values)
 
 
@@ -78,7 +84,7 @@ def test_full_sharing_with_a_redrawn_uplink_is_what_the_paper_analyses(coordinat
 
 
 def test_a_single_client_sharing_all_is_the_same_in_both_theories() -> None:
-    scenario = alone(3, 3).replace(attack=Attack(num_byzantine=1))
+    scenario = alone(3, 3).replace(attack=make_attack(num_byzantine=1))
     exact, paper = psofed.predict(scenario), psofed.predict(scenario, theory="paper")
     assert exact.network_mse == pytest.approx(paper.network_mse, rel=1e-8)
 
@@ -116,7 +122,7 @@ def test_a_small_stepsize_needs_no_fourth_moments() -> None:
 
 def test_the_closed_form_stepsize_rises_and_falls_with_the_number_of_terms() -> None:
     scenario = Scenario(
-        num_clients=50, dimension=5, attack=Attack(num_byzantine=5, probability=0.25, variance=0.25)
+        num_clients=50, dimension=5, attack=make_attack(num_byzantine=5, probability=0.25, variance=0.25)
     )
     few, some, many = (closed_form_stepsize(scenario, terms) for terms in (3, 50, 1000))
     assert few < some > many
@@ -137,7 +143,7 @@ def test_the_closed_form_is_the_minimum_of_its_own_parabola() -> None:
         dimension=2,
         num_participants=1,
         data=Data(input_correlation=0.3),
-        attack=Attack(num_byzantine=1),
+        attack=make_attack(num_byzantine=1),
     )
     operators = PaperOperators.of(scenario)
     q_a, q_b, _ = dense_selection_matrices(scenario)
@@ -180,15 +186,15 @@ def test_unstable_predictions_are_infinite_and_null_in_json() -> None:
 @pytest.mark.parametrize("kind", ["little-is-enough", "mimic"])
 def test_attacks_that_are_not_affine_are_refused_by_name(kind: str) -> None:
     with pytest.raises(psofed.NotCoveredError, match=kind):
-        psofed.predict(attacked(attack=Attack(num_byzantine=3, kind=kind)))
+        psofed.predict(attacked(attack=make_attack(num_byzantine=3, kind=kind)))
 
 
 def test_what_is_not_covered_is_refused_by_name() -> None:
-    biased = attacked(attack=Attack(num_byzantine=3, kind="constant-bias"))
+    biased = attacked(attack=make_attack(num_byzantine=3, kind="constant-bias"))
     with pytest.raises(psofed.NotCoveredError, match=r"paper's theory.*constant-bias"):
         psofed.predict(biased, theory="paper")
     with pytest.raises(psofed.NotCoveredError, match=r"constant-bias.*walks"):
-        psofed.predict(biased.replace(drift=psofed.Drift(kind="random-walk", variance=0.01)))
+        psofed.predict(biased.replace(drift=psofed.drifts.RandomWalk(variance=0.01)))
     with pytest.raises(psofed.NotCoveredError, match="median"):
         psofed.predict(attacked(aggregation="median"))
     with pytest.raises(psofed.InvalidValueError, match="theory"):
@@ -198,7 +204,7 @@ def test_what_is_not_covered_is_refused_by_name() -> None:
 
 
 def test_tuning_recommends_fewer_numbers_where_little_is_lost() -> None:
-    tuning = tune(attacked(attack=Attack(num_byzantine=5, variance=0.5)))
+    tuning = tune(attacked(attack=make_attack(num_byzantine=5, variance=0.5)))
     assert tuning.recommended.num_shared == 1
     assert all(point.convergence_iterations > 0 for point in tuning.points)
     assert [point.numbers_per_iteration for point in tuning.points] == [10, 20, 30]
@@ -240,7 +246,7 @@ def curve_of(scenario: Scenario, length: int = 1200) -> tuple[np.ndarray, float]
     [
         attacked(num_clients=40, stepsize=0.05),
         # Huge attack, hardly any noise: the curve starts far below its steady state.
-        attacked(attack=Attack(num_byzantine=20, probability=1.0, variance=50.0), stepsize=0.1),
+        attacked(attack=make_attack(num_byzantine=20, probability=1.0, variance=50.0), stepsize=0.1),
     ],
     ids=["from above", "from below"],
 )
@@ -258,9 +264,9 @@ def test_settling_is_counted_on_both_sides_of_the_steady_state(scenario: Scenari
 
 def test_settling_knows_no_threshold_in_the_number_of_clients() -> None:
     points = [
-        tune(Scenario(num_clients=clients, dimension=2, attack=Attack(num_byzantine=15)), shared=[1]).points[
-            0
-        ]
+        tune(
+            Scenario(num_clients=clients, dimension=2, attack=make_attack(num_byzantine=15)), shared=[1]
+        ).points[0]
         for clients in (300, 301)
     ]
     assert abs(points[0].convergence_iterations - points[1].convergence_iterations) <= 2
@@ -269,7 +275,7 @@ def test_settling_knows_no_threshold_in_the_number_of_clients() -> None:
 def test_tuning_works_on_measured_covariances() -> None:
     data = Data(covariances=[[[0.9, 0.3], [0.3, 0.5]], [[0.4, -0.1], [-0.1, 0.7]], [[1.0, 0.0], [0.0, 0.2]]])
     scenario = Scenario(
-        num_clients=3, dimension=2, num_participants=2, data=data, attack=Attack(num_byzantine=1)
+        num_clients=3, dimension=2, num_participants=2, data=data, attack=make_attack(num_byzantine=1)
     )
     tuning = tune(scenario, metric="test")
     assert 0 < tuning.recommended.stepsize < tuning.recommended.max_stepsize

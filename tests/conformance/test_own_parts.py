@@ -1,0 +1,575 @@
+"""Parts of the user's own, from a file that is loaded as a plugin, in every room that built-in ones are met in."""
+
+import json
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import psofed
+from psofed import (
+    Data,
+    InvalidValueError,
+    NotCoveredError,
+    PsofedError,
+    Scenario,
+    Selection,
+    load_result,
+    simulate,
+)
+from psofed.engine.bodies import why_python
+from psofed.parts.part import Part
+from psofed.parts.registry import find_part, part_names
+from psofed.reference.literal import run_trial
+from psofed.sweeps import Cell, run_cells
+
+METRICS = ("network_mse", "server_msd", "test_mse")
+BASE = Scenario(num_clients=6, dimension=4, num_participants=4, num_shared=2, iterations=12)
+
+# The first class as printed in the design; then one of each family.
+MODULE = '''
+import psofed
+from psofed.parts import Attack, option
+
+class Alternating(Attack):                      # kind = "alternating" in TOML
+    """Pushes every number up in even iterations and down in odd ones."""
+
+    size: float = option(1.0, low=0.0, text="how far each number is pushed")
+
+    def corrupt(self, upload):                  # one uploaded number; plain Python
+        return upload.value + (self.size if upload.iteration % 2 == 0 else -self.size)
+
+
+import math
+
+import numpy as np
+
+from psofed.parts import Aggregation, Algorithm, Drift, Function, Pattern
+from psofed.parts.affine import Affine
+from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, spend_budget
+
+
+class Whisper(Attack):
+    """Adds a little of the server's number, and says so to theory."""
+
+    knows = "server"
+    share: float = option(0.1, text="how much of it", strength=True)
+
+    def corrupt(self, upload):
+        return upload.value + self.share * upload.server
+
+    def affine(self):
+        return Affine(server=self.share)
+
+
+class MiddleOfAccomplices(Attack):
+    """All attackers send the middle of their own numbers."""
+
+    knows = "accomplices"
+
+    def corrupt(self, upload):
+        return np.median(upload.accomplices)
+
+
+class Stale(Attack):
+    """Learns that all inputs are the same."""
+
+    def poison(self, sample):
+        return np.ones(sample.inputs.size), sample.label
+
+
+class Nearest(Aggregation):
+    """The number nearest to the server's."""
+
+    def combine(self, numbers):
+        best = numbers.values[0]
+        for value in numbers.values:
+            if abs(value - numbers.server) < abs(best - numbers.server):
+                best = value
+        return best
+
+
+def length_of(vector):
+    return math.sqrt(np.sum(vector * vector))
+
+
+class Shortest(Aggregation):
+    """The shortest update, times a factor."""
+
+    over = "vectors"
+    factor: float = option(1.0, low=0.0, high=1.0, text="how much of it is taken")
+
+    def combine(self, updates):
+        best = 0
+        for p in range(updates.changes.shape[0]):
+            if length_of(updates.changes[p]) < length_of(updates.changes[best]):
+                best = p
+        return self.factor * updates.changes[best]
+
+
+class Backwards(Pattern):
+    """A window that moves backwards."""
+
+    stride: int = option(1, low=1, text="how far it moves")
+
+    def select(self, mask, out):
+        for m in range(mask.num_shared):
+            out[m] = (mask.client + m - self.stride * mask.iteration) % mask.dimension
+
+
+class Spiral(Drift):
+    """Moves on in its direction, with noise."""
+
+    pace: float = option(0.01, low=0.0, text="per iteration")
+
+    def move(self, step):
+        return step.position + self.pace * (step.direction + 0.1 * step.normals)
+
+
+class Bell(Function):
+    """A bell."""
+
+    width: float = option(1.0, low=0.0, open_low=True, text="of the bell")
+
+    def value(self, x):
+        return math.exp(-np.sum(x * x) / (2 * self.width**2))
+
+
+class Shy(Algorithm):
+    """Sends a part of the update, rounded at random, and joins it as it is."""
+
+    share: float = option(0.5, low=0.0, high=1.0, text="how much of it is sent")
+
+    def traffic(self, scenario):
+        bits = BITS_PER_NUMBER * scenario.dimension
+        return spend_budget(scenario, bits_up=bits, bits_down=bits)
+
+    def exchange(self, scenario):
+        return Exchange(numbers=scenario.dimension, client_uniforms=scenario.dimension)
+
+    def encode(self, message, out):
+        for i in range(out.size):
+            out[i] = self.share * message.update[i] * (0.5 + message.client_uniforms[i])
+'''
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    path = tmp_path_factory.mktemp("plugin") / "psofed_test_own_parts.py"
+    path.write_text(MODULE, encoding="utf-8")
+    return psofed.load_plugin(path)
+
+
+def scenarios_of(own: ModuleType) -> dict[str, Scenario]:
+    attackers = {"num_byzantine": 2, "probability": 0.7}
+    return {
+        "alternating": BASE.replace(attack=own.Alternating(size=0.3, **attackers)),
+        "whisper": BASE.replace(attack=own.Whisper(**attackers)),
+        "middle-of-accomplices": BASE.replace(attack=own.MiddleOfAccomplices(**attackers)),
+        "stale": BASE.replace(attack=own.Stale(**attackers)),
+        "nearest": BASE.replace(aggregation=own.Nearest()),
+        "shortest": BASE.replace(aggregation=own.Shortest(factor=0.9)),
+        "backwards": BASE.replace(selection=Selection(pattern=own.Backwards(stride=3), coordinated=False)),
+        "spiral": BASE.replace(drift=own.Spiral(pace=0.02)),
+        "bell": BASE.replace(data=Data(function=own.Bell(width=2.0))),
+        "shy": BASE.replace(algorithm=own.Shy(share=0.8), attack=own.Alternating(size=0.3, **attackers)),
+    }
+
+
+KINDS = (
+    "alternating", "whisper", "middle-of-accomplices", "stale", "nearest", "shortest", "backwards", "spiral", "bell",
+    "shy",
+)  # fmt: skip
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def test_every_family_but_models_has_one_of_its_own_here(own: ModuleType) -> None:
+    scenarios = scenarios_of(own)
+    assert tuple(scenarios) == KINDS
+    own_parts = {
+        part for s in scenarios.values() for part in s.parts() if type(part).__module__ == own.__name__
+    }
+    assert {part.family for part in own_parts} == {
+        "attack", "aggregation", "pattern", "drift", "function", "algorithm"
+    }  # fmt: skip
+    for part in own_parts:
+        assert find_part(part.family, part.kind) is type(part)
+        assert part.kind in part_names(part.family)
+
+
+@every_kind
+def test_it_is_compiled_and_does_what_it_does_as_plain_python(own: ModuleType, kind: str) -> None:
+    scenario = scenarios_of(own)[kind]
+    result = simulate(scenario, trials=5, seed=3, keep_trials=True)
+    assert result.notes == ()
+    assert all(why_python(part) is None for part in scenario.parts())
+    for trial in (0, 4):
+        literal = run_trial(scenario, 3, trial)
+        for metric in METRICS:
+            expected = getattr(literal, metric)
+            assert np.allclose(result.trial_curves[metric][trial], expected, rtol=1e-8, atol=1e-13)
+    without = simulate(BASE, trials=5, seed=3, keep_trials=True)
+    assert not np.array_equal(result.trial_curves["server_msd"], without.trial_curves["server_msd"])
+
+
+@every_kind
+def test_it_passes_the_suite_that_users_are_given(own: ModuleType, kind: str) -> None:
+    from psofed.testing import check_part
+
+    part = next(p for p in scenarios_of(own)[kind].parts() if p.kind == kind)
+    assert check_part(part).notes == ()
+
+
+@every_kind
+def test_it_survives_toml_and_files_of_results(own: ModuleType, tmp_path: Path, kind: str) -> None:
+    scenario = scenarios_of(own)[kind]
+    text = scenario.to_toml()
+    assert f'plugins = ["{own.__name__}"]' in text
+    assert Scenario.from_toml(text) == scenario
+    result = simulate(scenario, trials=2)
+    json.dumps(result.to_json(), allow_nan=False)
+    result.save(tmp_path / "result.nc")
+    assert load_result(tmp_path / "result.nc").scenario == scenario
+
+
+def test_without_its_plugin_a_file_says_what_is_missing_and_imports_nothing(tmp_path: Path) -> None:
+    (tmp_path / "psofed_never_loaded.py").write_text("raise SystemExit('imported')")
+    text = 'plugins = ["psofed_never_loaded"]\nnum_clients = 5\ndimension = 2\naggregation = "never-loaded"\n'
+    with pytest.raises(
+        InvalidValueError, match=r"aggregation = 'never-loaded'.*psofed_never_loaded.*--plugin"
+    ):
+        Scenario.from_toml(text)
+
+
+def test_theory_predicts_it_or_refuses_it_by_name(own: ModuleType) -> None:
+    for kind, scenario in scenarios_of(own).items():
+        refusal = ""
+        try:
+            psofed.predict(scenario)
+        except NotCoveredError as error:
+            refusal = str(error)
+        assert not refusal or kind in refusal, f"{kind}: {refusal}"
+        if kind in ("alternating", "nearest", "shortest", "stale", "spiral"):
+            assert refusal, kind
+
+
+@pytest.fixture(scope="module")
+def expected(own: ModuleType) -> list:
+    return run_cells([Cell(scenario, 3) for scenario in scenarios_of(own).values()])
+
+
+def test_they_travel_to_worker_processes(own: ModuleType, expected: list) -> None:
+    cells = [Cell(scenario, 3) for scenario in scenarios_of(own).values()]
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
+        found = run_cells(cells, executor=executor)
+    assert all(a.same_bits(b) for a, b in zip(found, expected, strict=True))
+
+
+def test_they_travel_to_a_dask_cluster(own: ModuleType, expected: list) -> None:
+    distributed = pytest.importorskip("distributed")
+    from psofed.sweeps.execute import connect
+
+    cells = [Cell(scenario, 3) for scenario in scenarios_of(own).values()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Dask's own making, at start and end
+        with (
+            distributed.LocalCluster(
+                n_workers=1,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=None,
+                silence_logs="ERROR",
+            ) as cluster,
+            connect(cluster.scheduler_address) as executor,
+        ):
+            found = run_cells(cells, executor=executor)
+    assert all(a.same_bits(b) for a, b in zip(found, expected, strict=True))
+
+
+# --- bodies that Numba cannot compile, and bodies that are wrong ----------------------------------------------------
+
+
+def spelled(value: float) -> float:
+    """The same number, by way of text: Numba knows no formats."""
+    return float(f"{value:.17g}")
+
+
+class Bookkeeper(psofed.Attack):
+    """Does what constant-bias does, with Python that Numba does not know."""
+
+    bias: float = psofed.option(0.5, text="what is added")
+
+    def corrupt(self, upload):
+        return spelled(upload.value + self.bias)
+
+
+class Ledger(psofed.Aggregation):
+    """The mean, likewise."""
+
+    def combine(self, numbers):
+        return spelled(np.mean(numbers.values))
+
+
+class LedgerOfVectors(psofed.Aggregation):
+    """The mean of vectors, likewise."""
+
+    over = "vectors"
+
+    def combine(self, updates):
+        return np.array([spelled(change) for change in updates.changes.mean(axis=0)])
+
+
+class Archivist(psofed.Pattern):
+    """The first entries, likewise."""
+
+    def select(self, mask, out):
+        out[:] = [int(f"{entry:3d}") for entry in range(mask.num_shared)]
+
+
+class Diary(psofed.Drift):
+    """A steady walk, likewise."""
+
+    def move(self, step):
+        return step.position + spelled(0.01) * step.direction
+
+
+class Almanac(psofed.Function):
+    """A sine, likewise."""
+
+    def value(self, x):
+        return spelled(np.sin(x.sum()))
+
+
+class Courier(psofed.Algorithm):
+    """Online-Fed, likewise."""
+
+    def traffic(self, scenario):
+        return find_part("algorithm", "online-fed")().traffic(scenario)
+
+    def exchange(self, scenario):
+        return find_part("algorithm", "online-fed")().exchange(scenario)
+
+    def encode(self, message, out):
+        out[:] = [spelled(number) for number in message.update]
+
+
+UNCOMPILED = {
+    "bookkeeper": BASE.replace(attack=Bookkeeper(num_byzantine=2, probability=0.7)),
+    "ledger": BASE.replace(aggregation=Ledger()),
+    "ledger-of-vectors": BASE.replace(aggregation=LedgerOfVectors()),
+    "archivist": BASE.replace(selection=Selection(pattern=Archivist())),
+    "diary": BASE.replace(drift=Diary()),
+    "almanac": BASE.replace(data=Data(function=Almanac())),
+    "courier": BASE.replace(algorithm=Courier()),
+}
+
+
+@pytest.mark.parametrize("kind", UNCOMPILED)
+def test_a_body_that_numba_cannot_compile_runs_as_python_and_is_named(kind: str) -> None:
+    scenario = UNCOMPILED[kind]
+    result = simulate(scenario, trials=5, seed=3, keep_trials=True)
+    literal = run_trial(scenario, 3, 4)
+    for metric in METRICS:
+        expected = getattr(literal, metric)
+        assert np.allclose(result.trial_curves[metric][4], expected, rtol=1e-8, atol=1e-13)
+    part = next(part for part in scenario.parts() if part.kind == kind)
+    assert why_python(part)
+    assert any(kind in note for note in result.notes)
+
+
+def test_as_python_it_gives_the_numbers_of_the_compiled_twin() -> None:
+    from psofed.parts.attacks import ConstantBias
+
+    twin = BASE.replace(attack=ConstantBias(num_byzantine=2, probability=0.7))
+    pairs = (
+        (UNCOMPILED["bookkeeper"], twin),
+        (UNCOMPILED["ledger"], BASE),
+        (UNCOMPILED["ledger-of-vectors"], BASE),
+    )
+    for slow, fast in pairs:
+        curves = [simulate(s, trials=5, keep_trials=True).trial_curves["server_msd"] for s in (slow, fast)]
+        assert np.allclose(*curves, rtol=1e-12)
+    online = BASE.replace(algorithm="online-fed")
+    curves = [
+        simulate(s, trials=5, keep_trials=True).trial_curves["server_msd"]
+        for s in (UNCOMPILED["courier"], online)
+    ]
+    assert np.allclose(*curves, rtol=1e-12)
+
+
+class Faulty(psofed.Attack):
+    """Raises an error of its own when it is asked for too much."""
+
+    def corrupt(self, upload):
+        if upload.iteration == 3:
+            raise ArithmeticError("the attack gave up")
+        return upload.value
+
+
+class FaultyBook(psofed.Attack):
+    """Looks up what is not there."""
+
+    def corrupt(self, upload):
+        return {f"{upload.value:.3f}": upload.value}["other"]
+
+
+class FaultyRule(psofed.Aggregation):
+    """Raises."""
+
+    def combine(self, numbers):
+        raise ValueError(f"no agreement among {len(numbers.values)}")
+
+
+class FaultyPattern(psofed.Pattern):
+    """Raises."""
+
+    def select(self, mask, out):
+        raise ValueError(f"no mask for {mask.client}")
+
+
+class FaultyDrift(psofed.Drift):
+    """Raises."""
+
+    def move(self, step):
+        raise ValueError("lost the way")
+
+
+class FaultyFunction(psofed.Function):
+    """Raises."""
+
+    def value(self, x):
+        raise ValueError("no value")
+
+
+class FaultyAlgorithm(Courier):
+    """Raises."""
+
+    def encode(self, message, out):
+        raise ValueError("no letter")
+
+
+FAULTY = [
+    (BASE.replace(attack=Faulty(num_byzantine=6, probability=1.0)), ArithmeticError, "the attack gave up"),
+    (BASE.replace(attack=FaultyBook(num_byzantine=6, probability=1.0)), KeyError, "other"),
+    (BASE.replace(aggregation=FaultyRule()), ValueError, "no agreement"),
+    (BASE.replace(selection=Selection(pattern=FaultyPattern())), ValueError, "no mask"),
+    (BASE.replace(drift=FaultyDrift()), ValueError, "lost the way"),
+    (BASE.replace(data=Data(function=FaultyFunction())), ValueError, "no value"),
+    (BASE.replace(algorithm=FaultyAlgorithm()), ValueError, "no letter"),
+]
+
+
+@pytest.mark.parametrize(("scenario", "kind", "message"), FAULTY, ids=lambda value: str(value)[:20])
+@pytest.mark.parametrize("trials", [1, 5])
+def test_an_error_in_a_body_ends_the_simulation_and_is_said(
+    scenario: Scenario, kind: type[Exception], message: str, trials: int
+) -> None:
+    """As it was raised, or as the cause of an error of psofed's that quotes it."""
+    with pytest.raises((kind, PsofedError), match=message) as caught:
+        simulate(scenario, trials=trials)
+    assert isinstance(caught.value, kind) or isinstance(caught.value.__cause__, kind)
+
+
+class TooFar(psofed.Pattern):
+    """Chooses entries beyond the last."""
+
+    def select(self, mask, out):
+        for m in range(mask.num_shared):
+            out[m] = mask.dimension + m
+
+
+class TwiceTheSame(psofed.Pattern):
+    """Chooses one entry again and again."""
+
+    def select(self, mask, out):
+        for m in range(mask.num_shared):
+            out[m] = 0
+
+
+class BelowZero(psofed.Pattern):
+    """Chooses entries before the first."""
+
+    def select(self, mask, out):
+        for m in range(mask.num_shared):
+            out[m] = -1 - m
+
+
+@pytest.mark.parametrize("pattern", [TooFar(), TwiceTheSame(), BelowZero()], ids=lambda part: part.kind)
+@pytest.mark.parametrize("coordinated", [True, False])
+def test_a_pattern_that_does_not_choose_different_entries_is_refused_by_name(
+    pattern: psofed.Pattern, coordinated: bool
+) -> None:
+    scenario = BASE.replace(selection=Selection(pattern=pattern, coordinated=coordinated))
+    with pytest.raises(PsofedError, match=f'pattern "{pattern.kind}" .* 2 different entries from 0 to 3'):
+        simulate(scenario, trials=2)
+
+
+# --- what a class may be ----------------------------------------------------------------------------------------------
+
+
+def test_a_part_of_the_name_of_a_built_in_one_is_refused_where_it_is_defined() -> None:
+    with pytest.raises(PsofedError, match='the attack "sign-flip" is psofed'):
+
+        class SignFlip(psofed.Attack):
+            """Of the same name."""
+
+    with pytest.raises(PsofedError, match='the aggregation "krum" is psofed'):
+
+        class Other(psofed.Aggregation):
+            """Of the same kind."""
+
+            kind = "krum"
+
+    assert find_part("attack", "sign-flip").__module__.startswith("psofed.")
+
+
+def test_two_parts_of_one_name_are_refused_and_a_class_defined_anew_replaces_itself() -> None:
+    def define(size: float) -> type[Part]:
+        class Redefined(psofed.Attack):
+            """As in a notebook, where a cell is run again."""
+
+            step: float = psofed.option(size, text="how far")
+
+        return Redefined
+
+    define(1.0)
+    again = define(2.0)
+    assert find_part("attack", "redefined") is again
+    with pytest.raises(PsofedError, match=r'the attack "redefined" is .*Redefined'):
+
+        class Another(psofed.Attack):
+            """Of the same kind, from elsewhere."""
+
+            kind = "redefined"
+
+
+def test_options_of_ones_own_are_checked_by_their_range(own: ModuleType) -> None:
+    with pytest.raises(InvalidValueError, match=r"attack.size = -1 .*at least 0"):
+        own.Alternating(num_byzantine=1, size=-1)
+    with pytest.raises(InvalidValueError, match=r"attack.size = 'far'"):
+        own.Alternating(num_byzantine=1, size="far")
+    mapping = {**BASE.to_mapping(), "attack": {"kind": "alternating", "num_byzantine": 1, "size": 0.25}}
+    assert Scenario.from_mapping(mapping).attack == own.Alternating(num_byzantine=1, size=0.25)
+
+
+def test_a_plugin_that_is_not_there_or_is_wrong_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PsofedError, match=r"nowhere.py: no such file"):
+        psofed.load_plugin(tmp_path / "nowhere.py")
+    with pytest.raises(PsofedError, match=r"no_such_module_of_parts.*cannot be imported"):
+        psofed.load_plugin("no_such_module_of_parts")
+    broken = tmp_path / "psofed_broken_plugin.py"
+    broken.write_text("1 / 0")
+    with pytest.raises(PsofedError, match=r"psofed_broken_plugin.py: ZeroDivisionError"):
+        psofed.load_plugin(broken)
+    (tmp_path / "json.py").write_text("")
+    with pytest.raises(PsofedError, match=r"a module named json is there already"):
+        psofed.load_plugin(tmp_path / "json.py")
+
+
+def test_a_plugin_loaded_twice_is_loaded_once(own: ModuleType) -> None:
+    assert psofed.load_plugin(own.__file__) is own

@@ -1,0 +1,193 @@
+"""Who is Byzantine, by number or by name: in the engine, in results and files, in theory, and what is refused."""
+
+import contextlib
+
+import numpy as np
+import pytest
+
+import psofed
+from psofed import (
+    Data,
+    InvalidValueError,
+    NotCoveredError,
+    Scenario,
+    load_result,
+    predict,
+    read_data,
+    simulate,
+)
+from psofed.fleet.fitting import fit_scenario
+from psofed.parts.attacks import Gaussian, LabelPoisoning, Mimic, SignFlip
+from psofed.parts.registry import find_part, part_names
+from psofed.reference.draws import draw_trial
+from psofed.reference.literal import run_trial
+from psofed.scenario.file import with_values
+
+METRICS = ("network_mse", "server_msd", "test_mse")
+BASE = Scenario(num_clients=8, dimension=3, num_participants=4, num_shared=2, iterations=30)
+NAMED = [kind(clients=[3, 7], probability=0.6) for kind in (Gaussian, SignFlip, Mimic, LabelPoisoning)]
+
+
+def test_naming_clients_says_how_many_there_are() -> None:
+    attack = Gaussian(clients=[3, 7])
+    assert attack.num_byzantine == 2
+    assert attack.clients == (3, 7)
+    assert BASE.replace(attack=attack).num_byzantine == 2
+    assert attack.byzantine_mask(8).tolist() == [False] * 3 + [True] + [False] * 3 + [True]
+    chances, factor = attack.byzantine_moments(8)
+    assert chances.tolist() == [0, 0, 0, 1, 0, 0, 0, 1]
+    assert factor == 1.0
+    assert attack == Gaussian(clients=(3, 7), num_byzantine=2)
+
+
+@pytest.mark.parametrize("attack", NAMED, ids=lambda attack: attack.kind)
+def test_the_named_clients_attack_and_nobody_else(attack: psofed.Attack) -> None:
+    scenario = BASE.replace(attack=attack)
+    attacking = draw_trial(scenario, 2, 1).shocks.attacking
+    everyone = draw_trial(
+        BASE.replace(attack=Gaussian(num_byzantine=8, probability=0.6)), 2, 1
+    ).shocks.attacking
+    assert attacking.any(axis=0).tolist() == attack.byzantine_mask(8).tolist()
+    assert np.array_equal(attacking[:, [3, 7]], everyone[:, [3, 7]])
+
+
+@pytest.mark.parametrize("attack", NAMED, ids=lambda attack: attack.kind)
+def test_the_engine_attacks_with_named_clients_as_the_literal_form_does(attack: psofed.Attack) -> None:
+    scenario = BASE.replace(attack=attack)
+    result = simulate(scenario, trials=4, seed=2, keep_trials=True)
+    literal = run_trial(scenario, 2, 3)
+    for metric in METRICS:
+        assert np.allclose(result.trial_curves[metric][3], getattr(literal, metric), rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("algorithm", ["pso-fed", "qs-fed"])
+def test_naming_the_first_is_the_same_as_counting_them(algorithm: str) -> None:
+    scenario = BASE.replace(algorithm=algorithm)
+    named, counted = (
+        simulate(scenario.replace(attack=attack), trials=4)
+        for attack in (Gaussian(clients=[2, 0, 1]), Gaussian(num_byzantine=3))
+    )
+    for metric in METRICS:
+        assert np.array_equal(named.steady_state[metric], counted.steady_state[metric])
+
+
+def test_theory_gives_named_clients_what_renumbering_the_fleet_would() -> None:
+    """For every attack that it knows; who attacks matters to those that depend on the attacker's own model."""
+    order = [3, 7, 0, 1, 2, 4, 5, 6]
+    inputs, noise = np.linspace(0.3, 1.2, 8), np.linspace(0.005, 0.02, 8)
+    fleet = BASE.replace(data=Data(input_variance=inputs, noise_variance=noise))
+    renumbered = BASE.replace(data=Data(input_variance=inputs[order], noise_variance=noise[order]))
+    known = []
+    for kind in part_names("attack"):
+        part = find_part("attack", kind)
+        with contextlib.suppress(NotCoveredError):
+            one = predict(fleet.replace(attack=part(clients=[3, 7])))
+            other = predict(renumbered.replace(attack=part(num_byzantine=2)))
+            assert one.network_mse == pytest.approx(other.network_mse, rel=1e-8)
+            assert one.server_msd == pytest.approx(other.server_msd, rel=1e-8)
+            known.append(kind)
+    assert "gaussian" in known
+
+
+def test_the_result_and_its_file_say_who_was_byzantine(tmp_path) -> None:
+    scenario = BASE.replace(attack=Gaussian(clients=[3, 7]))
+    result = simulate(scenario, trials=2)
+    expected = [k in (3, 7) for k in range(8)]
+    assert result.to_dataset()["is_byzantine"].values.tolist() == expected
+    assert result.to_json()["scenario"]["attack"]["clients"] == [3, 7]
+    result.save(tmp_path / "result.nc")
+    loaded = load_result(tmp_path / "result.nc")
+    assert loaded.scenario == scenario
+    assert loaded.to_dataset()["is_byzantine"].values.tolist() == expected
+
+
+def test_clients_survive_toml_and_replace_a_count_and_are_replaced_by_one() -> None:
+    scenario = BASE.replace(attack=Gaussian(clients=[3, 7], variance=2.0))
+    assert "clients = [3, 7]" in scenario.to_toml()
+    assert "num_byzantine" not in scenario.to_toml()
+    assert Scenario.from_toml(scenario.to_toml()) == scenario
+    counted = with_values(scenario, {"attack.num_byzantine": 4})
+    assert counted.attack == Gaussian(num_byzantine=4, variance=2.0)
+    assert with_values(counted, {"attack.clients": [3, 7]}) == scenario
+    assert with_values(scenario, {"attack.kind": "mimic"}).attack == Mimic(clients=[3, 7])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, r"attack.num_byzantine = None .*attack.clients"),
+        ({"clients": [3, 3]}, r"attack.clients = \[3, 3\] .*different"),
+        ({"clients": [-1]}, r"attack.clients\[0\] = -1"),
+        ({"clients": [1.5]}, r"attack.clients\[0\] = 1.5"),
+        ({"clients": [True]}, r"attack.clients\[0\] = True"),
+        ({"clients": 3}, r"attack.clients = 3 "),
+        ({"clients": "3"}, r"attack.clients = '3'"),
+        ({"clients": [1, 2], "num_byzantine": 3}, r"attack.num_byzantine = 3 .*2, as many"),
+        ({"clients": [1], "byzantine_set": "redrawn"}, r"attack.clients = \[1\] .*redrawn"),
+    ],
+)
+def test_bad_clients_are_refused(values: dict, message: str) -> None:
+    with pytest.raises(InvalidValueError, match=message):
+        Gaussian(**values)
+
+
+def test_a_client_that_there_is_not_is_refused_by_its_place() -> None:
+    with pytest.raises(InvalidValueError, match=r"attack.clients\[1\] = 8 .*num_clients - 1 = 7"):
+        BASE.replace(attack=Gaussian(clients=[3, 8]))
+
+
+def test_names_are_refused_where_clients_have_none() -> None:
+    scenario = BASE.replace(attack=Gaussian(clients=["north"]))
+    with pytest.raises(InvalidValueError, match=r"attack.clients = 'north' .*have no names"):
+        simulate(scenario, trials=1)
+    with pytest.raises(InvalidValueError, match=r"attack.clients = 'north' .*have no names"):
+        predict(scenario)
+
+
+@pytest.fixture
+def stations(tmp_path):
+    rng = np.random.default_rng(1)
+    lines = ["station,x1,x2,y"]
+    for _ in range(60):
+        for name in ("north", "east", "south"):
+            u, v, e = rng.standard_normal(3)
+            lines.append(f"{name},{u:.6f},{v:.6f},{2 * u - v + 0.1 * e:.6f}")
+    path = tmp_path / "stations.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return read_data(path, "station", "y")
+
+
+def attacked(stations, clients: list) -> Scenario:
+    attack = {"clients": clients, "probability": 0.5, "variance": 0.1}
+    return fit_scenario(stations, {"num_participants": 2, "attack": attack})
+
+
+def test_names_stand_for_the_clients_of_own_data(stations) -> None:
+    named, numbered = (
+        simulate(attacked(stations, clients), trials=4, data=stations)
+        for clients in (["south", "north"], [2, 0])
+    )
+    for metric in METRICS:
+        assert np.array_equal(named.steady_state[metric], numbered.steady_state[metric])
+    assert named.to_dataset()["is_byzantine"].values.tolist() == [True, False, True]
+    assert Scenario.from_toml(named.scenario.to_toml()) == named.scenario
+    assert 'clients = ["south", "north"]' in named.scenario.to_toml()
+
+
+def test_a_saved_result_still_knows_the_names(stations, tmp_path) -> None:
+    result = simulate(attacked(stations, ["east"]), trials=2, data=stations)
+    result.save(tmp_path / "result.nc")
+    loaded = load_result(tmp_path / "result.nc")
+    assert loaded.scenario == result.scenario
+    assert loaded.to_dataset()["is_byzantine"].values.tolist() == [False, True, False]
+
+
+def test_a_name_that_there_is_not_is_refused_with_those_there_are(stations) -> None:
+    with pytest.raises(InvalidValueError, match=r"attack.clients = 'west' .*one of north, east, south"):
+        simulate(attacked(stations, ["west"]), trials=1, data=stations)
+
+
+def test_a_client_named_and_numbered_at_once_is_refused(stations) -> None:
+    """One client twice would be one attacker, where two are counted."""
+    with pytest.raises(InvalidValueError, match=r"attack.clients"):
+        simulate(attacked(stations, ["north", 0]), trials=1, data=stations)

@@ -1,0 +1,209 @@
+"""What a cell's key covers: all code that can change a result, psofed's and the user's, and nothing else."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import psofed
+from psofed import Scenario, simulate
+from psofed.common import fingerprint
+from psofed.common.fingerprint import class_digest, digest_sources
+from psofed.parts.attacks import Gaussian
+from psofed.parts.registry import FAMILIES, find_part, part_names
+from psofed.sweeps import Cell
+from psofed.sweeps.cell import _BYSTANDERS
+
+PACKAGE = Path(psofed.__file__).parent
+ROOMS = sorted(
+    p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name not in (*_BYSTANDERS, "__pycache__")
+)
+FILES = [path.relative_to(PACKAGE) for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py"))]
+
+
+def digest_of(tmp_path: Path, file: Path, text: str) -> str:
+    """The digest of the file's room, if the file were all that stands in it."""
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text(text, encoding="utf-8")
+    return digest_sources(tmp_path, [file.parts[0]])
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_a_change_of_code_changes_the_digest_and_of_words_does_not(tmp_path: Path, file: Path) -> None:
+    text = (PACKAGE / file).read_text(encoding="utf-8")
+    before = digest_of(tmp_path, file, text)
+    assert digest_of(tmp_path, file, text + "\n_ADDED = 1\n") != before
+    assert digest_of(tmp_path, file, text + "\n\n# a remark\n") == before
+    reworded = ast.get_docstring(ast.parse(text), clean=False)
+    if reworded:
+        assert digest_of(tmp_path, file, text.replace(reworded.split("\n")[0], "Other words.", 1)) == before
+    assert digest_of(tmp_path, file, text) == before
+
+
+def test_a_change_deep_in_an_expression_is_a_change_of_code(tmp_path: Path) -> None:
+    file = Path("engine/normals.py")
+    text = (PACKAGE / file).read_text(encoding="utf-8")
+    changed = text.replace("2.0**-53", "2.0**-52")
+    assert changed != text
+    assert digest_of(tmp_path, file, changed) != digest_of(tmp_path, file, text)
+
+
+def test_a_file_that_is_renamed_added_or_removed_changes_the_digest(tmp_path: Path) -> None:
+    file = Path("engine/normals.py")
+    before = digest_of(tmp_path, file, "x = 1\n")
+    with_another = digest_of(tmp_path, Path("engine/frames/more.py"), "")
+    (tmp_path / file).rename(tmp_path / "engine/other.py")
+    renamed = digest_sources(tmp_path, ["engine"])
+    (tmp_path / "engine/other.py").unlink()
+    assert len({before, with_another, renamed, digest_sources(tmp_path, ["engine"])}) == 4
+
+
+def test_a_new_room_counts_until_it_is_said_to_be_a_bystander(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fingerprint, "_PACKAGE", tmp_path)
+    digest = fingerprint.source_digest.__wrapped__
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine" / "kernel.py").write_text("x = 1\n")
+    before = digest(without=("plots",))
+    (tmp_path / "plots").mkdir()
+    (tmp_path / "plots" / "curves.py").write_text("x = 1\n")
+    assert digest(without=("plots",)) == before
+    (tmp_path / "weather").mkdir()
+    (tmp_path / "weather" / "rain.py").write_text("x = 1\n")
+    assert digest(without=("plots",)) != before
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_no_room_that_counts_imports_a_bystander(file: Path) -> None:
+    """So what bystanders do cannot change a result."""
+    tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
+    imported = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            imported |= {f"{node.module}.{name.name}" for name in node.names}
+    rooms = {name.split(".")[1] for name in imported if name.startswith("psofed.")}
+    assert not rooms & set(_BYSTANDERS)
+
+
+SCENARIO = Scenario(
+    num_clients=6, dimension=3, iterations=4, attack=Gaussian(num_byzantine=2), aggregation="krum"
+)
+
+
+def test_the_key_of_a_cell_is_the_same_in_another_process() -> None:
+    code = (
+        "from psofed import Scenario\nfrom psofed.sweeps import Cell\n"
+        f"print(Cell(Scenario.from_toml({SCENARIO.to_toml()!r}), 3).key)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == Cell(SCENARIO, 3).key
+
+
+def test_the_key_of_a_cell_is_the_same_after_its_parts_were_compiled() -> None:
+    before = Cell(SCENARIO, 3).key
+    simulate(SCENARIO, trials=1)
+    assert Cell(SCENARIO, 3).key == before
+
+
+def test_all_built_in_parts_have_digests_of_their_own() -> None:
+    kinds = [find_part(family, kind) for family in FAMILIES for kind in part_names(family)]
+    assert len({class_digest(kind) for kind in kinds}) == len(kinds)
+
+
+OWN = '''
+import math
+
+FACTOR = 2.0
+TABLE = (1.0, 2.0)
+
+
+def helper(value):
+    return FACTOR * value
+
+
+class Base(Attack):
+    kind = "store-key-base"
+
+    def far(self):
+        return 1.0
+
+
+class StoreKey(Base):
+    """Words."""
+
+    kind = "store-key"
+    knows = "upload"
+    size: float = option(1.0, low=0.0, text="how far")
+
+    def corrupt(self, upload):
+        """Words."""
+        # A remark.
+        return upload.value + self.size * helper(math.sqrt(2.0)) + TABLE[1] + 1.0
+'''
+
+
+def key_of(text: str) -> str:
+    """The key of a cell whose attack is the class StoreKey of a text."""
+    space = {"__name__": "psofed_test_store_key", "Attack": psofed.Attack, "option": psofed.option}
+    exec(text, space)
+    attack = space["StoreKey"](num_byzantine=1)
+    return Cell(Scenario(num_clients=5, dimension=2, attack=attack), trials=2).key
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("+ 1.0\n", "+ 1.5\n"),
+        ("upload.value +", "upload.value -"),
+        ("math.sqrt(2.0)", "math.exp(2.0)"),
+        ("return FACTOR * value", "return FACTOR + value"),
+        ("FACTOR = 2.0", "FACTOR = 3.0"),
+        ("TABLE = (1.0, 2.0)", "TABLE = (1.0, 2.5)"),
+        ("option(1.0, low", "option(2.0, low"),
+        ('knows = "upload"', 'knows = "server"'),
+        ("return 1.0", "return 2.0"),
+    ],
+)
+def test_a_change_of_the_users_code_changes_the_key(old: str, new: str) -> None:
+    assert old in OWN
+    assert key_of(OWN.replace(old, new)) != key_of(OWN)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('    """Words."""\n\n', '    """Other words."""\n\n'),
+        ("# A remark.", "# Another."),
+        ('        """Words."""\n', ""),
+    ],
+)
+def test_a_change_of_the_users_words_does_not(old: str, new: str) -> None:
+    assert old in OWN
+    assert key_of(OWN.replace(old, new)) == key_of(OWN)
+
+
+def test_an_array_beside_the_users_code_counts_with_all_its_numbers() -> None:
+    """NumPy prints a long array without its middle."""
+    text = OWN.replace("import math\n", "import math\n\nimport numpy as np\n")
+    text = text.replace("TABLE = (1.0, 2.0)", "TABLE = np.zeros(5000)")
+    changed = text.replace("np.zeros(5000)", "np.where(np.arange(5000) == 2500, 1.0, 0.0)")
+    assert key_of(changed) != key_of(text)
+
+
+def test_a_field_of_another_module_counts() -> None:
+    """A number read from a module of the user's own, by its name in that module."""
+    import types
+
+    space, keys = types.ModuleType("psofed_test_store_key_settings"), []
+    for value in (1.0, 2.0):
+        space.SIZE = value
+        sys.modules[space.__name__] = space
+        text = OWN.replace("import math\n", f"import math\n\nimport {space.__name__} as settings\n")
+        keys.append(key_of(text.replace("+ 1.0\n", "+ settings.SIZE\n")))
+    del sys.modules[space.__name__]
+    assert keys[0] != keys[1]
