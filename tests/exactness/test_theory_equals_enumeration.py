@@ -120,12 +120,13 @@ def test_a_broken_coefficient_is_noticed(kind, field, monkeypatch: pytest.Monkey
     scenario = tiny(kind, ("random", True, "same"), "fixed", WHITE)
     network, _ = enumerate_curve(scenario, 4)
     np.testing.assert_allclose(Prediction(scenario).learning_curve(4).network_mse, network, rtol=1e-9)
-    right = STATEMENTS[kind]
+    part = type(scenario.attack)
+    right = part.affine
 
     def wrong(attack):
         stated = right(attack)
         return replace(stated, **{field: getattr(stated, field) + 1e-3})
 
-    monkeypatch.setitem(STATEMENTS, kind, wrong)
+    monkeypatch.setattr(part, "affine", wrong)
     broken = Prediction(scenario).learning_curve(4).network_mse
     assert np.abs(broken / network - 1).max() > 1e-7
