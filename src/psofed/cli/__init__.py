@@ -7,6 +7,7 @@ import typer
 from psofed._version import __version__
 from psofed.cli import compare, example, federation, plot, predict, reproduce, simulate, sweep, tune
 from psofed.common.errors import PsofedError
+from psofed.common.notices import listen
 
 app = typer.Typer(
     name="psofed",
@@ -36,6 +37,7 @@ def _root(
 
 def main() -> None:
     """Run the command line; a user's mistake ends with exit code 2 and one line, never a traceback."""
+    listen(lambda text: print(f"psofed: {text}", file=sys.stderr))
     try:
         app()
     except PsofedError as error:

@@ -73,23 +73,48 @@ def function_digest(*functions: Any) -> str:
             elif hasattr(value, "py_func"):  # compiled
                 waiting.append(value.py_func)
             else:
-                digest.update(repr(value).encode())
+                digest.update(_content_of(value))
     return digest.hexdigest()[:16]
 
 
 def class_digest(cls: type) -> str:
-    """Return a digest of all methods and constants of a class and of those it derives from, but object."""
+    """Return a digest of the methods and constants that a class and those it derives from add to psofed's own.
+
+    What is psofed's own is in :func:`source_digest`; so a built-in class adds nothing.
+    """
     functions, digest = [], hashlib.sha256()
     for parent in cls.__mro__[:-1]:
+        if parent.__module__.split(".")[0] == _PACKAGE.name:
+            continue
         for name, value in sorted(vars(parent).items()):
+            if name.startswith("_"):  # what Python, dataclasses and the engine add
+                continue
             raw = getattr(value, "__func__", value)
             raw = raw.fget if isinstance(raw, property) else raw
             if isinstance(raw, FunctionType):
                 functions.append(raw)
-            elif not name.startswith("__") and isinstance(value, int | float | str | bool | tuple | None):
-                digest.update(f"{name}={value!r}".encode())
+            else:
+                digest.update(name.encode() + _content_of(value))
     digest.update(function_digest(*functions).encode())
     return digest.hexdigest()[:16]
+
+
+def _content_of(value: Any) -> bytes:
+    """Return bytes that tell a value from others, and are the same in every process."""
+    if isinstance(value, int | float | str | bytes | bool | None):
+        return repr(value).encode()
+    if isinstance(value, tuple | list | frozenset):
+        members = sorted(map(_content_of, value)) if isinstance(value, frozenset) else map(_content_of, value)
+        return b"(" + b",".join(members) + b")"
+    if isinstance(value, dict):
+        return (
+            b"{"
+            + b",".join(_content_of(key) + b":" + _content_of(member) for key, member in value.items())
+            + b"}"
+        )
+    if hasattr(value, "tobytes"):  # arrays
+        return bytes(value.tobytes())
+    return f"{type(value).__module__}.{type(value).__qualname__}".encode()
 
 
 def _add_code(digest: Any, code: CodeType, docstring: str | None) -> list[str]:

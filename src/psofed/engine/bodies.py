@@ -9,8 +9,10 @@ those again in another process.
 import ctypes
 import dataclasses
 import dis
+import re
 import threading
 import traceback
+import warnings
 from collections.abc import Callable
 from functools import cache
 from itertools import count
@@ -26,6 +28,7 @@ from numba.extending import register_jitable
 import psofed.engine.vocabulary  # noqa: F401 (teaches Numba the words of psofed.parts.vectors)
 from psofed.common.errors import PsofedError
 from psofed.common.fingerprint import function_digest
+from psofed.common.notices import notify
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import own_cache
 from psofed.parts import vectors
@@ -62,12 +65,6 @@ _CFUNC_OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy"}
 _WITHOUT_REFERENCES: dict[str, Any] = {**_CFUNC_OPTIONS, "_nrt": False}
 _PYTHON_FRAMES: dict[int, tuple[Frame, list[BaseException]]] = {}
 _TOKENS = count(1)
-_NOTICE: list[Callable[[str], None]] = []
-
-
-def on_compile(notice: Callable[[str], None] | None) -> None:
-    """Have `notice` called with a line of text whenever something is about to be compiled that is not on disk."""
-    _NOTICE[:] = [] if notice is None else [notice]
 
 
 def make_hook(part: Part, body: str, signature: Any, make_frame: MakeFrame, *extra: float) -> Hook:
@@ -118,7 +115,14 @@ def make_function(
     hook = make_hook(part, body, signature, make_frame)
     if hook.token:
         frame = _PYTHON_FRAMES.pop(hook.token)[0]
-        return lambda *arguments: frame(0, hook.options, *arguments)
+
+        def call_python(*arguments: Any) -> None:
+            try:
+                frame(0, hook.options, *arguments)
+            except Exception as error:
+                raise _explained(error) from error
+
+        return call_python
     return lambda *arguments: call(hook.address, hook.options, *arguments)
 
 
@@ -134,6 +138,17 @@ def raise_python_error(*hooks: Hook) -> None:
             raise PsofedError(
                 f"a part's own code failed with {type(error).__name__}: {error} ({where})"
             ) from error
+
+
+def _explained(error: BaseException) -> BaseException:
+    """Return an error of a part's own code as one that says so, and where."""
+    if isinstance(error, PsofedError) or not isinstance(error, Exception):
+        return error
+    trace = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(trace.filename).name}, line {trace.lineno}"
+    told = PsofedError(f"a part's own code failed with {type(error).__name__}: {error} ({where})")
+    told.__cause__ = error
+    return told
 
 
 def release(*hooks: Hook) -> None:
@@ -153,17 +168,29 @@ def _compile(kind: type[Part], body: str, signature: Any, make_frame: MakeFrame)
             return None
         try:
             return _compiled_hook(kind, body, signature, make_frame)  # type: ignore[arg-type]
-        except (numba.core.errors.NumbaError, _CannotCompile, NotImplementedError) as error:
+        except Exception as error:  # whatever Numba stumbles over; the body itself is not run here
             RUN_AS_PYTHON[kind] = _reason(error)
             return None
 
 
 def _reason(error: Exception) -> str:
-    """Return the line of Numba's message that says what it stumbled over."""
-    lines = [line.strip() for line in str(error).split("\n") if line.strip()]
-    headings = ("Failed in nopython", "During:", "File ", "There are", "- Of which", "raised from")
+    """Return what Numba stumbled over, in a line that is the same in every process."""
+    text = re.sub(r"Function\(<(?:built-in )?function (\S+?)(?: at 0x[0-9a-f]+)?>\)", r"\1", str(error))
+    call = re.search(r"No implementation of function (\S+) found for signature:\s*>>> (.*)", text)
+    if call:
+        return f"there is no compiled form of {call[2].strip()}"
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    headings = (
+        "Failed in nopython",
+        "During:",
+        "File ",
+        "There are",
+        "- Of which",
+        "raised from",
+        "Overload",
+    )
     told = [line for line in lines if not line.startswith(headings)]
-    return (told or lines or [type(error).__name__])[0][:200]
+    return re.sub(r" at 0x[0-9a-f]+", "", (told or lines or [type(error).__name__])[0])[:200]
 
 
 @cache
@@ -173,9 +200,13 @@ def _compiled_hook(kind: type[Part], body: str, signature: Any, make_frame: Make
         raise _CannotCompile(f"{kind.__name__}.{body} is not a plain method")
     frame = make_frame(_make_unpack(kind, function), function)
     _teach(function)
-    with own_cache(f"{kind.kind}-{function_digest(function, make_frame)}") as folder:
-        if _NOTICE and not any(folder.rglob("*.nbi")):
-            _NOTICE[0](f'compiling {kind.family} "{kind.kind}" for the first time')
+    made_of = f"{kind.kind}-{function_digest(function, make_frame)}"
+    with own_cache(made_of) as folder, warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", numba.core.errors.NumbaWarning
+        )  # such as that it cannot be kept on disk
+        if not any(folder.rglob("*.nbi")):
+            notify(f'compiling {kind.family} "{kind.kind}" (once)')
         # Compiled, or loaded from disk. Where nothing is allocated no references need counting, which saves much of a
         # short body's time; if Numba finds that something is, it is compiled as usual.
         try:

@@ -79,7 +79,7 @@ def own_cache(made_of: str = "") -> Iterator[Path]:
     config: Any = numba_config
     with _SETTING_CACHE:
         previous = config.CACHE_DIR
-        folder = Path(previous) if previous else _cache_folder() / made_of
+        folder = (Path(previous) / _folder_name() if previous else _cache_folder()) / made_of
         config.CACHE_DIR = str(folder)
         try:
             yield folder
@@ -87,7 +87,19 @@ def own_cache(made_of: str = "") -> Iterator[Path]:
             config.CACHE_DIR = previous
 
 
+def is_cold() -> bool:
+    """Whether nothing of this version of the engine has been compiled on this machine yet."""
+    config: Any = numba_config
+    folder = Path(config.CACHE_DIR) / _folder_name() if config.CACHE_DIR else _cache_folder()
+    return not folder.exists()
+
+
 @cache
 def _cache_folder() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "psofed" / f"kernels-{source_digest('engine')}-{numba.__version__}"
+    return Path(home) / "psofed" / _folder_name()
+
+
+@cache
+def _folder_name() -> str:
+    return f"kernels-{source_digest('engine')}-{numba.__version__}"

@@ -88,6 +88,18 @@ def normal_pair(word):
 
 
 @compiled(inline=True)
+def word_at(key, gamma, number):
+    """Return word number `number` of a stream."""
+    return mix_word(key + np.uint64(number) * gamma)
+
+
+@compiled(inline=True)
+def half_uniform(word):
+    """Return a float64 in [0, 1), a multiple of 2⁻³²."""
+    return np.float64(word >> _32) * 2.0**-32
+
+
+@compiled(inline=True)
 def bounded(word, limit):
     """Return an integer from 0 to limit − 1, uniform to within limit/2³²."""
     return np.int64(((word >> _32) * np.uint64(limit)) >> _32)

@@ -1,7 +1,7 @@
 """What each family of parts promises: the classes that parts are made from."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.validation import check_integer
@@ -118,6 +118,14 @@ class Attack(Part):
     def is_idle(self) -> bool:
         """Whether it never happens."""
         return self.num_byzantine == 0 or self.probability == 0.0
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some options changed, checked anew; who is Byzantine may be said either way."""
+        if "clients" in changes and "num_byzantine" not in changes:
+            changes["num_byzantine"] = None
+        elif "num_byzantine" in changes and "clients" not in changes and self.clients:
+            changes["clients"] = ()
+        return super().replace(**changes)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return kind and options side by side, as they stand in TOML."""

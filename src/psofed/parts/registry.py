@@ -122,16 +122,13 @@ def plugin_of(part: Part) -> str | None:
     return None if module == "__main__" or _is_built_in(type(part)) else module
 
 
-def pickle_plugins_by_value() -> None:
-    """Let cloudpickle send the user's own modules along, for clusters where they are not installed."""
-    try:
-        import cloudpickle
-    except ImportError:
-        return
-    for part in _REGISTERED.values():
-        module = sys.modules.get(part.__module__)
-        if module is not None and not _is_built_in(part) and part.__module__ != "__main__":
-            cloudpickle.register_pickle_by_value(module)
+def plugin_files() -> list[str]:
+    """Return the files of the user's own modules, for clusters where they are not installed."""
+    modules = {part.__module__ for part in _REGISTERED.values() if not _is_built_in(part)} - {"__main__"}
+    files = (
+        getattr(sys.modules.get(module), "__file__", None) for module in sorted(modules) if "." not in module
+    )
+    return [str(file) for file in files if file]
 
 
 def class_in(family: str, name: str) -> type[Part]:

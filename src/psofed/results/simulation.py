@@ -301,6 +301,8 @@ def load_result(path: str | Path) -> SimulationResult:
         )
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None
+    except PsofedError as error:  # such as a part of one's own that is not loaded
+        raise PsofedError(f"{path}: {error}") from None
     except (OSError, KeyError, ValueError) as error:
         raise PsofedError(f"{path}: not a psofed result ({error})") from None
 

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
+from psofed.common.notices import notify
 from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_integer
+from psofed.engine.compiling import is_cold
 from psofed.engine.samples import make_table_samples
 from psofed.fleet import Fleet, draw_fleet
 from psofed.results import SimulationResult
@@ -138,6 +140,8 @@ def _load_kernels(scenario: Scenario, seed: int, trials: range, data: "OwnData |
     """Load or compile the kernels here, once, instead of in every thread, and outside the time taken."""
     parts = (*map(type, scenario.parts()), data is None)
     if parts not in _LOADED:
+        if is_cold():
+            notify("compiling the kernels (once on this machine, some seconds)")
         run_block(scenario.replace(iterations=1), seed, trials, Recording(tail=1), None, data)
         _LOADED.add(parts)
 

@@ -79,6 +79,8 @@ class CellResult:
         Digest of the sources that computed it.
     seconds : float
         How long it took; the one thing that differs from run to run.
+    notes : tuple of str
+        What should be known of how it was computed.
     """
 
     steady_state: dict[str, NDArray[np.float64]]
@@ -86,6 +88,7 @@ class CellResult:
     diverged_at: NDArray[np.int64]
     engine: str
     seconds: float
+    notes: tuple[str, ...] = ()
 
     def estimate(self, metric: str) -> Estimate:
         """Mean and standard error of a metric's steady state over the trials."""
@@ -125,6 +128,7 @@ def compute_cell(cell: Cell, progress: Callable[[int, int], None] | None = None)
         diverged_at=result.diverged_at,
         engine=engine_digest(),
         seconds=result.seconds,
+        notes=result.notes,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from psofed.common.errors import PsofedError
 from psofed.common.types import ProgressCallback
 from psofed.common.validation import check_integer
-from psofed.parts.registry import pickle_plugins_by_value
+from psofed.parts.registry import plugin_files
 from psofed.sweeps.cell import Cell, CellResult, compute_cell, engine_digest
 from psofed.sweeps.store import CellStore
 
@@ -83,12 +83,13 @@ def connect(address: str | None) -> Iterator[Executor | None]:
         import distributed
     except ImportError:
         raise PsofedError("--cluster needs Dask: pip install 'psofed[cluster]'") from None
-    pickle_plugins_by_value()
     try:
         client: Any = distributed.Client(address, timeout=10)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise PsofedError(f"--cluster {address}: no Dask scheduler answers there ({error})") from None
     try:
+        for file in plugin_files():
+            client.upload_file(file)  # workers need not have it installed
         yield client.get_executor(pure=False)
     finally:
         client.close()

@@ -107,6 +107,11 @@ class SweepResult:
     grid: Grid
     cells: tuple[CellResult, ...]
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What should be known of how the points were computed, each once."""
+        return tuple(dict.fromkeys(note for cell in self.cells for note in cell.notes))
+
     def points(self) -> list[dict[str, Any]]:
         """Return one plain row per point: its labels, and each metric's mean, standard error and dB."""
         rows = []

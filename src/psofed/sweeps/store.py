@@ -69,7 +69,7 @@ class CellStore:
 def _encode(cell: Cell, result: CellResult) -> bytes:
     about = {
         "scenario": cell.scenario.to_mapping(), "trials": cell.trials, "seed": cell.seed, "tail": cell.tail,
-        "version": __version__, "engine": result.engine, "seconds": result.seconds,
+        "version": __version__, "engine": result.engine, "seconds": result.seconds, "notes": result.notes,
     }  # fmt: skip
     arrays: dict[str, Any] = {
         f"steady_state/{metric}": result.steady_state[metric] for metric in METRIC_TITLES
@@ -101,4 +101,5 @@ def _decode(content: bytes, cell: Cell) -> CellResult | None:
             diverged_at=arrays["diverged_at"],
             engine=about["engine"],
             seconds=about["seconds"],
+            notes=tuple(about.get("notes", ())),
         )

@@ -98,6 +98,7 @@ def scenario_with(part: Part, **changes: Any) -> Scenario:
         values |= {"model": part, "data": Data(function="sine", input_dimension=values["dimension"])}  # type: ignore[arg-type]
     else:
         values[part.family] = part
+        values["num_clients"] = max(values["num_clients"], getattr(part, "num_byzantine", 0))
     return Scenario(**values)
 
 

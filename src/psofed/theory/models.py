@@ -270,8 +270,8 @@ class Model:
         variance = drift.increment_variance()
         if variance is None:
             raise NotCoveredError(
-                f'the theory covers drift.kind = "random-walk"; "{drift.kind}" has no steady state and can only be '
-                "simulated"
+                f'the theory covers drift.kind = "random-walk"; "{drift.kind}" states no steps of equal variance, and '
+                "can only be simulated"
             )
         return variance
 

@@ -13,12 +13,10 @@ from psofed.common.errors import PsofedError
 from psofed.engine.bodies import make_function
 from psofed.engine.compiling import compiled
 from psofed.engine.hooks import SELECTION, take_selection
-from psofed.engine.normals import mix_word
+from psofed.engine.normals import half_uniform, word_at
 from psofed.engine.streams import Stream
 from psofed.parts.base import Pattern
 from psofed.parts.contexts import Mask
-
-_32 = np.uint64(32)
 
 
 class Selector:
@@ -89,9 +87,8 @@ def _make_frame(unpack, body):
                     client = 0 if coordinated else np.int64(clients[t, p, lane])
                     number = n if coordinated else n * num_clients + client
                     for m in range(shared):
-                        word = mix_word(key + np.uint64(number * shared + m) * gamma)
-                        uniforms[m] = np.float64(word >> _32) * 2.0**-32
-                    own = np.float64(mix_word(key + np.uint64(client) * gamma) >> _32) * 2.0**-32
+                        uniforms[m] = half_uniform(word_at(key, gamma, number * shared + m))
+                    own = half_uniform(word_at(key, gamma, client))
                     body(self, Mask(n, client, dimension, shared, uniforms, own), chosen)
                     for m in range(shared):
                         out[t, p, m, lane] = chosen[m]
