@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from psofed import Attack, Scenario, Selection, simulate
+from psofed.parts.affine import Affine
 from psofed.parts.attacks import DataPoisoning, LabelPoisoning
 from psofed.parts.contexts import KNOWLEDGE
 from psofed.parts.options import option_of
@@ -105,7 +106,7 @@ def affine_attacks(kind: str) -> list[Attack]:
         about = option_of(field)
         changes += [{name: choice} for choice in about.choices] or [{name: 0.3}]
     attacks = [part(num_byzantine=4, probability=0.3, **change) for change in changes]
-    return [attack for attack in attacks if attack.affine() is not None]
+    return [attack for attack in attacks if isinstance(attack.affine(), Affine)]
 
 
 AFFINE = [attack for kind in ATTACKS for attack in affine_attacks(kind)]

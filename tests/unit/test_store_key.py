@@ -10,9 +10,8 @@ import pytest
 import psofed
 from psofed import Scenario, simulate
 from psofed.common import fingerprint
-from psofed.common.fingerprint import class_digest, digest_sources
+from psofed.common.fingerprint import digest_sources
 from psofed.parts.attacks import Gaussian
-from psofed.parts.registry import FAMILIES, find_part, part_names
 from psofed.sweeps import Cell
 from psofed.sweeps.cell import _BYSTANDERS
 
@@ -108,11 +107,6 @@ def test_the_key_of_a_cell_is_the_same_after_its_parts_were_compiled() -> None:
     before = Cell(SCENARIO, 3).key
     simulate(SCENARIO, trials=1)
     assert Cell(SCENARIO, 3).key == before
-
-
-def test_all_built_in_parts_have_digests_of_their_own() -> None:
-    kinds = [find_part(family, kind) for family in FAMILIES for kind in part_names(family)]
-    assert len({class_digest(kind) for kind in kinds}) == len(kinds)
 
 
 OWN = '''

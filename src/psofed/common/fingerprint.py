@@ -13,6 +13,9 @@ from typing import Any
 
 _PACKAGE = Path(__file__).parent.parent
 
+# Packages whose versions, and not whose code, are taken to decide what they do.
+_KNOWN = ("psofed", "numpy", "math", "scipy", "numba")
+
 
 @cache
 def source_digest(*rooms: str, without: tuple[str, ...] = ()) -> str:
@@ -66,6 +69,10 @@ def function_digest(*functions: Any) -> str:
                 waiting.append(value)
             elif isinstance(value, ModuleType):
                 digest.update(value.__name__.encode())
+                if value.__name__.split(".")[0] not in _KNOWN:
+                    members = [getattr(value, name) for name in names if hasattr(value, name)]
+                    waiting += [member for member in members if isinstance(member, FunctionType)]
+                    digest.update(b"".join(map(_content_of, members)))
             elif isinstance(value, type):
                 digest.update(
                     f"{value.__module__}.{value.__qualname__}{getattr(value, '_fields', '')}".encode()

@@ -15,7 +15,7 @@ from psofed.results import METRIC_TITLES, Estimate, estimate, find_unsteady
 from psofed.scenario import Scenario
 
 # Rooms that cannot change what a simulation comes to. All others count, so a new one is never forgotten.
-_BYSTANDERS = ("cli", "federation", "paper", "plots", "reference", "sweeps", "theory")
+_BYSTANDERS = ("cli", "federation", "paper", "plots", "reference", "sweeps", "testing", "theory")
 
 
 @dataclass(frozen=True)

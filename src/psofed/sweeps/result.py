@@ -13,6 +13,7 @@ import numpy as np
 
 from psofed._version import __version__
 from psofed.common.files import atomic_path
+from psofed.common.numbers import finite_or_none
 from psofed.common.types import ProgressCallback
 from psofed.results import METRIC_TITLES
 from psofed.scenario import Scenario
@@ -130,15 +131,18 @@ class SweepResult:
         return rows
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts and lists."""
-        return {
+        """Return plain dicts and lists, ready for JSON: what is not finite is None."""
+        plain = {
             "axes": [{"fields": list(axis.fields), "values": axis.labels} for axis in self.grid.axes],
             "points": self.points(),
             "base": self.grid.base.to_mapping(),
             "trials": self.grid.trials,
             "seed": self.grid.seed,
             "version": __version__,
+            **({"notes": list(self.notes)} if self.notes else {}),
         }
+        cleaned: dict[str, Any] = finite_or_none(plain)
+        return cleaned
 
     def to_dataset(self) -> "xarray.Dataset":
         """Return the steady state of every trial at every point, dimensions named after the fields."""
