@@ -23,6 +23,7 @@ from psofed import (
     simulate,
 )
 from psofed.engine.bodies import why_python
+from psofed.parts.attacks import ConstantBias
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.literal import run_trial
@@ -155,6 +156,153 @@ class Shy(Algorithm):
     def encode(self, message, out):
         for i in range(out.size):
             out[i] = self.share * message.update[i] * (0.5 + message.client_uniforms[i])
+'''
+
+# Bodies that Numba cannot compile, bodies that fail, and patterns that choose what there is not.
+AWKWARD = '''
+import numpy as np
+
+import psofed
+from psofed.parts.registry import find_part
+
+
+def spelled(value: float) -> float:
+    """The same number, by way of text: Numba knows no formats."""
+    return float(f"{value:.17g}")
+
+
+class Bookkeeper(psofed.Attack):
+    """Does what constant-bias does, with Python that Numba does not know."""
+
+    bias: float = psofed.option(0.5, text="what is added")
+
+    def corrupt(self, upload):
+        return spelled(upload.value + self.bias)
+
+
+class Ledger(psofed.Aggregation):
+    """The mean, likewise."""
+
+    def combine(self, numbers):
+        return spelled(np.mean(numbers.values))
+
+
+class LedgerOfVectors(psofed.Aggregation):
+    """The mean of vectors, likewise."""
+
+    over = "vectors"
+
+    def combine(self, updates):
+        return np.array([spelled(change) for change in updates.changes.mean(axis=0)])
+
+
+class Archivist(psofed.Pattern):
+    """The first entries, likewise."""
+
+    def select(self, mask, out):
+        out[:] = [int(f"{entry:3d}") for entry in range(mask.num_shared)]
+
+
+class Diary(psofed.Drift):
+    """A steady walk, likewise."""
+
+    def move(self, step):
+        return step.position + spelled(0.01) * step.direction
+
+
+class Almanac(psofed.Function):
+    """A sine, likewise."""
+
+    def value(self, x):
+        return spelled(np.sin(x.sum()))
+
+
+class Courier(psofed.Algorithm):
+    """Online-Fed, likewise."""
+
+    def traffic(self, scenario):
+        return find_part("algorithm", "online-fed")().traffic(scenario)
+
+    def exchange(self, scenario):
+        return find_part("algorithm", "online-fed")().exchange(scenario)
+
+    def encode(self, message, out):
+        out[:] = [spelled(number) for number in message.update]
+
+
+class Faulty(psofed.Attack):
+    """Raises an error of its own when it is asked for too much."""
+
+    def corrupt(self, upload):
+        if upload.iteration == 3:
+            raise ArithmeticError("the attack gave up")
+        return upload.value
+
+
+class FaultyBook(psofed.Attack):
+    """Looks up what is not there."""
+
+    def corrupt(self, upload):
+        return {f"{upload.value:.3f}": upload.value}["other"]
+
+
+class FaultyRule(psofed.Aggregation):
+    """Raises."""
+
+    def combine(self, numbers):
+        raise ValueError(f"no agreement among {len(numbers.values)}")
+
+
+class FaultyPattern(psofed.Pattern):
+    """Raises."""
+
+    def select(self, mask, out):
+        raise ValueError(f"no mask for {mask.client}")
+
+
+class FaultyDrift(psofed.Drift):
+    """Raises."""
+
+    def move(self, step):
+        raise ValueError("lost the way")
+
+
+class FaultyFunction(psofed.Function):
+    """Raises."""
+
+    def value(self, x):
+        raise ValueError("no value")
+
+
+class FaultyAlgorithm(Courier):
+    """Raises."""
+
+    def encode(self, message, out):
+        raise ValueError("no letter")
+
+
+class TooFar(psofed.Pattern):
+    """Chooses entries beyond the last."""
+
+    def select(self, mask, out):
+        for m in range(mask.num_shared):
+            out[m] = mask.dimension + m
+
+
+class TwiceTheSame(psofed.Pattern):
+    """Chooses one entry again and again."""
+
+    def select(self, mask, out):
+        for m in range(mask.num_shared):
+            out[m] = 0
+
+
+class BelowZero(psofed.Pattern):
+    """Chooses entries before the first."""
+
+    def select(self, mask, out):
+        for m in range(mask.num_shared):
+            out[m] = -1 - m
 '''
 
 
@@ -291,219 +439,92 @@ def test_they_travel_to_a_dask_cluster(own: ModuleType, expected: list) -> None:
     assert all(a.same_bits(b) for a, b in zip(found, expected, strict=True))
 
 
-# --- bodies that Numba cannot compile, and bodies that are wrong ----------------------------------------------------
+# --- bodies that Numba cannot compile, and bodies that are wrong ---
 
 
-def spelled(value: float) -> float:
-    """The same number, by way of text: Numba knows no formats."""
-    return float(f"{value:.17g}")
+@pytest.fixture(scope="module")
+def awkward(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    path = tmp_path_factory.mktemp("plugin") / "psofed_test_awkward_parts.py"
+    path.write_text(AWKWARD, encoding="utf-8")
+    return psofed.load_plugin(path)
 
 
-class Bookkeeper(psofed.Attack):
-    """Does what constant-bias does, with Python that Numba does not know."""
-
-    bias: float = psofed.option(0.5, text="what is added")
-
-    def corrupt(self, upload):
-        return spelled(upload.value + self.bias)
-
-
-class Ledger(psofed.Aggregation):
-    """The mean, likewise."""
-
-    def combine(self, numbers):
-        return spelled(np.mean(numbers.values))
+def with_part(part: Part) -> Scenario:
+    if part.family == "pattern":
+        return BASE.replace(selection=Selection(pattern=part))
+    return (
+        BASE.replace(data=Data(function=part))
+        if part.family == "function"
+        else BASE.replace(**{part.family: part})
+    )
 
 
-class LedgerOfVectors(psofed.Aggregation):
-    """The mean of vectors, likewise."""
-
-    over = "vectors"
-
-    def combine(self, updates):
-        return np.array([spelled(change) for change in updates.changes.mean(axis=0)])
+def make(awkward: ModuleType, name: str) -> Part:
+    kind = getattr(awkward, name)
+    return kind(num_byzantine=6, probability=1.0) if kind.family == "attack" else kind()
 
 
-class Archivist(psofed.Pattern):
-    """The first entries, likewise."""
-
-    def select(self, mask, out):
-        out[:] = [int(f"{entry:3d}") for entry in range(mask.num_shared)]
+UNCOMPILED = ("Bookkeeper", "Ledger", "LedgerOfVectors", "Archivist", "Diary", "Almanac", "Courier")
 
 
-class Diary(psofed.Drift):
-    """A steady walk, likewise."""
-
-    def move(self, step):
-        return step.position + spelled(0.01) * step.direction
-
-
-class Almanac(psofed.Function):
-    """A sine, likewise."""
-
-    def value(self, x):
-        return spelled(np.sin(x.sum()))
-
-
-class Courier(psofed.Algorithm):
-    """Online-Fed, likewise."""
-
-    def traffic(self, scenario):
-        return find_part("algorithm", "online-fed")().traffic(scenario)
-
-    def exchange(self, scenario):
-        return find_part("algorithm", "online-fed")().exchange(scenario)
-
-    def encode(self, message, out):
-        out[:] = [spelled(number) for number in message.update]
-
-
-UNCOMPILED = {
-    "bookkeeper": BASE.replace(attack=Bookkeeper(num_byzantine=2, probability=0.7)),
-    "ledger": BASE.replace(aggregation=Ledger()),
-    "ledger-of-vectors": BASE.replace(aggregation=LedgerOfVectors()),
-    "archivist": BASE.replace(selection=Selection(pattern=Archivist())),
-    "diary": BASE.replace(drift=Diary()),
-    "almanac": BASE.replace(data=Data(function=Almanac())),
-    "courier": BASE.replace(algorithm=Courier()),
-}
-
-
-@pytest.mark.parametrize("kind", UNCOMPILED)
-def test_a_body_that_numba_cannot_compile_runs_as_python_and_is_named(kind: str) -> None:
-    scenario = UNCOMPILED[kind]
+@pytest.mark.parametrize("name", UNCOMPILED)
+def test_a_body_that_numba_cannot_compile_runs_as_python_and_is_named(awkward: ModuleType, name: str) -> None:
+    part = make(awkward, name)
+    scenario = with_part(part)
     result = simulate(scenario, trials=5, seed=3, keep_trials=True)
     literal = run_trial(scenario, 3, 4)
     for metric in METRICS:
         expected = getattr(literal, metric)
         assert np.allclose(result.trial_curves[metric][4], expected, rtol=1e-8, atol=1e-13)
-    part = next(part for part in scenario.parts() if part.kind == kind)
     assert why_python(part)
-    assert any(kind in note for note in result.notes)
+    assert any(part.kind in note for note in result.notes)
 
 
-def test_as_python_it_gives_the_numbers_of_the_compiled_twin() -> None:
-    from psofed.parts.attacks import ConstantBias
-
-    twin = BASE.replace(attack=ConstantBias(num_byzantine=2, probability=0.7))
-    pairs = (
-        (UNCOMPILED["bookkeeper"], twin),
-        (UNCOMPILED["ledger"], BASE),
-        (UNCOMPILED["ledger-of-vectors"], BASE),
-    )
-    for slow, fast in pairs:
-        curves = [simulate(s, trials=5, keep_trials=True).trial_curves["server_msd"] for s in (slow, fast)]
-        assert np.allclose(*curves, rtol=1e-12)
-    online = BASE.replace(algorithm="online-fed")
-    curves = [
-        simulate(s, trials=5, keep_trials=True).trial_curves["server_msd"]
-        for s in (UNCOMPILED["courier"], online)
-    ]
+@pytest.mark.parametrize(
+    ("name", "twin"),
+    [
+        ("Bookkeeper", {"attack": ConstantBias(num_byzantine=6, probability=1.0)}),
+        ("Ledger", {}),
+        ("LedgerOfVectors", {}),
+        ("Courier", {"algorithm": "online-fed"}),
+    ],
+)
+def test_as_python_it_gives_the_numbers_of_the_compiled_twin(
+    awkward: ModuleType, name: str, twin: dict
+) -> None:
+    slow, fast = with_part(make(awkward, name)), BASE.replace(**twin)
+    curves = [simulate(s, trials=5, keep_trials=True).trial_curves["server_msd"] for s in (slow, fast)]
     assert np.allclose(*curves, rtol=1e-12)
 
 
-class Faulty(psofed.Attack):
-    """Raises an error of its own when it is asked for too much."""
-
-    def corrupt(self, upload):
-        if upload.iteration == 3:
-            raise ArithmeticError("the attack gave up")
-        return upload.value
-
-
-class FaultyBook(psofed.Attack):
-    """Looks up what is not there."""
-
-    def corrupt(self, upload):
-        return {f"{upload.value:.3f}": upload.value}["other"]
-
-
-class FaultyRule(psofed.Aggregation):
-    """Raises."""
-
-    def combine(self, numbers):
-        raise ValueError(f"no agreement among {len(numbers.values)}")
-
-
-class FaultyPattern(psofed.Pattern):
-    """Raises."""
-
-    def select(self, mask, out):
-        raise ValueError(f"no mask for {mask.client}")
-
-
-class FaultyDrift(psofed.Drift):
-    """Raises."""
-
-    def move(self, step):
-        raise ValueError("lost the way")
-
-
-class FaultyFunction(psofed.Function):
-    """Raises."""
-
-    def value(self, x):
-        raise ValueError("no value")
-
-
-class FaultyAlgorithm(Courier):
-    """Raises."""
-
-    def encode(self, message, out):
-        raise ValueError("no letter")
-
-
 FAULTY = [
-    (BASE.replace(attack=Faulty(num_byzantine=6, probability=1.0)), ArithmeticError, "the attack gave up"),
-    (BASE.replace(attack=FaultyBook(num_byzantine=6, probability=1.0)), KeyError, "other"),
-    (BASE.replace(aggregation=FaultyRule()), ValueError, "no agreement"),
-    (BASE.replace(selection=Selection(pattern=FaultyPattern())), ValueError, "no mask"),
-    (BASE.replace(drift=FaultyDrift()), ValueError, "lost the way"),
-    (BASE.replace(data=Data(function=FaultyFunction())), ValueError, "no value"),
-    (BASE.replace(algorithm=FaultyAlgorithm()), ValueError, "no letter"),
+    ("Faulty", ArithmeticError, "the attack gave up"),
+    ("FaultyBook", KeyError, "other"),
+    ("FaultyRule", ValueError, "no agreement"),
+    ("FaultyPattern", ValueError, "no mask"),
+    ("FaultyDrift", ValueError, "lost the way"),
+    ("FaultyFunction", ValueError, "no value"),
+    ("FaultyAlgorithm", ValueError, "no letter"),
 ]
 
 
-@pytest.mark.parametrize(("scenario", "kind", "message"), FAULTY, ids=lambda value: str(value)[:20])
+@pytest.mark.parametrize(("name", "kind", "message"), FAULTY)
 @pytest.mark.parametrize("trials", [1, 5])
 def test_an_error_in_a_body_ends_the_simulation_and_is_said(
-    scenario: Scenario, kind: type[Exception], message: str, trials: int
+    awkward: ModuleType, name: str, kind: type[Exception], message: str, trials: int
 ) -> None:
     """As it was raised, or as the cause of an error of psofed's that quotes it."""
     with pytest.raises((kind, PsofedError), match=message) as caught:
-        simulate(scenario, trials=trials)
+        simulate(with_part(make(awkward, name)), trials=trials)
     assert isinstance(caught.value, kind) or isinstance(caught.value.__cause__, kind)
 
 
-class TooFar(psofed.Pattern):
-    """Chooses entries beyond the last."""
-
-    def select(self, mask, out):
-        for m in range(mask.num_shared):
-            out[m] = mask.dimension + m
-
-
-class TwiceTheSame(psofed.Pattern):
-    """Chooses one entry again and again."""
-
-    def select(self, mask, out):
-        for m in range(mask.num_shared):
-            out[m] = 0
-
-
-class BelowZero(psofed.Pattern):
-    """Chooses entries before the first."""
-
-    def select(self, mask, out):
-        for m in range(mask.num_shared):
-            out[m] = -1 - m
-
-
-@pytest.mark.parametrize("pattern", [TooFar(), TwiceTheSame(), BelowZero()], ids=lambda part: part.kind)
+@pytest.mark.parametrize("name", ["TooFar", "TwiceTheSame", "BelowZero"])
 @pytest.mark.parametrize("coordinated", [True, False])
 def test_a_pattern_that_does_not_choose_different_entries_is_refused_by_name(
-    pattern: psofed.Pattern, coordinated: bool
+    awkward: ModuleType, name: str, coordinated: bool
 ) -> None:
+    pattern = make(awkward, name)
     scenario = BASE.replace(selection=Selection(pattern=pattern, coordinated=coordinated))
     with pytest.raises(PsofedError, match=f'pattern "{pattern.kind}" .* 2 different entries from 0 to 3'):
         simulate(scenario, trials=2)

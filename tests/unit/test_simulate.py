@@ -39,7 +39,7 @@ def test_the_server_keeps_what_nobody_shares() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trials", "lengths"), [(1, [1]), (3, [1, 1, 1]), (4, [4]), (16, [16]), (18, [16, 1, 1]), (30, [16, 14])]
+    ("trials", "lengths"), [(1, [1]), (3, [3]), (4, [4]), (16, [16]), (18, [16, 2]), (30, [16, 14])]
 )
 def test_trials_are_cut_into_blocks_and_the_rest(trials: int, lengths: list[int]) -> None:
     blocks = cut_into_blocks(trials)
