@@ -24,6 +24,7 @@ class CentredClipping(Aggregation):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from psofed.parts.plain import combine_uploads
     >>> changes = np.array([[0.5, 0.0], [0.0, 40.0]])
     >>> combine_uploads(CentredClipping(radius=1.0, iterations=1), changes, np.zeros(2))

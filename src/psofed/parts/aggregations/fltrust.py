@@ -31,6 +31,7 @@ class FLTrust(Aggregation):
     --------
     The server's data say that entry 0 should grow by 0.5; the second participant says the contrary.
 
+    >>> import numpy as np
     >>> from psofed.parts.plain import combine_uploads
     >>> combine_uploads(FLTrust(), np.array([[3.0], [-1.0]]), np.zeros(1), own_step=np.array([0.5]))
     array([0.5])

@@ -21,6 +21,7 @@ class MultiKrum(Aggregation):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from psofed.parts.plain import combine_uploads
     >>> changes = np.array([[1.0, 1.0], [1.0, 2.0], [9.0, 9.0], [1.0, 1.5]])
     >>> combine_uploads(MultiKrum(tolerated=1), changes, np.zeros(2))

@@ -24,6 +24,7 @@ class NormClipping(Aggregation):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from psofed.parts.plain import combine_uploads
     >>> changes = np.array([[3.0, 0.0], [0.0, 6.0], [0.0, -150.0]])
     >>> combine_uploads(NormClipping(), changes, np.zeros(2))
