@@ -196,7 +196,8 @@ def _teach(function: FunctionType) -> None:
         # A C function cannot raise: the error would be printed, and the run go on with wrong numbers.
         raise _CannotCompile(f"{function.__name__} may raise an error, which compiled code cannot")
     _TAUGHT.add(function)
-    register_jitable(function)
+    # Inlined: what the frame knows about its arguments, such as a length of 1, holds inside as well.
+    register_jitable(forceinline=True)(function)
     for name in function.__code__.co_names:
         used = function.__globals__.get(name)
         if isinstance(used, FunctionType):

@@ -1,17 +1,27 @@
-"""Teaches Numba the words of :mod:`psofed.parts.vectors`: loops that sum in order and need no memory of their own."""
+"""Teaches Numba the words of :mod:`psofed.parts.vectors`: loops that sum in order and need no memory of their own.
+
+All are inlined, so that where the number of entries is known (one, mostly) their loops over entries vanish. Random
+numbers cannot be foreseen, so what looks for low ones does so without branching on them.
+"""
 
 import math
 
-import numpy as np
 from numba.extending import overload, register_jitable
 
 from psofed.parts import vectors
 
-# Up to so many values, looking for the next lowest again and again beats sorting.
+# Up to so many values, bringing the lowest to the front one by one beats sorting.
 _FEW = 24
 
+_INLINED = {"forceinline": True}
 
-@overload(vectors.squared_distance)
+
+def _word(meaning):
+    """Teach Numba a word."""
+    return overload(meaning, jit_options=_INLINED)
+
+
+@_word(vectors.squared_distance)
 def _squared_distance(first, second):
     def body(first, second):
         total = 0.0
@@ -23,9 +33,21 @@ def _squared_distance(first, second):
     return body
 
 
-@overload(vectors.length)
+@_word(vectors.distance)
+def _distance(first, second):
+    def body(first, second):
+        if first.size == 1:
+            return abs(first[0] - second[0])
+        return math.sqrt(vectors.squared_distance(first, second))
+
+    return body
+
+
+@_word(vectors.length)
 def _length(vector):
     def body(vector):
+        if vector.size == 1:
+            return abs(vector[0])
         total = 0.0
         for i in range(vector.size):
             total += vector[i] * vector[i]
@@ -34,7 +56,7 @@ def _length(vector):
     return body
 
 
-@overload(vectors.inner)
+@_word(vectors.inner)
 def _inner(first, second):
     def body(first, second):
         total = 0.0
@@ -45,7 +67,7 @@ def _inner(first, second):
     return body
 
 
-@overload(vectors.add_scaled)
+@_word(vectors.add_scaled)
 def _add_scaled(factor, vector, out):
     def body(factor, vector, out):
         for i in range(out.size):
@@ -54,34 +76,7 @@ def _add_scaled(factor, vector, out):
     return body
 
 
-@overload(vectors.middle)
-def _middle(values):
-    def body(values):
-        size = values.size
-        if size > _FEW:
-            _sort(values)
-            return 0.5 * (values[(size - 1) // 2] + values[size // 2])
-        place = _next_lowest(values, np.int64(-1))
-        for _ in range((size - 1) // 2):
-            place = _next_lowest(values, place)
-        low = values[place]
-        return low if size % 2 else 0.5 * (low + values[_next_lowest(values, place)])
-
-    return body
-
-
-@overload(vectors.middle_of_each)
-def _middle_of_each(changes, room, out):
-    def body(changes, room, out):
-        for i in range(out.size):
-            for p in range(changes.shape[0]):
-                room[p] = changes[p, i]
-            out[i] = vectors.middle(room[: changes.shape[0]])
-
-    return body
-
-
-@overload(vectors.scale)
+@_word(vectors.scale)
 def _scale(factor, out):
     def body(factor, out):
         for i in range(out.size):
@@ -90,7 +85,7 @@ def _scale(factor, out):
     return body
 
 
-@overload(vectors.clear)
+@_word(vectors.clear)
 def _clear(out):
     def body(out):
         for i in range(out.size):
@@ -99,7 +94,7 @@ def _clear(out):
     return body
 
 
-@overload(vectors.keep_where)
+@_word(vectors.keep_where)
 def _keep_where(vector, mask, out):
     def body(vector, mask, out):
         for i in range(out.size):
@@ -108,52 +103,104 @@ def _keep_where(vector, mask, out):
     return body
 
 
-@overload(vectors.sum_of_lowest)
+@_word(vectors.middle)
+def _middle(values):
+    def body(values):
+        half = values.size // 2
+        _bring_lowest(values, half + 1)
+        return values[half] if values.size % 2 else 0.5 * (values[half - 1] + values[half])
+
+    return body
+
+
+@_word(vectors.middle_of_each)
+def _middle_of_each(changes, room, out):
+    def body(changes, room, out):
+        count = changes.shape[0]
+        for i in range(out.size):
+            for p in range(count):
+                room[p] = changes[p, i]
+            out[i] = vectors.middle(room[:count])
+
+    return body
+
+
+@_word(vectors.sum_of_lowest)
 def _sum_of_lowest(values, count):
     def body(values, count):
+        _bring_lowest(values, count)
         total = 0.0
-        if values.size > _FEW:
-            _sort(values)
-            for j in range(count):
-                total += values[j]
-            return total
-        place = np.int64(-1)
-        for _ in range(count):
-            place = _next_lowest(values, place)
-            total += values[place]
+        for j in range(count):
+            total += values[j]
         return total
 
     return body
 
 
-@overload(vectors.mean_of_inner)
+@_word(vectors.sums_of_lowest)
+def _sums_of_lowest(values, count, out):
+    def body(values, count, out):
+        size = values.shape[0]
+        if size > _FEW:
+            for p in range(size):
+                _sort(values[p])
+                out[p] = 0.0
+                for j in range(count):
+                    out[p] += values[p, j]
+            return
+        # Rows are columns too: all of them are ordered side by side.
+        for p in range(size):
+            out[p] = 0.0
+        for j in range(count):
+            for other in range(j + 1, size):
+                for p in range(size):
+                    low, high = values[j, p], values[other, p]
+                    values[j, p] = low if low < high else high
+                    values[other, p] = high if low < high else low
+            for p in range(size):
+                out[p] += values[j, p]
+
+    return body
+
+
+@_word(vectors.mean_of_inner)
 def _mean_of_inner(values, cut):
     def body(values, cut):
+        _bring_lowest(values, values.size - cut)
         total = 0.0
-        if values.size > _FEW:
-            _sort(values)
-            for j in range(cut, values.size - cut):
-                total += values[j]
-            return total / (values.size - 2 * cut)
-        place = np.int64(-1)
-        for rank in range(values.size - cut):
-            place = _next_lowest(values, place)
-            if rank >= cut:
-                total += values[place]
+        for j in range(cut, values.size - cut):
+            total += values[j]
         return total / (values.size - 2 * cut)
 
     return body
 
 
-@register_jitable
-def _next_lowest(values, place):
-    """Return the place of the value that follows the one at `place` in ascending order, the lowest for −1."""
-    best = -1
-    for i in range(values.size):
-        after = place < 0 or values[i] > values[place] or (values[i] == values[place] and i > place)
-        if after and (best < 0 or values[i] < values[best]):
-            best = i
-    return best
+@_word(vectors.ranks)
+def _ranks(first, second, out):
+    def body(first, second, out):
+        for p in range(out.size):
+            out[p] = 0.0
+            for other in range(p):
+                later = (first[p] > first[other]) | ((first[p] == first[other]) & (second[p] >= second[other]))
+                out[p] += 1.0 if later else 0.0
+                out[other] += 0.0 if later else 1.0
+
+    return body
+
+
+@register_jitable(**_INLINED)
+def _bring_lowest(out, count):
+    """Bring the `count` lowest values to the front, in order."""
+    if out.size > _FEW:
+        _sort(out)
+        return
+    for j in range(count):
+        low = out[j]
+        for i in range(j + 1, out.size):
+            value = out[i]
+            out[i] = value if low < value else low
+            low = low if low < value else value
+        out[j] = low
 
 
 @register_jitable

@@ -1,7 +1,8 @@
 """A small vocabulary for the bodies of rules: NumPy here, loops without memory of their own where compiled.
 
 Bodies may use all of NumPy that Numba knows; these are for what a rule does very often. Those that look for low and
-high values (:func:`middle`, :func:`sum_of_lowest`, :func:`mean_of_inner`) may leave them in another order.
+high values (:func:`middle`, :func:`sum_of_lowest`, :func:`sums_of_lowest`, :func:`mean_of_inner`) may leave them in
+another order.
 """
 
 import math
@@ -10,6 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
+
+# The smallest number with all its digits: dividing by no less than this needs no exception for 0.
+TINY = float(np.finfo(np.float64).tiny)
 
 
 def squared_distance(first: FloatArray, second: FloatArray) -> float:
@@ -21,6 +25,17 @@ def squared_distance(first: FloatArray, second: FloatArray) -> float:
     9.0
     """
     return float(np.sum((first - second) ** 2))
+
+
+def distance(first: FloatArray, second: FloatArray) -> float:
+    """Return ‖first − second‖.
+
+    Examples
+    --------
+    >>> distance(np.array([1.0, 2.0]), np.array([1.0, 5.0]))
+    3.0
+    """
+    return math.sqrt(np.sum((first - second) ** 2))
 
 
 def length(vector: FloatArray) -> float:
@@ -104,6 +119,32 @@ def sum_of_lowest(values: FloatArray, count: int) -> float:
     3.0
     """
     return float(np.sum(np.sort(values)[:count]))
+
+
+def sums_of_lowest(values: FloatArray, count: int, out: FloatArray) -> None:
+    """Write the sum of the `count` lowest values of each row of a symmetric matrix into ``out``.
+
+    Examples
+    --------
+    >>> out = np.empty(3)
+    >>> sums_of_lowest(np.array([[0.0, 1.0, 4.0], [1.0, 0.0, 9.0], [4.0, 9.0, 0.0]]), 2, out)
+    >>> out
+    array([1., 1., 4.])
+    """
+    out[:] = np.sum(np.sort(values, axis=1)[:, :count], axis=1)
+
+
+def ranks(first: FloatArray, second: FloatArray, out: FloatArray) -> None:
+    """Write each one's rank, from 0, into ``out``: by the first values, of equal ones by the second, then by place.
+
+    Examples
+    --------
+    >>> out = np.empty(4)
+    >>> ranks(np.array([2.0, 1.0, 2.0, 1.0]), np.array([5.0, 7.0, 4.0, 7.0]), out)
+    >>> out
+    array([3., 0., 2., 1.])
+    """
+    out[np.lexsort((second, first))] = np.arange(out.size)
 
 
 def mean_of_inner(values: FloatArray, cut: int) -> float:

@@ -6,7 +6,7 @@ from psofed.common.types import FloatArray
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
-from psofed.parts.vectors import add_scaled, clear, middle, middle_of_each, squared_distance
+from psofed.parts.vectors import add_scaled, clear, distance, middle, middle_of_each
 
 # Far more than is ever needed; a bound, so that no input can keep the server busy.
 _MOST_STEPS = 1000
@@ -51,7 +51,7 @@ class GeometricMedian(Aggregation):
             clear(following)
             total = 0.0
             for p in range(count):
-                distances[p] = math.sqrt(squared_distance(changes[p], out))
+                distances[p] = distance(changes[p], out)
                 weight = 1.0 / max(self.smoothing, distances[p])
                 total += weight
                 add_scaled(weight, changes[p], following)

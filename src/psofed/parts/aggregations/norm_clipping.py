@@ -4,7 +4,7 @@ from psofed.common.types import FloatArray
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
-from psofed.parts.vectors import add_scaled, length, middle
+from psofed.parts.vectors import TINY, add_scaled, length, middle
 
 
 class NormClipping(Aggregation):
@@ -43,5 +43,6 @@ class NormClipping(Aggregation):
             lengths[p] = ordered[p] = length(changes[p])
         bound = self.factor * middle(ordered)
         for p in range(count):
-            factor = 1.0 if lengths[p] <= bound else bound / lengths[p]
+            # 1 or bound / length.
+            factor = bound / max(lengths[p], bound, TINY)
             add_scaled(factor / count, changes[p], out)
