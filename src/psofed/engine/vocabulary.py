@@ -137,32 +137,6 @@ def _sum_of_lowest(values, count):
     return body
 
 
-@_word(vectors.sums_of_lowest)
-def _sums_of_lowest(values, count, out):
-    def body(values, count, out):
-        size = values.shape[0]
-        if size > _FEW:
-            for p in range(size):
-                _sort(values[p])
-                out[p] = 0.0
-                for j in range(count):
-                    out[p] += values[p, j]
-            return
-        # Rows are columns too: all of them are ordered side by side.
-        for p in range(size):
-            out[p] = 0.0
-        for j in range(count):
-            for other in range(j + 1, size):
-                for p in range(size):
-                    low, high = values[j, p], values[other, p]
-                    values[j, p] = low if low < high else high
-                    values[other, p] = high if low < high else low
-            for p in range(size):
-                out[p] += values[j, p]
-
-    return body
-
-
 @_word(vectors.mean_of_inner)
 def _mean_of_inner(values, cut):
     def body(values, cut):
@@ -178,12 +152,21 @@ def _mean_of_inner(values, cut):
 @_word(vectors.ranks)
 def _ranks(first, second, out):
     def body(first, second, out):
-        for p in range(out.size):
-            out[p] = 0.0
-            for other in range(p):
-                later = (first[p] > first[other]) | ((first[p] == first[other]) & (second[p] >= second[other]))
-                out[p] += 1.0 if later else 0.0
-                out[other] += 0.0 if later else 1.0
+        size, total = out.size, 0.0
+        for p in range(size):
+            rank = 0.0
+            for other in range(size):
+                rank += 1.0 if first[other] < first[p] else 0.0
+            out[p] = rank
+            total += rank
+        if total != 0.5 * size * (size - 1):
+            # Some are equal, which is rare.
+            for p in range(size):
+                for other in range(size):
+                    if first[other] == first[p] and (
+                        second[other] < second[p] or (second[other] == second[p] and other < p)
+                    ):
+                        out[p] += 1.0
 
     return body
 

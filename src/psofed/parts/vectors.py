@@ -1,8 +1,7 @@
 """A small vocabulary for the bodies of rules: NumPy here, loops without memory of their own where compiled.
 
 Bodies may use all of NumPy that Numba knows; these are for what a rule does very often. Those that look for low and
-high values (:func:`middle`, :func:`sum_of_lowest`, :func:`sums_of_lowest`, :func:`mean_of_inner`) may leave them in
-another order.
+high values (:func:`middle`, :func:`sum_of_lowest`, :func:`mean_of_inner`) may leave them in another order.
 """
 
 import math
@@ -119,19 +118,6 @@ def sum_of_lowest(values: FloatArray, count: int) -> float:
     3.0
     """
     return float(np.sum(np.sort(values)[:count]))
-
-
-def sums_of_lowest(values: FloatArray, count: int, out: FloatArray) -> None:
-    """Write the sum of the `count` lowest values of each row of a symmetric matrix into ``out``.
-
-    Examples
-    --------
-    >>> out = np.empty(3)
-    >>> sums_of_lowest(np.array([[0.0, 1.0, 4.0], [1.0, 0.0, 9.0], [4.0, 9.0, 0.0]]), 2, out)
-    >>> out
-    array([1., 1., 4.])
-    """
-    out[:] = np.sum(np.sort(values, axis=1)[:, :count], axis=1)
 
 
 def ranks(first: FloatArray, second: FloatArray, out: FloatArray) -> None:

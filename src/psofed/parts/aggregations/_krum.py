@@ -3,7 +3,7 @@
 import numpy as np  # noqa: F401 (for the example)
 
 from psofed.common.types import FloatArray
-from psofed.parts.vectors import length, ranks, squared_distance, sums_of_lowest
+from psofed.parts.vectors import length, ranks, squared_distance, sum_of_lowest
 
 
 def krum_ranks(changes: FloatArray, tolerated: int, room: FloatArray) -> FloatArray:
@@ -21,16 +21,16 @@ def krum_ranks(changes: FloatArray, tolerated: int, room: FloatArray) -> FloatAr
     """
     count = changes.shape[0]
     scores, lengths = room[:count], room[count : 2 * count]
-    distances = room[2 * count : 2 * count + count * count].reshape((count, count))
+    # From each participant to the others.
+    distances = room[2 * count : 2 * count + count * (count - 1)].reshape((count, count - 1))
     for p in range(count):
-        lengths[p] = length(changes[p])
-        distances[p, p] = 0.0
         for other in range(p):
             distances[p, other] = squared_distance(changes[p], changes[other])
-            distances[other, p] = distances[p, other]
+            distances[other, p - 1] = distances[p, other]
     neighbours = min(max(1, count - tolerated - 2), count - 1)
-    # Its distance 0 to itself is among the lowest.
-    sums_of_lowest(distances, neighbours + 1, scores)
+    for p in range(count):
+        scores[p] = sum_of_lowest(distances[p], neighbours)
+        lengths[p] = length(changes[p])
     out = room[2 * count : 3 * count]
     ranks(scores, lengths, out)
     return out

@@ -43,6 +43,5 @@ class NormClipping(Aggregation):
             lengths[p] = ordered[p] = length(changes[p])
         bound = self.factor * middle(ordered)
         for p in range(count):
-            # 1 or bound / length.
-            factor = bound / max(lengths[p], bound, TINY)
-            add_scaled(factor / count, changes[p], out)
+            # 1 or bound / length, of the count-th part.
+            add_scaled(bound / count / max(lengths[p], bound, TINY), changes[p], out)
