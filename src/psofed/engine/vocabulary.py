@@ -6,7 +6,11 @@ numbers cannot be foreseen, so what looks for low ones does so without branching
 
 import math
 
-from numba.extending import overload, register_jitable
+from numba import types
+from numba.core import cgutils
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import lower_builtin, overload, register_jitable
+from numba.np.arrayobj import populate_array
 
 from psofed.parts import vectors
 
@@ -19,6 +23,31 @@ _INLINED = {"forceinline": True}
 def _word(meaning):
     """Teach Numba a word."""
     return overload(meaning, jit_options=_INLINED)
+
+
+# A slice would look where the numbers end and forget a length of 1. Without counting references no overload may return
+# an array that it was not given, so this one is no overload.
+@infer_global(vectors.part_of)
+class _PartOf(AbstractTemplate):
+    def generic(self, args, keywords):
+        numbers, start, shape = args
+        lengths = types.UniTuple(types.intp, shape.count)
+        return signature(types.Array(numbers.dtype, shape.count, "C"), numbers, types.intp, lengths)
+
+
+@lower_builtin(vectors.part_of, types.Array, types.Integer, types.BaseTuple)
+def _part_of(context, builder, sig, args):
+    numbers = context.make_array(sig.args[0])(context, builder, args[0])
+    part = context.make_array(sig.return_type)(context, builder)
+    element = context.get_data_type(sig.return_type.dtype)
+    size = context.get_constant(types.intp, context.get_abi_sizeof(element))
+    lengths, strides, step = cgutils.unpack_tuple(builder, args[2]), [], size
+    for length in reversed(lengths):
+        strides.insert(0, step)
+        step = builder.mul(step, length)
+    data = cgutils.gep_inbounds(builder, numbers.data, args[1])
+    populate_array(part, data, lengths, strides, size, None, None)
+    return part._getvalue()
 
 
 @_word(vectors.squared_distance)
@@ -120,7 +149,7 @@ def _middle_of_each(changes, room, out):
         for i in range(out.size):
             for p in range(count):
                 room[p] = changes[p, i]
-            out[i] = vectors.middle(room[:count])
+            out[i] = vectors.middle(room)
 
     return body
 

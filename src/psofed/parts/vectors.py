@@ -5,6 +5,7 @@ high values (:func:`middle`, :func:`sum_of_lowest`, :func:`mean_of_inner`) may l
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,20 @@ from psofed.common.types import FloatArray
 
 # The smallest number with all its digits: dividing by no less than this needs no exception for 0.
 TINY = float(np.finfo(np.float64).tiny)
+
+
+def part_of(numbers: NDArray[Any], start: int, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return the part of ``numbers`` that begins at `start`, as a vector or matrix of the given shape.
+
+    It must lie within them: where compiled, nothing looks.
+
+    Examples
+    --------
+    >>> part_of(np.arange(7), 1, (2, 3))
+    array([[1, 2, 3],
+           [4, 5, 6]])
+    """
+    return numbers[start : start + math.prod(shape)].reshape(shape)
 
 
 def squared_distance(first: FloatArray, second: FloatArray) -> float:

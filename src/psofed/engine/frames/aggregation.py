@@ -1,18 +1,14 @@
 """The frames of aggregation rules: over one entry's numbers, or over the uploads as vectors."""
 
-import math
-
 import numpy as np
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic, overload, register_jitable
-from numba.np.arrayobj import populate_array
+from numba.extending import register_jitable
 
 from psofed.engine.bodies import Hook, MakeFrame, make_hook
 from psofed.engine.hooks import AGGREGATION, RuleMemory
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Numbers, Updates, room_for
 from psofed.parts.plain import LARGEST
+from psofed.parts.vectors import part_of
 
 
 def aggregation_hook(rule: Aggregation) -> Hook:
@@ -74,41 +70,6 @@ def _make_frame_over_entries(unpack, body):
                     server[i, lane] -= arrived / participants * (agreed - own)
 
     return frame
-
-
-def _part_of(numbers, start, shape):
-    """Return a matrix or vector of the given shape that begins at a place of ``numbers``."""
-    return numbers[start : start + math.prod(shape)].reshape(shape)
-
-
-@overload(_part_of, jit_options={"forceinline": True})
-def _part_of_compiled(numbers, start, shape):
-    def body(numbers, start, shape):
-        return _view(numbers, start, shape)
-
-    return body
-
-
-@intrinsic
-def _view(typing_context, numbers, start, shape):
-    """Return such a part as it is asked for: a slice would look up where the numbers end, and forget a length of 1."""
-    kind = types.Array(numbers.dtype, shape.count, "C")
-
-    def emit(context, builder, sig, args):
-        whole = context.make_array(numbers)(context, builder, args[0])
-        part = context.make_array(kind)(context, builder)
-        size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(numbers.dtype)))
-        lengths, strides = cgutils.unpack_tuple(builder, args[2]), []
-        step = size
-        for length in reversed(lengths):
-            strides.insert(0, step)
-            step = builder.mul(step, length)
-        populate_array(
-            part, cgutils.gep_inbounds(builder, whole.data, args[1]), lengths, strides, size, None, None
-        )
-        return part._getvalue()
-
-    return kind(numbers, types.intp, types.UniTuple(types.intp, shape.count)), emit
 
 
 @register_jitable
@@ -202,25 +163,25 @@ def _make_frame_that_writes(unpack, body):
             if answered == 0:
                 continue
             first, step, last = answered * met, (answered + 1) * met, (answered + 2) * met
-            room = _part_of(numbers, last + met, (numbers.size - last - met,))
+            room = part_of(numbers, last + met, (numbers.size - last - met,))
             # Compiled twice: with one entry, all vectors are numbers.
             if met == 1:
                 body(
                     self,
                     Updates(
-                        _part_of(numbers, 0, (answered, 1)), _part_of(flags, 0, (answered, 1)),
-                        _part_of(numbers, first, (1,)), _part_of(numbers, step, (1,)), room,
+                        part_of(numbers, 0, (answered, 1)), part_of(flags, 0, (answered, 1)),
+                        part_of(numbers, first, (1,)), part_of(numbers, step, (1,)), room,
                     ),
-                    _part_of(numbers, last, (1,)),
+                    part_of(numbers, last, (1,)),
                 )  # fmt: skip
             else:
                 body(
                     self,
                     Updates(
-                        _part_of(numbers, 0, (answered, met)), _part_of(flags, 0, (answered, met)),
-                        _part_of(numbers, first, (met,)), _part_of(numbers, step, (met,)), room,
+                        part_of(numbers, 0, (answered, met)), part_of(flags, 0, (answered, met)),
+                        part_of(numbers, first, (met,)), part_of(numbers, step, (met,)), room,
                     ),
-                    _part_of(numbers, last, (met,)),
+                    part_of(numbers, last, (met,)),
                 )  # fmt: skip
             for row in range(met):
                 agreed = numbers[last + row]
@@ -243,9 +204,9 @@ def _make_frame_that_returns(unpack, body):
                 continue
             first, step, last = answered * met, (answered + 1) * met, (answered + 2) * met
             updates = Updates(
-                _part_of(numbers, 0, (answered, met)), _part_of(memory.flags, 0, (answered, met)),
-                _part_of(numbers, first, (met,)), _part_of(numbers, step, (met,)),
-                _part_of(numbers, last + met, (numbers.size - last - met,)),
+                part_of(numbers, 0, (answered, met)), part_of(memory.flags, 0, (answered, met)),
+                part_of(numbers, first, (met,)), part_of(numbers, step, (met,)),
+                part_of(numbers, last + met, (numbers.size - last - met,)),
             )  # fmt: skip
             agreed = body(self, updates)
             for row in range(met):

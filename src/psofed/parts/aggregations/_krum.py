@@ -3,26 +3,28 @@
 import numpy as np  # noqa: F401 (for the example)
 
 from psofed.common.types import FloatArray
-from psofed.parts.vectors import length, ranks, squared_distance, sum_of_lowest
+from psofed.parts.vectors import length, part_of, ranks, squared_distance, sum_of_lowest
 
 
-def krum_ranks(changes: FloatArray, tolerated: int, room: FloatArray) -> FloatArray:
-    """Return each participant's rank, from 0: by score, of equal scores by the update's length, then by place.
+def write_krum_ranks(changes: FloatArray, tolerated: int, room: FloatArray) -> None:
+    """Write each participant's rank, from 0: by score, of equal scores by the update's length, then by place.
 
-    A score is the sum of squared distances to the max(1, P' − f − 2) nearest others. ``room`` is that of
-    :class:`psofed.parts.contexts.Updates`.
+    A score is the sum of squared distances to the max(1, P' − f − 2) nearest others. Ranks are written to the front of
+    ``room``, which is that of :class:`psofed.parts.contexts.Updates`.
 
     Examples
     --------
     Scores are 1.25, 1.25, 105.25 and 0.5.
 
-    >>> krum_ranks(np.array([[1.0], [2.0], [9.0], [1.5]]), 0, np.empty(26))
+    >>> room = np.empty(26)
+    >>> write_krum_ranks(np.array([[1.0], [2.0], [9.0], [1.5]]), 0, room)
+    >>> room[:4]
     array([1., 2., 3., 0.])
     """
     count = changes.shape[0]
-    scores, lengths = room[:count], room[count : 2 * count]
+    scores, lengths = part_of(room, count, (count,)), part_of(room, 2 * count, (count,))
     # From each participant to the others.
-    distances = room[2 * count : 2 * count + count * (count - 1)].reshape((count, count - 1))
+    distances = part_of(room, 3 * count, (count, count - 1))
     for p in range(count):
         for other in range(p):
             distances[p, other] = squared_distance(changes[p], changes[other])
@@ -31,6 +33,4 @@ def krum_ranks(changes: FloatArray, tolerated: int, room: FloatArray) -> FloatAr
     for p in range(count):
         scores[p] = sum_of_lowest(distances[p], neighbours)
         lengths[p] = length(changes[p])
-    out = room[2 * count : 3 * count]
-    ranks(scores, lengths, out)
-    return out
+    ranks(scores, lengths, part_of(room, 0, (count,)))

@@ -4,7 +4,7 @@ from psofed.common.types import FloatArray
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
-from psofed.parts.vectors import add_scaled, distance, scale
+from psofed.parts.vectors import add_scaled, distance, part_of, scale
 
 
 class CentredClipping(Aggregation):
@@ -39,7 +39,7 @@ class CentredClipping(Aggregation):
         """Move the centre by the mean of the clipped differences to it."""
         changes = updates.changes
         count = changes.shape[0]
-        factors, most = updates.room[:count], self.radius / count
+        factors, most = part_of(updates.room, 0, (count,)), self.radius / count
         for _ in range(self.iterations):
             total = 0.0
             for p in range(count):

@@ -3,7 +3,7 @@
 import numpy as np  # noqa: F401 (for the example)
 
 from psofed.common.types import FloatArray
-from psofed.parts.aggregations._krum import krum_ranks
+from psofed.parts.aggregations._krum import write_krum_ranks
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
@@ -37,8 +37,8 @@ class Krum(Aggregation):
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Take the update with the lowest score."""
         changes = updates.changes
-        ranks = krum_ranks(changes, self.tolerated, updates.room)
+        write_krum_ranks(changes, self.tolerated, updates.room)
         best = 0
         for p in range(changes.shape[0]):
-            best = p if ranks[p] == 0.0 else best
+            best = p if updates.room[p] == 0.0 else best
         add_scaled(1.0, changes[best], out)

@@ -1,7 +1,7 @@
 """Multi-Krum."""
 
 from psofed.common.types import FloatArray
-from psofed.parts.aggregations._krum import krum_ranks
+from psofed.parts.aggregations._krum import write_krum_ranks
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
@@ -38,7 +38,7 @@ class MultiKrum(Aggregation):
         count = changes.shape[0]
         wanted = self.selected if self.selected > 0 else count - self.tolerated
         selected = min(max(1, wanted), count)
-        ranks = krum_ranks(changes, self.tolerated, updates.room)
+        write_krum_ranks(changes, self.tolerated, updates.room)
         for p in range(count):
-            if ranks[p] < selected:
+            if updates.room[p] < selected:
                 add_scaled(1.0 / selected, changes[p], out)
