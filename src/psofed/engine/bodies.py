@@ -11,7 +11,8 @@ import dataclasses
 import dis
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 from numba import types
+from numba.core import config as numba_config
 from numba.extending import register_jitable
 
 import psofed.engine.vocabulary  # noqa: F401 (teaches Numba the words of psofed.parts.vectors)
@@ -28,6 +30,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.fingerprint import function_digest
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import own_cache
+from psofed.engine.hooks import AGGREGATION
 from psofed.parts import vectors
 from psofed.parts.options import option_of, value_type
 from psofed.parts.part import Part
@@ -178,10 +181,27 @@ def _compiled_hook(kind: type[Part], body: str, signature: Any, make_frame: Make
             _NOTICE[0](f'compiling {kind.family} "{kind.kind}" for the first time')
         # Compiled, or loaded from disk. Where nothing is allocated no references need counting, which saves much of a
         # short body's time; if Numba finds that something is, it is compiled as usual.
-        try:
-            return numba.cfunc(signature, **_WITHOUT_REFERENCES)(frame)
-        except Exception:
-            return numba.cfunc(signature, **_CFUNC_OPTIONS)(frame)
+        with _vector_code(signature not in _SCALAR):
+            try:
+                return numba.cfunc(signature, **_WITHOUT_REFERENCES)(frame)
+            except Exception:
+                return numba.cfunc(signature, **_CFUNC_OPTIONS)(frame)
+
+
+# Rules work on a handful of numbers, just written: vectors of them would wait for each to arrive in memory.
+_SCALAR = (AGGREGATION,)
+
+
+@contextmanager
+def _vector_code(allowed: bool) -> Iterator[None]:
+    """Let LLVM make vector code of loops, or not, while something is compiled."""
+    config: Any = numba_config
+    previous = config.LOOP_VECTORIZE
+    config.LOOP_VECTORIZE = previous and allowed
+    try:
+        yield
+    finally:
+        config.LOOP_VECTORIZE = previous
 
 
 class _CannotCompile(Exception):  # noqa: N818 (it is caught here)
