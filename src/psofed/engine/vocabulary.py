@@ -203,16 +203,61 @@ def _ranks(first, second, out):
 @register_jitable(**_INLINED)
 def _bring_lowest(out, count):
     """Bring the `count` lowest values to the front, in order."""
-    if out.size > _FEW:
+    if out.size <= 8:
+        _sort_eight(out)
+    elif out.size > _FEW:
         _sort(out)
+    else:
+        for j in range(count):
+            low, others = out[j], vectors.part_of(out, j + 1, (out.size - j - 1,))
+            for i in range(others.size):
+                value = others[i]
+                others[i] = max(low, value)
+                low = min(low, value)
+            out[j] = low
+
+
+@register_jitable
+def _sort_eight(out):
+    """Sort up to eight values in place, in the machine's registers."""
+    size = out.size
+    if size < 2:
         return
-    for j in range(count):
-        low = out[j]
-        for i in range(j + 1, out.size):
-            value = out[i]
-            out[i] = value if low < value else low
-            low = low if low < value else value
-        out[j] = low
+    a, b, c, d, e, f, g, h = out[0], out[1], math.inf, math.inf, math.inf, math.inf, math.inf, math.inf
+    if size > 2:
+        c = out[2]
+    if size > 3:
+        d = out[3]
+    if size > 4:
+        e = out[4]
+    if size > 5:
+        f = out[5]
+    if size > 6:
+        g = out[6]
+    if size > 7:
+        h = out[7]
+    a, c, b, d = min(a, c), max(a, c), min(b, d), max(b, d)
+    e, g, f, h = min(e, g), max(e, g), min(f, h), max(f, h)
+    a, e, b, f = min(a, e), max(a, e), min(b, f), max(b, f)
+    c, g, d, h = min(c, g), max(c, g), min(d, h), max(d, h)
+    a, b, c, d = min(a, b), max(a, b), min(c, d), max(c, d)
+    e, f, g, h = min(e, f), max(e, f), min(g, h), max(g, h)
+    c, e, d, f = min(c, e), max(c, e), min(d, f), max(d, f)
+    b, e, d, g = min(b, e), max(b, e), min(d, g), max(d, g)
+    b, c, d, e, f, g = min(b, c), max(b, c), min(d, e), max(d, e), min(f, g), max(f, g)
+    out[0], out[1] = a, b
+    if size > 2:
+        out[2] = c
+    if size > 3:
+        out[3] = d
+    if size > 4:
+        out[4] = e
+    if size > 5:
+        out[5] = f
+    if size > 6:
+        out[6] = g
+    if size > 7:
+        out[7] = h
 
 
 @register_jitable
