@@ -211,16 +211,22 @@ def _bring_lowest(out, count):
     """Bring the `count` lowest values to the front, in order."""
     if out.size <= 8:
         _sort_eight(out)
-    elif out.size > _FEW:
-        _sort(out)
     else:
-        for j in range(count):
-            low, others = out[j], vectors.part_of(out, j + 1, (out.size - j - 1,))
-            for i in range(others.size):
-                value = others[i]
-                others[i] = max(low, value)
-                low = min(low, value)
-            out[j] = low
+        _bring_lowest_of_many(out, count)
+
+
+@register_jitable
+def _bring_lowest_of_many(out, count):
+    if out.size > _FEW:
+        _sort(out)
+        return
+    for j in range(count):
+        low, others = out[j], vectors.part_of(out, j + 1, (out.size - j - 1,))
+        for i in range(others.size):
+            value = others[i]
+            others[i] = max(low, value)
+            low = min(low, value)
+        out[j] = low
 
 
 @intrinsic
