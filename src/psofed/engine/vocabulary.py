@@ -1,17 +1,62 @@
-"""Teaches Numba the words of :mod:`psofed.parts.vectors`: loops that sum in order and need no memory of their own."""
+"""Teaches Numba the words of :mod:`psofed.parts.vectors`: loops that sum in order and need no memory of their own.
+
+All are inlined, so that where the number of entries is known (one, mostly) their loops over entries vanish. Random
+numbers cannot be foreseen, so what looks for low ones does so without branching on them.
+"""
 
 import math
 
-import numpy as np
-from numba.extending import overload, register_jitable
+from numba import types
+from numba.core import cgutils
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, overload, register_jitable
+from numba.np.arrayobj import populate_array
 
 from psofed.parts import vectors
 
-# Up to so many values, looking for the next lowest again and again beats sorting.
+# Up to so many values, bringing the lowest to the front one by one beats sorting.
 _FEW = 24
 
+# Which of eight values to compare and exchange, so that they are sorted in the end.
+_NETWORK = (
+    (0, 2), (1, 3), (4, 6), (5, 7), (0, 4), (1, 5), (2, 6), (3, 7), (0, 1), (2, 3), (4, 5), (6, 7),
+    (2, 4), (3, 5), (1, 4), (3, 6), (1, 2), (3, 4), (5, 6),
+)  # fmt: skip
 
-@overload(vectors.squared_distance)
+_INLINED = {"forceinline": True}
+
+
+def _word(meaning):
+    """Teach Numba a word."""
+    return overload(meaning, jit_options=_INLINED)
+
+
+# A slice would look where the numbers end and forget a length of 1. Without counting references no overload may return
+# an array that it was not given, so this one is no overload.
+@infer_global(vectors.part_of)
+class _PartOf(AbstractTemplate):
+    def generic(self, args, keywords):
+        numbers, _, shape = args
+        lengths = types.UniTuple(types.intp, shape.count)
+        return signature(types.Array(numbers.dtype, shape.count, "C"), numbers, types.intp, lengths)
+
+
+@lower_builtin(vectors.part_of, types.Array, types.Integer, types.BaseTuple)
+def _part_of(context, builder, sig, args):
+    numbers = context.make_array(sig.args[0])(context, builder, args[0])
+    part = context.make_array(sig.return_type)(context, builder)
+    element = context.get_data_type(sig.return_type.dtype)
+    size = context.get_constant(types.intp, context.get_abi_sizeof(element))
+    lengths, strides, step = cgutils.unpack_tuple(builder, args[2]), [], size
+    for length in reversed(lengths):
+        strides.insert(0, step)
+        step = builder.mul(step, length)
+    data = cgutils.gep_inbounds(builder, numbers.data, args[1])
+    populate_array(part, data, lengths, strides, size, None, None)
+    return part._getvalue()
+
+
+@_word(vectors.squared_distance)
 def _squared_distance(first, second):
     def body(first, second):
         total = 0.0
@@ -23,9 +68,21 @@ def _squared_distance(first, second):
     return body
 
 
-@overload(vectors.length)
+@_word(vectors.distance)
+def _distance(first, second):
+    def body(first, second):
+        if first.size == 1:
+            return abs(first[0] - second[0])
+        return math.sqrt(vectors.squared_distance(first, second))
+
+    return body
+
+
+@_word(vectors.length)
 def _length(vector):
     def body(vector):
+        if vector.size == 1:
+            return abs(vector[0])
         total = 0.0
         for i in range(vector.size):
             total += vector[i] * vector[i]
@@ -34,7 +91,7 @@ def _length(vector):
     return body
 
 
-@overload(vectors.inner)
+@_word(vectors.inner)
 def _inner(first, second):
     def body(first, second):
         total = 0.0
@@ -45,7 +102,7 @@ def _inner(first, second):
     return body
 
 
-@overload(vectors.add_scaled)
+@_word(vectors.add_scaled)
 def _add_scaled(factor, vector, out):
     def body(factor, vector, out):
         for i in range(out.size):
@@ -54,34 +111,7 @@ def _add_scaled(factor, vector, out):
     return body
 
 
-@overload(vectors.middle)
-def _middle(values):
-    def body(values):
-        size = values.size
-        if size > _FEW:
-            _sort(values)
-            return 0.5 * (values[(size - 1) // 2] + values[size // 2])
-        place = _next_lowest(values, np.int64(-1))
-        for _ in range((size - 1) // 2):
-            place = _next_lowest(values, place)
-        low = values[place]
-        return low if size % 2 else 0.5 * (low + values[_next_lowest(values, place)])
-
-    return body
-
-
-@overload(vectors.middle_of_each)
-def _middle_of_each(changes, room, out):
-    def body(changes, room, out):
-        for i in range(out.size):
-            for p in range(changes.shape[0]):
-                room[p] = changes[p, i]
-            out[i] = vectors.middle(room[: changes.shape[0]])
-
-    return body
-
-
-@overload(vectors.scale)
+@_word(vectors.scale)
 def _scale(factor, out):
     def body(factor, out):
         for i in range(out.size):
@@ -90,7 +120,7 @@ def _scale(factor, out):
     return body
 
 
-@overload(vectors.clear)
+@_word(vectors.clear)
 def _clear(out):
     def body(out):
         for i in range(out.size):
@@ -99,7 +129,7 @@ def _clear(out):
     return body
 
 
-@overload(vectors.keep_where)
+@_word(vectors.keep_where)
 def _keep_where(vector, mask, out):
     def body(vector, mask, out):
         for i in range(out.size):
@@ -108,52 +138,123 @@ def _keep_where(vector, mask, out):
     return body
 
 
-@overload(vectors.sum_of_lowest)
+@_word(vectors.middle)
+def _middle(values):
+    def body(values):
+        half = values.size // 2
+        _bring_lowest(values, half + 1)
+        return values[half] if values.size % 2 else 0.5 * (values[half - 1] + values[half])
+
+    return body
+
+
+@_word(vectors.middle_of_each)
+def _middle_of_each(changes, room, out):
+    def body(changes, room, out):
+        count = changes.shape[0]
+        for i in range(out.size):
+            for p in range(count):
+                room[p] = changes[p, i]
+            out[i] = vectors.middle(room)
+
+    return body
+
+
+@_word(vectors.sum_of_lowest)
 def _sum_of_lowest(values, count):
     def body(values, count):
+        _bring_lowest(values, count)
         total = 0.0
-        if values.size > _FEW:
-            _sort(values)
-            for j in range(count):
-                total += values[j]
-            return total
-        place = np.int64(-1)
-        for _ in range(count):
-            place = _next_lowest(values, place)
-            total += values[place]
+        for j in range(count):
+            total += values[j]
         return total
 
     return body
 
 
-@overload(vectors.mean_of_inner)
+@_word(vectors.mean_of_inner)
 def _mean_of_inner(values, cut):
     def body(values, cut):
+        _bring_lowest(values, values.size - cut)
         total = 0.0
-        if values.size > _FEW:
-            _sort(values)
-            for j in range(cut, values.size - cut):
-                total += values[j]
-            return total / (values.size - 2 * cut)
-        place = np.int64(-1)
-        for rank in range(values.size - cut):
-            place = _next_lowest(values, place)
-            if rank >= cut:
-                total += values[place]
+        for j in range(cut, values.size - cut):
+            total += values[j]
         return total / (values.size - 2 * cut)
 
     return body
 
 
+@_word(vectors.ranks)
+def _ranks(first, second, out):
+    def body(first, second, out):
+        size, total = out.size, 0.0
+        for p in range(size):
+            rank = 0.0
+            for other in range(size):
+                rank += 1.0 if first[other] < first[p] else 0.0
+            out[p] = rank
+            total += rank
+        if total != 0.5 * size * (size - 1):
+            # Some are equal, which is rare.
+            for p in range(size):
+                for other in range(size):
+                    if first[other] == first[p] and (
+                        second[other] < second[p] or (second[other] == second[p] and other < p)
+                    ):
+                        out[p] += 1.0
+
+    return body
+
+
+@register_jitable(**_INLINED)
+def _bring_lowest(out, count):
+    """Bring the `count` lowest values to the front, in order."""
+    if out.size <= 8:
+        _sort_eight(out)
+    else:
+        _bring_lowest_of_many(out, count)
+
+
 @register_jitable
-def _next_lowest(values, place):
-    """Return the place of the value that follows the one at `place` in ascending order, the lowest for −1."""
-    best = -1
-    for i in range(values.size):
-        after = place < 0 or values[i] > values[place] or (values[i] == values[place] and i > place)
-        if after and (best < 0 or values[i] < values[best]):
-            best = i
-    return best
+def _bring_lowest_of_many(out, count):
+    if out.size > _FEW:
+        _sort(out)
+        return
+    for j in range(count):
+        low, others = out[j], vectors.part_of(out, j + 1, (out.size - j - 1,))
+        for i in range(others.size):
+            value = others[i]
+            others[i] = max(low, value)
+            low = min(low, value)
+        out[j] = low
+
+
+@intrinsic
+def _sort_eight(typing_context, out):
+    """Sort up to eight values in place, in the machine's registers; said in LLVM's words, which are read sooner."""
+
+    def emit(context, builder, sig, args):
+        array = context.make_array(out)(context, builder, args[0])
+        # Places that there are not hold infinity, and share one piece of memory.
+        spare = cgutils.alloca_once_value(builder, context.get_constant(types.float64, math.inf))
+        places = []
+        for k in range(8):
+            place = context.get_constant(types.intp, k)
+            exists = builder.icmp_signed("<", place, array.nitems)
+            places.append(builder.select(exists, builder.gep(array.data, [place]), spare))
+        values = [builder.load(place) for place in places]
+        for i, j in _NETWORK:
+            first, second = values[i], values[j]
+            in_order = builder.fcmp_ordered("<", first, second)
+            values[i], values[j] = (
+                builder.select(in_order, first, second),
+                builder.select(in_order, second, first),
+            )
+        for place, value in zip(places, values, strict=True):
+            builder.store(value, place)
+        return context.get_dummy_value()
+
+    return types.void(out), emit
 
 
 @register_jitable

@@ -5,11 +5,29 @@ high values (:func:`middle`, :func:`sum_of_lowest`, :func:`mean_of_inner`) may l
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
+
+# The smallest number with all its digits: dividing by no less than this needs no exception for 0.
+TINY = float(np.finfo(np.float64).tiny)
+
+
+def part_of(numbers: NDArray[Any], start: int, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return the part of ``numbers`` that begins at `start`, as a vector or matrix of the given shape.
+
+    It must lie within them: where compiled, nothing looks.
+
+    Examples
+    --------
+    >>> part_of(np.arange(7), 1, (2, 3))
+    array([[1, 2, 3],
+           [4, 5, 6]])
+    """
+    return numbers[start : start + math.prod(shape)].reshape(shape)
 
 
 def squared_distance(first: FloatArray, second: FloatArray) -> float:
@@ -21,6 +39,17 @@ def squared_distance(first: FloatArray, second: FloatArray) -> float:
     9.0
     """
     return float(np.sum((first - second) ** 2))
+
+
+def distance(first: FloatArray, second: FloatArray) -> float:
+    """Return ‖first − second‖.
+
+    Examples
+    --------
+    >>> distance(np.array([1.0, 2.0]), np.array([1.0, 5.0]))
+    3.0
+    """
+    return math.sqrt(np.sum((first - second) ** 2))
 
 
 def length(vector: FloatArray) -> float:
@@ -104,6 +133,19 @@ def sum_of_lowest(values: FloatArray, count: int) -> float:
     3.0
     """
     return float(np.sum(np.sort(values)[:count]))
+
+
+def ranks(first: FloatArray, second: FloatArray, out: FloatArray) -> None:
+    """Write each one's rank, from 0, into ``out``: by the first values, of equal ones by the second, then by place.
+
+    Examples
+    --------
+    >>> out = np.empty(4)
+    >>> ranks(np.array([2.0, 1.0, 2.0, 1.0]), np.array([5.0, 7.0, 4.0, 7.0]), out)
+    >>> out
+    array([3., 0., 2., 1.])
+    """
+    out[np.lexsort((second, first))] = np.arange(out.size)
 
 
 def mean_of_inner(values: FloatArray, cut: int) -> float:

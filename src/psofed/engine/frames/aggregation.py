@@ -8,6 +8,7 @@ from psofed.engine.hooks import AGGREGATION, RuleMemory
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Numbers, Updates, room_for
 from psofed.parts.plain import LARGEST
+from psofed.parts.vectors import part_of
 
 
 def aggregation_hook(rule: Aggregation) -> Hook:
@@ -72,6 +73,42 @@ def _make_frame_over_entries(unpack, body):
 
 
 @register_jitable
+def _share_all(uploads):
+    """Whether all participants upload the same entries, in every lane."""
+    entries = uploads.entries
+    participants, shared, lanes = entries.shape
+    same = True
+    for p in range(1, participants):
+        for m in range(shared):
+            for lane in range(lanes):
+                same &= entries[p, m, lane] == entries[0, m, lane]
+    return same
+
+
+@register_jitable
+def _gather_all(target, uploads, own_step, lane, memory, server):
+    """Do what :func:`_gather` does where all upload the same entries; return whether each number was sent."""
+    entries, sent = uploads.entries, uploads.sent
+    participants, shared, _ = sent.shape
+    size = participants * shared
+    numbers, flags = memory.numbers, memory.flags
+    complete = True
+    for m in range(shared):
+        i = entries[0, m, lane]
+        own = server[i, lane]
+        for p in range(participants):
+            number = sent[p, m, lane]
+            complete &= abs(number) <= LARGEST
+            numbers[p * shared + m] = own - number
+            flags[p * shared + m] = True
+        memory.entry_of[m] = i
+        numbers[size + m] = target[i] - own
+        numbers[size + shared + m] = -own_step[i, lane]
+        numbers[size + 2 * shared + m] = 0.0
+    return complete
+
+
+@register_jitable
 def _gather(target, uploads, own_step, lane, memory, server):
     """Put the uploads of one lane together as vectors; return them, and how many participants and entries there are."""
     entries, sent = uploads.entries, uploads.sent
@@ -115,21 +152,41 @@ def _make_frame_that_writes(unpack, body):
 
     def frame(token, target, uploads, options, own_step, memory, server):
         self = unpack(options)
-        participants, _, lanes = uploads.sent.shape
-        numbers = memory.numbers
+        participants, shared, lanes = uploads.sent.shape
+        numbers, flags = memory.numbers, memory.flags
+        together = _share_all(uploads)
         for lane in range(lanes):
-            answered, met = _gather(target, uploads, own_step, lane, memory, server)
+            if together and _gather_all(target, uploads, own_step, lane, memory, server):
+                answered, met = participants, shared
+            else:
+                answered, met = _gather(target, uploads, own_step, lane, memory, server)
             if answered == 0:
                 continue
-            size = answered * met
-            changes = numbers[:size].reshape((answered, met))
-            shared = memory.flags[:size].reshape((answered, met))
-            own, step = numbers[size : size + met], numbers[size + met : size + 2 * met]
-            agreed = numbers[size + 2 * met : size + 3 * met]
-            body(self, Updates(changes, shared, own, step, numbers[size + 3 * met :]), agreed)
+            first, step, last = answered * met, (answered + 1) * met, (answered + 2) * met
+            room = part_of(numbers, last + met, (numbers.size - last - met,))
+            # Compiled twice: with one entry, all vectors are numbers.
+            if met == 1:
+                body(
+                    self,
+                    Updates(
+                        part_of(numbers, 0, (answered, 1)), part_of(flags, 0, (answered, 1)),
+                        part_of(numbers, first, (1,)), part_of(numbers, step, (1,)), room,
+                    ),
+                    part_of(numbers, last, (1,)),
+                )  # fmt: skip
+            else:
+                body(
+                    self,
+                    Updates(
+                        part_of(numbers, 0, (answered, met)), part_of(flags, 0, (answered, met)),
+                        part_of(numbers, first, (met,)), part_of(numbers, step, (met,)), room,
+                    ),
+                    part_of(numbers, last, (met,)),
+                )  # fmt: skip
             for row in range(met):
-                if abs(agreed[row]) <= LARGEST:
-                    server[memory.entry_of[row], lane] -= answered / participants * agreed[row]
+                agreed = numbers[last + row]
+                if abs(agreed) <= LARGEST:
+                    server[memory.entry_of[row], lane] -= answered / participants * agreed
 
     return frame
 
@@ -145,11 +202,13 @@ def _make_frame_that_returns(unpack, body):
             answered, met = _gather(target, uploads, own_step, lane, memory, server)
             if answered == 0:
                 continue
-            size = answered * met
-            changes = numbers[:size].reshape((answered, met))
-            shared = memory.flags[:size].reshape((answered, met))
-            own, step = numbers[size : size + met], numbers[size + met : size + 2 * met]
-            agreed = body(self, Updates(changes, shared, own, step, numbers[size + 3 * met :]))
+            first, step, last = answered * met, (answered + 1) * met, (answered + 2) * met
+            updates = Updates(
+                part_of(numbers, 0, (answered, met)), part_of(memory.flags, 0, (answered, met)),
+                part_of(numbers, first, (met,)), part_of(numbers, step, (met,)),
+                part_of(numbers, last + met, (numbers.size - last - met,)),
+            )  # fmt: skip
+            agreed = body(self, updates)
             for row in range(met):
                 if abs(agreed[row]) <= LARGEST:
                     server[memory.entry_of[row], lane] -= answered / participants * agreed[row]

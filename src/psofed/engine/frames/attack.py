@@ -1,7 +1,8 @@
 """The frame of attacks on uploads: one call of the body for each number that is attacked."""
 
 import numpy as np
-from numba.extending import register_jitable
+from numba.cpython.unsafe.numbers import trailing_zeros
+from numba.extending import overload, register_jitable
 
 from psofed.engine.attackers import attacks_now, common_normal, first_word, own_normal, redraw_byzantine
 from psofed.engine.bodies import Hook, MakeFrame, make_hook, make_plain_hook
@@ -10,6 +11,7 @@ from psofed.parts.base import Attack
 from psofed.parts.contexts import Upload, UploadAndAccomplices, UploadAndEveryone, UploadAndServer
 
 _NOBODY = np.zeros(0)
+_NONE, _ONE = np.uint64(0), np.uint64(1)
 
 
 def attack_hook(attack: Attack) -> Hook:
@@ -20,6 +22,19 @@ def attack_hook(attack: Attack) -> Hook:
 def no_attack() -> Hook:
     """Return a hook that changes nothing."""
     return make_plain_hook(ATTACK, _nothing)
+
+
+def lowest_bit(bits):
+    """Return the number of the lowest bit that is set."""
+    return (int(bits) & -int(bits)).bit_length() - 1
+
+
+@overload(lowest_bit, jit_options={"forceinline": True})
+def _lowest_bit(bits):
+    def body(bits):
+        return np.int64(trailing_zeros(bits))
+
+    return body
 
 
 def _nothing(token, n, attackers, target, server, uploads):
@@ -56,13 +71,26 @@ def _make_frame_alone(unpack, body, context):
         num_clients, dimension = attackers.is_byzantine.shape[0], target.size
         redraw_byzantine(n, attackers)
         for p in range(participants):
-            for lane in range(lanes):
-                client = clients[p, lane]
-                if not attackers.is_byzantine[client, lane]:
-                    continue
-                key, gamma = attackers.stream.key[lane], attackers.stream.gamma[lane]
-                word = first_word(n, num_clients, client, dimension)
-                if attacks_now(key, gamma, word, attackers.probability):
+            for first in range(0, lanes, 64):
+                # Who attacks cannot be foreseen: bits of it are gathered without branching.
+                byzantine = attacking = _NONE
+                for lane in range(first, min(first + 64, lanes)):
+                    bit = np.uint64(attackers.is_byzantine[clients[p, lane], lane])
+                    byzantine |= bit << np.uint64(lane - first)
+                while byzantine != _NONE:
+                    place = lowest_bit(byzantine)
+                    byzantine &= byzantine - _ONE
+                    lane = first + place
+                    key, gamma = attackers.stream.key[lane], attackers.stream.gamma[lane]
+                    word = first_word(n, num_clients, clients[p, lane], dimension)
+                    bit = np.uint64(attacks_now(key, gamma, word, attackers.probability))
+                    attacking |= bit << np.uint64(place)
+                while attacking != _NONE:
+                    lane = first + lowest_bit(attacking)
+                    attacking &= attacking - _ONE
+                    client = clients[p, lane]
+                    key, gamma = attackers.stream.key[lane], attackers.stream.gamma[lane]
+                    word = first_word(n, num_clients, client, dimension)
                     for m in range(shared):
                         i = entries[p, m, lane]
                         upload = context(

@@ -77,24 +77,29 @@ def _make_frame(unpack, body):
     def frame(token, options, first, stream, clients, num_clients, dimension, coordinated, out):
         self = unpack(options)
         iterations, participants, shared, lanes = out.shape
-        uniforms = np.empty(shared)
+        uniforms, drawn = np.empty(shared), np.empty((shared, lanes))
         chosen = np.zeros(shared, np.int64)
         for t in range(iterations):
             n = first + t
             for p in range(1 if coordinated else participants):
+                for m in range(shared):
+                    for lane in range(lanes):
+                        number = n if coordinated else n * num_clients + np.int64(clients[t, p, lane])
+                        word = word_at(stream.key[lane], stream.gamma[lane], number * shared + m)
+                        drawn[m, lane] = half_uniform(word)
                 for lane in range(lanes):
-                    key, gamma = stream.key[lane], stream.gamma[lane]
                     client = 0 if coordinated else np.int64(clients[t, p, lane])
-                    number = n if coordinated else n * num_clients + client
+                    own = half_uniform(word_at(stream.key[lane], stream.gamma[lane], client))
                     for m in range(shared):
-                        uniforms[m] = half_uniform(word_at(key, gamma, number * shared + m))
-                    own = half_uniform(word_at(key, gamma, client))
+                        uniforms[m] = drawn[m, lane]
                     body(self, Mask(n, client, dimension, shared, uniforms, own), chosen)
                     for m in range(shared):
                         out[t, p, m, lane] = chosen[m]
             if coordinated:
                 for p in range(1, participants):
-                    out[t, p] = out[t, 0]
+                    for m in range(shared):
+                        for lane in range(lanes):
+                            out[t, p, m, lane] = out[t, 0, m, lane]
 
     return frame
 

@@ -1,12 +1,10 @@
 """Centred clipping."""
 
-import math
-
 from psofed.common.types import FloatArray
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
-from psofed.parts.vectors import add_scaled, scale, squared_distance
+from psofed.parts.vectors import add_scaled, distance, part_of, scale
 
 
 class CentredClipping(Aggregation):
@@ -42,12 +40,11 @@ class CentredClipping(Aggregation):
         """Move the centre by the mean of the clipped differences to it."""
         changes = updates.changes
         count = changes.shape[0]
-        factors = updates.room[:count]
+        factors, most = part_of(updates.room, 0, (count,)), self.radius / count
         for _ in range(self.iterations):
             total = 0.0
             for p in range(count):
-                distance = math.sqrt(squared_distance(changes[p], out))
-                factors[p] = self.radius / max(self.radius, distance) / count
+                factors[p] = most / max(self.radius, distance(changes[p], out))
                 total += factors[p]
             scale(1.0 - total, out)
             for p in range(count):

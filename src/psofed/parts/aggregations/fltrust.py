@@ -4,7 +4,7 @@ from psofed.common.types import FloatArray
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
-from psofed.parts.vectors import add_scaled, inner, keep_where, length, scale
+from psofed.parts.vectors import TINY, add_scaled, inner, keep_where, length, part_of, scale
 
 
 class FLTrust(Aggregation):
@@ -47,13 +47,12 @@ class FLTrust(Aggregation):
         """Average the trusted updates, each at the length of the server's own step."""
         changes, trusts = updates.changes, 0.0
         count, size = changes.shape
-        own = updates.room[:size]
+        own = part_of(updates.room, 0, (size,))
         for p in range(count):
             keep_where(updates.own_step, updates.shared[p], own)
             product, own_length, its_length = inner(changes[p], own), length(own), length(changes[p])
-            if product > 0.0 and own_length > 0.0 and its_length > 0.0:
-                trust = product / (its_length * own_length)
-                add_scaled(trust * own_length / its_length, changes[p], out)
-                trusts += trust
+            trust = max(0.0, product) / max(its_length * own_length, TINY)
+            add_scaled(trust * own_length / max(its_length, TINY), changes[p], out)
+            trusts += trust
         if trusts > 0.0:
             scale(1.0 / trusts, out)

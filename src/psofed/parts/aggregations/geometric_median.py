@@ -6,7 +6,7 @@ from psofed.common.types import FloatArray
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
-from psofed.parts.vectors import add_scaled, clear, middle, middle_of_each, squared_distance
+from psofed.parts.vectors import add_scaled, clear, distance, middle, middle_of_each, part_of
 
 # Far more than is ever needed; a bound, so that no input can keep the server busy.
 _MOST_STEPS = 1000
@@ -46,13 +46,13 @@ class GeometricMedian(Aggregation):
         """Iterate until it stands still."""
         changes, room = updates.changes, updates.room
         count, size = changes.shape
-        distances, following = room[:count], room[count : count + size]
-        middle_of_each(changes, room[count + size : 2 * count + size], out)
+        distances, following = part_of(room, 0, (count,)), part_of(room, count, (size,))
+        middle_of_each(changes, distances, out)
         for _ in range(_MOST_STEPS):
             clear(following)
             total = 0.0
             for p in range(count):
-                distances[p] = math.sqrt(squared_distance(changes[p], out))
+                distances[p] = distance(changes[p], out)
                 weight = 1.0 / max(self.smoothing, distances[p])
                 total += weight
                 add_scaled(weight, changes[p], following)

@@ -3,7 +3,7 @@
 import numpy as np  # noqa: F401 (for the example)
 
 from psofed.common.types import FloatArray
-from psofed.parts.aggregations._krum import comes_before, write_krum_scores
+from psofed.parts.aggregations._krum import write_krum_ranks
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
@@ -37,10 +37,8 @@ class Krum(Aggregation):
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Take the update with the lowest score."""
         changes = updates.changes
-        write_krum_scores(changes, self.tolerated, updates.room)
-        scores = updates.room[: changes.shape[0]]
+        write_krum_ranks(changes, self.tolerated, updates.room)
         best = 0
-        for p in range(1, changes.shape[0]):
-            if comes_before(scores, changes, p, best):
-                best = p
+        for p in range(changes.shape[0]):
+            best = p if updates.room[p] == 0.0 else best
         add_scaled(1.0, changes[best], out)

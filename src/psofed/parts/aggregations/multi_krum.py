@@ -1,7 +1,7 @@
 """Multi-Krum."""
 
 from psofed.common.types import FloatArray
-from psofed.parts.aggregations._krum import comes_before, write_krum_scores
+from psofed.parts.aggregations._krum import write_krum_ranks
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
@@ -39,12 +39,7 @@ class MultiKrum(Aggregation):
         count = changes.shape[0]
         wanted = self.selected if self.selected > 0 else count - self.tolerated
         selected = min(max(1, wanted), count)
-        write_krum_scores(changes, self.tolerated, updates.room)
-        scores = updates.room[: changes.shape[0]]
+        write_krum_ranks(changes, self.tolerated, updates.room)
         for p in range(count):
-            rank = 0
-            for other in range(count):
-                if other != p and comes_before(scores, changes, other, p):
-                    rank += 1
-            if rank < selected:
+            if updates.room[p] < selected:
                 add_scaled(1.0 / selected, changes[p], out)

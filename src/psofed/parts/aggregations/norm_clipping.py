@@ -4,7 +4,7 @@ from psofed.common.types import FloatArray
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
-from psofed.parts.vectors import add_scaled, length, middle
+from psofed.parts.vectors import TINY, add_scaled, length, middle, part_of
 
 
 class NormClipping(Aggregation):
@@ -39,10 +39,10 @@ class NormClipping(Aggregation):
         """Average the clipped updates."""
         changes = updates.changes
         count = changes.shape[0]
-        lengths, ordered = updates.room[:count], updates.room[count : 2 * count]
+        lengths, ordered = part_of(updates.room, 0, (count,)), part_of(updates.room, count, (count,))
         for p in range(count):
             lengths[p] = ordered[p] = length(changes[p])
         bound = self.factor * middle(ordered)
         for p in range(count):
-            factor = 1.0 if lengths[p] <= bound else bound / lengths[p]
-            add_scaled(factor / count, changes[p], out)
+            # 1 or bound / length, of the count-th part.
+            add_scaled(bound / count / max(lengths[p], bound, TINY), changes[p], out)
