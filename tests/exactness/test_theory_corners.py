@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from psofed.drifts import RandomWalk
 
 import psofed
 from psofed import Attack, Data, Scenario, Selection
+from psofed.drifts import RandomWalk
 from psofed.scenario.file import attack_from_mapping
 from psofed.theory.models import Model
 from psofed.theory.recursion import Sources

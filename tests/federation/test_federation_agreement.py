@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from flwr.clientapp import ClientApp
-from psofed.attacks import Gaussian
 
 import psofed
 from psofed import Data, Scenario, Selection
+from psofed.attacks import Gaussian
 from psofed.federation import PSOFed, online_regression, partial_sharing
 from psofed.federation.attacks import rehearse
 from psofed.federation.synthetic import SyntheticSource, evaluate_model

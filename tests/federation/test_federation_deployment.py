@@ -9,10 +9,10 @@ import sys
 import numpy as np
 import pytest
 from cryptography import x509
-from psofed.attacks import Gaussian
 
 import psofed
 from psofed import Data, Scenario
+from psofed.attacks import Gaussian
 from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.federation.app import client_app, run_server
 from psofed.federation.demo import demo_settings, predict_demo

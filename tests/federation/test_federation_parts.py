@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from flwr.clientapp import ClientApp
-from psofed.attacks import ConstantBias, Gaussian, Mimic
 
 from psofed import NotCoveredError, PsofedError, Scenario
+from psofed.attacks import ConstantBias, Gaussian, Mimic
 from psofed.federation import PSOFed, SuppliedMasks, online_regression, partial_sharing
 from psofed.federation.aggregate import aggregate
 from psofed.federation.attacks import PoisonedSource, rehearse

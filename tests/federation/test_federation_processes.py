@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from psofed.attacks import Gaussian
 
 from psofed import Scenario
+from psofed.attacks import Gaussian
 from psofed.common.errors import PsofedError
 from psofed.federation.app import client_app, run_server
 from psofed.federation.deploy.credentials import make_credentials, make_node_key

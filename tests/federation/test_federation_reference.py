@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from flwr.clientapp import ClientApp
-from psofed.attacks import Gaussian
 
 from psofed import Scenario, Selection
+from psofed.attacks import Gaussian
 from psofed.federation import PSOFed, SuppliedMasks, online_regression, partial_sharing
 from psofed.federation.attacks import perturbing
 from psofed.federation.client_state import find_state

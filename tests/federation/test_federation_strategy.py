@@ -7,8 +7,8 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from psofed.attacks import Gaussian
 
+from psofed.attacks import Gaussian
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.federation import PSOFed
 from psofed.federation.attacks import perturbing, rehearse

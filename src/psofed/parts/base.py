@@ -149,7 +149,12 @@ class Attack(Part):
             return np.arange(num_clients) < self.num_byzantine
         mask = np.zeros(num_clients, np.bool_)
         for client in self.clients:
-            mask[_number_of(client, num_clients, names)] = True
+            number = _number_of(client, num_clients, names)
+            if mask[number]:
+                raise InvalidValueError(
+                    "attack.clients", client, f"each client once; number {number} is named twice"
+                )
+            mask[number] = True
         return mask
 
     def byzantine_moments(self, num_clients: int, names: Sequence[str] = ()) -> "tuple[FloatArray, float]":

@@ -244,6 +244,7 @@ class SimulationResult:
         if "data" in self.details:
             variables["target"] = ("entry", self.fleet.target)
             variables["covariances"] = (("client", "entry", "other_entry"), self.fleet.covariances())
+            variables["client_name"] = ("client", np.array(self.fleet.names, dtype=object))
         clients = np.arange(self.scenario.num_clients)
         variables["is_byzantine"] = ("client", self.fleet.byzantine_mask(self.scenario.attack))
         return xarray.Dataset(
@@ -315,6 +316,7 @@ def _measured_fleet(data: "xarray.Dataset") -> Fleet:
         noise_variance=data["noise_variance"].values,
         correlation=0.0,
         explicit_covariances=data["covariances"].values,
+        names=tuple(str(name) for name in data["client_name"].values) if "client_name" in data else (),
     )
 
 
