@@ -15,7 +15,7 @@ from psofed.scenario import Scenario
 
 def enumerate_curve(scenario: Scenario, iterations: int, offsets=None) -> tuple[np.ndarray, np.ndarray]:
     """Network MSE and server MSD at iterations 0 … n − 1; `offsets` (K, D) displace the clients' targets."""
-    if scenario.selection.pattern == "random" or scenario.num_shared == scenario.dimension:
+    if scenario.selection.pattern.kind == "random" or scenario.num_shared == scenario.dimension:
         return _Enumeration(scenario, offsets, None).curve(iterations)
     clients, size = scenario.num_clients, scenario.dimension
     if scenario.selection.coordinated:

@@ -88,15 +88,15 @@ def normal_pair(word):
 
 
 @compiled(inline=True)
-def word_at(key, gamma, number):
-    """Return word number `number` of a stream."""
-    return mix_word(key + np.uint64(number) * gamma)
+def normals_at(key, gamma, number):
+    """Return the two standard normals of word number `number` of a stream."""
+    return normal_pair(mix_word(key + np.uint64(number) * gamma))
 
 
 @compiled(inline=True)
-def half_uniform(word):
-    """Return a float64 in [0, 1), a multiple of 2⁻³²."""
-    return np.float64(word >> _32) * 2.0**-32
+def half_uniform_at(key, gamma, number):
+    """Return a float64 in [0, 1), a multiple of 2⁻³², from word number `number` of a stream."""
+    return np.float64(mix_word(key + np.uint64(number) * gamma) >> _32) * 2.0**-32
 
 
 @compiled(inline=True)

@@ -49,10 +49,10 @@ class Fleet:
     correlation: float
     explicit_covariances: FloatArray | None
     num_inputs: int | None = None
-    names: tuple[str, ...] = ()
     target_offsets: FloatArray | None = None
     fourth_moments: FloatArray | None = None
     weighted_noise: FloatArray | None = None
+    names: tuple[str, ...] = ()
 
     @property
     def input_dimension(self) -> int:

@@ -89,7 +89,7 @@ def connect(address: str | None) -> Iterator[Executor | None]:
         raise PsofedError(f"--cluster {address}: no Dask scheduler answers there ({error})") from None
     try:
         for file in plugin_files():
-            client.upload_file(file)  # workers need not have it installed
+            client.upload_file(file, load=False)  # workers need not have it installed
         yield client.get_executor(pure=False)
     finally:
         client.close()

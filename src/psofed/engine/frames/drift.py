@@ -6,7 +6,7 @@ from psofed.common.types import FloatArray
 from psofed.engine.bodies import make_function
 from psofed.engine.compiling import compiled
 from psofed.engine.hooks import DRIFT, take_drift
-from psofed.engine.normals import fill_standard_normal, normal_pair, word_at
+from psofed.engine.normals import fill_standard_normal, normals_at
 from psofed.engine.streams import Stream
 from psofed.parts.base import Drift
 from psofed.parts.contexts import Step
@@ -56,9 +56,7 @@ def _make_frame(unpack, body):
             for lane in range(lanes):
                 # The first words are the direction's.
                 for j in range(half):
-                    x, y = normal_pair(
-                        word_at(stream.key[lane], stream.gamma[lane], (first + t + 1) * half + j)
-                    )
+                    x, y = normals_at(stream.key[lane], stream.gamma[lane], (first + t + 1) * half + j)
                     normals[2 * j] = x
                     normals[2 * j + 1] = y
                 for i in range(dimension):

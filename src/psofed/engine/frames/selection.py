@@ -13,7 +13,7 @@ from psofed.common.errors import PsofedError
 from psofed.engine.bodies import make_function
 from psofed.engine.compiling import compiled
 from psofed.engine.hooks import SELECTION, take_selection
-from psofed.engine.normals import half_uniform, word_at
+from psofed.engine.normals import half_uniform_at
 from psofed.engine.streams import Stream
 from psofed.parts.base import Pattern
 from psofed.parts.contexts import Mask
@@ -85,11 +85,11 @@ def _make_frame(unpack, body):
                 for m in range(shared):
                     for lane in range(lanes):
                         number = n if coordinated else n * num_clients + np.int64(clients[t, p, lane])
-                        word = word_at(stream.key[lane], stream.gamma[lane], number * shared + m)
-                        drawn[m, lane] = half_uniform(word)
+                        place = number * shared + m
+                        drawn[m, lane] = half_uniform_at(stream.key[lane], stream.gamma[lane], place)
                 for lane in range(lanes):
                     client = 0 if coordinated else np.int64(clients[t, p, lane])
-                    own = half_uniform(word_at(stream.key[lane], stream.gamma[lane], client))
+                    own = half_uniform_at(stream.key[lane], stream.gamma[lane], client)
                     for m in range(shared):
                         uniforms[m] = drawn[m, lane]
                     body(self, Mask(n, client, dimension, shared, uniforms, own), chosen)
