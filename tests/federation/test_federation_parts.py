@@ -15,6 +15,7 @@ from psofed.federation.participants import SuppliedParticipants
 from psofed.federation.sources import Position, Samples
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet import draw_fleet
+from psofed.parts.affine import Affine
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
 from psofed.reference.literal import run_literally
@@ -84,7 +85,7 @@ def test_the_federation_does_what_the_literal_form_says(kind: str, rule: str) ->
     assert np.isfinite(models).all()
     statement = attack.affine()
     is_random = kind == "data-poisoning" or (
-        statement is not None and (statement.variance or statement.common_variance)
+        isinstance(statement, Affine) and (statement.variance or statement.common_variance)
     )
     # What is drawn in an attack is drawn otherwise here; and a reply that is not finite is dropped whole, so that the
     # others decide alone, where in the simulation it counts for the server's own value.

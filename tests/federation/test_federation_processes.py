@@ -132,7 +132,6 @@ def test_a_killed_server_resumes_as_if_nothing_had_happened(deployment, tmp_path
         scenario=SCENARIO.replace(iterations=16), seed=5, synthetic=True, samples_per_round=1, min_nodes=NODES
     )
     node_config = {number: {"partition": k, "byzantine": k == 0} for k, number in enumerate(numbers)}
-    node_config[numbers[0]] |= {"attack-probability": 0.2, "attack-variance": 0.5}
     grid = InProcessGrid(dict.fromkeys(numbers, client_app), node_config=node_config)
     for context in grid.contexts.values():
         context.run_config = settings.to_config()
