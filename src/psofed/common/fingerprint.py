@@ -41,6 +41,16 @@ def digest_sources(package: Path, rooms: Iterable[str]) -> str:
     return digest.hexdigest()[:16]
 
 
+@cache
+def file_digest(room: str) -> str:
+    """Return a digest of a room's files as they are: in no time, for a cache that is asked at every start."""
+    digest = hashlib.sha256()
+    for file in sorted((_PACKAGE / room).rglob("*.py")):
+        digest.update(file.relative_to(_PACKAGE).as_posix().encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def function_digest(*functions: Any) -> str:
     """Return a digest of functions, of the functions and constants they use, and of theirs in turn.
 

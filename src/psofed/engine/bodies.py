@@ -60,6 +60,9 @@ class Hook(NamedTuple):
     options: FloatArray
 
 
+# What a kernel is handed where there is nothing to call; it never does.
+NO_HOOK = Hook(0, 0, np.zeros(0))
+
 # Parts whose body runs as plain Python, since Numba could not compile it, and why; by class.
 RUN_AS_PYTHON: dict[type[Part], str] = {}
 
@@ -94,18 +97,6 @@ def make_hook(part: Part, body: str, signature: Any, make_frame: MakeFrame, *ext
     token = next(_TOKENS)
     _PYTHON_FRAMES[token] = (frame, [])
     return Hook(_python_call(signature).address, token, np.array(extra, dtype=np.float64))
-
-
-@cache
-def plain_hook(signature: Any, frame: Frame) -> Any:
-    """Compile a frame without a part's body, such as one that does nothing; it stays where it is."""
-    with _COMPILING, own_cache():
-        return numba.cfunc(signature, cache=True)(frame)
-
-
-def make_plain_hook(signature: Any, frame: Frame) -> Hook:
-    """Return the hook of a frame without a part's body."""
-    return Hook(plain_hook(signature, frame).address, 0, np.zeros(0))
 
 
 def make_function(

@@ -3,8 +3,8 @@
 Numba's own cache looks only at the file a kernel stands in; a kernel would survive a change of a function it has
 inlined from elsewhere. So the engine's kernels are kept in a folder named after the engine's code, and those that hold
 a part's body (:mod:`psofed.engine.bodies`) in one named after that body's code as well: an edited attack recompiles
-itself and nothing else, and a comment nothing at all. Importing this module imports Numba: nothing that must start
-instantly may do so.
+itself and nothing else, and a comment in it nothing at all. Importing this module imports Numba: nothing that must
+start instantly may do so.
 """
 
 import os
@@ -20,7 +20,7 @@ from numba.core import config as numba_config
 from numba.core.cgutils import create_struct_proxy
 from numba.extending import intrinsic
 
-from psofed.common.fingerprint import source_digest
+from psofed.common.fingerprint import file_digest
 
 _SETTING_CACHE = Lock()
 
@@ -102,4 +102,4 @@ def _cache_folder() -> Path:
 
 @cache
 def _folder_name() -> str:
-    return f"kernels-{source_digest('engine')}-{numba.__version__}"
+    return f"kernels-{file_digest('engine')}-{numba.__version__}"

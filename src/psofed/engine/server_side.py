@@ -8,11 +8,11 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.engine.attackers import make_attackers
-from psofed.engine.bodies import Hook, raise_python_error, release
+from psofed.engine.bodies import NO_HOOK, Hook, raise_python_error, release
 from psofed.engine.compiling import compiled
 from psofed.engine.frames.aggregation import aggregation_hook, make_memory
-from psofed.engine.frames.attack import attack_hook, no_attack
-from psofed.engine.frames.poison import no_poison, poison_hook
+from psofed.engine.frames.attack import attack_hook
+from psofed.engine.frames.poison import poison_hook
 from psofed.engine.hooks import Attackers, RuleMemory, take_aggregation
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.streams import Stream
@@ -31,7 +31,7 @@ class AttackSide(NamedTuple):
     on_uploads, on_samples : bool
         What it changes; neither without an attack.
     corrupt, poison : int
-        Addresses of hooks; the ones that are not used do nothing.
+        Addresses of hooks; 0 for the ones that are not called.
     token : int
         What they are called with.
     attackers : Attackers
@@ -113,8 +113,8 @@ class ServerSide:
         poisons = attack is not None and attack.poisons_samples()
         byzantine = fleet.byzantine_mask(attack)
         idle = attack is None
-        corrupt = no_attack() if attack is None or poisons else attack_hook(attack)
-        poison = poison_hook(attack) if attack is not None and poisons else no_poison()
+        corrupt = NO_HOOK if attack is None or poisons else attack_hook(attack)
+        poison = poison_hook(attack) if attack is not None and poisons else NO_HOOK
         own = poison if poisons else corrupt
         self.attack = AttackSide(
             on_uploads=not idle and not poisons,
@@ -124,7 +124,7 @@ class ServerSide:
             token=own.token,
             attackers=make_attackers(attack, byzantine, stream, own.options),
         )
-        combine = aggregation_hook(rule)
+        combine = NO_HOOK if type(rule) is Mean else aggregation_hook(rule)
         self.rule = RuleSide(
             is_mean=type(rule) is Mean,
             combine=combine.address,

@@ -5,7 +5,7 @@ from numba.cpython.unsafe.numbers import trailing_zeros
 from numba.extending import overload, register_jitable
 
 from psofed.engine.attackers import attacks_now, common_normal, first_word, own_normal, redraw_byzantine
-from psofed.engine.bodies import Hook, MakeFrame, make_hook, make_plain_hook
+from psofed.engine.bodies import Hook, MakeFrame, make_hook
 from psofed.engine.hooks import ATTACK
 from psofed.parts.base import Attack
 from psofed.parts.contexts import Upload, UploadAndAccomplices, UploadAndEveryone, UploadAndServer
@@ -19,11 +19,6 @@ def attack_hook(attack: Attack) -> Hook:
     return make_hook(attack, "corrupt", ATTACK, _FRAMES[attack.knows])
 
 
-def no_attack() -> Hook:
-    """Return a hook that changes nothing."""
-    return make_plain_hook(ATTACK, _nothing)
-
-
 def lowest_bit(bits):
     """Return the number of the lowest bit that is set."""
     return (int(bits) & -int(bits)).bit_length() - 1
@@ -35,10 +30,6 @@ def _lowest_bit(bits):
         return np.int64(trailing_zeros(bits))
 
     return body
-
-
-def _nothing(token, n, attackers, target, server, uploads):
-    pass
 
 
 @register_jitable

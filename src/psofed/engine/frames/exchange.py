@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from psofed.engine.bodies import Hook, make_hook, make_plain_hook
+from psofed.engine.bodies import NO_HOOK, Hook, make_hook
 from psofed.engine.hooks import APPLY, DECODE, ENCODE
 from psofed.parts.base import Algorithm
 from psofed.parts.contexts import Message, Received
@@ -11,15 +11,8 @@ from psofed.parts.contexts import Message, Received
 def exchange_hooks(algorithm: Algorithm) -> tuple[Hook, Hook, Hook]:
     """Return the hooks that encode, decode and apply."""
     encode = make_hook(algorithm, "encode", ENCODE, _make_encode)
-    if algorithm.decodes():
-        decode = make_hook(algorithm, "decode", DECODE, _make_decode)
-    else:
-        decode = make_plain_hook(DECODE, _decode_nothing)
+    decode = make_hook(algorithm, "decode", DECODE, _make_decode) if algorithm.decodes() else NO_HOOK
     return encode, decode, make_hook(algorithm, "apply", APPLY, _make_apply)
-
-
-def _decode_nothing(token, participants, stepsize, options, sent, normals, uniforms, decoded):
-    pass
 
 
 def _make_encode(unpack, body):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from psofed.engine.attackers import attacks_now, first_word, own_normal
-from psofed.engine.bodies import Hook, make_hook, make_plain_hook
+from psofed.engine.bodies import Hook, make_hook
 from psofed.engine.hooks import POISON
 from psofed.parts.base import Attack
 from psofed.parts.contexts import Sample
@@ -12,15 +12,6 @@ from psofed.parts.contexts import Sample
 def poison_hook(attack: Attack) -> Hook:
     """Return the hook of an attack on samples."""
     return make_hook(attack, "poison", POISON, _make_frame)
-
-
-def no_poison() -> Hook:
-    """Return a hook that changes nothing."""
-    return make_plain_hook(POISON, _nothing)
-
-
-def _nothing(token, n, k, attackers, target, inputs, noise):
-    pass
 
 
 def _make_frame(unpack, body):
