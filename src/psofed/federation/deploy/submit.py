@@ -153,6 +153,12 @@ def follow(
             # For a ServerApp that could not even say that it failed.
             asked = time.monotonic()
             reason = failure_of(home, run)
+            if reason is not None and "stopped" in reason:
+                # Flower knows it before our status says so.
+                round_number = read_json(home.status)["round"]
+                raise PsofedError(
+                    f"the run was stopped after round {round_number}; `psofed federation resume` goes on"
+                )
             if reason is not None and read_json(home.status)["state"] != "finished":
                 raise PsofedError(
                     f"the run has failed ({reason}); see {home.logs}; `psofed federation resume` goes on"
