@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from flwr.clientapp import ClientApp
 
-from psofed import NotCoveredError, PsofedError, Scenario
+from psofed import Data, NotCoveredError, PsofedError, Scenario
 from psofed.attacks import ConstantBias, Gaussian, Mimic
 from psofed.federation import PSOFed, SuppliedMasks, online_regression, partial_sharing
 from psofed.federation.aggregate import aggregate
 from psofed.federation.attacks import PoisonedSource, rehearse
 from psofed.federation.participants import SuppliedParticipants
 from psofed.federation.sources import Position, Samples
+from psofed.federation.synthetic import SyntheticSource
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet import draw_fleet
 from psofed.parts.affine import Affine
@@ -161,3 +162,11 @@ def test_a_repeated_round_repeats_its_attack() -> None:
         )
         for name in uploads:
             assert np.array_equal(first[name][1], again[name][1])
+
+
+def test_synthetic_clients_have_targets_of_their_own_where_the_scenario_says_so() -> None:
+    scenario = Scenario(**SIZES, data=Data(target_spread=0.5, noise_variance=0.0))
+    samples = SyntheticSource(scenario, partition=2, seed=0).read(Position(), 5)
+    fleet = draw_fleet(scenario)
+    own = fleet.target + fleet.target_offsets[2]
+    np.testing.assert_allclose(samples.targets, samples.inputs @ own)

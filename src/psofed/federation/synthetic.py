@@ -44,6 +44,7 @@ class SyntheticSource:
     def read(self, start: Position, limit: int) -> Samples:
         """Draw the samples from `start` on."""
         fleet, k = self._fleet, self.partition
+        target = fleet.target if fleet.target_offsets is None else fleet.target + fleet.target_offsets[k]
         inputs = np.empty((limit, self.scenario.dimension))
         targets = np.empty(limit)
         for i in range(limit):
@@ -51,7 +52,7 @@ class SyntheticSource:
             white = generator.standard_normal(self.scenario.dimension)
             inputs[i] = np.sqrt(fleet.input_variance[k]) * white if self._root is None else self._root @ white
             noise = np.sqrt(fleet.noise_variance[k]) * generator.standard_normal()
-            targets[i] = inputs[i] @ fleet.target + noise
+            targets[i] = inputs[i] @ target + noise
         ends = tuple(Position(start.samples + i + 1) for i in range(limit))
         return Samples(inputs, targets, ends, ends[-1] if ends else start)
 
