@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from families import family, kill_family, living
 
 from psofed import Scenario
 from psofed.attacks import Gaussian
@@ -113,7 +114,7 @@ def deployment(tmp_path_factory):
 def test_a_killed_server_resumes_as_if_nothing_had_happened(deployment, tmp_path):
     first = deployment.run("run", SCENARIO.replace(iterations=16), "--seed", "5")
     wait_until(deployment.round_done(2, of=16), 150.0, "two rounds", check=lambda: deployment.wait("", first))
-    deployment.server.kill()  # kill -9 of the command, its SuperLink and its ServerApp at once
+    kill_family(deployment.server)  # kill -9 of the command, its SuperLink and its ServerApp at once
     interrupted = deployment.status()["round"]
     wait_until(lambda: not first.is_running, 120.0, "the run to notice")
     assert first.process.returncode == 2
@@ -247,15 +248,10 @@ def test_nothing_is_left_running_after_an_interrupt(tmp_path):
         command = [*PSOFED, "demo", "--nodes", "2", "--rounds", "500", "--home", str(tmp_path / "demo")]
         demo = supervisor.start("demo", command, dict(os.environ))
         wait_until(lambda: "round 2/500" in demo.tail(), 120.0, "the demo to start", check=supervisor.check)
-        assert len(_descendants(demo)) > 3
+        everybody = family(demo.pid)
+        assert len(everybody) > 5  # the demo, SuperLink, SuperExec, ServerApp and two nodes
         demo.process.send_signal(signal.SIGINT)
         wait_until(lambda: not demo.is_running, 60.0, "the demo to end")
         assert demo.process.returncode == 130
-        wait_until(lambda: not _descendants(demo), 5.0, "its processes to end")
+        wait_until(lambda: not living(everybody), 5.0, "its processes to end")
     assert (tmp_path / "demo" / "logs" / "superlink.log").stat().st_size > 0
-
-
-def _descendants(process):
-    from psofed.federation.deploy.processes import _marked
-
-    return _marked([process])
