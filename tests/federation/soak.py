@@ -2,8 +2,8 @@
 
 ``make soak`` runs it for 20 minutes; ``python tests/federation/soak.py --minutes 3`` for three. What happens when is
 drawn from a seed. Nodes and server are killed and stopped and started again, one node lies under the median as rule,
-strangers open idle and half-sent connections, and once the server's files cannot be written. At the end it says what was found, and ends with
-code 1 if anything was not as it must be.
+strangers open idle and half-sent connections, and once the server's files cannot be written. At the end it says what
+was found, and ends with code 1 if anything was not as it must be.
 """
 
 import argparse

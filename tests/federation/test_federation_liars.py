@@ -1,4 +1,4 @@
-"""One liar among five nodes: the mean follows it, the robust rules do not. ``make liars`` tries all of them for real."""
+"""One liar among five nodes: the mean follows it, the robust rules do not. ``make liars`` tries all for real."""
 
 import liars
 import numpy as np

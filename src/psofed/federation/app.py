@@ -164,8 +164,7 @@ def _texts(context: Context) -> tuple[str, str]:
 def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, OnlineRegression]:
     """Return a run's settings and a node's training function, made once and then kept."""
     settings = RunSettings.from_config(json.loads(run_config))
-    source = _source_of(json.loads(node_config), settings)
-    scaled = isinstance(source, TableSource)
+    source, scaled = _source_of(json.loads(node_config), settings)
     return settings, online_regression(
         source, settings.scenario.stepsize, settings.samples_per_round, scaled=scaled
     )
@@ -186,12 +185,15 @@ def _attack_of(node_config: Mapping[str, Any], settings: RunSettings) -> Attack 
     return attack_from_mapping(values)
 
 
-def _source_of(node_config: Mapping[str, Any], settings: RunSettings) -> Source:
+def _source_of(node_config: Mapping[str, Any], settings: RunSettings) -> tuple[Source, bool]:
+    """Return a node's samples, and whether they are to be scaled."""
     source = _clean_source(node_config, settings)
+    scaled = isinstance(source, TableSource)
     attack = _attack_of(node_config, settings)
     if attack is None or not attack.poisons_samples():
-        return source
-    return PoisonedSource(source, attack, int(str(node_config.get("partition", 0))), settings.seed)
+        return source, scaled
+    partition = int(str(node_config.get("partition", 0)))
+    return PoisonedSource(source, attack, partition, settings.seed), scaled
 
 
 def _clean_source(node_config: Mapping[str, Any], settings: RunSettings) -> Source:
