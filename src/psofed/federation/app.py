@@ -23,6 +23,7 @@ from psofed.federation.attacks import PoisonedSource, rehearse
 from psofed.federation.checkpoint import ServerState
 from psofed.federation.client import STATE_DIRECTORY, ClientFunction, Mod, partial_sharing
 from psofed.federation.columns import TableSource
+from psofed.federation.deploy.guard import die_with_parent
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.deploy.traffic import read_traffic
 from psofed.federation.files import only_one, read_json, write_json
@@ -74,6 +75,7 @@ def main(grid: Grid, context: Context) -> None:
             "this app is started by `psofed federation server`, which says where to keep its files"
         )
     home = Home(Path(os.environ[HOME_VARIABLE]))
+    die_with_parent()  # SuperExec, which the server has started: a run without its server holds the lock for nothing
     try:
         run_server(grid, RunSettings.from_config(context.run_config), home)
     except Exception as error:
