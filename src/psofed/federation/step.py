@@ -30,13 +30,13 @@ class Outcome:
         w_{n+1}; the very w_n if nothing was used.
     used : tuple of str
         The nodes whose uploads went into it.
-    implausible : mapping
-        For each node whose upload was dropped, why.
+    refused : mapping
+        For each node whose upload was not used, the kind of bad reply (:data:`psofed.federation.checks.KINDS`) and why.
     """
 
     model: Vector
     used: tuple[str, ...] = ()
-    implausible: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 class ServerStep:
@@ -86,10 +86,12 @@ class ServerStep:
         received = dict(uploads)
         if self.rehearsal is not None:
             received = self.rehearsal.corrupt(round_number, model, received)
-        implausible = self.plausibility.judge(model, received)
-        received = {name: upload for name, upload in received.items() if name not in implausible}
+        refused: dict[str, tuple[str, str]] = {}
+        for kind, judge in (("implausible", self.plausibility.judge), ("doubtful", self.plausibility.doubt)):
+            refused |= {name: (kind, reason) for name, reason in judge(model, received).items()}
+            received = {name: upload for name, upload in received.items() if name not in refused}
         self.plausibility.note(model, received)
         weights = [float(examples[name]) for name in received] if self.weighted else None
         if weights is None or sum(weights) > 0:
             model = aggregate(model, list(received.values()), weights, self.rule)
-        return Outcome(model, tuple(received), implausible)
+        return Outcome(model, tuple(received), refused)
