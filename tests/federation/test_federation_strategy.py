@@ -641,6 +641,22 @@ def test_a_full_synchronisation_makes_all_models_one(make_app):
     assert min(gaps[1], gaps[4]) > 0.005
 
 
+@pytest.mark.parametrize("value", [1e300, np.nan])
+def test_a_poisoned_checkpoint_is_not_gone_on_with(make_app, tmp_path, value):
+    path = tmp_path / "checkpoint.npz"
+    grid = InProcessGrid({node: make_app() for node in NODES})
+    run(grid, rounds=3, checkpoint=path)
+    store = CheckpointStore(path)
+    state = store.load()
+    state.model[0] = value
+    store.save(state)
+    with pytest.raises(PsofedError, match=r"rollback --to-round N` \(there are 1, 2, 3\)"):
+        run(grid, rounds=5, checkpoint=path, resume=True)
+    store.rollback(2)
+    strategy, _ = run(grid, rounds=5, checkpoint=path, resume=True)
+    assert np.isfinite(strategy.state.model).all()
+
+
 def test_an_early_lie_is_left_out_until_there_is_a_history_and_then_dropped(make_app):
     """800 where others send 1: within the wide bound of the first rounds, and still no takeover."""
     grid = InProcessGrid({node: make_app(step=800.0 if node == 11 else 1.0) for node in NODES})
