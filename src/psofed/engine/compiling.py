@@ -110,7 +110,8 @@ def is_cold() -> bool:
     """Whether nothing of this version of the engine has been compiled on this machine yet."""
     config: Any = numba_config
     folder = Path(config.CACHE_DIR) / _folder_name() if config.CACHE_DIR else _cache_folder()
-    return not folder.exists()
+    # Numba makes the folder when it decorates, so that it is there says nothing.
+    return not any(folder.rglob("*.nbi"))
 
 
 @cache
