@@ -38,6 +38,7 @@ reproduce: install
 
 docs: install
 	$(BIN)/python docs/make_pages.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 dist: install
 	rm -rf dist
@@ -45,4 +46,4 @@ dist: install
 	$(BIN)/python release/check_wheel.py dist/*.whl
 
 clean:
-	rm -rf $(VENV) out .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out site dist .mypy_cache .ruff_cache .hypothesis
