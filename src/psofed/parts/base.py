@@ -207,6 +207,9 @@ class Aggregation(Part):
         """Return how many numbers of an entry the rule needs; the server's own value stands in for missing ones."""
         return 1
 
+    def check_participants(self, participants: int) -> None:
+        """Refuse more participants than the rule can work on."""
+
 
 class Pattern(Part):
     """Which M of the D entries a client shares in an iteration."""

@@ -226,6 +226,7 @@ class Scenario:
         self._check_data_sizes()
         self._check_drift()
         self._check_attack()
+        self.aggregation.check_participants(self.num_participants)
         self.algorithm.check(self)
 
     @property
