@@ -169,7 +169,7 @@ def advance(
         uploads = Uploads(uploaders, uploaded, room.sent)
         if attack.on_uploads:
             corrupt(attack.token, first + t, attack.attackers, target, server, uploads)
-        aggregate(rule, target, uploads, room.distance, server)
+        aggregate(rule, first + t, target, uploads, room.distance, server)
 
 
 @compiled(allocates=False)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from psofed.common.types import FloatArray
     from psofed.parts.affine import Statement
-    from psofed.parts.contexts import Mask, Message, Received, Sample, Step
+    from psofed.parts.contexts import AllUpdates, Mask, Message, Received, Sample, Step
     from psofed.parts.features import FeatureMap
     from psofed.parts.traffic import Exchange, Traffic
     from psofed.scenario import Scenario
@@ -211,6 +211,30 @@ class Aggregation(Part):
         """Refuse more participants than the rule can work on."""
 
 
+class PreAggregation(Part):
+    """What is done with the uploads before a rule puts them together: each is replaced by a mixture of them.
+
+    The engine forms the mixed updates Σ_p weight(p) · u_p, where u_p is 0, the server's own value, in entries that
+    participant p did not share. A mixed upload holds the entries that one of those mixed into it shared. The rule then
+    sees the mixed uploads as if participants had sent them.
+    """
+
+    family: ClassVar[str] = "pre_aggregation"
+    table: ClassVar[str] = "pre_aggregation"
+
+    def weigh(self, updates: "AllUpdates", out: "FloatArray") -> None:
+        """Write the weight of each participant in each mixed upload into ``out`` (uploads, P), which holds zeros."""
+        raise NotImplementedError
+
+    def uploads_after(self, participants: int) -> int:
+        """Return how many mixed uploads there are, at most as many as participants."""
+        return participants
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return kind and options side by side, as they stand in TOML."""
+        return {"kind": self.kind, **super().to_mapping()}
+
+
 class Pattern(Part):
     """Which M of the D entries a client shares in an iteration."""
 
@@ -359,7 +383,7 @@ class Algorithm(Part):
         return cls.decode is not Algorithm.decode
 
 
-BASES = (Attack, Aggregation, Pattern, Drift, Model, Function, Algorithm)
+BASES = (Attack, Aggregation, PreAggregation, Pattern, Drift, Model, Function, Algorithm)
 
 
 def _check_clients(clients: Any) -> tuple[int | str, ...]:

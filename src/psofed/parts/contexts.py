@@ -166,6 +166,31 @@ class Updates(NamedTuple):
     room: FloatArray
 
 
+class AllUpdates(NamedTuple):
+    """The uploads of all participants as vectors: what a pre-aggregation is shown.
+
+    Attributes
+    ----------
+    changes : array (P, E)
+        By how much each participant would change the server's model; 0 in entries it did not share, and everywhere
+        if it did not answer. E is the number of entries that anybody shared.
+    shared : bool array (P, E)
+        Which entries each of them shared; none if it did not answer.
+    server : array (E,)
+        The server's own numbers.
+    uniforms : array (P,)
+        A random number in [0, 1) of each participant, fresh in each iteration.
+    room : array (any,)
+        Memory to work in, at least P² + 2 · P + 2 · E numbers.
+    """
+
+    changes: FloatArray
+    shared: NDArray[np.bool_]
+    server: FloatArray
+    uniforms: FloatArray
+    room: FloatArray
+
+
 class Mask(NamedTuple):
     """A mask to be chosen: what a pattern is shown.
 

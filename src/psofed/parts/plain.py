@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.parts.base import Aggregation, Attack
+from psofed.parts.base import Aggregation, Attack, PreAggregation
 from psofed.parts.contexts import (
     KNOWLEDGE,
+    AllUpdates,
     Numbers,
     Sample,
     Updates,
@@ -87,6 +88,41 @@ def poison_sample(
 ) -> tuple[FloatArray, float]:
     """Return the sample that an attacking client learns from instead of the given one."""
     return attack.poison(Sample(inputs.copy(), label, normals, client, iteration))
+
+
+def mix_uploads(
+    pre: PreAggregation, uploads: FloatArray, server: FloatArray, *, uniforms: FloatArray
+) -> FloatArray:
+    """Return the mixed uploads that a rule is given instead of what the participants sent.
+
+    Parameters
+    ----------
+    pre : PreAggregation
+        How they are mixed.
+    uploads : array (P, D)
+        Models of the participants; NaN where an entry was not sent.
+    server : array (D,)
+        w_n.
+    uniforms : array (P,)
+        A random number in [0, 1) of each participant.
+
+    Returns
+    -------
+    array (P', D)
+        NaN in entries that none of those mixed into an upload shared.
+    """
+    usable = np.abs(uploads) <= LARGEST
+    entries = np.flatnonzero(usable.any(axis=0))
+    shared = usable[:, entries]
+    own = server[entries].astype(np.float64)
+    changes = np.where(shared, uploads[:, entries] - own, 0.0)
+    weights = np.zeros((pre.uploads_after(len(uploads)), len(uploads)))
+    if len(entries):
+        pre.weigh(AllUpdates(changes, shared, own, uniforms, np.empty(room_for(*changes.shape))), weights)
+    mixed = np.full((len(weights), len(server)), np.nan)
+    held = ((weights != 0.0).astype(np.int64) @ shared.astype(np.int64)) > 0
+    mixed[:, entries] = np.where(held, own + weights @ changes, np.nan)
+    return mixed
 
 
 def combine_uploads(

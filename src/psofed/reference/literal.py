@@ -11,9 +11,9 @@ from psofed.common.types import FloatArray
 from psofed.engine.server_side import draw_root_samples
 from psofed.engine.streams import make_stream
 from psofed.fleet import draw_fleet
-from psofed.parts.plain import combine_uploads, corrupt_uploads, poison_sample
+from psofed.parts.plain import combine_uploads, corrupt_uploads, mix_uploads, poison_sample
 from psofed.reference.block_form import ReferenceRun, is_covered, run_reference
-from psofed.reference.draws import draw_trial
+from psofed.reference.draws import draw_mix_uniforms, draw_trial
 from psofed.reference.server_model import run_server_model_reference
 from psofed.scenario import Scenario
 
@@ -64,6 +64,9 @@ def run_literally(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
                 attack, uploads, shocks.attacking[n, uploaders], server=server, clients=uploaders, iteration=n,
                 normals=shocks.normals[n, uploaders], common_normals=shocks.common_normals[n],
             )  # fmt: skip
+        if scenario.pre_aggregation is not None:
+            uniforms = draw_mix_uniforms(scenario, seed, trial, n, uploaders)
+            uploads = mix_uploads(scenario.pre_aggregation, uploads, server, uniforms=uniforms)
         own_step = None
         if root is not None:
             inputs, outputs = root

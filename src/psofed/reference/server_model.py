@@ -16,10 +16,10 @@ from psofed.engine.participation import draw_participants
 from psofed.engine.streams import Stream, make_stream
 from psofed.fleet import draw_fleet
 from psofed.parts.contexts import Message, Received
-from psofed.parts.plain import combine_uploads, corrupt_uploads, poison_sample
+from psofed.parts.plain import combine_uploads, corrupt_uploads, mix_uploads, poison_sample
 from psofed.parts.traffic import Exchange
 from psofed.reference.block_form import ReferenceRun
-from psofed.reference.draws import Draws, draw_trial
+from psofed.reference.draws import Draws, draw_mix_uniforms, draw_trial
 from psofed.scenario import Scenario
 
 
@@ -68,6 +68,7 @@ def run_server_model_reference(scenario: Scenario, seed: int, trial: int) -> Ref
                 normals=shocks.normals[n, clients], common_normals=shocks.common_normals[n],
             )  # fmt: skip
         if exchange.sends_model:
+            uploads = _mix(scenario, seed, trial, n, clients, uploads, model)
             models[n + 1] = combine_uploads(scenario.aggregation, uploads, model)
             continue
 
@@ -77,13 +78,24 @@ def run_server_model_reference(scenario: Scenario, seed: int, trial: int) -> Ref
         )  # fmt: skip
         if algorithm.decodes() and not exchange.decode_joined:
             uploads = np.array([_decode(scenario, receive(numbers)) for numbers in uploads])
-        joined = combine_uploads(scenario.aggregation, uploads, np.zeros(uploads.shape[1]))
+        zeros = np.zeros(uploads.shape[1])
+        uploads = _mix(scenario, seed, trial, n, clients, uploads, zeros)
+        joined = combine_uploads(scenario.aggregation, uploads, zeros)
         if algorithm.decodes() and exchange.decode_joined:
             joined = _decode(scenario, receive(joined))
         change = np.empty(scenario.dimension)
         algorithm.apply(receive(joined), memory, change)
         models[n + 1] += change
     return ReferenceRun(models, network_mse, server_msd, test_mse)
+
+
+def _mix(
+    scenario: Scenario, seed: int, trial: int, n: int, clients: Any, uploads: FloatArray, server: FloatArray
+) -> FloatArray:
+    if scenario.pre_aggregation is None:
+        return uploads
+    uniforms = draw_mix_uniforms(scenario, seed, trial, n, clients)
+    return mix_uploads(scenario.pre_aggregation, uploads, server, uniforms=uniforms)
 
 
 def _decode(scenario: Scenario, received: Received) -> FloatArray:

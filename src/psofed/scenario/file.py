@@ -14,10 +14,10 @@ from psofed.parts.registry import find_part, load_plugin, plugin_of
 from psofed.scenario.scenario import Data, Scenario, Selection, Uniform
 
 # Tables whose fields are a part's options beside its kind; those that a name stands outside of; and plain ones.
-_KIND_TABLES = ("model", "drift", "attack")
+_KIND_TABLES = ("model", "drift", "pre_aggregation", "attack")
 _NAMED = {"aggregation": "aggregation_options", "algorithm": "algorithm_options"}
 _PLAIN_TABLES = {"selection": Selection, "data": Data}
-_TABLE_NAMES = ("selection", "model", "data", "drift", "attack", *_NAMED.values())
+_TABLE_NAMES = ("selection", "model", "data", "drift", "pre_aggregation", "attack", *_NAMED.values())
 _DEFAULT_KIND = {"model": "linear", "attack": "gaussian"}
 PLUGINS = "plugins"
 
@@ -51,6 +51,9 @@ fleet_seed = 0                   # of the uniform draws above
 test_instances = 50              # the server's test set
 test_input_variance = 1.0
 # function = "root-sine"         # y = f(x) + noise instead of w'x + noise, with input_dimension entries of x
+
+# [pre_aggregation]              # what is done with uploads before they are put together
+# kind = "nnm"                   # with tolerated; or "bucketing" with size; "arc" with tolerated
 
 # [drift]                        # the target moves while it is learned
 # kind = "random-walk"           # with variance; or "jump" with size and at; "sinusoid" with amplitude and period
@@ -223,7 +226,7 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
     """Put parts among the changes into the mapping `changed`, whole (None: no such part); return the others."""
     others = {}
     for dotted, value in changes.items():
-        if value is None and dotted in ("attack", "drift"):
+        if value is None and dotted in ("attack", "drift", "pre_aggregation"):
             changed.pop(dotted, None)
         elif not isinstance(value, Part):
             others[dotted] = value

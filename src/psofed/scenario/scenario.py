@@ -14,7 +14,7 @@ from psofed.common.errors import InvalidValueError
 from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.algorithms.pso_fed import PsoFed
-from psofed.parts.base import Aggregation, Algorithm, Attack, Drift, Function, Model, Pattern
+from psofed.parts.base import Aggregation, Algorithm, Attack, Drift, Function, Model, Pattern, PreAggregation
 from psofed.parts.models.linear import Linear
 from psofed.parts.part import Part
 from psofed.parts.patterns.random import Random
@@ -162,6 +162,8 @@ class Scenario:
         participants are drawn afresh, which is what the paper's analysis describes.
     aggregation : Aggregation, or its name
         How the server puts uploads together: ``psofed.aggregations.Mean()``, ``Median()``, ``Krum(tolerated=1)``, ….
+    pre_aggregation : PreAggregation, or its name, optional
+        What is done with the uploads before that: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
     selection, data
         See :class:`Selection` and :class:`Data`.
     model : Model, or its name
@@ -197,6 +199,7 @@ class Scenario:
     model: Model = field(default_factory=Linear)
     data: Data = field(default_factory=Data)
     drift: Drift | None = None
+    pre_aggregation: PreAggregation | None = None
     attack: Attack | None = None
 
     def __post_init__(self) -> None:
@@ -216,7 +219,7 @@ class Scenario:
         check_choice("uplink", self.uplink, UPLINKS)
         for family in ("algorithm", "aggregation", "model"):
             set_(self, family, as_part(family, getattr(self, family)))
-        for family in ("drift", "attack"):
+        for family in ("drift", "pre_aggregation", "attack"):
             if getattr(self, family) is not None:
                 set_(self, family, as_part(family, getattr(self, family)))
         for name, kind in (("selection", Selection), ("data", Data)):
@@ -226,7 +229,10 @@ class Scenario:
         self._check_data_sizes()
         self._check_drift()
         self._check_attack()
-        self.aggregation.check_participants(self.num_participants)
+        uploads = self.num_participants
+        if self.pre_aggregation is not None:
+            uploads = self.pre_aggregation.uploads_after(uploads)
+        self.aggregation.check_participants(uploads)
         self.algorithm.check(self)
 
     @property
@@ -260,8 +266,8 @@ class Scenario:
     def parts(self) -> tuple[Part, ...]:
         """Return all parts it holds."""
         held = (
-            self.algorithm, self.aggregation, self.selection.pattern, self.model, self.data.function, self.drift,
-            self.attack,
+            self.algorithm, self.aggregation, self.pre_aggregation, self.selection.pattern, self.model,
+            self.data.function, self.drift, self.attack,
         )  # fmt: skip
         return tuple(part for part in held if part is not None)
 

@@ -112,6 +112,11 @@ class Model:
                 f'the theory covers aggregation = "mean"; "{self.scenario.aggregation.kind}" is not linear in what is '
                 "uploaded and can only be simulated"
             )
+        if self.scenario.pre_aggregation is not None:
+            raise NotCoveredError(
+                f'the theory covers no pre-aggregation; "{self.scenario.pre_aggregation.kind}" mixes uploads in a way '
+                "that depends on them or on chance, and can only be simulated"
+            )
         pattern = self.scenario.selection.pattern
         if (
             not self._is_window
