@@ -81,7 +81,9 @@ def test_every_attack_survives_toml_and_back(kind: str) -> None:
 @pytest.mark.parametrize("kind", ATTACKS)
 def test_every_attack_changes_uploads_or_samples_and_says_what_it_knows(kind: str) -> None:
     part = find_part("attack", kind)
-    assert (part.corrupt is not Attack.corrupt) != (part.poison is not Attack.poison)
+    own = [getattr(part, name) is not getattr(Attack, name) for name in ("corrupt", "craft", "poison")]
+    assert sum(own) == 1
+    assert part.knows == "everyone" or not part.crafts_vectors()
     assert part.poisons_samples() == (part.poison is not Attack.poison)
     assert part.knows in KNOWLEDGE
     assert part.strength_field() in part.options()

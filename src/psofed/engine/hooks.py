@@ -28,6 +28,8 @@ class Attackers(NamedTuple):
         The set; it is overwritten where it is redrawn.
     options : array (any,)
         Values of the attack's fields.
+    memory : array (lanes, any)
+        What the attack keeps from iteration to iteration.
     """
 
     stream: Stream
@@ -35,6 +37,7 @@ class Attackers(NamedTuple):
     redrawn: int
     is_byzantine: Any
     options: Any
+    memory: Any
 
 
 class Uploads(NamedTuple):
@@ -93,7 +96,7 @@ class MixMemory(NamedTuple):
 
 _VECTOR, _MATRIX, _CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
 _STREAM = types.NamedUniTuple(uint64[::1], 2, Stream)
-ATTACKERS = types.NamedTuple((_STREAM, float64, int64, boolean[:, ::1], _VECTOR), Attackers)
+ATTACKERS = types.NamedTuple((_STREAM, float64, int64, boolean[:, ::1], _VECTOR, _MATRIX), Attackers)
 UPLOADS = types.NamedTuple((int32[:, ::1], int32[:, :, ::1], _CUBE), Uploads)
 
 # attack(token, n, attackers, target (D,), server (D, lanes), uploads)

@@ -20,6 +20,7 @@ from psofed.engine.lanes import WIDTH
 from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product
 from psofed.engine.normals import WORDS_AHEAD, mix_word, next_normals, normal_pair, unit_uniform
 from psofed.engine.participation import draw_participants
+from psofed.engine.search import corrupt_at_best
 from psofed.engine.server_side import ServerSide, aggregate
 from psofed.engine.streams import make_stream
 from psofed.engine.test_set import draw_test_set, test_error
@@ -227,7 +228,9 @@ def _advance(
             for p in range(count):
                 sends[p] += server
         uploads = Uploads(participants[t][:count], sent_entries[:count], sends)
-        if attack.on_uploads:
+        if attack.on_uploads and attack.search.options.shape[0] > 0:
+            corrupt_at_best(attack, rule, n, base, server, uploads, change)
+        elif attack.on_uploads:
             corrupt(attack.token, n, attack.attackers, base, server if sends_model else nothing, uploads)
         if sends_model:
             aggregate(rule, n, base, uploads, change, server)

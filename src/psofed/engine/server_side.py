@@ -19,6 +19,7 @@ from psofed.engine.hooks import Attackers, MixMemory, RuleMemory, Uploads, take_
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.streams import Stream
 from psofed.parts.aggregations.mean import Mean
+from psofed.parts.plain import check_memory
 
 if TYPE_CHECKING:
     from psofed.fleet import Fleet
@@ -38,6 +39,8 @@ class AttackSide(NamedTuple):
         What they are called with.
     attackers : Attackers
         Who attacks when.
+    search : SearchSide
+        Strengths that are tried against the rule, if any.
     """
 
     on_uploads: bool
@@ -46,6 +49,33 @@ class AttackSide(NamedTuple):
     poison: int
     token: int
     attackers: Attackers
+    search: "SearchSide"
+
+
+class SearchSide(NamedTuple):
+    """Strengths that attackers try against the rule, and room for that.
+
+    Attributes
+    ----------
+    options : array (G, any)
+        The attack's options with each strength; none if G = 0.
+    clean, best : array (P, M, lanes)
+        Uploads before the attack, and those that hurt most.
+    following, honest : array (D, lanes)
+        Where the rule, and where the mean of the clean uploads, would take the server.
+    farthest : array (lanes,)
+        The largest squared distance between the two so far.
+    counts : int array (lanes,)
+        How many do not attack.
+    """
+
+    options: FloatArray
+    clean: FloatArray
+    best: FloatArray
+    following: FloatArray
+    honest: FloatArray
+    farthest: FloatArray
+    counts: NDArray[np.int64]
 
 
 class RuleSide(NamedTuple):
@@ -150,6 +180,7 @@ class ServerSide:
         numbers: int,
     ) -> None:
         attack, rule = scenario.attack, scenario.aggregation
+        check_memory(attack, scenario.num_clients, max(numbers, scenario.dimension))
         poisons = attack is not None and attack.poisons_samples()
         byzantine = fleet.byzantine_mask(attack)
         idle = attack is None
@@ -162,7 +193,10 @@ class ServerSide:
             corrupt=corrupt.address,
             poison=poison.address,
             token=own.token,
-            attackers=make_attackers(attack, byzantine, stream, own.options),
+            attackers=make_attackers(
+                attack, byzantine, stream, own.options, max(numbers, scenario.dimension)
+            ),
+            search=_make_search(scenario, own, numbers, len(stream.key)),
         )
         combine = NO_HOOK if type(rule) is Mean else aggregation_hook(rule)
         mix = NO_HOOK if scenario.pre_aggregation is None else mix_hook(scenario.pre_aggregation)
@@ -199,6 +233,31 @@ class ServerSide:
 
     def __del__(self) -> None:
         release(*getattr(self, "_hooks", ()))
+
+
+def _make_search(scenario: "Scenario", hook: Hook, numbers: int, lanes: int) -> SearchSide:
+    attack, algorithm = scenario.attack, scenario.algorithm
+    strengths = () if attack is None else attack.strengths()
+    if attack is None or not strengths:
+        empty, nothing = np.zeros((0, 0, 0)), np.zeros((0, 0))
+        return SearchSide(nothing, empty, empty, nothing, nothing, np.zeros(0), np.zeros(0, np.int64))
+    if not (algorithm.holds_models or algorithm.exchange(scenario).sends_model):
+        raise NotCoveredError(
+            f'attack.kind = "{attack.kind}" that tries strengths against the rule needs models to be sent, and '
+            f'algorithm = "{algorithm.kind}" sends none'
+        )
+    if hook.token:
+        raise NotCoveredError(
+            f'attack.kind = "{attack.kind}" cannot be compiled, so it cannot try strengths against the rule'
+        )
+    place = list(attack.options()).index(attack.strength_field())
+    options = np.repeat(hook.options[None], len(strengths), axis=0)
+    options[:, place] = strengths
+    uploads, model = (scenario.num_participants, numbers, lanes), (scenario.dimension, lanes)
+    return SearchSide(
+        options, np.empty(uploads), np.empty(uploads), np.empty(model), np.empty(model), np.empty(lanes),
+        np.empty(lanes, np.int64),
+    )  # fmt: skip
 
 
 def _mixed_uploads(scenario: "Scenario", participants: int) -> int:

@@ -42,6 +42,10 @@ def run_server_model_reference(scenario: Scenario, seed: int, trial: int) -> Ref
     models = np.zeros((scenario.iterations + 1, 1, scenario.dimension))
     network_mse, server_msd, test_mse = (np.empty(scenario.iterations) for _ in range(3))
     memory = np.zeros(exchange.memory)
+    attack = scenario.attack
+    kept = np.zeros(0 if attack is None else attack.memory_size(scenario.num_clients, exchange.numbers))
+    if attack is not None and attack.strengths():
+        raise NotCoveredError(f'the literal form does not try strengths of "{attack.kind}" against the rule')
     for n in range(scenario.iterations):
         model = models[n, 0]
         network_mse[n] = np.mean((draws.inputs[n] @ (target - model) + draws.noise[n]) ** 2)
@@ -66,6 +70,7 @@ def run_server_model_reference(scenario: Scenario, seed: int, trial: int) -> Ref
             uploads = corrupt_uploads(
                 scenario.attack, uploads, shocks.attacking[n, clients], server=base, clients=clients, iteration=n,
                 normals=shocks.normals[n, clients], common_normals=shocks.common_normals[n],
+                num_clients=scenario.num_clients, memory=kept,
             )  # fmt: skip
         if exchange.sends_model:
             uploads = _mix(scenario, seed, trial, n, clients, uploads, model)

@@ -13,8 +13,10 @@ from psofed.parts.plain import combine_uploads, corrupt_uploads, mix_uploads
 
 def check_attack(attack: Any) -> Iterator[str]:
     """Check that it does one of two things, in every corner, and what it states."""
-    if (type(attack).corrupt is Attack.corrupt) == (type(attack).poison is Attack.poison):
-        yield "it must have one of corrupt(self, upload) and poison(self, sample)"
+    own = type(attack)
+    has = (own.corrupt is not Attack.corrupt, own.craft is not Attack.craft, own.poison is not Attack.poison)
+    if sum(has) != 1:
+        yield "it must have one of corrupt(self, upload), craft(self, conspiracy, out) and poison(self, sample)"
         return
     if attack.knows not in KNOWLEDGE:
         yield f"knows = {attack.knows!r} is not one of {', '.join(KNOWLEDGE)}"
@@ -36,7 +38,7 @@ def _check_few_uploads(attack: Any) -> Iterator[str]:
             except Exception as error:
                 honest = participants - int(attacking.sum())
                 yield (
-                    f"corrupt fails with {type(error).__name__}: {error}, where {participants} client(s) take part, "
+                    f"what it does to uploads fails with {type(error).__name__}: {error}, where {participants} client(s) take part, "
                     f"{honest} of them honest, and no two share an entry"
                 )
                 return

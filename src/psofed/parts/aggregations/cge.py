@@ -1,10 +1,11 @@
 """Comparative gradient elimination."""
 
 from psofed.common.types import FloatArray
+from psofed.parts.aggregations._krum import length_key
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
-from psofed.parts.vectors import add_scaled, length, part_of, ranks
+from psofed.parts.vectors import add_scaled, part_of, ranks
 
 
 class CGE(Aggregation):
@@ -39,16 +40,10 @@ class CGE(Aggregation):
         changes, room = updates.changes, updates.room
         count = changes.shape[0]
         kept = max(1, count - self.tolerated)
-        order, lengths, sums = part_of(room, 0, (count,)), part_of(room, count, (count,)), part_of(
-            room, 2 * count, (count,)
-        )
+        order, lengths = part_of(room, 0, (count,)), part_of(room, count, (count,))
         for p in range(count):
-            lengths[p] = length(changes[p])
-            # Who sent first must not matter: of equally long ones the one whose entries sum up to less stays.
-            sums[p] = 0.0
-            for i in range(out.size):
-                sums[p] += changes[p, i]
-        ranks(lengths, sums, order)
+            lengths[p] = length_key(changes[p])
+        ranks(lengths, lengths, order)
         for p in range(count):
             if order[p] < kept:
                 add_scaled(1.0 / kept, changes[p], out)

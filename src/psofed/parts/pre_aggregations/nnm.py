@@ -7,14 +7,14 @@ from psofed.parts.base import PreAggregation
 from psofed.parts.contexts import AllUpdates
 from psofed.parts.options import option
 from psofed.parts.pre_aggregations._answered import has_answered
-from psofed.parts.vectors import length, part_of, ranks, squared_distance
+from psofed.parts.vectors import part_of, ranks, squared_distance
 
 
 class NNM(PreAggregation):
     """Nearest-neighbour mixing: every update is replaced by the mean of the updates nearest to it.
 
     Of the P' participants who answered, each one's update becomes the mean of the P' − f updates nearest to it, its
-    own included (at least that). Then the rule is applied. Honest updates come closer together, so that a rule can
+    own included (at least that); of equally near ones, chance decides. Then the rule is applied. Honest updates come closer together, so that a rule can
     tell better who stands apart. With f = 0 all become the mean.
 
     References
@@ -40,11 +40,9 @@ class NNM(PreAggregation):
         """Weigh the nearest equally."""
         changes, shared, room = updates.changes, updates.shared, updates.room
         count = changes.shape[0]
-        lengths, distances = part_of(room, 0, (count,)), part_of(room, count, (count,))
-        order = part_of(room, 2 * count, (count,))
+        distances, order = part_of(room, 0, (count,)), part_of(room, count, (count,))
         answered = 0
         for p in range(count):
-            lengths[p] = length(changes[p])
             if has_answered(shared[p]):
                 answered += 1
         near = max(1, answered - self.tolerated)
@@ -55,7 +53,7 @@ class NNM(PreAggregation):
                 distances[other] = (
                     squared_distance(changes[p], changes[other]) if has_answered(shared[other]) else math.inf
                 )
-            ranks(distances, lengths, order)
+            ranks(distances, updates.uniforms, order)
             for other in range(count):
                 if order[other] < near:
                     out[p, other] = 1.0 / near
