@@ -23,11 +23,11 @@ class LittleIsEnough(Attack):
         z = Φ⁻¹((n − a − s') / (n − a)),    s' = ⌊n/2 + 1⌋ − a,
 
     so that s' honest ones, with the attackers a majority, stand farther out than they do (probabilities nearer to 0 or
-    1 than 1/(2 (n − a)) count as that). One attacker alone has no deviation to go by and sends its own number.
+    1 than 1/(2 (n − a)) count as that). One attacker alone has no deviation to go by and sends its own number, as all do
+    where nobody is honest.
 
     Stronger forms: ``deviations`` fixes z. With ``statistics = "honest"`` attackers are omniscient: m and s are of the
-    clean uploads of all others (s is 0 where there is but one, and where there is none attackers send their own
-    numbers). With ``search`` they try so many values of z, up to ``deviations`` (or 3), against the server's rule in
+    clean uploads of all others (s is 0 where there is but one). With ``search`` they try so many values of z, up to ``deviations`` (or 3), against the server's rule in
     every iteration, and use the one that takes the server farthest from the mean of the honest.
 
     References
@@ -57,12 +57,12 @@ class LittleIsEnough(Attack):
         """Stand z deviations beside the mean."""
         honest, attackers = upload.honest.size, upload.accomplices.size
         values = upload.honest if self.statistics == "honest" else upload.accomplices
-        if values.size == 0:
+        if honest == 0:
             return upload.value
         mean, z = np.mean(values), self.deviations
         if values.size == 1:
             return float(mean)
-        if z == 0.0 and honest > 0:
+        if z == 0.0:
             needed = (honest + attackers) // 2 + 1 - attackers
             edge = 0.5 / honest
             z = normal_quantile(min(max((honest - needed) / honest, edge), 1.0 - edge))
