@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from psofed.results import SimulationResult as SimulationResult
     from psofed.results import load_result as load_result
     from psofed.scenario import Data as Data
+    from psofed.scenario import Evasion as Evasion
     from psofed.scenario import Scenario as Scenario
     from psofed.scenario import Selection as Selection
     from psofed.scenario import Uniform as Uniform
@@ -66,6 +67,7 @@ _HOME = {
     "Attack": "parts",
     "Data": "scenario",
     "Drift": "parts",
+    "Evasion": "scenario",
     "Fleet": "fleet",
     "Function": "parts",
     "InvalidValueError": "common.errors",

@@ -73,8 +73,13 @@ def run_federation(scenario: Scenario) -> np.ndarray:
     return np.array(models)
 
 
-@pytest.mark.parametrize("rule", part_names("aggregation"))
-@pytest.mark.parametrize("kind", part_names("attack"))
+ATTACKS, RULES = part_names("attack"), part_names("aggregation")
+# Every attack with a third of the rules and every rule with a third of the attacks: what they do together is in tests of
+# the simulation, which runs the same bodies.
+A_THIRD = [(a, r) for i, a in enumerate(ATTACKS) for j, r in enumerate(RULES) if (i + j) % 3 == 0]
+
+
+@pytest.mark.parametrize(("kind", "rule"), A_THIRD)
 def test_the_federation_does_what_the_literal_form_says(kind: str, rule: str) -> None:
     attack = find_part("attack", kind)(num_byzantine=2, probability=1.0)
     scenario = Scenario(**SIZES, attack=attack, aggregation=rule)

@@ -139,6 +139,31 @@ class Data:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Evasion:
+    """Inputs that are moved to hurt most when a model is used: what is measured beside the errors on honest ones.
+
+    Parameters
+    ----------
+    epsilon : float
+        ε: how far an input may be moved.
+    norm : str
+        In what norm: ``"2"``, or ``"inf"``, each entry by at most ε.
+
+    Examples
+    --------
+    >>> Evasion(epsilon=0.1)
+    Evasion(epsilon=0.1, norm='2')
+    """
+
+    epsilon: float
+    norm: str = "2"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_number("evasion.epsilon", self.epsilon, 0))
+        check_choice("evasion.norm", self.norm, ("2", "inf"))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scenario:
     """A fleet, the algorithm it runs and the attack on it.
 
@@ -173,6 +198,9 @@ class Scenario:
     attack : Attack, optional
         What Byzantine clients do: ``psofed.attacks.Gaussian(num_byzantine=15)``, ….
 
+    evasion : Evasion, optional
+        Measure errors on inputs that are moved to hurt most as well.
+
     Where a part stands, its name stands for the part with its default options.
 
     Examples
@@ -201,6 +229,7 @@ class Scenario:
     drift: Drift | None = None
     pre_aggregation: PreAggregation | None = None
     attack: Attack | None = None
+    evasion: Evasion | None = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -225,6 +254,8 @@ class Scenario:
         for name, kind in (("selection", Selection), ("data", Data)):
             if not isinstance(getattr(self, name), kind):
                 raise InvalidValueError(name, getattr(self, name), f"a psofed.{kind.__name__}")
+        if self.evasion is not None and not isinstance(self.evasion, Evasion):
+            raise InvalidValueError("evasion", self.evasion, "a psofed.Evasion")
         self._check_input_dimension()
         self._check_data_sizes()
         self._check_drift()
