@@ -43,7 +43,7 @@ class Mimic(Attack):
         """Return room for what is known of the updates: second moments, mean, z, and a sum for each client."""
         if self.victim == "lowest":
             return 0
-        return dimension * (dimension + 3 + num_clients)
+        return 1 + dimension * (dimension + 3 + num_clients)
 
     def craft(self, conspiracy: Conspiracy, out: FloatArray) -> None:
         """Copy the victim."""
@@ -57,13 +57,15 @@ class Mimic(Attack):
                             out[a, i] = honest[h, i]
             return
         dimension = conspiracy.dimension
-        moments = part_of(conspiracy.memory, 0, (dimension, dimension))
-        mean = part_of(conspiracy.memory, dimension * dimension, (dimension,))
-        axis = part_of(conspiracy.memory, dimension * (dimension + 1), (dimension,))
-        room = part_of(conspiracy.memory, dimension * (dimension + 2), (dimension,))
-        sums = part_of(conspiracy.memory, dimension * (dimension + 3), (conspiracy.num_clients, dimension))
-        if conspiracy.iteration < self.warm_up:
+        seen, moments = conspiracy.memory[0], part_of(conspiracy.memory, 1, (dimension, dimension))
+        mean = part_of(conspiracy.memory, 1 + dimension * dimension, (dimension,))
+        axis = part_of(conspiracy.memory, 1 + dimension * (dimension + 1), (dimension,))
+        room = part_of(conspiracy.memory, 1 + dimension * (dimension + 2), (dimension,))
+        # Last, so that the memory can grow with the number of clients.
+        sums = part_of(conspiracy.memory, 1 + dimension * (dimension + 3), (conspiracy.num_clients, dimension))
+        if seen < self.warm_up:
             _watch(conspiracy, moments, mean, axis, sums, room)
+            conspiracy.memory[0] = seen + 1.0
         best, victim = -1.0, -1
         for h in range(count):
             score = 0.0
@@ -88,7 +90,7 @@ def _watch(
     """Take in the clean updates of an iteration, and turn the axis towards where they vary most."""
     honest, entries, clients = conspiracy.honest, conspiracy.entries, conspiracy.honest_clients
     count, size = honest.shape
-    seen = conspiracy.iteration
+    seen = conspiracy.memory[0]
     for i in range(size):
         total = 0.0
         for h in range(count):
