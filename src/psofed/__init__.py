@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from psofed.parts import Function as Function
     from psofed.parts import Model as Model
     from psofed.parts import Pattern as Pattern
+    from psofed.parts import PreAggregation as PreAggregation
     from psofed.parts import aggregations as aggregations
     from psofed.parts import algorithms as algorithms
     from psofed.parts import attacks as attacks
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
     from psofed.parts import models as models
     from psofed.parts import option as option
     from psofed.parts import patterns as patterns
+    from psofed.parts import pre_aggregations as pre_aggregations
     from psofed.results import SimulationResult as SimulationResult
     from psofed.results import load_result as load_result
     from psofed.scenario import Data as Data
+    from psofed.scenario import Evasion as Evasion
     from psofed.scenario import Scenario as Scenario
     from psofed.scenario import Selection as Selection
     from psofed.scenario import Uniform as Uniform
@@ -64,6 +67,7 @@ _HOME = {
     "Attack": "parts",
     "Data": "scenario",
     "Drift": "parts",
+    "Evasion": "scenario",
     "Fleet": "fleet",
     "Function": "parts",
     "InvalidValueError": "common.errors",
@@ -72,6 +76,7 @@ _HOME = {
     "NotCoveredError": "common.errors",
     "OwnData": "fleet.own_data",
     "Pattern": "parts",
+    "PreAggregation": "parts",
     "Prediction": "theory.prediction",
     "PsofedError": "common.errors",
     "Scenario": "scenario",
@@ -98,7 +103,9 @@ _HOME = {
 }
 
 # The built-in parts: psofed.attacks is psofed.parts.attacks, and so on.
-_FAMILIES = ("aggregations", "algorithms", "attacks", "drifts", "functions", "models", "patterns")
+_FAMILIES = (
+    "aggregations", "algorithms", "attacks", "drifts", "functions", "models", "patterns", "pre_aggregations",
+)  # fmt: skip
 
 __all__ = ["__version__", *_HOME, *_FAMILIES]
 

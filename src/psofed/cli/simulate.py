@@ -94,7 +94,7 @@ def _print_summary(result: "SimulationResult") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from psofed.results import METRIC_TITLES
+    from psofed.results import EVASION_TITLES, METRIC_TITLES, estimate
 
     scenario, console = result.scenario, Console()
     table = Table(
@@ -102,8 +102,9 @@ def _print_summary(result: "SimulationResult") -> None:
     )
     for heading in ("", "mean", "standard error", "95 % interval", "in dB"):
         table.add_column(heading, justify="left" if not heading else "right")
-    for metric, title in METRIC_TITLES.items():
-        value = getattr(result, metric)
+    rows = [(title, getattr(result, metric)) for metric, title in METRIC_TITLES.items()]
+    rows += [(EVASION_TITLES[metric], estimate(values)) for metric, values in (result.evasion or {}).items()]
+    for title, value in rows:
         low, high = value.interval
         table.add_row(
             title,

@@ -1,6 +1,7 @@
 """What simulations found: estimates, learning curves, traffic, tracking, and the files they are kept in."""
 
 from psofed.results.simulation import (
+    EVASION_TITLES,
     METRIC_TITLES,
     Estimate,
     SimulationResult,
@@ -9,4 +10,4 @@ from psofed.results.simulation import (
     load_result,
 )
 
-__all__ = ["METRIC_TITLES", "Estimate", "SimulationResult", "estimate", "find_unsteady", "load_result"]
+__all__ = ["EVASION_TITLES", "METRIC_TITLES", "Estimate", "SimulationResult", "estimate", "find_unsteady", "load_result"]

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 METRIC_TITLES = {"network_mse": "network MSE", "server_msd": "server MSD", "test_mse": "test MSE"}
 
+# With [evasion] in the scenario also these, on inputs moved to hurt most.
+EVASION_TITLES = {"evasion_test_mse": "test MSE, moved inputs", "evasion_network_mse": "network MSE, moved inputs"}
+
 # A tail whose second half differs from its first by this much, significantly, is not a steady state.
 _DRIFT_RATIO, _DRIFT_SCORE = 0.01, 4.0
 
@@ -125,6 +128,9 @@ class SimulationResult:
         What else there is to say, as plain values: ``"data"`` for data of your own.
     notes : tuple of str
         What should be known of how it was computed, such as a part that Numba could not compile.
+    evasion : dict of arrays (trials,), or None
+        With ``[evasion]``: mean square error over the tail on inputs moved to hurt most, at the server
+        (``"evasion_test_mse"``) and over all clients (``"evasion_network_mse"``).
     """
 
     scenario: Scenario
@@ -142,6 +148,7 @@ class SimulationResult:
     version: str = __version__
     details: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    evasion: dict[str, FloatArray] | None = None
 
     @property
     def network_mse(self) -> Estimate:
@@ -200,6 +207,7 @@ class SimulationResult:
         diverged = self.diverged_trials
         plain = {
             **{metric: _estimate_to_json(getattr(self, metric)) for metric in METRIC_TITLES},
+            **{metric: _estimate_to_json(estimate(values)) for metric, values in (self.evasion or {}).items()},
             "tail": self.tail,
             "trials": self.trials,
             "diverged": {
@@ -236,6 +244,8 @@ class SimulationResult:
             variables[f"{metric}_curve_standard_error"] = ("iteration", self.curve_standard_error[metric])
             if self.trial_curves is not None:
                 variables[f"{metric}_trial_curves"] = (("trial", "iteration"), self.trial_curves[metric])
+        for metric, values in (self.evasion or {}).items():
+            variables[metric] = ("trial", values)
         variables["diverged_at"] = ("trial", self.diverged_at)
         variables["input_variance"] = ("client", self.fleet.input_variance)
         variables["noise_variance"] = ("client", self.fleet.noise_variance)
@@ -297,6 +307,9 @@ def load_result(path: str | Path) -> SimulationResult:
             version=str(data.attrs["version"]),
             details=details,
             notes=tuple(json.loads(data.attrs.get("notes", "[]"))),
+            evasion={metric: data[metric].values for metric in EVASION_TITLES}
+            if scenario.evasion is not None
+            else None,
         )
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None

@@ -20,8 +20,9 @@ from psofed.common.validation import check_integer
 from psofed.engine.compiling import is_cold
 from psofed.engine.samples import make_table_samples
 from psofed.fleet import Fleet, draw_fleet
-from psofed.results import SimulationResult
+from psofed.results import EVASION_TITLES, SimulationResult
 from psofed.scenario import Scenario
+from psofed.simulation.evasion import check_evasion
 from psofed.simulation.blocks import BLOCK, METRICS, Block, Progress, Recording, run_block
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def simulate(
 
 def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
     """Refuse what the scenario's algorithm cannot simulate, by name."""
+    check_evasion(scenario, data is not None)
     drift = scenario.drift
     wanted = {
         "a target that moves ([drift])": drift is not None,
@@ -219,11 +221,14 @@ class _Total:
         self._blocks: list[tuple[FloatArray, NDArray[np.int64], FloatArray | None]] = []
         self._client_squares: list[FloatArray] = []
         self._notes: tuple[str, ...] = ()
+        self._evasions: list[FloatArray] = []
 
     def add(self, block: Block) -> None:
         self._curve_sum += block.curve_sum
         self._curve_squares += block.curve_squares
         self._notes = block.notes
+        if block.evasion is not None:
+            self._evasions.append(block.evasion)
         self._blocks.append((block.tail_halves, block.diverged_at, block.curves))
         if block.client_squares is not None:
             self._client_squares.append(block.client_squares)
@@ -262,4 +267,7 @@ class _Total:
             else dict(zip(METRICS, np.moveaxis(curves, 2, 0), strict=True)),
             seconds=seconds,
             notes=self._notes,
+            evasion=dict(zip(EVASION_TITLES, np.concatenate(self._evasions, axis=1), strict=True))
+            if self._evasions
+            else None,
         )

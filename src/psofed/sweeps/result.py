@@ -15,7 +15,7 @@ from psofed._version import __version__
 from psofed.common.files import atomic_path
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import ProgressCallback
-from psofed.results import METRIC_TITLES
+from psofed.results import EVASION_TITLES, METRIC_TITLES
 from psofed.scenario import Scenario
 from psofed.sweeps.cell import CellResult
 from psofed.sweeps.execute import run_cells
@@ -113,13 +113,19 @@ class SweepResult:
         """What should be known of how the points were computed, each once."""
         return tuple(dict.fromkeys(note for cell in self.cells for note in cell.notes))
 
+    @property
+    def titles(self) -> dict[str, str]:
+        """What was measured at every point, with its title."""
+        everywhere = all(cell.evasion is not None for cell in self.cells)
+        return {**METRIC_TITLES, **(EVASION_TITLES if everywhere else {})}
+
     def points(self) -> list[dict[str, Any]]:
         """Return one plain row per point: its labels, and each metric's mean, standard error and dB."""
         rows = []
         labels = itertools.product(*(axis.labels for axis in self.grid.axes))
         for values, cell in zip(labels, self.cells, strict=True):
             row: dict[str, Any] = dict(zip((axis.name for axis in self.grid.axes), values, strict=True))
-            for metric in METRIC_TITLES:
+            for metric in (*METRIC_TITLES, *(cell.evasion or {})):
                 found = cell.estimate(metric)
                 row[metric] = {
                     "mean": found.mean, "standard_error": found.standard_error,
@@ -151,8 +157,9 @@ class SweepResult:
         names = [axis.name for axis in self.grid.axes]
         shape = (*self.grid.shape, self.grid.trials)
         variables: dict[str, Any] = {}
-        for metric, title in METRIC_TITLES.items():
-            values = np.stack([cell.steady_state[metric] for cell in self.cells]).reshape(shape)
+        for metric, title in self.titles.items():
+            found = [{**cell.steady_state, **(cell.evasion or {})}[metric] for cell in self.cells]
+            values = np.stack(found).reshape(shape)
             variables[metric] = ((*names, "trial"), values, {"long_name": f"steady-state {title}"})
             errors = [cell.estimate(metric).standard_error for cell in self.cells]
             variables[f"{metric}_standard_error"] = (names, np.reshape(errors, self.grid.shape))
@@ -183,13 +190,13 @@ class SweepResult:
             writer = csv.writer(file)
             names = [axis.name for axis in self.grid.axes]
             columns = [
-                f"{metric}{suffix}" for metric in METRIC_TITLES for suffix in ("", "_standard_error", "_db")
+                f"{metric}{suffix}" for metric in self.titles for suffix in ("", "_standard_error", "_db")
             ]
             writer.writerow([*names, *columns, "diverged_trials"])
             for row in self.points():
                 numbers = [
                     row[metric][part]
-                    for metric in METRIC_TITLES
+                    for metric in self.titles
                     for part in ("mean", "standard_error", "mean_db")
                 ]
                 cleaned = ["" if math.isnan(number) else number for number in numbers]

@@ -4,11 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_number
 from psofed.scenario import Scenario
@@ -16,6 +17,9 @@ from psofed.theory.models import Model
 from psofed.theory.recursion import Level
 from psofed.theory.stability import mean_square_stepsize_bound, mean_stepsize_bound, stability_limit
 from psofed.theory.steady import Solver, SteadyState
+
+if TYPE_CHECKING:
+    from psofed.theory.evasion import EvasionPrediction
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,13 @@ class Prediction:
         return test_mse_of(self.model, self.server_msd)
 
     @cached_property
+    def evasion(self) -> "EvasionPrediction | None":
+        """What is predicted of the server's error on inputs moved to hurt most; None without ``[evasion]``."""
+        from psofed.theory.evasion import predict_evasion
+
+        return predict_evasion(self)
+
+    @cached_property
     def terms(self) -> Terms:
         """The three terms of the network MSE."""
         noise = float(self.model.fleet.noise_variance.mean())
@@ -183,7 +194,15 @@ class Prediction:
             "theory": self.theory,
             "scenario": self.scenario.to_mapping(),
         }
+        if self.scenario.evasion is not None:
+            values["evasion"] = self._evasion_to_json()
         return {name: _finite(value) for name, value in values.items()}
+
+    def _evasion_to_json(self) -> dict[str, Any]:
+        try:
+            return {} if self.evasion is None else self.evasion.to_json()
+        except NotCoveredError as error:
+            return {"not_covered": str(error)}
 
 
 @dataclass(frozen=True, eq=False)
