@@ -57,7 +57,7 @@ def reproduce(
         check_integer("--trials", trials, 2)
     quality = Quality(quick=quick, trials=trials, seed=check_integer("--seed", seed, 0))
     store = CellStore(out / "cells")
-    with connect(cluster) as executor, progress("simulating", "M updates") as report:
+    with connect(cluster) as executor, progress("simulating", "points") as report:
         found = make_figures(names, quality, threads=threads, executor=executor, store=store, progress=report)
     if store.damaged:
         typer.echo(f"psofed: {len(store.damaged)} damaged cells were computed again", err=True)
