@@ -125,7 +125,11 @@ def _print_summary(result: "SimulationResult") -> None:
         if math.isnan(value.mean):
             continue  # not measured
         low, high = value.interval
-        error = "–" if math.isnan(value.standard_error) else f"{value.standard_error:.6f}"
+        error = (
+            "–"
+            if math.isnan(value.standard_error) or value.is_heavy_tailed
+            else f"{value.standard_error:.6f}"
+        )
         ends = "–" if math.isnan(low) else f"{low:.6f} … {high:.6f}"
         table.add_row(title, f"{value.mean:.6f}", error, ends, decibels(value.mean))
         if not value.is_typical and result.trials > 1:

@@ -1,5 +1,7 @@
 """``psofed sweep``: simulate every combination of values in a grid file."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,7 +49,7 @@ def sweep(
 
     from psofed.plots.curves import check_picture_format, save_figure
     from psofed.plots.sweeps import choose_layout
-    from psofed.sweeps import CellStore, SweepInterrupted, SweepResult, read_grid, run_sweep
+    from psofed.sweeps import CellStore, SweepResult, read_grid, run_sweep
     from psofed.sweeps.execute import connect
 
     if plot is not None:
@@ -63,13 +65,8 @@ def sweep(
         choose_layout(
             SweepResult(description, ())
         )  # refuses what cannot be drawn, before anything is computed
-    try:
-        with connect(cluster) as executor, progress("sweep", "points") as report:
-            result = run_sweep(description, threads=threads, executor=executor, store=store, progress=report)
-    except SweepInterrupted as stopped:
-        hint = "" if stopped.is_kept else " (--out DIR keeps them)"
-        typer.echo(f"psofed: {stopped}{hint}", err=True)
-        raise typer.Exit(130) from None
+    with stopped_by_hand(), connect(cluster) as executor, progress("sweep", "points") as report:
+        result = run_sweep(description, threads=threads, executor=executor, store=store, progress=report)
     if store is not None and store.damaged:
         typer.echo(f"psofed: {len(store.damaged)} damaged cells were computed again", err=True)
     if out is not None:
@@ -80,3 +77,16 @@ def sweep(
         print_json(result.to_json())
         return
     typer.echo(result.summary())
+
+
+@contextmanager
+def stopped_by_hand() -> Iterator[None]:
+    """End with exit code 130 where a sweep is interrupted, and say how much of it is kept."""
+    from psofed.sweeps import SweepInterrupted
+
+    try:
+        yield
+    except SweepInterrupted as stopped:
+        hint = "" if stopped.is_kept else " (--out DIR keeps them)"
+        typer.echo(f"psofed: {stopped}{hint}", err=True)
+        raise typer.Exit(130) from None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import ProgressCallback
 from psofed.results import METRIC_TITLES, SimulationResult, describe_scenario
-from psofed.results.show import html_card, text_table
+from psofed.results.show import draw, html_card, text_table
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.simulation.monte_carlo import simulate
@@ -32,16 +32,15 @@ class MetricComparison:
     ----------
     metric : str
     simulated, standard_error, predicted : float
-        Means; the standard error is NaN where tails are heavy.
+        Means, and the standard error of the simulated one.
     difference : float
         Predicted less simulated, relative to the latter.
     z_score : float
         The same in standard errors.
     agrees : bool
-        Whether it is within the tolerance. With heavy tails: whether the prediction is above the lower bound of the
-        mean, which is all that such trials can say.
-    is_heavy_tailed : bool
-        Whether a few trials decide the simulated mean.
+        Whether it is within the tolerance; or, with heavy tails, at least above the lower bound of the simulated mean.
+    is_open : bool
+        Whether it is the latter only: a few trials decide the simulated mean, and cannot tell.
     """
 
     metric: str
@@ -51,14 +50,14 @@ class MetricComparison:
     difference: float
     z_score: float
     agrees: bool
-    is_heavy_tailed: bool = False
+    is_open: bool = False
 
     @property
     def verdict(self) -> str:
         """``"agrees"``, ``"DIFFERS"``, or ``"open"`` where heavy tails leave it so."""
         if not self.agrees:
             return "DIFFERS"
-        return "open" if self.is_heavy_tailed else "agrees"
+        return "open" if self.is_open else "agrees"
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,9 +105,11 @@ class Comparison:
 
     def plot(self) -> "Figure":
         """Draw the simulated learning curves with bands, and the predicted ones on top."""
-        from psofed.plots.theory import plot_comparison
-
-        return plot_comparison(self.simulation, {self.prediction.theory: self.prediction.learning_curve()})
+        return draw(
+            "theory.plot_comparison",
+            self.simulation,
+            {self.prediction.theory: self.prediction.learning_curve()},
+        )
 
     def summary(self) -> str:
         """Return the table and the verdict as text."""
@@ -119,7 +120,7 @@ class Comparison:
         """What it comes to, in a few words."""
         if not self.agrees:
             return "no agreement"
-        heavy = [METRIC_TITLES[row.metric] for row in self.metrics if row.is_heavy_tailed]
+        heavy = [METRIC_TITLES[row.metric] for row in self.metrics if row.is_open]
         if not heavy:
             return "agreement"
         told = f"a few trials decide the simulated mean of {', '.join(heavy)}: these trials cannot tell"
@@ -200,19 +201,15 @@ def compare_results(simulation: SimulationResult, prediction: Prediction) -> Com
             continue
         difference = predicted - simulated.mean
         ratio = difference / simulated.mean if simulated.mean else math.nan
-        if simulated.is_heavy_tailed:
-            agrees = predicted >= simulated.interval[0]
-            rows.append(
-                MetricComparison(metric, simulated.mean, error, predicted, ratio, math.nan, agrees, True)
-            )
-            continue
         allowed = tolerance * simulated.mean
         if error > 0:
             allowed = max(allowed, STANDARD_ERRORS * error)
         z_score = difference / error if error > 0 else math.nan
+        agrees = abs(difference) <= allowed
+        is_open = not agrees and simulated.is_heavy_tailed and predicted >= simulated.interval[0]
         rows.append(
             MetricComparison(
-                metric, simulated.mean, error, predicted, ratio, z_score, abs(difference) <= allowed
+                metric, simulated.mean, error, predicted, ratio, z_score, agrees or is_open, is_open
             )
         )
     return Comparison(simulation, prediction, tuple(rows))

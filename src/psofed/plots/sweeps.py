@@ -86,6 +86,8 @@ def plot_sweep(
     grid = result.grid
     curves = _gather(result, metric, layout)
     places, ticks, is_log = _abscissa(grid.axes[layout.x].labels)
+    names = not _is_numeric(grid.axes[layout.x].labels)
+    hues = math.prod(_size(result, number) for number in layout.hue)
     columns, rows = _size(result, layout.col), _size(result, layout.row)
     wrapped = layout.row is None and columns > _MOST_COLUMNS
     across = _wrap(columns) if wrapped else columns
@@ -105,7 +107,9 @@ def plot_sweep(
             at = (0, number) if wrapped else divmod(number, across)
             for index, place in enumerate(np.ndindex(*(_size(result, axis) for axis in layout.hue))):
                 style = _style(result, layout, index)
-                _draw(axes, places, curves[(*at, *place)], style, top)
+                # Names have no order to be joined by a line: their points stand beside each other.
+                shift = (index - (hues - 1) / 2) * min(0.14, 0.7 / hues) if names else None
+                _draw(axes, places, curves[(*at, *place)], style, top, 1.1 / max(hues, 6), shift)
             if ticks is not None:
                 axes.set_xticks(
                     places,
@@ -234,20 +238,32 @@ def _limits(curves: dict[tuple[int, ...], _Curve]) -> tuple[float, float]:
     return bottom - margin, top + 1.5 * margin
 
 
-def _draw(axes: "Axes", x: FloatArray, curve: _Curve, style: dict[str, Any], top: float) -> None:
-    x = np.sort(x)
+def _draw(
+    axes: "Axes",
+    x: FloatArray,
+    curve: _Curve,
+    style: dict[str, Any],
+    top: float,
+    shade: float,
+    shift: float | None,
+) -> None:
+    x = np.sort(x) + (shift or 0.0)
     colour = style["color"]
     beyond = curve.centre > top
     centre = np.where(beyond, np.nan, curve.centre)
-    axes.plot(x, centre, **style, markevery=list(np.flatnonzero(~curve.is_median)))
+    low = np.where(np.isfinite(centre), curve.low, np.nan)
+    high = np.where(np.isfinite(centre), np.minimum(curve.high, top + 50), np.nan)
+    if shift is None:
+        axes.plot(x, centre, **style, markevery=list(np.flatnonzero(~curve.is_median)))
+        axes.fill_between(x, low, high, color=colour, alpha=shade, linewidth=0)
+    else:
+        axes.plot(x, centre, **(style | {"linestyle": "none"}))
+        axes.vlines(x, low, high, color=colour, lw=1.4)
     hollow = curve.is_median & np.isfinite(centre)
     if hollow.any():
         axes.plot(
             x[hollow], centre[hollow], ls="none", marker=style["marker"], color=colour, mfc="white", zorder=3
         )
-    low = np.where(np.isfinite(centre), curve.low, np.nan)
-    high = np.where(np.isfinite(centre), np.minimum(curve.high, top + 50), np.nan)
-    axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
     for at, marker in ((curve.diverged, "x"), (beyond & ~curve.diverged, "^")):
         if at.any():
             axes.plot(x[at], np.full(int(at.sum()), 0.985), ls="none", marker=marker, color=colour, ms=6.5, mew=1.8,

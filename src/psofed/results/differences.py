@@ -185,9 +185,9 @@ class Difference:
 
     def plot(self, metric: str = "network_mse") -> "Figure":
         """Draw every pair's difference in dB, in order, with the estimate and its interval."""
-        from psofed.plots.difference import plot_difference
+        from psofed.results.show import draw
 
-        return plot_difference(self, metric)
+        return draw("difference.plot_difference", self, metric)
 
     def pairs(self, metric: str = "network_mse") -> FloatArray:
         """Return 10 log₁₀(a_i/b_i) of every pair; infinite where one diverged, NaN where both did."""

@@ -19,11 +19,11 @@ CONFIDENCE = 0.95
 # A tail whose second half differs from its first by this much, significantly, is not a steady state.
 _DRIFT_RATIO, _DRIFT_SCORE = 0.01, 4.0
 
-# Student's interval is given up where the skewness exceeds _SKEWNESS √n (Cochran's rule is 0.2), at most
-# _MOST_SKEWNESS, and values are spread by more than _SPREAD of their mean. With fewer than _FEW values the skewness
-# says little, and a spread of _WIDE_SPREAD is enough. What that leaves of the
+# Student's interval is given up where the skewness exceeds _SKEWNESS √n (Cochran's rule is 0.2), within _LEAST_SKEWNESS
+# and _MOST_SKEWNESS, and values are spread by more than _SPREAD of their mean. With fewer than _FEW values the
+# skewness says little, and a spread of _WIDE_SPREAD is enough. What that leaves of the
 # coverage is in tests/unit/test_estimates.py.
-_SKEWNESS, _MOST_SKEWNESS, _SPREAD = 0.25, 6.0, 0.25
+_SKEWNESS, _LEAST_SKEWNESS, _MOST_SKEWNESS, _SPREAD = 0.25, 1.4, 6.0, 0.25
 _FEW, _WIDE_SPREAD = 16, 0.6
 
 
@@ -36,7 +36,7 @@ class Estimate:
     mean : float
         Infinite if a trial diverged.
     standard_error : float
-        Of the mean; NaN if there was but one trial, or where none holds because of heavy tails.
+        Of the mean, s/√n; NaN if there was but one trial. It says little where tails are heavy: use the interval.
     interval : (float, float)
         95 % confidence interval of the mean: Student's t; for heavy tails from a lower bound that holds for every
         distribution (Dvoretzky, Kiefer and Wolfowitz) to infinity.
@@ -108,9 +108,9 @@ def estimate(values: FloatArray) -> Estimate:
     middle, reach = median_interval(values)
     if math.isinf(mean):
         return Estimate(mean, math.nan, (math.nan, math.nan), middle, reach)
-    if is_heavy_tailed(values):
-        return Estimate(mean, math.nan, (lower_bound_of_mean(values), math.inf), middle, reach, True)
     error = float(np.std(values, ddof=1)) / math.sqrt(count)
+    if is_heavy_tailed(values):
+        return Estimate(mean, error, (lower_bound_of_mean(values), math.inf), middle, reach, True)
     half = students_factor(count) * error
     return Estimate(mean, error, (mean - half, mean + half), middle, reach)
 
@@ -118,7 +118,7 @@ def estimate(values: FloatArray) -> Estimate:
 def is_heavy_tailed(values: FloatArray) -> bool:
     """Tell whether so few of the `values` decide their mean that Student's interval does not hold.
 
-    Rare outcomes that no trial has shown cannot be noticed; and with fewer than about 16 trials little can.
+    Rare outcomes that no trial has shown cannot be noticed; and with fewer than about 30 trials not all can.
 
     Examples
     --------
@@ -230,4 +230,5 @@ def _is_skewed(relative: FloatArray) -> bool:
         return False
     skewness = abs(float(np.mean((deviations / spread) ** 3)))
     few = count < _FEW and spread > _WIDE_SPREAD
-    return few or skewness > min(_SKEWNESS * math.sqrt(count), _MOST_SKEWNESS)
+    bound = min(max(_SKEWNESS * math.sqrt(count), _LEAST_SKEWNESS), _MOST_SKEWNESS)
+    return few or skewness > bound

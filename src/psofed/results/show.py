@@ -4,7 +4,8 @@ import base64
 import html
 import io
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from psofed.results.estimates import Estimate, in_decibels
 
@@ -19,7 +20,7 @@ def html_card(
     head: Sequence[str],
     rows: Iterable[Sequence[str]],
     lines: Iterable[str] = (),
-    draw: "Callable[[], Figure] | None" = None,
+    plot: "Callable[[], Figure] | None" = None,
 ) -> str:
     """Return a title, a table, lines of text and a picture as HTML; every text is escaped.
 
@@ -34,9 +35,20 @@ def html_card(
         parts.append("<tr>" + "".join(_cell("td", text, place) for place, text in enumerate(row)) + "</tr>")
     parts.append("</table>")
     parts += [f'<div style="font-size:90%">{html.escape(line)}</div>' for line in lines]
-    if draw is not None:
-        parts.append(_inline_picture(draw(), title))
+    if plot is not None:
+        parts.append(_inline_picture(plot(), title))
     return "\n".join([*parts, "</div>"])
+
+
+def draw(name: str, *arguments: Any, **options: Any) -> "Figure":
+    """Call a function of :mod:`psofed.plots`, found by name when a picture is wanted.
+
+    Results count among what decides a simulation's numbers (the key of a sweep's store), pictures do not: so nothing
+    here imports them.
+    """
+    module, _, function = name.rpartition(".")
+    figure: Figure = getattr(import_module(f"psofed.plots.{module}"), function)(*arguments, **options)
+    return figure
 
 
 def text_table(head: Sequence[str], rows: Iterable[Sequence[str]], indent: str = "  ") -> list[str]:

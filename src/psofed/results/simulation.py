@@ -182,9 +182,9 @@ class SimulationResult:
 
     def plot(self) -> "Figure":
         """Draw the mean learning curves with 95 % bands; returns a Matplotlib figure."""
-        from psofed.plots.curves import plot_learning_curves
+        from psofed.results.show import draw
 
-        return plot_learning_curves(self)
+        return draw("curves.plot_learning_curves", self)
 
     def summary(self) -> str:
         """Return the steady state and what should be known of it, as text."""

@@ -15,7 +15,7 @@ from psofed.common.numbers import finite_or_none
 from psofed.common.types import ProgressCallback
 from psofed.results import METRIC_TITLES, MetricDifference, describe_scenario
 from psofed.results.differences import paired_difference
-from psofed.results.show import html_card, show_estimate, text_table
+from psofed.results.show import draw, html_card, show_estimate, text_table
 from psofed.scenario import Scenario
 from psofed.sweeps.cell import CellResult
 from psofed.sweeps.execute import run_cells
@@ -259,9 +259,7 @@ class SweepResult:
 
         See :func:`psofed.plots.sweeps.plot_sweep` for what each field may be.
         """
-        from psofed.plots.sweeps import plot_sweep
-
-        return plot_sweep(self, metric, x=x, hue=hue, col=col, row=row)
+        return draw("sweeps.plot_sweep", self, metric, x=x, hue=hue, col=col, row=row)
 
     def summary(self) -> str:
         """Return all points' steady states, and what should be known of them, as text."""
@@ -272,8 +270,8 @@ class SweepResult:
 
     def _repr_html_(self) -> str:
         head, rows = self._table(_MOST_ROWS)
-        draw = self.plot if len(self.grid.axes) <= 4 else None
-        return html_card(self._headline(), head, rows, self._remarks(), draw)
+        plot = self.plot if len(self.grid.axes) <= 4 else None
+        return html_card(self._headline(), head, rows, self._remarks(), plot)
 
     def _headline(self) -> str:
         axes = " × ".join(f"{len(axis.values)} {axis.name}" for axis in self.grid.axes)

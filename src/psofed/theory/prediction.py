@@ -14,7 +14,7 @@ from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_choice, check_number
 from psofed.results import METRIC_TITLES, describe_scenario
 from psofed.results.estimates import in_decibels
-from psofed.results.show import html_card, text_table
+from psofed.results.show import draw, html_card, text_table
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.theory.models import Model
@@ -183,9 +183,7 @@ class Prediction:
 
     def plot(self) -> "Figure":
         """Draw the predicted learning curve in dB; returns a Matplotlib figure."""
-        from psofed.plots.theory import plot_prediction
-
-        return plot_prediction(self)
+        return draw("theory.plot_prediction", self)
 
     def to_dataframe(self, table: str = "steady_state") -> "pandas.DataFrame":
         """Return a table.
@@ -294,9 +292,7 @@ class StepsizeCurve:
 
     def plot(self) -> "Figure":
         """Draw the error over the stepsize; returns a Matplotlib figure."""
-        from psofed.plots.theory import plot_stepsizes
-
-        return plot_stepsizes(self)
+        return draw("theory.plot_stepsizes", self)
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return a row per stepsize."""

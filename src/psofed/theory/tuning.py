@@ -12,7 +12,7 @@ from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_integer
 from psofed.fleet import Fleet
 from psofed.results.estimates import in_decibels
-from psofed.results.show import html_card, text_table
+from psofed.results.show import draw, html_card, text_table
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
@@ -98,11 +98,9 @@ class Tuning:
 
     def plot(self) -> "Figure":
         """Draw the predicted error over the stepsize for each M; returns a Matplotlib figure."""
-        from psofed.plots.theory import plot_tuning
-
         assert self._plan is not None
         stepsizes, errors = self._plan.curves(self)
-        return plot_tuning(self, stepsizes, errors)
+        return draw("theory.plot_tuning", self, stepsizes, errors)
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return a row per number of shared entries."""
@@ -133,8 +131,8 @@ class Tuning:
         ]
 
     def _repr_html_(self) -> str:
-        draw = self.plot if self._plan is not None else None
-        return html_card("Tuning", _HEAD, self._rows(), (f"* recommended: {self.reason}",), draw)
+        plot = self.plot if self._plan is not None else None
+        return html_card("Tuning", _HEAD, self._rows(), (f"* recommended: {self.reason}",), plot)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts."""
