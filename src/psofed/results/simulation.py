@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from psofed.results.tracking import Tracking
 
 
-
 @dataclass(frozen=True, eq=False)
 class SimulationResult:
     """The outcome of :func:`psofed.simulate`.

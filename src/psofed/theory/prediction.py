@@ -24,9 +24,10 @@ from psofed.theory.stability import mean_square_stepsize_bound, mean_stepsize_bo
 from psofed.theory.steady import Solver, SteadyState
 
 if TYPE_CHECKING:
-    from psofed.theory.evasion import EvasionPrediction
     import pandas
     from matplotlib.figure import Figure
+
+    from psofed.theory.evasion import EvasionPrediction
 
 
 @dataclass(frozen=True)
