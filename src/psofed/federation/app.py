@@ -112,6 +112,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
         pattern=scenario.selection.pattern.kind,
         coordinated=scenario.selection.coordinated,
         aggregation=scenario.aggregation,
+        pre_aggregation=scenario.pre_aggregation,
         seed=settings.seed,
         num_participants=scenario.num_participants,
         min_nodes=settings.min_nodes,

@@ -32,7 +32,7 @@ from psofed.federation.rounds import average_metrics, describe_round, finite_met
 from psofed.federation.sessions import new_session, resumed_session
 from psofed.federation.step import ServerStep, Upload
 from psofed.federation.wire import LOST, BadReplyError, Reply
-from psofed.parts.base import Aggregation, Attack, Pattern
+from psofed.parts.base import Aggregation, Attack, Pattern, PreAggregation
 from psofed.scenario.scenario import as_part
 
 _log = logging.getLogger("psofed.federation")
@@ -75,6 +75,8 @@ class PSOFed(Strategy):
     aggregation : Aggregation, or its name
         How uploads are put together, on the entries that each participant shared: ``psofed.aggregations.Median()``,
         or one of your own. The mean by default, which one clever liar can lead away; see docs/resilience.md.
+    pre_aggregation : PreAggregation, or its name, optional
+        What is done with the uploads before they are put together: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
     rehearsal : Attack, optional
         Try an attack on your own federation: the uploads of the Byzantine nodes are corrupted here, after they have
         arrived and before they are judged, by an attacker who sees whatever the attack says it knows. The nodes are
@@ -120,6 +122,7 @@ class PSOFed(Strategy):
         sync_every: int = 0,
         weighted: bool = False,
         aggregation: Aggregation | str = "mean",
+        pre_aggregation: PreAggregation | str | None = None,
         rehearsal: Attack | None = None,
         limits: ReplyLimits | None = None,
         checkpoint: str | Path | None = None,
@@ -151,7 +154,13 @@ class PSOFed(Strategy):
             plausibility=Plausibility(self.limits.max_deviation),
             weighted=check_boolean("weighted", weighted),
             rehearsal=None if rehearsal is None else Rehearsal(as_part("attack", rehearsal), seed),
+            pre=None if pre_aggregation is None else as_part("pre_aggregation", pre_aggregation),
+            seed=seed,
         )
+        if self.num_participants is not None:
+            pre = self.step.pre
+            after = self.num_participants if pre is None else pre.uploads_after(self.num_participants)
+            self.step.rule.check_participants(after)
         check_integer("keep", keep, 1)
         self.checkpoints = None if checkpoint is None else CheckpointStore(Path(checkpoint), keep)
         self.resume = check_boolean("resume", resume)
@@ -375,6 +384,7 @@ class PSOFed(Strategy):
             "newcomers": self.instructor.newcomers,
             "weighted": self.step.weighted,
             "aggregation": repr(self.step.rule),
+            "pre_aggregation": None if self.step.pre is None else repr(self.step.pre),
             "sync_every": self.instructor.sync_every,
         }
 
