@@ -36,7 +36,7 @@ RULES = {part.kind: part() for part in built_in_parts("aggregation") if not part
 
 LIES = {
     "1e300": ConstantBias(num_byzantine=1, probability=1.0, bias=1e300),
-    "update turned round": SignFlip(num_byzantine=1, probability=1.0),
+    "update turned round": SignFlip(num_byzantine=1, probability=1.0, of="update"),
     "model turned round": SignFlip(num_byzantine=1, probability=1.0, of="model"),
     "bias +0.15": ConstantBias(num_byzantine=1, probability=1.0, bias=0.15),
     "bias -0.15": ConstantBias(num_byzantine=1, probability=1.0, bias=-0.15),
