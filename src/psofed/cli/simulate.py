@@ -135,7 +135,7 @@ def _print_summary(result: "SimulationResult") -> None:
         if not value.is_typical and result.trials > 1:
             middle, (low, high) = value.median, value.median_interval
             ends = "–" if math.isnan(low) else f"{low:.6f} … {high:.6f}"
-            table.add_row("  median of the trials", f"{middle:.6f}", "", ends, decibels(middle))
+            table.add_row("  median", f"{middle:.6f}", "", ends, decibels(middle))
     console.print(table)
     traffic = result.communication
     console.print(

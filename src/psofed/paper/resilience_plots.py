@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from psofed.common.files import atomic_path
 from psofed.paper.resilience import (
     ATTACKS,
     MODES,
@@ -16,6 +15,7 @@ from psofed.paper.resilience import (
     carried_away,
     participants,
 )
+from psofed.plots.curves import save_figure
 from psofed.results import METRIC_TITLES, Estimate, MetricDifference
 from psofed.results.estimates import in_decibels
 
@@ -112,16 +112,8 @@ def plot_gains(matrix: Matrix, metric: str) -> "Figure":
 
 def save_picture(figure: "Figure", path: Path) -> None:
     """Write a figure as SVG and PNG, whole or not at all."""
-    import matplotlib
-
     for suffix in (".svg", ".png"):
-        # Without a salt and a date, the same figure is the same file.
-        with (
-            atomic_path(path.with_suffix(suffix)) as temporary,
-            matplotlib.rc_context({"svg.hashsalt": "psofed"}),
-        ):
-            metadata = {"Date": None} if suffix == ".svg" else {}
-            figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=metadata)
+        save_figure(figure, path.with_suffix(suffix))
 
 
 def _cell_text(value: Estimate, away: float) -> str:

@@ -1,5 +1,6 @@
 """Pictures of simulations: one look for all, safe for the colour-blind and readable in grey print."""
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,5 +117,9 @@ def save_figure(figure: "Figure", path: str | Path) -> None:
 
     check_picture_format(Path(path))
     dateless = {".png": None, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    with atomic_path(path) as temporary, mpl.rc_context({"svg.hashsalt": "psofed"}):
-        figure.savefig(temporary, dpi=150, metadata=dateless[Path(path).suffix.lower()])
+    suffix, content = Path(path).suffix.lower(), io.BytesIO()
+    # In memory first: on a full disk some of Matplotlib's writers stumble over their own error.
+    with mpl.rc_context({"svg.hashsalt": "psofed"}):
+        figure.savefig(content, format=suffix[1:], dpi=150, metadata=dateless[suffix])
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content.getvalue())
