@@ -80,7 +80,7 @@ def test_a_gain_is_the_ratio_of_means_in_decibels() -> None:
 
 
 def test_a_gain_within_its_interval_is_not_significant() -> None:
-    matrix, few, many = two_cells([1.0, 2.0, 3.0, 2.0], [2.1, 2.0, 1.0, 3.0])
+    matrix, few, many = two_cells([1.0, 1.2, 1.3, 1.1], [1.2, 1.0, 1.1, 1.4])
     gain = matrix.gain(few, many, "network_mse")
     assert gain.interval[0] < 0 < gain.interval[1]
     assert not gain.is_significant
