@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from psofed.parts import Function as Function
     from psofed.parts import Model as Model
     from psofed.parts import Pattern as Pattern
+    from psofed.parts import PreAggregation as PreAggregation
     from psofed.parts import aggregations as aggregations
     from psofed.parts import algorithms as algorithms
     from psofed.parts import attacks as attacks
@@ -39,10 +40,12 @@ if TYPE_CHECKING:
     from psofed.parts import models as models
     from psofed.parts import option as option
     from psofed.parts import patterns as patterns
+    from psofed.parts import pre_aggregations as pre_aggregations
     from psofed.results import Difference as Difference
     from psofed.results import SimulationResult as SimulationResult
     from psofed.results import difference as difference
     from psofed.scenario import Data as Data
+    from psofed.scenario import Evasion as Evasion
     from psofed.scenario import Scenario as Scenario
     from psofed.scenario import Selection as Selection
     from psofed.scenario import Uniform as Uniform
@@ -70,6 +73,7 @@ _HOME = {
     "Data": "scenario",
     "Difference": "results",
     "Drift": "parts",
+    "Evasion": "scenario",
     "Fleet": "fleet",
     "Function": "parts",
     "InvalidValueError": "common.errors",
@@ -78,6 +82,7 @@ _HOME = {
     "NotCoveredError": "common.errors",
     "OwnData": "fleet.own_data",
     "Pattern": "parts",
+    "PreAggregation": "parts",
     "Prediction": "theory.prediction",
     "PsofedError": "common.errors",
     "Scenario": "scenario",
@@ -106,7 +111,9 @@ _HOME = {
 }
 
 # The built-in parts: psofed.attacks is psofed.parts.attacks, and so on.
-_FAMILIES = ("aggregations", "algorithms", "attacks", "drifts", "functions", "models", "patterns")
+_FAMILIES = (
+    "aggregations", "algorithms", "attacks", "drifts", "functions", "models", "patterns", "pre_aggregations",
+)  # fmt: skip
 
 __all__ = ["__version__", *_HOME, *_FAMILIES]
 

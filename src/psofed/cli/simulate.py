@@ -112,7 +112,7 @@ def _print_summary(result: "SimulationResult") -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from psofed.results import METRIC_TITLES
+    from psofed.results.metrics import ALL_TITLES
 
     scenario, console = result.scenario, Console()
     table = Table(
@@ -120,8 +120,7 @@ def _print_summary(result: "SimulationResult") -> None:
     )
     for heading in ("", "mean", "standard error", "95 % interval", "in dB"):
         table.add_column(heading, justify="left" if not heading else "right")
-    for metric, title in METRIC_TITLES.items():
-        value = getattr(result, metric)
+    for metric, value in result.estimates().items():
         if math.isnan(value.mean):
             continue  # not measured
         low, high = value.interval
@@ -131,7 +130,7 @@ def _print_summary(result: "SimulationResult") -> None:
             else f"{value.standard_error:.6f}"
         )
         ends = "–" if math.isnan(low) else f"{low:.6f} … {high:.6f}"
-        table.add_row(title, f"{value.mean:.6f}", error, ends, decibels(value.mean))
+        table.add_row(ALL_TITLES[metric], f"{value.mean:.6f}", error, ends, decibels(value.mean))
         if not value.is_typical and result.trials > 1:
             middle, (low, high) = value.median, value.median_interval
             ends = "–" if math.isnan(low) else f"{low:.6f} … {high:.6f}"

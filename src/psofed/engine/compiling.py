@@ -25,6 +25,25 @@ from psofed.common.fingerprint import file_digest
 _SETTING_CACHE = Lock()
 
 
+def _load_numba_without_scipy() -> None:
+    """Load Numba's arrays without SciPy's linear algebra, which takes a quarter of a second.
+
+    Numba imports it only to note whether it is there; it is, since psofed depends on it. Kernels that call it import
+    it when they are compiled.
+    """
+    from numba.np import linalg
+
+    look = linalg.ensure_blas
+    linalg.ensure_blas = lambda: None
+    try:
+        from numba.np import arraymath  # noqa: F401
+    finally:
+        linalg.ensure_blas = look
+
+
+_load_numba_without_scipy()
+
+
 def compiled(
     function: Callable[..., Any] | None = None, *, inline: bool = False, allocates: bool = True
 ) -> Callable[..., Any]:
@@ -92,7 +111,8 @@ def is_cold() -> bool:
     config: Any = numba_config
     with _SETTING_CACHE:  # another thread may be compiling
         folder = Path(config.CACHE_DIR) / _folder_name() if config.CACHE_DIR else _cache_folder()
-    return not folder.exists()
+    # Numba makes the folder when it decorates, so that it is there says nothing.
+    return not any(folder.rglob("*.nbi"))
 
 
 @cache

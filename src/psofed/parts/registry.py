@@ -24,6 +24,7 @@ from psofed.parts.part import Part
 FAMILIES = {
     "attack": "attacks",
     "aggregation": "aggregations",
+    "pre_aggregation": "pre_aggregations",
     "pattern": "patterns",
     "drift": "drifts",
     "model": "models",

@@ -2,10 +2,11 @@
 
 from psofed.results.differences import Difference, MetricDifference, difference
 from psofed.results.estimates import Estimate, estimate, find_unsteady
-from psofed.results.metrics import METRIC_TITLES
+from psofed.results.metrics import EVASION_TITLES, METRIC_TITLES
 from psofed.results.simulation import SimulationResult, describe_scenario
 
 __all__ = [
+    "EVASION_TITLES",
     "METRIC_TITLES",
     "Difference",
     "Estimate",

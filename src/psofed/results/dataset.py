@@ -11,7 +11,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import atomic_path
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
-from psofed.results.metrics import LONG_NAMES, METRIC_TITLES
+from psofed.results.metrics import EVASION_LONG_NAMES, LONG_NAMES, METRIC_TITLES
 from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ def simulation_to_dataset(result: "SimulationResult") -> "xarray.Dataset":
             variables[f"{metric}_trial_curves"] = variable(
                 ("trial", "iteration"), result.trial_curves[metric], f"{words}, of each trial"
             )
+    for metric, values in (result.evasion or {}).items():
+        words = EVASION_LONG_NAMES[metric]
+        variables[metric] = variable("trial", values, f"steady-state {words}, by trial")
     fleet = result.fleet
     variables["diverged_at"] = variable(
         "trial", result.diverged_at, "iteration in which the trial was seen to diverge, or -1", "iterations"
@@ -114,6 +117,9 @@ def simulation_from_dataset(data: "xarray.Dataset") -> "SimulationResult":
         version=str(data.attrs["version"]),
         details=details,
         notes=tuple(json.loads(data.attrs.get("notes", "[]"))),
+        evasion=None
+        if scenario.evasion is None
+        else {metric: data[metric].values for metric in EVASION_LONG_NAMES},
     )
 
 
@@ -125,7 +131,7 @@ def simulation_to_dataframe(result: "SimulationResult", table: str) -> "pandas.D
 
     check_choice("table", table, TABLES)
     if table == "trials":
-        columns = {metric: result.steady_state[metric] for metric in METRIC_TITLES}
+        columns = {metric: result.steady_state[metric] for metric in METRIC_TITLES} | (result.evasion or {})
         return pandas.DataFrame(
             {"trial": np.arange(result.trials), **columns, "diverged_at": result.diverged_at}
         )

@@ -12,7 +12,7 @@ from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet
 from psofed.results.estimates import Estimate, estimate, find_unsteady
-from psofed.results.metrics import METRIC_TITLES
+from psofed.results.metrics import ALL_TITLES, METRIC_TITLES
 from psofed.results.traffic import Communication, measure_communication
 from psofed.scenario import Scenario
 
@@ -56,6 +56,9 @@ class SimulationResult:
         What else there is to say, as plain values: ``"data"`` for data of your own.
     notes : tuple of str
         What should be known of how it was computed, such as a part that Numba could not compile.
+    evasion : dict of arrays (trials,), or None
+        With ``[evasion]``: mean square error over the tail on inputs moved to hurt most, at the server
+        (``"evasion_test_mse"``) and over all clients (``"evasion_network_mse"``).
     """
 
     scenario: Scenario
@@ -73,6 +76,7 @@ class SimulationResult:
     version: str = __version__
     details: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    evasion: dict[str, FloatArray] | None = None
 
     @property
     def network_mse(self) -> Estimate:
@@ -88,6 +92,11 @@ class SimulationResult:
     def test_mse(self) -> Estimate:
         """Steady-state test MSE at the server."""
         return estimate(self.steady_state["test_mse"])
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Return the steady state of everything that was measured, by metric."""
+        found = {metric: self.steady_state[metric] for metric in METRIC_TITLES} | (self.evasion or {})
+        return {metric: estimate(values) for metric, values in found.items()}
 
     @property
     def trials(self) -> int:
@@ -130,7 +139,7 @@ class SimulationResult:
         """Return plain dicts and lists, ready for JSON: what is not finite is None."""
         diverged = self.diverged_trials
         plain = {
-            **{metric: getattr(self, metric).to_json() for metric in METRIC_TITLES},
+            **{metric: found.to_json() for metric, found in self.estimates().items()},
             "tail": self.tail,
             "trials": self.trials,
             "diverged": {
@@ -207,14 +216,14 @@ class SimulationResult:
     def __repr__(self) -> str:
         from psofed.results.show import show_estimate, text_table
 
-        rows = [(title, *show_estimate(getattr(self, metric))) for metric, title in METRIC_TITLES.items()]
+        rows = [(ALL_TITLES[metric], *show_estimate(found)) for metric, found in self.estimates().items()]
         head = ("", "steady state", "95 % interval")
         return "\n".join([f"SimulationResult: {self._headline()}", *text_table(head, rows)])
 
     def _repr_html_(self) -> str:
         from psofed.results.show import html_card, show_estimate
 
-        rows = [(title, *show_estimate(getattr(self, metric))) for metric, title in METRIC_TITLES.items()]
+        rows = [(ALL_TITLES[metric], *show_estimate(found)) for metric, found in self.estimates().items()]
         head = ("", "steady state", "95 % interval")
         return html_card(self._headline(), head, rows, self.remarks(), self.plot)
 

@@ -12,13 +12,22 @@ from psofed.common.suggest import closest
 from psofed.parts.base import Attack
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, load_plugin, part_names, plugin_of
-from psofed.scenario.scenario import Data, Scenario, Selection, Uniform
+from psofed.scenario.scenario import Data, Evasion, Scenario, Selection, Uniform
 
 # Tables whose fields are a part's options beside its kind; those that a name stands outside of; and plain ones.
-_KIND_TABLES = ("model", "drift", "attack")
+_KIND_TABLES = ("model", "drift", "pre_aggregation", "attack")
 _NAMED = {"aggregation": "aggregation_options", "algorithm": "algorithm_options"}
 _PLAIN_TABLES = {"selection": Selection, "data": Data}
-_TABLE_NAMES = ("selection", "model", "data", "drift", "attack", *_NAMED.values())
+_TABLE_NAMES = (
+    "selection",
+    "model",
+    "data",
+    "drift",
+    "pre_aggregation",
+    "attack",
+    "evasion",
+    *_NAMED.values(),
+)
 _DEFAULT_KIND = {"model": "linear", "attack": "gaussian"}
 PLUGINS = "plugins"
 
@@ -52,6 +61,9 @@ fleet_seed = 0                   # of the uniform draws above
 test_instances = 50              # the server's test set
 test_input_variance = 1.0
 # function = "root-sine"         # y = f(x) + noise instead of w'x + noise, with input_dimension entries of x
+
+# [pre_aggregation]              # what is done with uploads before they are put together
+# kind = "nnm"                   # with tolerated; or "bucketing" with size; "arc" with tolerated
 
 # [drift]                        # the target moves while it is learned
 # kind = "random-walk"           # with variance; or "jump" with size and at; "sinusoid" with amplitude and period
@@ -258,7 +270,7 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
     """Put parts among the changes into the mapping `changed`, whole (None: no such part); return the others."""
     others = {}
     for dotted, value in changes.items():
-        if value is None and dotted in ("attack", "drift"):
+        if value is None and dotted in ("attack", "drift", "pre_aggregation", "evasion"):
             changed.pop(dotted, None)
         elif not isinstance(value, Part):
             others[dotted] = value
@@ -328,6 +340,8 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Scenario:
         values["selection"] = _selection(_table("selection", values["selection"]))
     if "data" in values:
         values["data"] = _data(_table("data", values["data"]))
+    if "evasion" in values:
+        values["evasion"] = _evasion(_table("evasion", values["evasion"]))
     model = values.get("model")
     if "dimension" not in values and model is not None and model.num_features is not None:
         values["dimension"] = model.num_features
@@ -374,6 +388,16 @@ def _data(values: dict[str, Any]) -> Data:
         kind: Any = options.pop("kind", None)
         values["function"] = find_part("function", kind, "data.function.kind").from_mapping(options)
     return Data(**values)
+
+
+def _evasion(values: dict[str, Any]) -> Evasion:
+    known = tuple(f.name for f in dataclasses.fields(Evasion))
+    for key in values:
+        if key not in known:
+            raise UnknownFieldError(f"evasion.{key}", known)
+    if "epsilon" not in values:
+        raise InvalidValueError("evasion.epsilon", None, "a value must be given, it has no default")
+    return Evasion(**values)
 
 
 def _drop_own_options(table: str, key: str, values: dict[str, Any]) -> None:

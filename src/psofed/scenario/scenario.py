@@ -20,7 +20,7 @@ from psofed.common.validation import (
 )
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.algorithms.pso_fed import PsoFed
-from psofed.parts.base import Aggregation, Algorithm, Attack, Drift, Function, Model, Pattern
+from psofed.parts.base import Aggregation, Algorithm, Attack, Drift, Function, Model, Pattern, PreAggregation
 from psofed.parts.models.linear import Linear
 from psofed.parts.part import Part
 from psofed.parts.patterns.random import Random
@@ -148,6 +148,31 @@ class Data:
 
 @names_its_arguments
 @dataclass(frozen=True, kw_only=True)
+class Evasion:
+    """Inputs that are moved to hurt most when a model is used: what is measured beside the errors on honest ones.
+
+    Parameters
+    ----------
+    epsilon : float
+        ε: how far an input may be moved.
+    norm : str
+        In what norm: ``"2"``, or ``"inf"``, each entry by at most ε.
+
+    Examples
+    --------
+    >>> Evasion(epsilon=0.1)
+    Evasion(epsilon=0.1, norm='2')
+    """
+
+    epsilon: float
+    norm: str = "2"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_number("evasion.epsilon", self.epsilon, 0))
+        check_choice("evasion.norm", self.norm, ("2", "inf"))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scenario:
     """A fleet, the algorithm it runs and the attack on it.
 
@@ -171,6 +196,8 @@ class Scenario:
         participants are drawn afresh, which is what the paper's analysis describes.
     aggregation : Aggregation, or its name
         How the server puts uploads together: ``psofed.aggregations.Mean()``, ``Median()``, ``Krum(tolerated=1)``, ….
+    pre_aggregation : PreAggregation, or its name, optional
+        What is done with the uploads before that: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
     selection, data
         See :class:`Selection` and :class:`Data`.
     model : Model, or its name
@@ -179,6 +206,9 @@ class Scenario:
         How the target moves: ``psofed.drifts.RandomWalk(variance=1e-5)``, ….
     attack : Attack, optional
         What Byzantine clients do: ``psofed.attacks.Gaussian(num_byzantine=15)``, ….
+
+    evasion : Evasion, optional
+        Measure errors on inputs that are moved to hurt most as well.
 
     Where a part stands, its name stands for the part with its default options.
 
@@ -206,7 +236,9 @@ class Scenario:
     model: Model = field(default_factory=Linear)
     data: Data = field(default_factory=Data)
     drift: Drift | None = None
+    pre_aggregation: PreAggregation | None = None
     attack: Attack | None = None
+    evasion: Evasion | None = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -227,16 +259,22 @@ class Scenario:
         check_choice("uplink", self.uplink, UPLINKS)
         for family in ("algorithm", "aggregation", "model"):
             set_(self, family, as_part(family, getattr(self, family)))
-        for family in ("drift", "attack"):
+        for family in ("drift", "pre_aggregation", "attack"):
             if getattr(self, family) is not None:
                 set_(self, family, as_part(family, getattr(self, family)))
         for name, kind in (("selection", Selection), ("data", Data)):
             if not isinstance(getattr(self, name), kind):
                 raise InvalidValueError(name, getattr(self, name), f"a psofed.{kind.__name__}")
+        if self.evasion is not None and not isinstance(self.evasion, Evasion):
+            raise InvalidValueError("evasion", self.evasion, "a psofed.Evasion")
         self._check_input_dimension()
         self._check_data_sizes()
         self._check_drift()
         self._check_attack()
+        uploads = self.num_participants
+        if self.pre_aggregation is not None:
+            uploads = self.pre_aggregation.uploads_after(uploads)
+        self.aggregation.check_participants(uploads)
         self.algorithm.check(self)
 
     @property
@@ -270,8 +308,8 @@ class Scenario:
     def parts(self) -> tuple[Part, ...]:
         """Return all parts it holds."""
         held = (
-            self.algorithm, self.aggregation, self.selection.pattern, self.model, self.data.function, self.drift,
-            self.attack,
+            self.algorithm, self.aggregation, self.pre_aggregation, self.selection.pattern, self.model,
+            self.data.function, self.drift, self.attack,
         )  # fmt: skip
         return tuple(part for part in held if part is not None)
 

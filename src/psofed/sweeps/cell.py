@@ -91,6 +91,8 @@ class CellResult:
         How long it took; the one thing that differs from run to run.
     notes : tuple of str
         What should be known of how it was computed.
+    evasion : dict of arrays (trials,), or None
+        As in :class:`psofed.results.SimulationResult`.
     """
 
     steady_state: dict[str, NDArray[np.float64]]
@@ -99,10 +101,11 @@ class CellResult:
     engine: str
     seconds: float
     notes: tuple[str, ...] = ()
+    evasion: dict[str, NDArray[np.float64]] | None = None
 
     def estimate(self, metric: str) -> Estimate:
         """Mean and standard error of a metric's steady state over the trials."""
-        return estimate(self.steady_state[metric])
+        return estimate({**self.steady_state, **(self.evasion or {})}[metric])
 
     @property
     def num_diverged(self) -> int:
@@ -120,7 +123,12 @@ class CellResult:
 
     def _bits(self) -> list[bytes]:
         parts = (self.steady_state, self.tail_change)
-        return [self.diverged_at.tobytes(), *(part[m].tobytes() for part in parts for m in METRIC_TITLES)]
+        moved = [values.tobytes() for values in (self.evasion or {}).values()]
+        return [
+            self.diverged_at.tobytes(),
+            *(part[m].tobytes() for part in parts for m in METRIC_TITLES),
+            *moved,
+        ]
 
 
 def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellResult:
@@ -144,6 +152,7 @@ def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellRe
         engine=engine_digest(),
         seconds=result.seconds,
         notes=result.notes,
+        evasion=result.evasion,
     )
 
 

@@ -12,7 +12,7 @@ from psofed.common.files import atomic_path
 from psofed.common.validation import check_choice
 from psofed.results import METRIC_TITLES, SimulationResult
 from psofed.results.dataset import open_dataset, read_back, save_dataset, simulation_from_dataset, variable
-from psofed.results.metrics import LONG_NAMES
+from psofed.results.metrics import EVASION_LONG_NAMES, LONG_NAMES
 from psofed.scenario import Scenario
 from psofed.sweeps.cell import CellResult
 from psofed.sweeps.grid import Grid, axes_from_json, axes_to_json
@@ -64,6 +64,11 @@ def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":
         variables[f"{metric}_tail_change"] = variable(
             by_trial, change, f"second half of the tail less its first: {words}"
         )
+    moved = EVASION_LONG_NAMES if result.has_evasion else {}
+    for metric, words in moved.items():
+        values = gather([(cell.evasion or {})[metric] for cell in result.cells])
+        variables[metric] = variable(by_trial, values, f"steady-state {words}, by trial")
+    for metric, words in (LONG_NAMES | moved).items():
         found = [cell.estimate(metric) for cell in result.cells]
         statistics = {
             "mean": ("mean over trials", [value.mean for value in found]),
@@ -113,7 +118,7 @@ def sweep_to_dataframe(result: SweepResult, table: str) -> "pandas.DataFrame":
     rows = []
     if table == "points":
         for labels, cell in zip(result.labels(), result.cells, strict=True):
-            for metric in METRIC_TITLES:
+            for metric in result.titles:
                 found = cell.estimate(metric)
                 rows.append(
                     {
@@ -127,7 +132,7 @@ def sweep_to_dataframe(result: SweepResult, table: str) -> "pandas.DataFrame":
         return pandas.DataFrame(rows)
     frames = []
     for labels, cell in zip(result.labels(), result.cells, strict=True):
-        columns = {metric: cell.steady_state[metric] for metric in METRIC_TITLES}
+        columns = cell.steady_state | (cell.evasion or {})
         trials = np.arange(len(cell.diverged_at))
         frames.append(
             pandas.DataFrame({**labels, "trial": trials, **columns, "diverged_at": cell.diverged_at})
@@ -144,10 +149,10 @@ def save_sweep(result: SweepResult, folder: Path) -> list[Path]:
         names = [axis.name for axis in result.grid.axes]
         parts = ("mean", "standard_error", "mean_db", "median", "median_db")
         suffixes = ("", "_standard_error", "_db", "_median", "_median_db")
-        columns = [f"{metric}{suffix}" for metric in METRIC_TITLES for suffix in suffixes]
+        columns = [f"{metric}{suffix}" for metric in result.titles for suffix in suffixes]
         writer.writerow([*names, *columns, "diverged_trials"])
         for row in result.points():
-            numbers = [row[metric][part] for metric in METRIC_TITLES for part in parts]
+            numbers = [row[metric][part] for metric in result.titles for part in parts]
             cleaned = ["" if math.isnan(number) else number for number in numbers]
             writer.writerow([*(row[name] for name in names), *cleaned, row["diverged_trials"]])
     return [netcdf, table]
@@ -169,6 +174,7 @@ def _sweep_from_dataset(data: "xarray.Dataset") -> SweepResult:
 
     steady = {metric: by_cell(metric) for metric in METRIC_TITLES}
     change = {metric: by_cell(f"{metric}_tail_change") for metric in METRIC_TITLES}
+    moved = {metric: by_cell(metric) for metric in EVASION_LONG_NAMES if metric in data}
     diverged, seconds = by_cell("diverged_at"), json.loads(data.attrs["seconds"])
     notes, engine = tuple(json.loads(data.attrs["notes"])), json.loads(data.attrs["engine"])
     cells = tuple(
@@ -179,6 +185,7 @@ def _sweep_from_dataset(data: "xarray.Dataset") -> SweepResult:
             engine=engine[0] if engine else "",
             seconds=float(seconds[place]),
             notes=notes if place == 0 else (),
+            evasion={metric: values[place] for metric, values in moved.items()} or None,
         )
         for place in range(count)
     )

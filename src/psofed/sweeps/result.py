@@ -13,7 +13,7 @@ from psofed._version import __version__
 from psofed.common.errors import InvalidValueError
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import ProgressCallback
-from psofed.results import METRIC_TITLES, MetricDifference, describe_scenario
+from psofed.results import EVASION_TITLES, METRIC_TITLES, MetricDifference, describe_scenario
 from psofed.results.differences import paired_difference
 from psofed.results.show import draw, html_card, show_estimate, text_table
 from psofed.scenario import Scenario
@@ -136,12 +136,22 @@ class SweepResult:
         """What should be known of how the points were computed, each once."""
         return tuple(dict.fromkeys(note for cell in self.cells for note in cell.notes))
 
+    @property
+    def titles(self) -> dict[str, str]:
+        """What was measured at every point, with its title."""
+        return METRIC_TITLES | (EVASION_TITLES if self.has_evasion else {})
+
+    @property
+    def has_evasion(self) -> bool:
+        """Whether errors on moved inputs were measured at every point."""
+        return all(cell.evasion is not None for cell in self.cells)
+
     def points(self) -> list[dict[str, Any]]:
         """Return one plain row per point: its labels, and each metric's mean, standard error and dB."""
         rows = []
         for labels, cell in zip(self.labels(), self.cells, strict=True):
             row: dict[str, Any] = dict(labels)
-            for metric in METRIC_TITLES:
+            for metric in (*METRIC_TITLES, *(cell.evasion or {})):
                 row[metric] = cell.estimate(metric).to_json()
             row["diverged_trials"] = cell.num_diverged
             row["unsteady"] = cell.unsteady_metrics
@@ -282,11 +292,11 @@ class SweepResult:
         names = tuple(axis.name for axis in self.grid.axes)
         rows = []
         for labels, cell in itertools.islice(zip(self.labels(), self.cells, strict=True), most):
-            shown = (show_estimate(cell.estimate(metric))[0] for metric in METRIC_TITLES)
+            shown = (show_estimate(cell.estimate(metric))[0] for metric in self.titles)
             rows.append((*(str(labels[name]) for name in names), *shown))
         if len(self.cells) > most:
-            rows.append((f"… {len(self.cells) - most} more", *[""] * (len(names) + len(METRIC_TITLES) - 1)))
-        return (*names, *METRIC_TITLES.values()), rows
+            rows.append((f"… {len(self.cells) - most} more", *[""] * (len(names) + len(self.titles) - 1)))
+        return (*names, *self.titles.values()), rows
 
     def _remarks(self) -> list[str]:
         estimates = [cell.estimate("network_mse") for cell in self.cells]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_choice, check_number
 from psofed.results import METRIC_TITLES, describe_scenario
@@ -25,6 +26,8 @@ from psofed.theory.steady import Solver, SteadyState
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+
+    from psofed.theory.evasion import EvasionPrediction
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,13 @@ class Prediction:
     def test_mse(self) -> float:
         """Steady-state MSE of the server on its test set."""
         return test_mse_of(self.model, self.server_msd)
+
+    @cached_property
+    def evasion(self) -> "EvasionPrediction | None":
+        """What is predicted of the server's error on inputs moved to hurt most; None without ``[evasion]``."""
+        from psofed.theory.evasion import predict_evasion
+
+        return predict_evasion(self)
 
     @cached_property
     def terms(self) -> Terms:
@@ -255,7 +265,15 @@ class Prediction:
             "theory": self.theory,
             "scenario": self.scenario.to_mapping(),
         }
+        if self.scenario.evasion is not None:
+            values["evasion"] = self._evasion_to_json()
         return {name: _finite(value) for name, value in values.items()}
+
+    def _evasion_to_json(self) -> dict[str, Any]:
+        try:
+            return {} if self.evasion is None else self.evasion.to_json()
+        except NotCoveredError as error:
+            return {"not_covered": str(error)}
 
 
 @dataclass(frozen=True, eq=False)
