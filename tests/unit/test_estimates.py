@@ -31,7 +31,7 @@ def test_few_trials_have_students_interval() -> None:
 @pytest.mark.parametrize("name", GENERATORS)
 @pytest.mark.parametrize("count", [32, 100])
 def test_the_interval_of_the_mean_covers_it_whatever_the_tails(name: str, count: int) -> None:
-    """At least 92.5 % of intervals, where Student's alone would cover 45 to 95 %."""
+    """At least 92.5 % of intervals, where Student's alone would cover 66 to 95 %."""
     draw, mean = GENERATORS[name]
     rng = np.random.default_rng(7)
     inside = 0

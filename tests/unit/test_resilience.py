@@ -47,7 +47,7 @@ def two_cells(few: list[float], many: list[float]) -> tuple[Matrix, Place, Place
 
 
 def test_every_attack_and_every_rule_has_its_place() -> None:
-    assert set(RULES) == set(part_names("aggregation"))
+    assert set(RULES) == set(part_names("aggregation")) - {"mda"}  # too many ways with 30 participants
     assert {options.get("kind") for options in ATTACKS.values()} == {None, *part_names("attack")}
 
 
