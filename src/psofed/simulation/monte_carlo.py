@@ -1,13 +1,11 @@
 """Monte Carlo: cuts the trials into blocks, runs them on an executor, puts the blocks together in order."""
 
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -34,9 +32,6 @@ if TYPE_CHECKING:
 
 # Longer runs get learning curves of about this many points, each a mean over some iterations.
 _MOST_BINS = 10_000
-
-# Seconds after which somebody who waits for kernels is told so.
-_PATIENCE = 2.0
 
 # Combinations of parts whose kernels this process has loaded.
 _LOADED: set[tuple[object, ...]] = set()
@@ -154,27 +149,10 @@ def _load_kernels(scenario: Scenario, seed: int, trials: range, data: "OwnData |
     # One at a time: scenarios simulated side by side would compile the same kernels side by side.
     with _LOADING:
         if parts not in _LOADED:
-            with _announced():
-                run_block(scenario.replace(iterations=1), seed, trials, Recording(tail=1), None, data)
+            if is_cold():
+                notify("compiling the kernels (once on this machine, some seconds)")
+            run_block(scenario.replace(iterations=1), seed, trials, Recording(tail=1), None, data)
             _LOADED.add(parts)
-
-
-@contextmanager
-def _announced() -> Iterator[None]:
-    """Tell who listens that kernels are being compiled: at once if there are none, else if it takes its time."""
-    if is_cold():
-        notify("compiling the kernels (once on this machine, some seconds)")
-        yield
-        return
-    timer = threading.Timer(
-        _PATIENCE, notify, ["preparing kernels; those of parts that are new here are compiled, once"]
-    )
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def cut_into_blocks(trials: int) -> list[range]:
