@@ -72,7 +72,7 @@ def log_bins(iterations: NDArray[np.int64], *curves: FloatArray) -> tuple[FloatA
     Examples
     --------
     >>> x, y = log_bins(np.arange(1000), np.ones(1000))
-    >>> x.size < 120, x[0], y[-1]
+    >>> x.size < 120, float(x[0]), float(y[-1])
     (True, 1.0, 1.0)
     """
     places = np.asarray(iterations, dtype=np.float64) + 1.0
