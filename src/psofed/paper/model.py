@@ -1,6 +1,7 @@
 """What a figure is made of: series of points with their uncertainty, and the plan that leads to them."""
 
 import csv
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -147,6 +148,11 @@ class FigureData:
         simulated = {s.curve for s in self.series if s.kind == "simulation" and s.uplink == uplink}
         drawn = [s for s in self.series if s.uplink in (uplink, None) or s.kind == "paper-theory"]
         return [s for s in drawn if s.curve in simulated]
+
+    def without_trials(self) -> "FigureData":
+        """Return the figure as it is drawn, without single trials: small enough to be sent to another process."""
+        plain = tuple(dataclasses.replace(series, trials=None) for series in self.series)
+        return dataclasses.replace(self, series=plain, other_series=())
 
     @property
     def curve_labels(self) -> dict[int, str]:

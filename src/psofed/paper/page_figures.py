@@ -162,11 +162,11 @@ def _scenario(data: FigureData) -> str:
 def _swatch(label: str, curve: int) -> str:
     look = look_of(label, curve)
     shape = _SHAPES.get(look.marker, _SHAPES["o"])
-    return f'<svg viewBox="0 0 26 14" aria-hidden="true" style="color:{look.colour}">{_LINE}{shape}</svg>'
+    return f'<svg viewBox="0 0 26 14" aria-hidden="true" style="--hue:{look.colour}">{_LINE}{shape}</svg>'
 
 
 def _mark(style: str) -> str:
-    return f'<svg viewBox="0 0 26 14" aria-hidden="true" style="color:{GREY}">{_MARKS[style]}</svg>'
+    return f'<svg viewBox="0 0 26 14" aria-hidden="true" style="--hue:{GREY}">{_MARKS[style]}</svg>'
 
 
 _LINE = '<path d="M1 7H25" stroke="currentColor" stroke-width="1.6"/>'

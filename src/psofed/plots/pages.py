@@ -1,7 +1,7 @@
 """Charts for web pages, by Bokeh: they open from disk, and nothing is fetched.
 
-A chart is made of layers. Everything that a page may want to switch is written into the models: a layer's curve and
-kind are its renderers' ``tags``, its numbers are the columns of its source. Nothing here knows where the numbers
+A chart is made of layers. Everything that a page may want to switch is written into the models: a layer's curve,
+kind and colour are its renderers' ``tags``, its numbers are the columns of its source. Nothing here knows where the numbers
 come from, and no JavaScript of our own draws anything.
 """
 
@@ -152,7 +152,7 @@ def _draw(plot: "BokehFigure", layer: Layer) -> None:
             glyphs = [Line(x="x", y="y", line_color=colour, line_width=1.8, line_alpha=0.85, line_dash=[2, 4])]
         case "rings":
             glyphs = [
-                Scatter(x="x", y="y", marker=marker, size=14, fill_alpha=0, line_color=colour, line_alpha=0.7)
+                Scatter(x="x", y="y", marker=marker, size=14, fill_alpha=0, line_color=colour, line_alpha=0.85)
             ]
         case "crosses":
             glyphs = [Scatter(x="x", y="y", marker="x", size=9, line_color=colour, line_alpha=0.8)]
@@ -166,4 +166,4 @@ def _draw(plot: "BokehFigure", layer: Layer) -> None:
         case other:
             raise ValueError(f"no way to draw a layer is called {other}")
     for glyph in glyphs:
-        plot.add_glyph(source, glyph, tags=[layer.curve, layer.kind])
+        plot.add_glyph(source, glyph, tags=[layer.curve, layer.kind, colour])
