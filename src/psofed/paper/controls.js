@@ -135,7 +135,9 @@
       this.points = [...new Set(sourcesOf(this.plot).flatMap((source) => Array.from(source.data.x)))].sort((a, b) => a - b);
       const nearest = (x) => this.points.reduce((best, point) => (Math.abs(point - x) < Math.abs(best - x) ? point : best));
       this.plot.on_event("mousemove", (event) => this.show(nearest(event.x), event.sx));
-      this.plot.on_event("mouseleave", () => this.show(null));
+      // A finger leaves the chart with every tap; what it asked for stays.
+      this.place.addEventListener("pointerdown", (event) => { this.touched = event.pointerType === "touch"; }, true);
+      this.plot.on_event("mouseleave", () => { if (!this.touched) this.show(null); });
       this.plot.on_event("tap", (event) => this.show(nearest(event.x), event.sx));
       this.place.addEventListener("keydown", (event) => this.step(event));
       this.place.addEventListener("blur", () => this.show(null));
@@ -190,7 +192,7 @@
         kinds.add(kind);
       }
       const shown = Object.keys(columns).filter((kind) => kinds.has(kind));
-      const level = ([, row]) => Object.values(row.values)[0].level;
+      const level = ([, row]) => (row.values.simulation ?? Object.values(row.values)[0]).level;
       const head = shown.map((kind) => `<th scope="col">${columns[kind]}</th>`).join("");
       const body = [...rows].sort((a, b) => level(b) - level(a)).map(([curve, row]) => {
         const cells = shown.map((kind) => `<td data-kind="${kind}">${row.values[kind]?.text ?? ""}</td>`).join("");
