@@ -140,11 +140,15 @@ def test_the_legend_hides_and_shows_a_curve_in_all_panels(opened, report):
 
 def test_a_name_under_the_pointer_stands_out(opened):
     page = opened()
-    page.locator('#fig1 .chip[data-curve="3"]').hover()
-    muted = page.evaluate(
-        "Bokeh.documents[0].get_model_by_name('fig1-same').renderers.filter(r => !r.muted).map(r => r.tags[0])"
+    faint = (
+        "Bokeh.documents[0].get_model_by_name('fig1-same').renderers"
+        ".filter(r => r.glyph.type == 'Line' && r.glyph.line_alpha.value < 0.2).map(r => r.tags[0])"
     )
-    assert set(muted) == {"3"}
+    chip = page.locator('#fig1 .chip[data-curve="3"]')
+    chip.hover()
+    assert set(page.evaluate(faint)) == {"0", "1", "2", "4", "5", "6"}
+    page.mouse.move(5, 5)
+    assert page.evaluate(faint) == []
 
 
 def test_the_ordinate_can_be_another_metric(opened, report):

@@ -46,6 +46,13 @@
   const sourcesOf = (plot) => [...new Set(tagged(plot).filter((r) => r.tags[1] !== "label").map((r) => r.data_source))];
   const write = (number, digits) => number.toFixed(digits).replace("-", "−");
 
+  const alphas = new WeakMap();
+  function fade(glyph, factor) {
+    const names = ["line_alpha", "fill_alpha", "text_alpha"].filter((name) => name in glyph);
+    if (!alphas.has(glyph)) alphas.set(glyph, names.map((name) => glyph[name].value ?? glyph[name]));
+    names.forEach((name, place) => { glyph[name] = { value: factor * alphas.get(glyph)[place] }; });
+  }
+
   class Figure {
     constructor(section) {
       this.section = section;
@@ -80,7 +87,7 @@
       for (const { plot } of this.charts) {
         for (const renderer of tagged(plot)) {
           const [curve, kind] = renderer.tags;
-          renderer.muted = key !== null && key !== `curve ${curve}` && key !== `kind ${kind}`;
+          fade(renderer.glyph, key === null || key === `curve ${curve}` || key === `kind ${kind}` ? 1 : 0.15);
         }
       }
     }
