@@ -101,7 +101,9 @@ def test_the_answer_comes_first_with_picture_and_verdicts(opened):
     assert page.locator(".finding").count() == 3
 
 
-@pytest.mark.parametrize(("name", "uplink", "x"), [("fig1", "same", 10), ("fig1", "redrawn", 10), ("fig2", "same", 3)])
+@pytest.mark.parametrize(
+    ("name", "uplink", "x"), [("fig1", "same", 10), ("fig1", "redrawn", 10), ("fig2", "same", 3)]
+)
 def test_the_mouse_lists_all_series_at_that_place(opened, report, name, uplink, x):
     page = opened()
     page.mouse.move(*middle_of(page, f"{name}-{uplink}"))
@@ -178,7 +180,10 @@ def test_zoom_in_by_dragging_and_by_button_and_back(opened):
 
 def test_the_switch_switches_page_and_charts(opened, screenshot):
     page = opened()
-    seen = "[getComputedStyle(document.body).color, Bokeh.documents[0].get_model_by_name('headline').left[0].major_label_text_color]"
+    seen = (
+        "[getComputedStyle(document.body).color, "
+        "Bokeh.documents[0].get_model_by_name('headline').left[0].major_label_text_color]"
+    )
     light = page.evaluate(seen)
     page.locator("#theme").click()
     dark = page.evaluate(seen)
@@ -197,7 +202,9 @@ def test_the_navigation_stays_and_leads_to_every_figure(opened):
     page.evaluate("scrollTo({top: document.body.scrollHeight, behavior: 'instant'})")
     assert page.locator(".bar").bounding_box()["y"] == pytest.approx(0, abs=1)
     page.locator('.bar nav a[href="#fig2"]').click()
-    page.wait_for_function("() => Math.abs(document.getElementById('fig2').getBoundingClientRect().top - 64) < 40")
+    page.wait_for_function(
+        "() => Math.abs(document.getElementById('fig2').getBoundingClientRect().top - 64) < 40"
+    )
     page.wait_for_selector('.bar nav a[href="#fig2"][aria-current]')
 
 
@@ -210,7 +217,9 @@ def test_on_a_phone_the_contents_and_the_controls_fold(opened, screenshot):
     screenshot(page, "report-menu", full_page=False)
     link.click()
     assert not link.is_visible()
-    page.wait_for_function("() => Math.abs(document.getElementById('fig9').getBoundingClientRect().top - 64) < 40")
+    page.wait_for_function(
+        "() => Math.abs(document.getElementById('fig9').getBoundingClientRect().top - 64) < 40"
+    )
     tool = page.locator('#fig9 [data-tool="in"]')
     assert not tool.is_visible()
     page.locator("#fig9 .controls summary").click()
@@ -230,7 +239,15 @@ def test_the_keyboard_reaches_every_control(opened, report):
         )
         if reached[-1] == "fig1 reset":
             break
-    wanted = {" theme", " a.tile conditional", "headline 0", "headline div.place", "fig1 0", "fig1 div.place", "fig1 reset"}
+    wanted = {
+        " theme",
+        " a.tile conditional",
+        "headline 0",
+        "headline div.place",
+        "fig1 0",
+        "fig1 div.place",
+        "fig1 reset",
+    }
     assert wanted <= set(reached), reached
     page.locator('[data-chart="fig2-same"] .place').focus()
     page.keyboard.press("ArrowRight")

@@ -70,7 +70,8 @@ def test_every_curve_can_be_seen_on_both_pages(label):
     """Graphics need 3 to 1. On a dark page curves are three tenths nearer to white."""
     colour = LOOKS[label].colour
     lighter = "#" + "".join(
-        f"{round(c + 0.3 * (255 - c)):02x}" for c in (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+        f"{round(c + 0.3 * (255 - c)):02x}"
+        for c in (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     )
     assert "0.3 * (255 - channel)" in PAGE
     for ground in ("page", "panel"):
@@ -86,7 +87,10 @@ def test_every_curve_of_the_figures_has_a_look_of_its_own_kept_in_all_figures(re
 
 
 def test_the_right_panel_of_figure_1_shows_only_what_it_has(reproduction):
-    assert {series.label for series in reproduction.figures["fig1"].panel("redrawn")} == {"PSO-Fed", "Online-Fed"}
+    assert {series.label for series in reproduction.figures["fig1"].panel("redrawn")} == {
+        "PSO-Fed",
+        "Online-Fed",
+    }
 
 
 def test_bokeh_finds_no_fault_with_the_charts(reproduction, caplog):

@@ -35,11 +35,13 @@ def answer(figures: Figures) -> str:
     difference = _difference(full, ours, -1)
     count, clients = int(ours.x[-1]), data.base.num_clients
     shared, entries = data.base.num_shared, data.base.dimension
-    verdict = "Yes." if difference.is_positive else "No." if difference.is_negative else "It makes no difference."
+    verdict = (
+        "Yes." if difference.is_positive else "No." if difference.is_negative else "It makes no difference."
+    )
     return (
-        f"{verdict} With {count} of {clients} clients lying, sharing {shared} of {entries} entries (PSO-Fed) has a test "
-        f"MSE of {decibels(float(ours.y_db[-1]))}. Online-Fed shares all of them {entries // shared} times less often, on "
-        f"the same traffic, and comes to {decibels(float(full.y_db[-1]))}: {_times(difference)} the error."
+        f"{verdict} With {count} of {clients} clients lying, sharing {shared} of {entries} entries (PSO-Fed) has a "
+        f"test MSE of {decibels(float(ours.y_db[-1]))}. Online-Fed shares all of them {entries // shared} times less "
+        f"often, on the same traffic, and comes to {decibels(float(full.y_db[-1]))}: {_times(difference)} the error."
     )
 
 
@@ -71,8 +73,8 @@ def _rivals(figures: Figures) -> Iterator[Finding]:
         title = "None of the printed rivals beats PSO-Fed, but SignSGD with plain signs does"
         text = (
             "The paper does not say which SignSGD it ran. Fitted to its figure, SignSGD is "
-            f"{decibels(_difference(fitted, ours, -1).decibels)} above PSO-Fed at {ours.x[-1]:g} Byzantine clients. Below "
-            f"it are: {cases}."
+            f"{decibels(_difference(fitted, ours, -1).decibels)} above PSO-Fed at {ours.x[-1]:g} Byzantine clients. "
+            f"Below PSO-Fed are: {cases}."
         )
     yield Finding(title, text, ("fig1",))
 
@@ -109,8 +111,8 @@ def _sharing(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         f"Sharing {first} of {data.base.dimension} entries instead of {last} {word} the error by "
         f"{decibels(abs(saved.decibels))}",
-        f"With {label}, for the paper’s equations, and with {first}/{last} of the traffic. If the uploading clients are "
-        f"drawn afresh, as the paper’s analysis has it, it is {decibels(redrawn.decibels)}.",
+        f"With {label}, for the paper’s equations, and with {first}/{last} of the traffic. If the uploading clients "
+        f"are drawn afresh, as the paper’s analysis has it, M = {last} is {decibels(redrawn.decibels)} above M = {first}.",
         ("fig2",),
     )
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from psofed._version import __version__
 from psofed.common.files import atomic_path
 from psofed.paper.charts import HEADLINE, make_headline, make_panels
+from psofed.paper.claims import NOT_IN_PAPER
 from psofed.paper.findings import answer, find_findings
 from psofed.paper.page_claims import claim_sections, figure_links, figure_title, verdict_tiles
 from psofed.paper.page_figures import figure_section, headline_figure
@@ -26,9 +27,7 @@ from psofed.paper.verdict import Claim
 from psofed.plots.pages import bokeh_script, embed
 
 # Nothing may be fetched, whatever a script should try.
-_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; font-src data:"
-)
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 
 
 def write_page(reproduction: Reproduction, claims: list[Claim], seconds: float, folder: Path) -> Path:
@@ -96,7 +95,8 @@ drawn variances) is unknown: between fleets levels differ by some tenths of a dB
 
 def _bar(names: list[str]) -> str:
     numbers = "".join(
-        f'<a href="#{name}" aria-label="{figure_title(name)}">{name.removeprefix("fig")}</a>' for name in names
+        f'<a href="#{name}" aria-label="{figure_title(name)}">{name.removeprefix("fig")}</a>'
+        for name in names
     )
     return f"""<header class="bar"><div>
 <a class="brand" href="#answer">PSO-Fed, reproduced</a>
@@ -123,7 +123,8 @@ def _opening(reproduction: Reproduction, claims: list[Claim], picture: str) -> s
 <h1>Does sharing less keep a federation accurate when clients lie?</h1>
 <p class="answer">{typeset(answer(reproduction.figures))}</p>{rough}
 <div class="opening">{picture}
-<div class="verdicts"><h2>{count_of(len(claims), "claim", "claims")} of the paper, checked</h2>{verdict_tiles(claims)}</div></div>
+<div class="verdicts"><h2>{count_of(len(claims), "claim", "claims")} checked</h2>
+{verdict_tiles(claims)}</div></div>
 <h2>What to remember</h2>
 <ol class="findings">{findings}</ol>
 </section>
@@ -131,9 +132,11 @@ def _opening(reproduction: Reproduction, claims: list[Claim], picture: str) -> s
 
 
 def _claims(claims: list[Claim]) -> str:
-    return f"""<h2 id="claims">Claims of the paper</h2>
-<p class="lead">Every verdict, and every condition, is computed from the numbers behind the figures. Comparisons are paired
-(equal seeds give equal draws); ± is one standard error.</p>
+    ours = sum(claim.source == NOT_IN_PAPER for claim in claims)
+    note = f" {count_of(ours, 'claim is', 'claims are')} ours and not the paper’s." if ours else ""
+    return f"""<h2 id="claims">The paper’s claims</h2>
+<p class="lead">Every verdict, and every condition, is computed from the numbers behind the figures. Comparisons are
+paired (equal seeds give equal draws); ± is one standard error.{note}</p>
 {claim_sections(claims)}
 """
 

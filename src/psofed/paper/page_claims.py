@@ -44,7 +44,8 @@ def verdict_tiles(claims: list[Claim]) -> str:
         )
         tag = f'a href="#claims-{look}"' if count else "div"
         tiles.append(f'<li><{tag} class="tile {look}">{inside}</{tag.split()[0]}></li>')
-    return f'<ul class="tiles" aria-label="Verdicts on {count_of(len(claims), "claim", "claims")}">{"".join(tiles)}</ul>'
+    title = f"Verdicts on {count_of(len(claims), 'claim', 'claims')}"
+    return f'<ul class="tiles" aria-label="{title}">{"".join(tiles)}</ul>'
 
 
 def claim_sections(claims: list[Claim]) -> str:
@@ -57,7 +58,9 @@ def claim_sections(claims: list[Claim]) -> str:
         _, look, one, many = VERDICTS[verdict]
         title = f"{count_of(len(chosen), 'claim', 'claims')} {one if len(chosen) == 1 else many}"
         cards = "".join(_card(claim) for claim in chosen)
-        sections.append(f'<h3 id="claims-{look}" class="group">{title}</h3>\n<div class="cards">{cards}</div>')
+        sections.append(
+            f'<h3 id="claims-{look}" class="group">{title}</h3>\n<div class="cards">{cards}</div>'
+        )
     return "\n".join(sections)
 
 
@@ -90,4 +93,5 @@ def _details(claim: Claim) -> str:
     weakest = "".join(f"<p>{typeset(line)}</p>" for line in claim.evidence if "weakest" in line and not alone)
     listed = "" if alone else f'<ul class="cases" tabindex="0" aria-label="Cases">{cases}</ul>'
     return f"""
-<details><summary>{title}</summary><p>A case counts as holding if {typeset(claim.criterion)}.</p>{weakest}{listed}</details>"""
+<details><summary>{title}</summary><p>A case counts as holding if {typeset(claim.criterion)}.</p>
+{weakest}{listed}</details>"""

@@ -13,7 +13,10 @@ from psofed.plots.pages import GREY
 
 PANELS = {
     "same": ("The equations as written", "those who download also upload (uplink <i>same</i>)"),
-    "redrawn": ("The system of the analysis", "the uploading clients are drawn afresh (uplink <i>redrawn</i>)"),
+    "redrawn": (
+        "The system of the analysis",
+        "the uploading clients are drawn afresh (uplink <i>redrawn</i>)",
+    ),
 }
 FILES = ("svg", "png", "json", "nc", "csv")
 
@@ -23,8 +26,8 @@ def headline_figure(data: FigureData, uplink: str, place: str) -> str:
     kinds = [kind for kind in shown_kinds(data, [uplink]) if kind in HEADLINE_KINDS]
     return f"""<div class="figure headline" data-figure="{HEADLINE}">
 {_chart(data, uplink, HEADLINE, place, PANELS[uplink][1])}
-<p class="muted key">Filled marks: simulation, every algorithm on the same traffic. Pale lines: the exact theory. Hollow marks:
-as printed in the paper. Click a name to hide it.</p>
+<p class="muted key">Filled marks: simulation. Pale lines: the exact theory. Hollow marks: as printed in the paper. Click
+a name to hide it.</p>
 {_legend(data, uplink)}
 {_controls(HEADLINE, kinds, {})}
 </div>
@@ -34,12 +37,15 @@ as printed in the paper. Click a name to hide it.</p>
 def figure_section(data: FigureData, places: dict[str, str]) -> str:
     """Return all of a figure; `places` holds the elements of its charts, by name."""
     panels = "".join(
-        f"""<div class="panel"><h4>{PANELS[uplink][0]}</h4><p class="muted">{PANELS[uplink][1]}; {_misfit(data, uplink)}</p>
+        f"""<div class="panel"><h4>{PANELS[uplink][0]}</h4>
+<p class="muted">{PANELS[uplink][1]}; {_misfit(data, uplink)}</p>
 {_chart(data, uplink, chart_name(data, uplink), places[chart_name(data, uplink)], PANELS[uplink][1])}</div>"""
         for uplink in data.panels
     )
     unsteady = (
-        f'<p class="card fails">Not yet in a steady state: {typeset("; ".join(data.unsteady))}</p>' if data.unsteady else ""
+        f'<p class="card fails">Not yet in a steady state: {typeset("; ".join(data.unsteady))}</p>'
+        if data.unsteady
+        else ""
     )
     links = ", ".join(f'<a href="{data.name}.{kind}">{kind}</a>' for kind in FILES)
     return f"""<section class="figure" id="{data.name}" data-figure="{data.name}" aria-labelledby="{data.name}-title">
@@ -57,9 +63,13 @@ def figure_section(data: FigureData, places: dict[str, str]) -> str:
 
 
 def _chart(data: FigureData, uplink: str, name: str, place: str, where: str) -> str:
-    ordinate = f"{ORDINATES[data.metric]} (dB), lower is better" if data.metric != "term" else "term of the MSE (dB)"
+    ordinate = (
+        f"{ORDINATES[data.metric]} (dB), lower is better" if data.metric != "term" else "term of the MSE (dB)"
+    )
     curves = ", ".join(data.curve_labels[c] for c in data.curve_labels if c in _simulated(data, uplink))
-    alt = f"{data.title}. {ordinate} over {data.x_label}; {where}. Curves: {curves}. Arrow keys read the values"
+    alt = (
+        f"{data.title}. {ordinate} over {data.x_label}; {where}. Curves: {curves}. Arrow keys read the values"
+    )
     alt = html.escape(alt.replace("<i>", "").replace("</i>", ""), quote=True)
     table = "." if name == HEADLINE else "; the table below has them all."
     return f"""<div class="chart" data-chart="{name}" data-x="{html.escape(typeset(data.x_label), quote=True)}">
@@ -71,7 +81,11 @@ def _chart(data: FigureData, uplink: str, name: str, place: str, where: str) -> 
 
 
 def _simulated(data: FigureData, uplink: str | None) -> list[int]:
-    return [series.curve for series in data.series if series.kind == "simulation" and uplink in (None, series.uplink)]
+    return [
+        series.curve
+        for series in data.series
+        if series.kind == "simulation" and uplink in (None, series.uplink)
+    ]
 
 
 def _legend(data: FigureData, uplink: str | None) -> str:
@@ -92,7 +106,9 @@ def _controls(name: str, kinds: list[str], metrics: dict[str, str]) -> str:
         f"{_mark(KINDS[kind][0])}<span>{KINDS[kind][1]}</span></button>"
         for kind in kinds
     )
-    choices = "".join(f'<option value="{metric}">{html.escape(title)}</option>' for metric, title in metrics.items())
+    choices = "".join(
+        f'<option value="{metric}">{html.escape(title)}</option>' for metric, title in metrics.items()
+    )
     ordinates = html.escape(json.dumps({metric: ORDINATES[metric] for metric in metrics}), quote=True)
     metric = (
         f'<label class="metric">Ordinate <select data-metric data-ordinates="{ordinates}">{choices}</select></label>'
@@ -119,7 +135,9 @@ def _misfit(data: FigureData, uplink: str) -> str:
     """Say how near each theory comes to the simulation, everywhere in a panel."""
     found = {kind: worst_misfit_db(data, uplink, kind) for kind in ("exact-theory", "paper-theory")}
     words = [
-        f"{KINDS[kind][1]} within {decibels(max(worst, 0.01), 2)}" for kind, worst in found.items() if worst is not None
+        f"{KINDS[kind][1]} within {decibels(max(worst, 0.01), 2)}"
+        for kind, worst in found.items()
+        if worst is not None
     ]
     return typeset(", ".join(words))
 
@@ -149,12 +167,14 @@ def _table(data: FigureData, uplink: str) -> str:
     head = "".join(f'<th scope="col">{titles[kind]}</th>' for kind in kinds)
     return f"""<div class="scroll" tabindex="0" role="region" aria-label="Table: {PANELS[uplink][0].lower()}">
 <table><caption>{PANELS[uplink][0]}: {typeset(ORDINATES[data.metric])} in dB; ± is one standard error</caption>
-<thead><tr><th scope="col">{typeset(data.x_label)}</th>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>"""
+<thead><tr><th scope="col">{typeset(data.x_label)}</th>{head}</tr></thead>
+<tbody>{"".join(body)}</tbody></table></div>"""
 
 
 def _scenario(data: FigureData) -> str:
     varied = "\n".join(
-        f"# {field} takes the values {json.dumps(values, ensure_ascii=False)}" for field, values in data.varied.items()
+        f"# {field} takes the values {json.dumps(values, ensure_ascii=False)}"
+        for field, values in data.varied.items()
     )
     return f"<pre>{html.escape(data.base.to_toml())}\n{html.escape(varied)}</pre>"
 

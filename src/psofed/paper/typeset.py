@@ -17,7 +17,7 @@ _SUBSCRIPTS = re.compile(r"(\w)([₀-₉]+)")
 
 
 def typeset(text: str) -> str:
-    """Return text as HTML, with subscripts, superscripts, letters in italics and numbers that stay in one line.
+    r"""Return text as HTML, with subscripts, superscripts, letters in italics and numbers that stay in one line.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Charts for web pages, by Bokeh: they open from disk, and nothing is fetched.
 
 A chart is made of layers. Everything that a page may want to switch is written into the models: a layer's curve,
-kind and colour are its renderers' ``tags``, its numbers are the columns of its source. Nothing here knows where the numbers
-come from, and no JavaScript of our own draws anything.
+kind and colour are its renderers' ``tags``, its numbers are the columns of its source. Nothing here knows where the
+numbers come from, and no JavaScript of our own draws anything.
 """
 
 import math
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 POINTS, HALO, DASHES, DOTS, RINGS, CROSSES, LABEL = (
     "points", "halo", "dashes", "dots", "rings", "crosses", "label",
 )  # fmt: skip
-LEVELS = {HALO: "underlay", DASHES: "glyph", DOTS: "glyph", RINGS: "glyph", CROSSES: "glyph", POINTS: "glyph"}
+_FROM_BELOW = (HALO, DASHES, DOTS, RINGS, CROSSES, POINTS, LABEL)
 
 # Matplotlib's letters for markers, in Bokeh's words.
 MARKERS = {
@@ -58,8 +58,12 @@ class Layer:
 
 
 def make_chart(
-    name: str, layers: Sequence[Layer], *, height: int,
-    x_ticks: Sequence[float] | None = None, x_range: tuple[float, float] | None = None,
+    name: str,
+    layers: Sequence[Layer],
+    *,
+    height: int,
+    x_ticks: Sequence[float] | None = None,
+    x_range: tuple[float, float] | None = None,
     y_range: Any = None,
 ) -> "BokehFigure":
     """Return a chart that fills its place in width.
@@ -79,13 +83,14 @@ def make_chart(
     y_range : optional
         The range of another chart, to share it.
     """
-    from bokeh.models import BoxZoomTool, DataRange1d, FixedTicker, PanTool, Range1d, Span, WheelZoomTool
+    from bokeh.models import BoxZoomTool, DataRange1d, FixedTicker, PanTool, Range1d, WheelZoomTool
+    from bokeh.models.annotations import Span
     from bokeh.plotting import figure
 
     plot = figure(
         name=name, height=height, sizing_mode="stretch_width", toolbar_location=None,
         tools=[PanTool(), BoxZoomTool(), WheelZoomTool()], active_drag=None, active_scroll=None,
-        x_range=DataRange1d(range_padding=0.08) if x_range is None else Range1d(*x_range),
+        x_range=DataRange1d(range_padding=0.08) if x_range is None else Range1d(start=x_range[0], end=x_range[1]),
         y_range=y_range or DataRange1d(range_padding=0.07, only_visible=True),
         background_fill_color=None, border_fill_color=None, outline_line_color=None, min_border=4,
     )  # fmt: skip
@@ -97,12 +102,11 @@ def make_chart(
         axis.axis_label = None
     if x_ticks is not None:
         plot.xaxis.ticker = FixedTicker(ticks=list(x_ticks))
-    order = list(LEVELS)
-    for layer in sorted(layers, key=lambda layer: order.index(layer.style) if layer.style in order else 99):
+    for layer in sorted(layers, key=lambda layer: _FROM_BELOW.index(layer.style)):
         _draw(plot, layer)
-    plot.add_layout(
-        Span(name="cursor", dimension="height", location=math.nan, line_color=GREY, line_dash="dotted", visible=False)
-    )
+    cursor = Span(name="cursor", dimension="height", location=math.nan, visible=False)
+    cursor.line_color, cursor.line_dash = GREY, "dotted"
+    plot.add_layout(cursor)
     return plot
 
 
@@ -132,7 +136,8 @@ def _draw(plot: "BokehFigure", layer: Layer) -> None:
 
     # No attribute says of what a source is; the tags do, for the page's list of values.
     source = ColumnDataSource(
-        {name: list(column) for name, column in layer.columns.items()}, tags=[layer.curve, layer.kind, layer.label]
+        {name: list(column) for name, column in layer.columns.items()},
+        tags=[layer.curve, layer.kind, layer.label],
     )
     colour = layer.colour
     marker = MARKERS.get(layer.marker, "circle")
@@ -147,12 +152,18 @@ def _draw(plot: "BokehFigure", layer: Layer) -> None:
         case "halo":
             glyphs = [Line(x="x", y="y", line_color=colour, line_width=9, line_alpha=0.28, line_cap="round")]
         case "dashes":
-            glyphs = [Line(x="x", y="y", line_color=colour, line_width=1.5, line_alpha=0.85, line_dash=[7, 4])]
+            glyphs = [
+                Line(x="x", y="y", line_color=colour, line_width=1.5, line_alpha=0.85, line_dash=[7, 4])
+            ]
         case "dots":
-            glyphs = [Line(x="x", y="y", line_color=colour, line_width=1.8, line_alpha=0.85, line_dash=[2, 4])]
+            glyphs = [
+                Line(x="x", y="y", line_color=colour, line_width=1.8, line_alpha=0.85, line_dash=[2, 4])
+            ]
         case "rings":
             glyphs = [
-                Scatter(x="x", y="y", marker=marker, size=14, fill_alpha=0, line_color=colour, line_alpha=0.85)
+                Scatter(
+                    x="x", y="y", marker=marker, size=14, fill_alpha=0, line_color=colour, line_alpha=0.85
+                )
             ]
         case "crosses":
             glyphs = [Scatter(x="x", y="y", marker="x", size=9, line_color=colour, line_alpha=0.8)]
@@ -163,7 +174,7 @@ def _draw(plot: "BokehFigure", layer: Layer) -> None:
                     text_font={"value": FONT}, text_font_size="13px",
                 )
             ]  # fmt: skip
-        case other:
-            raise ValueError(f"no way to draw a layer is called {other}")
+        case _:
+            raise ValueError(f"a layer cannot be drawn as {layer.style}")
     for glyph in glyphs:
         plot.add_glyph(source, glyph, tags=[layer.curve, layer.kind, colour])
