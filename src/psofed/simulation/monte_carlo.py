@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +32,7 @@ _MOST_BINS = 10_000
 
 # Combinations of parts whose kernels this process has loaded.
 _LOADED: set[tuple[object, ...]] = set()
+_LOADING = Lock()
 
 
 def simulate(
@@ -139,11 +141,13 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
 def _load_kernels(scenario: Scenario, seed: int, trials: range, data: "OwnData | None") -> None:
     """Load or compile the kernels here, once, instead of in every thread, and outside the time taken."""
     parts = (*map(type, scenario.parts()), data is None)
-    if parts not in _LOADED:
-        if is_cold():
-            notify("compiling the kernels (once on this machine, some seconds)")
-        run_block(scenario.replace(iterations=1), seed, trials, Recording(tail=1), None, data)
-        _LOADED.add(parts)
+    # One at a time: scenarios simulated side by side would compile the same kernels side by side.
+    with _LOADING:
+        if parts not in _LOADED:
+            if is_cold():
+                notify("compiling the kernels (once on this machine, some seconds)")
+            run_block(scenario.replace(iterations=1), seed, trials, Recording(tail=1), None, data)
+            _LOADED.add(parts)
 
 
 def cut_into_blocks(trials: int) -> list[range]:
