@@ -112,7 +112,7 @@ def _sharing(figures: Figures) -> Iterator[Finding]:
         f"Sharing {first} of {data.base.dimension} entries instead of {last} {word} the error by "
         f"{decibels(abs(saved.decibels))}",
         f"With {label}, for the paper’s equations, and with {first}/{last} of the traffic. If the uploading clients "
-        f"are drawn afresh, as the paper’s analysis has it, M = {last} is {decibels(redrawn.decibels)} above M = {first}.",
+        f"are drawn afresh, as in the paper’s analysis, M = {last} is {decibels(redrawn.decibels)} above M = {first}.",
         ("fig2",),
     )
 

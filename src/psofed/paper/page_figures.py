@@ -26,8 +26,8 @@ def headline_figure(data: FigureData, uplink: str, place: str) -> str:
     kinds = [kind for kind in shown_kinds(data, [uplink]) if kind in HEADLINE_KINDS]
     return f"""<div class="figure headline" data-figure="{HEADLINE}">
 {_chart(data, uplink, HEADLINE, place, PANELS[uplink][1])}
-<p class="muted key">Filled marks: simulation. Pale lines: the exact theory. Hollow marks: as printed in the paper. Click
-a name to hide it.</p>
+<p class="muted key">Filled marks: simulation. Pale lines: the exact theory. Hollow marks: as printed in the paper.
+Click a name to hide it.</p>
 {_legend(data, uplink)}
 {_controls(HEADLINE, kinds, {})}
 </div>
