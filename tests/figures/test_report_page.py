@@ -3,6 +3,8 @@
 import dataclasses
 import logging
 import re
+from concurrent.futures import Executor, Future
+from concurrent.futures.process import BrokenProcessPool
 from html.parser import HTMLParser
 from importlib.resources import files
 
@@ -229,6 +231,25 @@ def test_helpers_draw_the_same_pictures(reproduction, saved, tmp_path):
     for name in some:
         for kind in ("svg", "png"):
             assert (tmp_path / f"{name}.{kind}").read_bytes() == (saved[0] / f"{name}.{kind}").read_bytes()
+
+
+def test_pictures_are_drawn_here_when_a_helper_dies(reproduction, tmp_path):
+    class Killed(Executor):
+        def submit(self, function, /, *arguments, **options):
+            future = Future()
+            future.set_exception(BrokenProcessPool("killed"))
+            return future
+
+    some = {"fig9": reproduction.figures["fig9"]}
+    steps = []
+    save_reproduction(
+        dataclasses.replace(reproduction, figures=some),
+        tmp_path,
+        Killed(),
+        lambda done, total: steps.append((done, total)),
+    )
+    assert (tmp_path / "fig9.png").exists()
+    assert steps == [(step, 4) for step in range(1, 5)]
 
 
 def test_one_figure_is_drawn_without_helpers():

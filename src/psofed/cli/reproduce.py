@@ -61,8 +61,8 @@ def reproduce(
         found = make_figures(names, quality, threads=threads, executor=executor, store=store, progress=report)
     if store.damaged:
         typer.echo(f"psofed: {len(store.damaged)} damaged cells were computed again", err=True)
-    with drawing_helpers(len(found.figures)) as helpers:
-        claims, page = save_reproduction(found, out, helpers)
+    with drawing_helpers(len(found.figures)) as helpers, progress("writing", "steps") as report:
+        claims, page = save_reproduction(found, out, helpers, report)
     if as_json:
         documents = [data.to_json() for data in found.figures.values()]
         about = {"claims": [claim.to_json() for claim in claims], "report": str(page)}

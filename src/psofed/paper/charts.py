@@ -75,7 +75,9 @@ def make_panels(data: FigureData) -> dict[str, Any]:
 def make_headline(data: FigureData, uplink: str) -> Any:
     """Return the picture that opens the page: a panel with its curves' names beside them."""
     layers = [layer for layer in _layers(data, uplink) if layer.kind in HEADLINE_KINDS]
-    simulated = [layer for layer in layers if layer.kind == "simulation"]
+    simulated = [
+        layer for layer in layers if layer.kind == "simulation" and np.isfinite(layer.columns["y"][-1])
+    ]
     levels = np.array([layer.columns["y"][-1] for layer in simulated])
     names = data.curve_labels
     for layer, height in zip(simulated, spread_labels(levels), strict=True):
@@ -83,7 +85,7 @@ def make_headline(data: FigureData, uplink: str) -> Any:
         layers.append(
             Layer(layer.curve, "label", LABEL, names[int(layer.curve)], layer.colour, layer.marker, columns)
         )
-    points = [x for layer in simulated for x in layer.columns["x"]]
+    points = [x for layer in layers for x in layer.columns["x"]]
     span = max(points) - min(points)
     # Room for the names on the right; where the page is narrow it takes it away, with the names.
     x_range = (min(points) - 0.05 * span, max(points) + 0.36 * span)
@@ -106,7 +108,7 @@ def spread_labels(levels: FloatArray, share: float = 0.052) -> FloatArray:
     array([ 0. ,  9.5, 10.5])
     """
     order = np.argsort(levels, kind="stable")
-    gap = share * max(float(np.ptp(levels)), 1e-9)
+    gap = share * max(float(np.ptp(levels)), 1e-9) if levels.size else 0.0
     groups = [[float(levels[place])] for place in order]
     places = [sum(group) / len(group) for group in groups]
     # Neighbours that touch are set side by side around their common middle, as often as it takes.

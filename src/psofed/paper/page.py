@@ -82,6 +82,8 @@ def _page(reproduction: Reproduction, claims: list[Claim], seconds: float) -> st
 <p class="lead">Points are simulations, drawn with their 95 % bands, which are often too narrow to see. The pale line
 beneath is the exact theory, the dashed one the paper’s theory; rings are what the paper printed. The paper’s fleet (its
 drawn variances) is unknown: between fleets levels differ by some tenths of a dB, slopes and order hardly.</p>
+<noscript><p class="card fails">The charts need JavaScript. The tables below them, and the files beside this page, do
+not.</p></noscript>
 {sections}
 {_run_section(reproduction, seconds)}
 </main>

@@ -3,10 +3,12 @@
 import html
 import json
 
+import numpy as np
+
 from psofed.paper.charts import HEADLINE, HEADLINE_KINDS, KINDS, chart_name, kind_of, metrics_of, shown_kinds
 from psofed.paper.figure_plots import ORDINATES, worst_misfit_db
 from psofed.paper.look import look_of
-from psofed.paper.model import FigureData
+from psofed.paper.model import FigureData, Series
 from psofed.paper.page_claims import figure_title
 from psofed.paper.typeset import count_of, decibels, typeset
 from psofed.plots.pages import GREY
@@ -159,9 +161,7 @@ def _table(data: FigureData, uplink: str) -> str:
                 if one is None or not places:
                     cells.append("<td>–</td>")
                     continue
-                text = f"{one.y_db[places[0]]:.2f}".replace("-", "−")
-                error = one.standard_error_db
-                cells.append(f"<td>{text}{'' if error is None else f' ± {error[places[0]]:.2f}'}</td>")
+                cells.append(f"<td>{_level(one, places[0])}</td>")
             body.append(f'<tr><th scope="row">{x:g}</th>{"".join(cells)}</tr>')
     titles = {kind: title.removesuffix(", with its 95 % band") for kind, (_, title) in KINDS.items()}
     head = "".join(f'<th scope="col">{titles[kind]}</th>' for kind in kinds)
@@ -169,6 +169,14 @@ def _table(data: FigureData, uplink: str) -> str:
 <table><caption>{PANELS[uplink][0]}: {typeset(ORDINATES[data.metric])} in dB; ± is one standard error</caption>
 <thead><tr><th scope="col">{typeset(data.x_label)}</th>{head}</tr></thead>
 <tbody>{"".join(body)}</tbody></table></div>"""
+
+
+def _level(series: Series, place: int) -> str:
+    if not np.isfinite(series.y_db[place]):
+        return "diverged"
+    error = series.standard_error_db
+    spread = "" if error is None else f" ± {error[place]:.2f}"
+    return f"{series.y_db[place]:.2f}{spread}".replace("-", "−")
 
 
 def _scenario(data: FigureData) -> str:

@@ -1,5 +1,6 @@
 """Saves reproduced figures: pictures, data, verdicts on the claims, and the page with all of them."""
 
+import itertools
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from psofed.common.files import atomic_path
+from psofed.common.types import ProgressCallback
 from psofed.paper.claims import check_claims
 from psofed.paper.figure_plots import save_figure
 from psofed.paper.page import write_page
@@ -23,7 +25,10 @@ _MOST_HELPERS = 3
 
 
 def save_reproduction(
-    reproduction: Reproduction, folder: Path, executor: Executor | None = None
+    reproduction: Reproduction,
+    folder: Path,
+    executor: Executor | None = None,
+    progress: ProgressCallback | None = None,
 ) -> tuple[list[Claim], Path]:
     """Write every figure as SVG, PNG, JSON, NetCDF and CSV, claims.json and report.html.
 
@@ -36,6 +41,8 @@ def save_reproduction(
     executor : Executor, optional
         Draws the pictures while everything else is written; see :func:`drawing_helpers`. Without one they are drawn
         here.
+    progress : callable, optional
+        Called with the number of steps done, and of all.
 
     Returns
     -------
@@ -45,6 +52,12 @@ def save_reproduction(
         The report.
     """
     started = time.perf_counter()
+    steps = itertools.count(1)
+
+    def step() -> None:
+        if progress is not None:
+            progress(next(steps), 2 * len(reproduction.figures) + 2)
+
     pending = {}
     if executor is not None:
         pending = {
@@ -55,20 +68,23 @@ def save_reproduction(
         with atomic_path(folder / f"{name}.json") as temporary:
             temporary.write_text(json.dumps(data.to_json(), indent=1, allow_nan=False), encoding="utf-8")
         data.save_data(folder)
+        step()
     claims = check_claims(reproduction.figures)
     with atomic_path(folder / "claims.json") as temporary:
         text = json.dumps([claim.to_json() for claim in claims], indent=1, ensure_ascii=False)
         temporary.write_text(text, encoding="utf-8")
+    step()
     seconds = reproduction.simulation_seconds + reproduction.theory_seconds + time.perf_counter() - started
     page = write_page(reproduction, claims, seconds, folder)
+    step()
     for name, data in reproduction.figures.items():
         try:
-            if name in pending:
-                pending[name].result()
-                continue
+            drawn = name in pending and bool(pending[name].result())
         except BrokenProcessPool:  # a helper was killed, say for want of memory
-            pass
-        save_figure(data, folder)
+            drawn = False
+        if not drawn:
+            save_figure(data, folder)
+        step()
     return claims, page
 
 
