@@ -10,7 +10,7 @@ _PATTERNS = (
     # S_B, p_a, E_ω
     (re.compile(r"\b(\w)_(\w)\b"), r"<i>\1</i><sub>\2</sub>"),
     # one letter that stands for a number
-    (re.compile(r"(?<![\w<&/])(M|K|D|μ)(?![\w;>])"), r"<i>\1</i>"),
+    (re.compile(r"(?<![\w<&/])(M|K|D|μ)(?![\w>])"), r"<i>\1</i>"),
 )
 _TOGETHER = re.compile(r" [=≤≥] (?=[\d+−-])|(?<=\d) (?:± \d|dB)")
 _SUBSCRIPTS = re.compile(r"(\w)([₀-₉]+)")
