@@ -24,6 +24,11 @@ TITLES = {
         "`aggregation`, `psofed.aggregations`",
         "[aggregation rules](aggregations.md) says what they do with entries that few sent, and what they cost",
     ),
+    "pre_aggregation": (
+        "Pre-aggregations",
+        "`pre_aggregation.kind`, `psofed.pre_aggregations`",
+        "[what comes before a rule](aggregations.md#before-the-rule) says what they mean where entries are not shared",
+    ),
     "pattern": ("Selection patterns", "`selection.pattern`, `psofed.patterns`", ""),
     "algorithm": (
         "Algorithms",
