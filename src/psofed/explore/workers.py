@@ -1,0 +1,324 @@
+"""Processes that compute while the page stays awake: each takes the newest question of every side, and drops older ones.
+
+A process looks for a newer question between two steps. One step may take minutes where theory is slow (round-robin
+masks with an offset for each client, say); then the process is ended, and a fresh one that stood ready takes over.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+from psofed.common.errors import PsofedError
+
+if TYPE_CHECKING:
+    from psofed.fleet.own_data import OwnData
+
+_MEMORY = 4 << 30  # bytes that one process may take
+_TOO_LONG = 0.3  # seconds without an answer after which a process with an old question is ended
+_STEADY_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+Update = dict[str, Any]
+# Called with a side, the question's number, and what is new; from another thread.
+Listener = Callable[[str, int, Update], None]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a process is asked.
+
+    Attributes
+    ----------
+    number : int
+        Counts up, so that answers to old questions are told apart.
+    kind : str
+        ``"theory"``, ``"simulation"``, or ``"nothing"`` to stop.
+    mapping : dict
+        The scenario.
+    own_data : bool
+        Whether it learns from the user's table.
+    options : dict
+        What else there is to know: the metric, the limit of stability.
+    """
+
+    number: int
+    kind: str
+    mapping: dict[str, Any] = field(default_factory=dict)
+    own_data: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+class Pool:
+    """Starts processes, and keeps one ready.
+
+    Parameters
+    ----------
+    data : OwnData, optional
+        The user's table, which every process is given.
+    """
+
+    def __init__(self, data: "OwnData | None" = None) -> None:
+        self._data = data
+        self._lock = threading.Lock()
+        self._ready: _Process | None = None
+        self._closed = False
+        # Small matrices are slower on several threads; what is started from here on keeps to one.
+        for name in _STEADY_THREADS:
+            os.environ.setdefault(name, "1")
+        self.refill()
+
+    def refill(self) -> None:
+        """Have a process ready."""
+        with self._lock:
+            if self._ready is None and not self._closed:
+                self._ready = _Process(self._data)
+
+    def take(self) -> "_Process":
+        """Return the process that is ready, and start another."""
+        with self._lock:
+            taken, self._ready = self._ready, None
+        process = taken if taken is not None else _Process(self._data)
+        self.refill()
+        return process
+
+    def has_warm_process(self) -> bool:
+        """Whether a process stands ready with everything loaded."""
+        with self._lock:
+            return self._ready is not None and self._ready.is_warm()
+
+    def close(self) -> None:
+        """End the process that is ready, and start no more."""
+        with self._lock:
+            self._closed = True
+            taken, self._ready = self._ready, None
+        if taken is not None:
+            taken.end()
+
+
+class Worker:
+    """Answers the questions of one page, the newest of each side.
+
+    Parameters
+    ----------
+    pool : Pool
+        Where processes come from.
+    listener : callable
+        Is told what is new.
+    """
+
+    def __init__(self, pool: Pool, listener: Listener) -> None:
+        self._pool, self._listener = pool, listener
+        self._lock = threading.RLock()
+        self._asked: dict[str, Question] = {}
+        self._unanswered: dict[str, float] = {}  # since when a side's question has not been taken up
+        self._closed = False
+        self._process = pool.take()
+        threading.Thread(target=self._listen, name="psofed explorer", daemon=True).start()
+
+    def ask(self, side: str, question: Question) -> None:
+        """Ask for one side; what it was asked before is dropped."""
+        with self._lock:
+            self._asked[side] = question
+            self._unanswered[side] = time.monotonic()
+            self._process.send(side, question)
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._closed = True
+            self._process.end()
+
+    def _listen(self) -> None:
+        while not self._closed:
+            process = self._process
+            try:
+                if process.connection.poll(0.1):
+                    side, number, update = process.connection.recv()
+                    self._hear(side, number, update)
+                else:
+                    self._replace_if_stuck()
+            except (EOFError, OSError):
+                if not self._closed and process is self._process:
+                    self._report_end()
+
+    def _hear(self, side: str, number: int, update: Update) -> None:
+        with self._lock:
+            asked = self._asked.get(side)
+            if asked is None or number != asked.number:
+                return
+            self._unanswered.pop(side, None)
+        self._listener(side, number, update)
+
+    def _replace_if_stuck(self) -> None:
+        with self._lock:
+            waiting = min(self._unanswered.values(), default=None)
+            if waiting is None or time.monotonic() - waiting < _TOO_LONG or not self._process.is_warm():
+                return
+            if self._pool.has_warm_process():
+                self._process.end()
+                self._process = self._pool.take()
+                for side, question in self._asked.items():
+                    self._unanswered[side] = time.monotonic()
+                    self._process.send(side, question)
+
+    def _report_end(self) -> None:
+        """A process has died of itself: of memory, most likely."""
+        with self._lock:
+            self._process.end()
+            self._process = self._pool.take()
+            asked, self._asked = dict(self._asked), {}
+            self._unanswered.clear()
+        for side, question in asked.items():
+            if question.kind != "nothing":
+                self._asked.setdefault(side, question)
+                self._listener(side, question.number, {"error": _TOO_LARGE, "finished": True})
+
+
+_TOO_LARGE = f"this fleet takes more memory than the explorer's {_MEMORY >> 30} GiB; make it smaller"
+
+
+class _Process:
+    """A process and the two ends of its pipe."""
+
+    def __init__(self, data: "OwnData | None") -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, other = context.Pipe()
+        self._warm = context.Event()
+        self._process = context.Process(target=run, args=(other, self._warm, data), daemon=True)
+        self._process.start()
+        other.close()
+
+    def is_warm(self) -> bool:
+        """Whether it has loaded what it needs."""
+        return bool(self._warm.is_set())
+
+    def send(self, side: str, question: Question) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.send((side, question))
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self.connection.close()
+
+
+class Stopped(Exception):
+    """A newer question has come."""
+
+
+def run(connection: Connection, warm: Any, data: "OwnData | None") -> None:
+    """Answer questions until the pipe is closed; what a process does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its processes
+    _bound_memory()
+    desk = _Desk(connection, data)
+    desk.warm_up()
+    warm.set()
+    with contextlib.suppress(EOFError, OSError):
+        desk.work()
+
+
+class _Desk:
+    """The questions that a process has before it, each a generator of steps."""
+
+    def __init__(self, connection: Connection, data: "OwnData | None") -> None:
+        from psofed.explore.theory import Cache
+
+        self._connection, self._data, self._cache = connection, data, Cache()
+        self._running: dict[str, tuple[int, Iterator[Update]]] = {}
+        self._last_report = 0.0
+
+    def warm_up(self) -> None:
+        """Load the theory by using it."""
+        from psofed.explore.presets import readme_fleet
+        from psofed.explore.theory import Cache, theory_steps
+
+        for _, _ in zip(range(6), theory_steps(readme_fleet(), Cache()), strict=False):
+            pass
+
+    def work(self) -> None:
+        while True:
+            self._read_pipe()
+            for side in list(self._running):
+                if side in self._running:
+                    self._step(side)
+
+    def _read_pipe(self) -> None:
+        """Take up what has been asked; wait if there is nothing to do."""
+        while not self._running or self._connection.poll():
+            self._take(*self._connection.recv())
+
+    def _take(self, side: str, question: Question) -> None:
+        self._running.pop(side, None)
+        if question.kind == "nothing":
+            self._connection.send((side, question.number, {"stopped": True}))
+            return
+        self._running[side] = (question.number, self._steps(side, question))
+
+    def _step(self, side: str) -> None:
+        number, steps = self._running[side]
+        try:
+            update = next(steps, None)
+        except Stopped:
+            return  # its place has been taken, or is empty
+        except PsofedError as error:
+            update = {"error": str(error), "finished": True}
+        except (MemoryError, OverflowError, ArithmeticError, ValueError) as error:
+            text = _TOO_LARGE if isinstance(error, MemoryError) else f"cannot be computed: {error}"
+            update = {"error": text, "finished": True}
+        if update is None:
+            self._running.pop(side, None)
+        else:
+            self._connection.send((side, number, update))
+
+    def _steps(self, side: str, question: Question) -> Iterator[Update]:
+        from psofed.explore.settings import Limits, make_scenario
+
+        data = self._data if question.own_data else None
+        no_limits = Limits(10**9, 10**9, 10**9)  # they were checked before the question was asked
+        scenario = make_scenario(question.mapping, no_limits, data)
+        if question.kind == "theory":
+            from psofed.explore.theory import theory_steps
+
+            measured = None
+            if data is not None:
+                from psofed.fleet.fitting import measured_scenario
+
+                measured = self._measured(scenario)
+                scenario = measured_scenario(scenario, data)
+            yield from theory_steps(scenario, self._cache, measured=measured, **question.options)
+            return
+        from psofed.explore.simulating import simulation_steps
+
+        def progress(done: int, total: int) -> None:
+            while self._connection.poll():
+                self._take(*self._connection.recv())
+            if self._running.get(side, (None,))[0] != question.number:
+                raise Stopped
+            now = time.monotonic()
+            if now - self._last_report > 0.1 or done == total:
+                self._last_report = now
+                self._connection.send((side, question.number, {"progress": done / total}))
+
+        yield from simulation_steps(scenario, progress=progress, data=data, **question.options)
+
+    def _measured(self, scenario: Any) -> Any:
+        """What the table says of the clients, kept while the model's features stay the same."""
+        key = (scenario.model, scenario.dimension)
+        if getattr(self, "_measured_key", None) != key:
+            assert self._data is not None
+            features = scenario.model.make_features(self._data.num_columns, scenario.dimension)
+            self._measured_fleet, self._measured_key = self._data.fleet(features), key
+        return self._measured_fleet
+
+
+def _bound_memory() -> None:
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
