@@ -28,7 +28,15 @@ _INK = {
     "light": {"text": "#3A4350", "grid": "#E6E9EE", "axis": "#9AA4B2", "paper": "#FFFFFF"},
     "dark": {"text": "#C7D0DB", "grid": "#2B333F", "axis": "#667080", "paper": "#171C24"},
 }
+CAPTIONS = (
+    "Large circle: now. Star: best stepsize. Dashed: limit of stability. Squares: simulated, with 95 % intervals.",
+    "Of the network MSE. A part left of zero makes it smaller.",
+    "Line: theory. Dots in a band: simulated mean and its 95 % interval.",
+    "At the stepsize of now. Squares: simulated.",
+    "Solid: all participants share fewer entries. Dashed: fewer participants share all of them.",
+)
 _TOOLS = "pan,wheel_zoom,box_zoom,reset,save"
+_FONT = "system-ui, sans-serif"
 _TOP = 6.0  # dB above zero: beyond, a curve is as good as diverging
 _MINUS_FORMATTER = "return tick.toLocaleString('en', {maximumSignificantDigits: 4}).replace('-', '−')"
 
@@ -45,8 +53,8 @@ class Charts:
     def __init__(self, sides: tuple[str, ...] = ("A", "B")) -> None:
         self._sides = sides
         self._scheme = "light"
-        self.stepsize = _Picture("MSE over the stepsize", "stepsize μ", sides, marks=True)
-        self.shared = _Picture("MSE over the shared entries", "shared entries M", sides, dots=True)
+        self.stepsize = _Picture("MSE by stepsize", "stepsize μ", sides, marks=True)
+        self.shared = _Picture("MSE by shared entries", "shared entries M", sides, dots=True)
         self.curve = _Picture("Learning curve", "iteration", sides, x_log=True)
         self.traffic = _Picture("Traffic against error", "numbers exchanged per iteration", sides, dots=True,
                                 second=True)  # fmt: skip
@@ -75,10 +83,11 @@ class Charts:
         metric : str
         """
         title = METRIC_TITLES[metric]
-        self.stepsize.figure.title.text = f"{title} over the stepsize"
-        self.shared.figure.title.text = f"{title} over the shared entries"
+        title = f"{title[0].upper()}{title[1:]}"
+        self.stepsize.figure.title.text = f"{title} by stepsize"
+        self.shared.figure.title.text = f"{title} by shared entries"
         self.curve.figure.title.text = f"{title} over time"
-        self.traffic.figure.title.text = f"Traffic against {title}"
+        self.traffic.figure.title.text = f"Traffic against {METRIC_TITLES[metric]}"
         for side in self._sides:
             content = sides.get(side)
             theory = content["theory"] if content else {}
@@ -235,7 +244,7 @@ class _Terms:
     """Where the network MSE comes from: one bar for each side, its terms stacked."""
 
     def __init__(self, sides: tuple[str, ...]) -> None:
-        self.figure = _figure("Where the network MSE comes from", "network MSE, linear", "", False,
+        self.figure = _figure("Where the error comes from", "network MSE, linear", "", False,
                               y_range=list(reversed(sides)))  # fmt: skip
         self.figure.ygrid.visible = False
         empty: dict[str, list[Any]] = {"side": [], "left": [], "right": [], "share": []}
@@ -249,6 +258,7 @@ class _Terms:
         self.figure.add_layout(legend, "below")
         legend.orientation, legend.ncols = "horizontal", 5
         legend.border_line_color = None
+        legend.label_text_font = _FONT
         legend.label_text_font_size, legend.glyph_width = "12px", 14
         legend.padding, legend.spacing, legend.margin = 2, 8, 0
 
@@ -286,16 +296,17 @@ def _figure(title: str, x_label: str, y_label: str, x_log: bool, **options: Any)
     plot = figure(
         title=title, x_axis_label=x_label, y_axis_label=y_label or None, height=270, sizing_mode="stretch_width",
         tools=_TOOLS, x_axis_type="log" if x_log else "linear", toolbar_location="right",
-        output_backend="canvas", min_width=240,
+        output_backend="canvas", min_width=240, stylesheets=[":host { background-color: var(--card); }"],
         **{"x_range": Range1d(1 if x_log else 0, 10), "y_range": Range1d(-20, 0), **options},
     )  # fmt: skip
     plot.toolbar.logo = None
     plot.toolbar.autohide = True
     plot.toolbar.active_drag = None
     plot.toolbar.active_scroll = None
-    plot.title.text_font_size = "15px"
+    plot.title.text_font_size = "14px"
     plot.title.text_font_style = "bold"
     plot.axis.axis_label_text_font_style = "normal"
+    plot.title.text_font = plot.axis.axis_label_text_font = plot.axis.major_label_text_font = _FONT
     plot.axis.axis_label_text_font_size = plot.axis.major_label_text_font_size = "13px"
     plot.axis.minor_tick_line_color = None
     if not options:

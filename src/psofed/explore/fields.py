@@ -85,9 +85,9 @@ class _Form:
         yield self._number("stepsize", "stepsize μ", 1e-3, 2.0, log=True, hint="of the clients' LMS steps")
         yield self._kinds("selection.pattern", "masks", "pattern", scenario.selection.pattern)
         yield from self._options("selection", scenario.selection.pattern)
-        yield self._choice("selection.coordinated", "one mask for all",
-                           [("true", "yes, one for all clients"), ("false", "no, one for each client")])  # fmt: skip
-        words = {"same": "those who downloaded", "redrawn": "redrawn each time"}
+        yield self._choice("selection.coordinated", "one mask",
+                           [("true", "for all clients"), ("false", "for each client")])  # fmt: skip
+        words = {"same": "who downloaded", "redrawn": "drawn anew"}
         yield self._choice("uplink", "who uploads", [(name, words.get(name, name)) for name in UPLINKS])
 
     def fleet(self) -> Iterator[Field]:
@@ -117,7 +117,7 @@ class _Form:
         own = attack.own_options()
         for name in sorted(own, key=lambda name: name != strength):
             yield self._option("attack", name, own[name], attack)
-        words = {"fixed": "the same for good", "redrawn": "others in each iteration"}
+        words = {"fixed": "always the same", "redrawn": "drawn anew"}
         choices = option_of(attack.options()["byzantine_set"]).choices
         yield self._choice("attack.byzantine_set", "who lies", [(name, words.get(name, name)) for name in choices])
 

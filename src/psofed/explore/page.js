@@ -65,24 +65,21 @@ export function render({ model, el }) {
   const form = make("form", { id: "form", "aria-label": "Settings", onsubmit: (event) => event.preventDefault() });
   const settings = make("details", { id: "settings" }, make("summary", {}, "Settings"), form);
   const charts = make("div", { id: "charts" });
-  el.append(
+  el.append(make("div", { class: "page" },
     make("header", {},
       make("h1", {}, "psofed ", make("span", {}, "explorer")),
-      make("label", { for: "preset" }, "start from"), preset,
-      make("label", { for: "metric" }, "error"), metric,
+      make("span", { class: "pair" }, make("label", { for: "preset" }, "start from"), preset),
+      make("span", { class: "pair" }, make("label", { for: "metric" }, "error"), metric),
       make("span", { class: "gap" }), compare, simulate, bar, status, share),
-    make("div", { id: "body" }, settings, make("main", {}, copies, sentence, numbers, charts)));
+    make("div", { id: "body" }, settings, make("main", {}, copies, sentence, numbers, charts))));
   const wide = matchMedia("(min-width: 900px)");
   const unfold = () => { settings.open = wide.matches; };
   wide.addEventListener("change", unfold);
   unfold();
 
-  const cards = [];
-  for (const chart of model.get_child("charts")) {
-    const card = make("div", { class: "card" }, chart);
-    cards.push(card);
-    charts.append(card);
-  }
+  model.get_child("charts").forEach((chart, place) => {
+    charts.append(make("figure", { class: "card" }, chart, make("figcaption", {}, model.captions[place])));
+  });
 
   // The form
 
@@ -147,7 +144,7 @@ export function render({ model, el }) {
       [slider.min, slider.max, slider.step] = ends;
       if (active !== slider) place(field, slider, field.value);
     }
-    if (active !== box && active !== slider) box.value = field.value;
+    if (active !== box && !(slider && active === slider)) box.value = field.value;
     note.hint = field.type === "choice" ? field.hint : "";
     if (!note.classList.contains("error")) note.textContent = note.hint;
   }
@@ -160,7 +157,7 @@ export function render({ model, el }) {
     const known = JSON.stringify(state.presets);
     if (preset.dataset.known !== known) {
       preset.dataset.known = known;
-      preset.replaceChildren(make("option", { value: "" }, "…"), ...state.presets.map(([value, label]) => make("option", { value }, label)));
+      preset.replaceChildren(make("option", { value: "", hidden: true }, "your settings"), ...state.presets.map(([value, label]) => make("option", { value }, label)));
       metric.replaceChildren(...state.metrics.map(([value, label]) => make("option", { value }, label)));
     }
     preset.value = state.preset;
@@ -188,9 +185,9 @@ export function render({ model, el }) {
         top.sentences.length > 1 && side ? make("b", { class: `side-${side}` }, side) : null, text));
     sentence.replaceChildren(...lines);
     sentence.classList.toggle("stale", top.stale);
-    numbers.replaceChildren(...top.tiles.map((tile) => make("dl", { class: "tile" }, make("dt", {}, tile.title),
+    numbers.replaceChildren(...top.tiles.map((tile) => make("dl", { class: tile.values.length > 1 ? "tile two" : "tile" }, make("dt", {}, tile.title),
       ...tile.values.map(({ side, text, key }) => make("dd", { class: `side-${side}`, id: `${key}-${side}`, title: tile.hint || false },
-        tile.values.length > 1 ? make("small", {}, side === "difference" ? "B − A" : side) : null, text)))));
+        tile.values.length > 1 ? make("small", {}, side === "difference" ? tile.relation : side) : null, text)))));
     simulate.textContent = top.simulation.running ? "Stop" : "Simulate";
     bar.hidden = !top.simulation.running;
     bar.value = top.simulation.progress;

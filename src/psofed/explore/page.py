@@ -12,7 +12,7 @@ from panel.custom import Children, JSComponent
 
 from psofed.common.errors import PsofedError
 from psofed.explore import exports, words
-from psofed.explore.charts import Charts
+from psofed.explore.charts import CAPTIONS, Charts
 from psofed.explore.fields import field_for_error, form_groups
 from psofed.explore.presets import Preset
 from psofed.explore.settings import (
@@ -42,6 +42,7 @@ class Frame(JSComponent):
     copies = param.Dict(default={})
     dark = param.Boolean(default=False)
     charts = Children()
+    captions = param.List(default=[])
 
     _esm = (_HERE / "page.js").read_text(encoding="utf-8")
     _stylesheets = [(_HERE / "page.css").read_text(encoding="utf-8")]  # noqa: RUF012 (Panel's own way)
@@ -105,21 +106,22 @@ class Session:
         self._count = 0
         self._inbox: queue.SimpleQueue[tuple[str, str, int, dict[str, Any]]] = queue.SimpleQueue()
         self._document = pn.state.curdoc
-        self._theory = Worker(pool, partial(self._hear, "theory"))
-        self._simulator: Worker | None = None
+        self._workers: dict[tuple[str, str], Worker] = {}
         self._restore(arguments)
         self._charts = Charts(SIDES)
         panes = [pn.pane.Bokeh(figure, sizing_mode="stretch_width") for figure in self._charts.figures()]
-        self.frame = Frame(self._on_message, charts=panes, sizing_mode="stretch_width", **self._frame_values())
+        values = self._frame_values()
+        self.frame = Frame(
+            self._on_message, charts=panes, captions=list(CAPTIONS), sizing_mode="stretch_width", **values
+        )
         self.frame.param.watch(lambda event: self._charts.recolour("dark" if event.new else "light"), "dark")
         for side in self._sides:
             self._ask_theory(side)
 
     def close(self) -> None:
         """End what computes for this page."""
-        self._theory.close()
-        if self._simulator is not None:
-            self._simulator.close()
+        for worker in self._workers.values():
+            worker.close()
 
     # Where settings come from
 
@@ -226,7 +228,7 @@ class Session:
         side.theory_number, side.fresh = self._count, {}
         mapping = side.scenario.to_mapping()
         question = Question(self._count, "theory", mapping, side.own_data, {"metric": self._metric})
-        self._theory.ask(name, question)
+        self._worker("theory", name).ask(question)
 
     def _simulate_or_stop(self) -> None:
         running = [name for name, side in self._sides.items() if side.simulating]
@@ -235,22 +237,25 @@ class Session:
         self._show()
 
     def _simulate(self, name: str) -> None:
-        if self._simulator is None:
-            self._simulator = Worker(self._pool, partial(self._hear, "simulation"))
         side = self._sides[name]
         self._count += 1
         side.simulation_number, side.simulating, side.simulation, side.progress = self._count, True, {}, 0.0
         options = {"limit": side.fresh.get("limit")}
         question = Question(self._count, "simulation", side.scenario.to_mapping(), side.own_data, options)
-        self._simulator.ask(name, question)
+        self._worker("simulation", name).ask(question)
 
     def _stop(self, name: str) -> None:
         side = self._sides[name]
-        if side.simulating and self._simulator is not None:
+        if side.simulating:
             side.simulating = False
             self._count += 1
             side.simulation_number = self._count
-            self._simulator.ask(name, Question(self._count, "nothing"))
+            self._worker("simulation", name).ask(Question(self._count, "nothing"))
+
+    def _worker(self, kind: str, name: str) -> Worker:
+        if (kind, name) not in self._workers:
+            self._workers[kind, name] = Worker(self._pool, partial(self._hear, kind, name))
+        return self._workers[kind, name]
 
     def _hear(self, kind: str, name: str, number: int, update: dict[str, Any]) -> None:
         """A worker's thread brings something: it is shown when the page's own loop comes to it."""
@@ -312,7 +317,7 @@ class Session:
             sentences += [{"side": name, **line} for line in self._lines(side)]
         running = [side for side in self._sides.values() if side.simulating]
         dots = [side.simulation["present"] for side in self._sides.values() if "present" in side.simulation]
-        text = f"{min(dot['trials'] for dot in dots)} trials simulated" if dots else ""
+        text = f"{min(dot['trials'] for dot in dots)} trials simulated" if dots else "starting …" if running else ""
         progress = sum(side.progress for side in running) / len(running) if running else 0.0
         return {
             "sentences": sentences,

@@ -67,6 +67,7 @@ class Explorer:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             self._server.start()
+            self._server.io_loop.asyncio_loop.set_exception_handler(_quietly)
             self._server.io_loop.add_callback(ready)
             self._server.io_loop.start()
         except KeyboardInterrupt:
@@ -162,6 +163,15 @@ class _Token(AuthProvider):
         from tornado.web import HTTPError
 
         raise HTTPError(403, reason="the address needs its token: open the one that psofed explore printed")
+
+
+def _quietly(loop: Any, context: dict[str, Any]) -> None:
+    """Say nothing of a window that was closed while something was on its way to it."""
+    from tornado.iostream import StreamClosedError
+    from tornado.websocket import WebSocketClosedError
+
+    if not isinstance(context.get("exception"), StreamClosedError | WebSocketClosedError):
+        loop.default_exception_handler(context)
 
 
 def _free_port() -> int:

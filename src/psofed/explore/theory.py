@@ -184,9 +184,10 @@ def _fine(known: Known) -> list[float]:
     limit = known.limit
     if not math.isfinite(limit) or limit <= 0:
         return []
-    few = (0.12, 0.5, 0.8, 0.97)
-    many = (0.012, 0.025, 0.04, 0.09, 0.12, 0.18, 0.24, 0.33, 0.42, 0.55, 0.65, 0.74, 0.82, 0.88, 0.93, 0.96, 0.98)
-    return [fraction * limit for fraction in (few if known.is_slow else many)]
+    if known.is_slow:
+        return [fraction * limit for fraction in (0.12, 0.5, 0.8, 0.97)]
+    # Dense where the curve bends: near zero, where an attack weighs most, and near the limit.
+    return [float(limit * x) for x in np.concatenate([np.geomspace(0.008, 0.4, 20), 1 - np.geomspace(0.55, 0.02, 16)])]
 
 
 def _over_stepsizes(known: Known, stepsizes: Sequence[float]) -> Iterator[Step]:

@@ -139,7 +139,7 @@ def _best(picture: dict[str, Any], key: str, scenario: Scenario, metric: str) ->
     best = picture.get(key)
     if best is None or abs(best["stepsize"] / scenario.stepsize - 1) < 0.02:
         return ""
-    return f" ({decibels(best[metric])} at its best stepsize, {best['stepsize']:.2g})"
+    return f" ({decibels(best[metric])} at its best stepsize, {best['stepsize']:.3g})"
 
 
 def _where_it_ends(picture: dict[str, Any], key: str, scenario: Scenario, value: float) -> str:
@@ -168,9 +168,8 @@ def tiles(numbers: dict[str, dict[str, Any]], metric: str) -> list[dict[str, Any
     made = [_tile(key, title, numbers, lambda value: decibels(value, 2), difference) for key, title in METRIC_TITLES.items()]
     dots = {side: row["simulated"] for side, row in numbers.items()}
     if any(dots.values()):
-        title = f"{METRIC_TITLES[metric]}, simulated"
         values = {side: {"simulated": dot and dot[metric]} for side, dot in dots.items()}
-        made.append(_tile("simulated", title, values, lambda value: decibels(value, 2), difference))
+        made.append(_tile("simulated", "simulated", values, lambda value: decibels(value, 2), difference))
     made.append(_tile("limit", "limit of stability", numbers, _plain_number, _ratio))
     made.append(_tile("best_stepsize", "best stepsize", numbers, _plain_number, _ratio))
     made.append(_tile("numbers_per_iteration", "numbers per iteration", numbers, lambda value: f"{value:g}", _ratio))
@@ -182,7 +181,7 @@ def _tile(key: str, title: str, numbers: dict[str, dict[str, Any]], show: Any, c
     if len(numbers) == 2:
         first, second = (row[key] for row in numbers.values())
         values.append({"side": "difference", "key": key, "text": compare(first, second)})
-    return {"title": title, "values": values}
+    return {"title": title, "values": values, "relation": "B − A" if compare is difference else "B / A"}
 
 
 def _plain_number(value: float | None) -> str:
@@ -195,4 +194,4 @@ def _ratio(first: float | None, second: float | None) -> str:
     """Say what multiple of the first the second is."""
     if not first or second is None or not (math.isfinite(first) and math.isfinite(second)):
         return "…"
-    return f"× {second / first:.2f}"
+    return f"{second / first:.2f}"

@@ -1,4 +1,4 @@
-"""Processes that compute while the page stays awake: each takes the newest question of every side, and drops older ones.
+"""Processes that compute while the page stays awake: each answers its newest question, and drops older ones.
 
 A process looks for a newer question between two steps. One step may take minutes where theory is slow (round-robin
 masks with an offset for each client, say); then the process is ended, and a fresh one that stood ready takes over.
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from psofed.fleet.own_data import OwnData
 
 _MEMORY = 4 << 30  # bytes that one process may take
-_TOO_LONG = 0.3  # seconds without an answer after which a process with an old question is ended
+_TOO_LONG = 0.3  # seconds for which a process may leave a newer question in the pipe
 _STEADY_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 Update = dict[str, Any]
-# Called with a side, the question's number, and what is new; from another thread.
-Listener = Callable[[str, int, Update], None]
+# Called with the question's number and what is new, from another thread.
+Listener = Callable[[int, Update], None]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Pool:
 
 
 class Worker:
-    """Answers the questions of one page, the newest of each side.
+    """Answers the newest question, in a process of its own.
 
     Parameters
     ----------
@@ -115,18 +115,18 @@ class Worker:
     def __init__(self, pool: Pool, listener: Listener) -> None:
         self._pool, self._listener = pool, listener
         self._lock = threading.RLock()
-        self._asked: dict[str, Question] = {}
-        self._unanswered: dict[str, float] = {}  # since when a side's question has not been taken up
+        self._asked: Question | None = None
+        self._waiting_since: float | None = None  # for the process to take up the question
         self._closed = False
         self._process = pool.take()
         threading.Thread(target=self._listen, name="psofed explorer", daemon=True).start()
 
-    def ask(self, side: str, question: Question) -> None:
-        """Ask for one side; what it was asked before is dropped."""
+    def ask(self, question: Question) -> None:
+        """Ask; what was asked before is dropped."""
         with self._lock:
-            self._asked[side] = question
-            self._unanswered[side] = time.monotonic()
-            self._process.send(side, question)
+            self._asked = question
+            self._waiting_since = time.monotonic()
+            self._process.send(question)
 
     def close(self) -> None:
         """End the process."""
@@ -139,45 +139,41 @@ class Worker:
             process = self._process
             try:
                 if process.connection.poll(0.1):
-                    side, number, update = process.connection.recv()
-                    self._hear(side, number, update)
+                    self._hear(*process.connection.recv())
                 else:
                     self._replace_if_stuck()
             except (EOFError, OSError):
                 if not self._closed and process is self._process:
                     self._report_end()
 
-    def _hear(self, side: str, number: int, update: Update) -> None:
+    def _hear(self, number: int, update: Update) -> None:
         with self._lock:
-            asked = self._asked.get(side)
-            if asked is None or number != asked.number:
+            if self._asked is None or number != self._asked.number:
                 return
-            self._unanswered.pop(side, None)
-        self._listener(side, number, update)
+            self._waiting_since = None
+        if update:
+            self._listener(number, update)
 
     def _replace_if_stuck(self) -> None:
         with self._lock:
-            waiting = min(self._unanswered.values(), default=None)
-            if waiting is None or time.monotonic() - waiting < _TOO_LONG or not self._process.is_warm():
+            since = self._waiting_since
+            if self._closed or since is None or time.monotonic() - since < _TOO_LONG or not self._process.is_warm():
                 return
             if self._pool.has_warm_process():
                 self._process.end()
                 self._process = self._pool.take()
-                for side, question in self._asked.items():
-                    self._unanswered[side] = time.monotonic()
-                    self._process.send(side, question)
+                if self._asked is not None:
+                    self.ask(self._asked)
 
     def _report_end(self) -> None:
         """A process has died of itself: of memory, most likely."""
         with self._lock:
             self._process.end()
             self._process = self._pool.take()
-            asked, self._asked = dict(self._asked), {}
-            self._unanswered.clear()
-        for side, question in asked.items():
-            if question.kind != "nothing":
-                self._asked.setdefault(side, question)
-                self._listener(side, question.number, {"error": _TOO_LARGE, "finished": True})
+            self._waiting_since = None
+            asked = self._asked
+        if asked is not None and asked.kind != "nothing":
+            self._listener(asked.number, {"error": _TOO_LARGE, "finished": True})
 
 
 _TOO_LARGE = f"this fleet takes more memory than the explorer's {_MEMORY >> 30} GiB; make it smaller"
@@ -198,9 +194,9 @@ class _Process:
         """Whether it has loaded what it needs."""
         return bool(self._warm.is_set())
 
-    def send(self, side: str, question: Question) -> None:
+    def send(self, question: Question) -> None:
         with contextlib.suppress(OSError):
-            self.connection.send((side, question))
+            self.connection.send(question)
 
     def end(self) -> None:
         self._process.kill()
@@ -224,13 +220,14 @@ def run(connection: Connection, warm: Any, data: "OwnData | None") -> None:
 
 
 class _Desk:
-    """The questions that a process has before it, each a generator of steps."""
+    """What a process works on: the steps of its newest question."""
 
     def __init__(self, connection: Connection, data: "OwnData | None") -> None:
         from psofed.explore.theory import Cache
 
         self._connection, self._data, self._cache = connection, data, Cache()
-        self._running: dict[str, tuple[int, Iterator[Update]]] = {}
+        self._number = 0
+        self._steps: Iterator[Update] | None = None
         self._last_report = 0.0
 
     def warm_up(self) -> None:
@@ -243,40 +240,34 @@ class _Desk:
 
     def work(self) -> None:
         while True:
-            self._read_pipe()
-            for side in list(self._running):
-                if side in self._running:
-                    self._step(side)
+            while self._steps is None or self._connection.poll():
+                self._take(self._connection.recv())
+            self._step()
 
-    def _read_pipe(self) -> None:
-        """Take up what has been asked; wait if there is nothing to do."""
-        while not self._running or self._connection.poll():
-            self._take(*self._connection.recv())
+    def _take(self, question: Question) -> None:
+        self._number = question.number
+        stops = question.kind == "nothing"
+        self._steps = None if stops else self._answer(question)
+        self._connection.send((question.number, {"stopped": True} if stops else {}))
 
-    def _take(self, side: str, question: Question) -> None:
-        self._running.pop(side, None)
-        if question.kind == "nothing":
-            self._connection.send((side, question.number, {"stopped": True}))
-            return
-        self._running[side] = (question.number, self._steps(side, question))
-
-    def _step(self, side: str) -> None:
-        number, steps = self._running[side]
+    def _step(self) -> None:
+        number, steps = self._number, self._steps
+        assert steps is not None
         try:
             update = next(steps, None)
         except Stopped:
-            return  # its place has been taken, or is empty
+            return
         except PsofedError as error:
             update = {"error": str(error), "finished": True}
-        except (MemoryError, OverflowError, ArithmeticError, ValueError) as error:
+        except (MemoryError, ArithmeticError, ValueError) as error:
             text = _TOO_LARGE if isinstance(error, MemoryError) else f"cannot be computed: {error}"
             update = {"error": text, "finished": True}
         if update is None:
-            self._running.pop(side, None)
+            self._steps = None
         else:
-            self._connection.send((side, number, update))
+            self._connection.send((number, update))
 
-    def _steps(self, side: str, question: Question) -> Iterator[Update]:
+    def _answer(self, question: Question) -> Iterator[Update]:
         from psofed.explore.settings import Limits, make_scenario
 
         data = self._data if question.own_data else None
@@ -297,13 +288,13 @@ class _Desk:
 
         def progress(done: int, total: int) -> None:
             while self._connection.poll():
-                self._take(*self._connection.recv())
-            if self._running.get(side, (None,))[0] != question.number:
+                self._take(self._connection.recv())
+            if self._number != question.number:
                 raise Stopped
             now = time.monotonic()
             if now - self._last_report > 0.1 or done == total:
                 self._last_report = now
-                self._connection.send((side, question.number, {"progress": done / total}))
+                self._connection.send((question.number, {"progress": done / total}))
 
         yield from simulation_steps(scenario, progress=progress, data=data, **question.options)
 
