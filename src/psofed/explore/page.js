@@ -30,6 +30,7 @@ function fromPosition(field, position) {
 
 export function render({ model, el }) {
   const tell = (message) => model.send_msg(message);
+  const state = { ...model.start }; // what Python last said of form, errors, top and copies
   const pending = new Map();
   let scheduled = false;
   let inputs = new Map();
@@ -42,7 +43,7 @@ export function render({ model, el }) {
     scheduled = true;
     requestAnimationFrame(() => {
       scheduled = false;
-      for (const [field, latest] of pending) tell({ type: "set", side: model.form.side, name: field, value: latest });
+      for (const [field, latest] of pending) tell({ type: "set", side: state.form.side, name: field, value: latest });
       pending.clear();
     });
   }
@@ -83,23 +84,23 @@ export function render({ model, el }) {
 
   // The form
 
-  function shapeOf(state) {
-    const fields = state.groups.flatMap((group) => group.fields);
-    return JSON.stringify([state.side, state.sides, fields.map((f) => [f.name, f.type, f.choices, f.label])]);
+  function shapeOf({ side, sides, groups }) {
+    const fields = groups.flatMap((group) => group.fields);
+    return JSON.stringify([side, sides, fields.map((f) => [f.name, f.type, f.choices, f.label])]);
   }
 
   function drawForm() {
-    const state = model.form;
+    const { side: shown, sides, groups } = state.form;
     const focused = el.getRootNode().activeElement?.id;
     const folded = new Map([...form.querySelectorAll("details")].map((d) => [d.dataset.title, d.open]));
     inputs = new Map();
     form.replaceChildren();
-    if (state.sides.length > 1) {
+    if (sides.length > 1) {
       form.append(make("div", { class: "sides", role: "group", "aria-label": "Which scenario the settings are of" },
-        ...state.sides.map((side) => make("button", { type: "button", class: `side-${side}`, "aria-pressed": String(side === state.side),
+        ...sides.map((side) => make("button", { type: "button", class: `side-${side}`, "aria-pressed": String(side === shown),
           onclick: () => tell({ type: "side", name: side }) }, `Settings of ${side}`))));
     }
-    for (const group of state.groups) {
+    for (const group of groups) {
       const open = folded.get(group.title) ?? group.open;
       form.append(make("details", { open, "data-title": group.title }, make("summary", {}, group.title), ...group.fields.map(drawField)));
     }
@@ -150,24 +151,24 @@ export function render({ model, el }) {
   }
 
   function onForm() {
-    const state = model.form;
-    const now = shapeOf(state);
+    const { sides, groups, presets, metrics } = state.form;
+    const now = shapeOf(state.form);
     if (now !== shape) { shape = now; drawForm(); }
-    else for (const group of state.groups) group.fields.forEach(fill);
-    const known = JSON.stringify(state.presets);
+    else for (const group of groups) group.fields.forEach(fill);
+    const known = JSON.stringify(presets);
     if (preset.dataset.known !== known) {
       preset.dataset.known = known;
-      preset.replaceChildren(make("option", { value: "", hidden: true }, "your settings"), ...state.presets.map(([value, label]) => make("option", { value }, label)));
-      metric.replaceChildren(...state.metrics.map(([value, label]) => make("option", { value }, label)));
+      preset.replaceChildren(make("option", { value: "", hidden: true }, "your settings"), ...presets.map(([value, label]) => make("option", { value }, label)));
+      metric.replaceChildren(...metrics.map(([value, label]) => make("option", { value }, label)));
     }
-    preset.value = state.preset;
-    metric.value = state.metric;
-    compare.textContent = state.sides.length > 1 ? "Close B" : "Compare with B";
+    preset.value = state.form.preset;
+    metric.value = state.form.metric;
+    compare.textContent = sides.length > 1 ? "Close B" : "Compare with B";
   }
 
   function drawErrors() {
     for (const [name, { box, note }] of inputs) {
-      const text = model.errors[name] ?? "";
+      const text = state.errors[name] ?? "";
       note.classList.toggle("error", text !== "");
       note.textContent = text || note.hint;
       text ? box.setAttribute("aria-invalid", "true") : box.removeAttribute("aria-invalid");
@@ -179,14 +180,14 @@ export function render({ model, el }) {
   // Words and numbers
 
   function onTop() {
-    const top = model.top;
+    const { top } = state;
     const lines = top.sentences.map(({ side, text, trouble }) =>
       make("p", { class: trouble ? "trouble" : "" },
         top.sentences.length > 1 && side ? make("b", { class: `side-${side}` }, side) : null, text));
     sentence.replaceChildren(...lines);
     sentence.classList.toggle("stale", top.stale);
     numbers.replaceChildren(...top.tiles.map((tile) => make("dl", { class: tile.values.length > 1 ? "tile two" : "tile" }, make("dt", {}, tile.title),
-      ...tile.values.map(({ side, text, key }) => make("dd", { class: `side-${side}`, id: `${key}-${side}`, title: tile.hint || false },
+      ...tile.values.map(({ side, text, key, stale }) => make("dd", { class: `side-${side}${stale ? " stale" : ""}`, id: `${key}-${side}`, title: tile.hint || false },
         tile.values.length > 1 ? make("small", {}, side === "difference" ? tile.relation : side) : null, text)))));
     simulate.textContent = top.simulation.running ? "Stop" : "Simulate";
     bar.hidden = !top.simulation.running;
@@ -195,7 +196,7 @@ export function render({ model, el }) {
   }
 
   function onCopies() {
-    const texts = model.copies;
+    const texts = state.copies;
     const link = `${location.origin}${location.pathname}?token=${texts.token}&${texts.query}`;
     history.replaceState(null, "", `${location.pathname}?${texts.query}`);
     const block = (title, id, text) => {
@@ -209,21 +210,24 @@ export function render({ model, el }) {
     const download = (kind) => make("button", { type: "button", id: `download-${kind}`, onclick: () => tell({ type: "download", name: kind }) },
       `Numbers as ${kind.toUpperCase()}`);
     copies.replaceChildren(
-      make("p", {}, `Settings of ${model.form.side}. Pictures: the disk beside each of them. `, download("csv"), download("json")),
+      make("p", {}, `Settings of ${state.form.side}. Pictures: the disk beside each of them. `, download("csv"), download("json")),
       make("div", { class: "grid" }, block("TOML", "toml", texts.toml), block("commands", "command", texts.command),
         block("Python", "python", texts.python), block("link (while this explorer runs)", "link", link)));
   }
 
-  model.on("msg:custom", (message) => {
-    if (message.type !== "file") return;
-    const link = make("a", { href: URL.createObjectURL(new Blob([message.text], { type: message.mime })), download: message.name });
+  function save({ name, mime, text }) {
+    const link = make("a", { href: URL.createObjectURL(new Blob([text], { type: mime })), download: name });
     link.click();
     URL.revokeObjectURL(link.href);
+  }
+
+  const draw = { form: onForm, errors: drawErrors, top: onTop, copies: onCopies };
+  model.on("msg:custom", (message) => {
+    if (message.type === "file") save(message);
+    if (message.type !== "news") return;
+    Object.assign(state, message.news);
+    for (const part of Object.keys(draw)) if (part in message.news) draw[part]();
   });
-  model.on("form", onForm);
-  model.on("errors", drawErrors);
-  model.on("top", onTop);
-  model.on("copies", onCopies);
   onForm();
   onTop();
   onCopies();
@@ -231,4 +235,5 @@ export function render({ model, el }) {
   const tint = () => { model.dark = dark.matches; };
   dark.addEventListener("change", tint);
   tint();
+  tell({ type: "hello" });
 }

@@ -30,16 +30,14 @@ from psofed.results import METRIC_TITLES
 from psofed.scenario import Scenario
 
 _HERE = Path(__file__).parent
+_REDRAW = 90  # milliseconds between two drawings of what is still being refined
 _OPEN_GROUPS = ("Sharing", "Attack", "Fleet")
 
 
 class Frame(JSComponent):
     """What the browser shows around the charts; ``page.js`` draws it."""
 
-    form = param.Dict(default={})
-    errors = param.Dict(default={})
-    top = param.Dict(default={})
-    copies = param.Dict(default={})
+    start = param.Dict(default={})
     dark = param.Boolean(default=False)
     charts = Children()
     captions = param.List(default=[])
@@ -49,7 +47,19 @@ class Frame(JSComponent):
 
     def __init__(self, listener: Any, **params: Any) -> None:
         self._listener = listener
+        self._shown: dict[str, Any] = dict(params.get("start", {}))
         super().__init__(**params)
+
+    def show(self, values: dict[str, Any]) -> None:
+        """Send what has changed: as a message, since Panel walks through all charts to set a parameter."""
+        news = {name: value for name, value in values.items() if self._shown.get(name) != value}
+        if news:
+            self._shown.update(news)
+            self._send_msg({"type": "news", "news": news})
+
+    def forget(self) -> None:
+        """Take nothing for shown."""
+        self._shown = {}
 
     def _handle_msg(self, msg: Any) -> None:
         self._listener(msg)
@@ -104,17 +114,18 @@ class Session:
         self._metric, self._active, self._refused = "network_mse", "A", ""
         self._sides: dict[str, Side] = {}
         self._count = 0
+        self._is_waiting = False
         self._inbox: queue.SimpleQueue[tuple[str, str, int, dict[str, Any]]] = queue.SimpleQueue()
         self._document = pn.state.curdoc
         self._workers: dict[tuple[str, str], Worker] = {}
         self._restore(arguments)
         self._charts = Charts(SIDES)
         panes = [pn.pane.Bokeh(figure, sizing_mode="stretch_width") for figure in self._charts.figures()]
-        values = self._frame_values()
+        start = self._frame_values()
         self.frame = Frame(
-            self._on_message, charts=panes, captions=list(CAPTIONS), sizing_mode="stretch_width", **values
+            self._on_message, charts=panes, captions=list(CAPTIONS), sizing_mode="stretch_width", start=start
         )
-        self.frame.param.watch(lambda event: self._charts.recolour("dark" if event.new else "light"), "dark")
+        self.frame.param.watch(self._recolour, "dark")
         for side in self._sides:
             self._ask_theory(side)
 
@@ -168,6 +179,9 @@ class Session:
             case "side" if name in self._sides:
                 self._active = name
                 self._show()
+            case "hello":  # what was sent before the window listened is sent again
+                self.frame.forget()
+                self._show()
             case "compare":
                 self._compare()
             case "simulate":
@@ -190,14 +204,14 @@ class Session:
             about = getattr(error, "field", name)
             place = field_for_error(self._groups(side), about) or name
             side.errors = {place: str(error)}
-            self._show()
+            self._show(pictures=False)
             return
         side.errors = {}
         if scenario != side.scenario:
             side.scenario, side.preset = scenario, ""
             self._changed(side_name)
         else:
-            self._show()
+            self._show(pictures=False)
 
     def _changed(self, name: str) -> None:
         """A side's scenario is another now: what was simulated is not of it any more."""
@@ -206,7 +220,7 @@ class Session:
         if side.simulating:
             self._stop(name)
         self._ask_theory(name)
-        self._show()
+        self._show(pictures=False)
 
     def _compare(self) -> None:
         if "B" in self._sides:
@@ -259,12 +273,17 @@ class Session:
 
     def _hear(self, kind: str, name: str, number: int, update: dict[str, Any]) -> None:
         """A worker's thread brings something: it is shown when the page's own loop comes to it."""
-        first = self._inbox.empty()
         self._inbox.put((kind, name, number, update))
-        if first:
+        if {"point", "refusal", "error", "stopped", "finished"} & set(update):
             self._document.add_next_tick_callback(self._take_in)
+        elif not self._is_waiting:  # what refines a picture is drawn some at a time
+            self._is_waiting = True
+            self._document.add_timeout_callback(self._take_in, _REDRAW)
 
     def _take_in(self) -> None:
+        self._is_waiting = False
+        if self._inbox.empty():
+            return
         refused = []
         while not self._inbox.empty():
             kind, name, number, update = self._inbox.get()
@@ -288,14 +307,19 @@ class Session:
 
     # What is shown
 
+    def _recolour(self, event: Any) -> None:
+        with pn.io.hold(self._document):
+            self._charts.recolour("dark" if event.new else "light")
+
     def _groups(self, side: Side) -> list[dict[str, Any]]:
         return form_groups(side.scenario, side.draft, self._limits, side.own_data)
 
-    def _show(self) -> None:
-        for name, value in self._frame_values().items():
-            if getattr(self.frame, name) != value:
-                setattr(self.frame, name, value)
-        self._charts.show({name: side.content() for name, side in self._sides.items()}, self._metric)
+    def _show(self, pictures: bool = True) -> None:
+        self.frame.show(self._frame_values())
+        if not pictures:
+            return
+        with pn.io.hold(self._document):
+            self._charts.show({name: side.content() for name, side in self._sides.items()}, self._metric)
 
     def _frame_values(self) -> dict[str, Any]:
         active = self._sides[self._active]
@@ -343,7 +367,7 @@ class Session:
         return lines
 
     def _numbers(self, side: Side) -> dict[str, Any]:
-        return words.number_rows(side.scenario, side.fresh, side.simulation.get("present"))
+        return words.number_rows(side.scenario, side.fresh, side.picture, side.simulation.get("present"))
 
     def _copies(self, side: Side) -> dict[str, Any]:
         predictable = not (side.fresh.get("refusal") or side.fresh.get("error"))

@@ -109,19 +109,34 @@ def simulated_sentence(scenario: Scenario, dot: dict[str, Any] | None, shared: l
     return f"{said}; sharing everything {_gives(full, metric)}."
 
 
-def number_rows(scenario: Scenario, picture: dict[str, Any], dot: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the numbers of one side for the table, linear: metrics, limit, best stepsize, traffic, simulated."""
+def number_rows(
+    scenario: Scenario, fresh: dict[str, Any], before: dict[str, Any], dot: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return the numbers of one side for the tiles, linear: metrics, limit, best stepsize, traffic, simulated.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    fresh, before : dict
+        What theory says of it, and, where that is not known yet, what it said last; then its key is in ``"stale"``.
+    dot : dict, optional
+        What simulation shows.
+    """
     from psofed.results.traffic import measure_communication
 
-    traffic = measure_communication(scenario)
-    point = picture.get("point") or {}
-    best = picture.get("best")
+    def known(key: str) -> Any:
+        return fresh[key] if key in fresh else before.get(key)
+
+    traffic, point, best = measure_communication(scenario), known("point") or {}, known("best")
+    stale = {name for name, key in (("limit", "limit"), ("best_stepsize", "best")) if key not in fresh}
     return {
         **{metric: point.get(metric) for metric in METRIC_TITLES},
-        "limit": picture.get("limit"),
+        "limit": known("limit"),
         "best_stepsize": None if best is None else best["stepsize"],
+        "has_best": "best" not in fresh or best is not None,
         "numbers_per_iteration": float(traffic.numbers_down + traffic.numbers_up),
         "simulated": dot,
+        "stale": stale | (set() if "point" in fresh else set(METRIC_TITLES)),
     }
 
 
@@ -171,13 +186,17 @@ def tiles(numbers: dict[str, dict[str, Any]], metric: str) -> list[dict[str, Any
         values = {side: {"simulated": dot and dot[metric]} for side, dot in dots.items()}
         made.append(_tile("simulated", "simulated", values, lambda value: decibels(value, 2), difference))
     made.append(_tile("limit", "limit of stability", numbers, _plain_number, _ratio))
-    made.append(_tile("best_stepsize", "best stepsize", numbers, _plain_number, _ratio))
+    shown = {side: {**row, "best_stepsize": row["best_stepsize"] if row["has_best"] else 0.0} for side, row in numbers.items()}
+    made.append(_tile("best_stepsize", "best stepsize", shown, _best_number, _ratio))
     made.append(_tile("numbers_per_iteration", "numbers per iteration", numbers, lambda value: f"{value:g}", _ratio))
     return made
 
 
 def _tile(key: str, title: str, numbers: dict[str, dict[str, Any]], show: Any, compare: Any) -> dict[str, Any]:
-    values = [{"side": side, "key": key, "text": show(row[key])} for side, row in numbers.items()]
+    values = [
+        {"side": side, "key": key, "text": show(row[key]), "stale": key in row.get("stale", ())}
+        for side, row in numbers.items()
+    ]
     if len(numbers) == 2:
         first, second = (row[key] for row in numbers.values())
         values.append({"side": "difference", "key": key, "text": compare(first, second)})
@@ -188,6 +207,10 @@ def _plain_number(value: float | None) -> str:
     if value is None:
         return "…"
     return "none" if not math.isfinite(value) else f"{value:.3g}"
+
+
+def _best_number(value: float | None) -> str:
+    return "the smaller" if value == 0.0 else _plain_number(value)
 
 
 def _ratio(first: float | None, second: float | None) -> str:

@@ -1,9 +1,10 @@
 """Processes that compute while the page stays awake: each answers its newest question, and drops older ones.
 
-A process looks for a newer question between two steps. One step may take minutes where theory is slow (round-robin
-masks with an offset for each client, say); then the process is ended, and a fresh one that stood ready takes over.
+A newer question interrupts what is being computed. Where that fails, inside a long call of a library in C, the process is
+ended, and a fresh one that stood ready takes over.
 """
 
+import _thread
 import contextlib
 import multiprocessing
 import os
@@ -210,24 +211,28 @@ class Stopped(Exception):
 
 def run(connection: Connection, warm: Any, data: "OwnData | None") -> None:
     """Answer questions until the pipe is closed; what a process does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its processes
     _bound_memory()
     desk = _Desk(connection, data)
+    # A newer question interrupts as Ctrl-C would; Ctrl-C itself is for the server, which ends its processes.
+    signal.signal(signal.SIGINT, desk.interrupted)
     desk.warm_up()
     warm.set()
-    with contextlib.suppress(EOFError, OSError):
-        desk.work()
+    desk.work()
 
 
 class _Desk:
-    """What a process works on: the steps of its newest question."""
+    """What a process works on: the steps of its newest question.
+
+    A thread reads the pipe, and interrupts the step that is under way when a newer question has come.
+    """
 
     def __init__(self, connection: Connection, data: "OwnData | None") -> None:
         from psofed.explore.theory import Cache
 
         self._connection, self._data, self._cache = connection, data, Cache()
-        self._number = 0
-        self._steps: Iterator[Update] | None = None
+        self._newest = self._taken = Question(0, "nothing")
+        self._has_come = threading.Event()
+        self._may_interrupt = False
         self._last_report = 0.0
 
     def warm_up(self) -> None:
@@ -239,33 +244,61 @@ class _Desk:
             pass
 
     def work(self) -> None:
+        """Answer one question after the other."""
+        threading.Thread(target=self._read_pipe, daemon=True).start()
         while True:
-            while self._steps is None or self._connection.poll():
-                self._take(self._connection.recv())
-            self._step()
+            self._has_come.wait()
+            self._has_come.clear()
+            self._taken = question = self._newest
+            if question.kind == "nothing":
+                self._send(question, {"stopped": True})
+                continue
+            self._send(question, {})  # taken up
+            try:
+                for update in self._checked(self._answer(question)):
+                    self._send(question, update)
+            except Stopped:
+                pass
+            except PsofedError as error:
+                self._send(question, {"error": str(error), "finished": True})
+            except (MemoryError, ArithmeticError, ValueError) as error:
+                text = _TOO_LARGE if isinstance(error, MemoryError) else f"cannot be computed: {error}"
+                self._send(question, {"error": text, "finished": True})
 
-    def _take(self, question: Question) -> None:
-        self._number = question.number
-        stops = question.kind == "nothing"
-        self._steps = None if stops else self._answer(question)
-        self._connection.send((question.number, {"stopped": True} if stops else {}))
+    def interrupted(self, *_: Any) -> None:
+        """Drop the step under way, if a newer question has come."""
+        if self._may_interrupt and self._newest is not self._taken:
+            self._may_interrupt = False
+            raise Stopped
 
-    def _step(self) -> None:
-        number, steps = self._number, self._steps
-        assert steps is not None
-        try:
+    def _read_pipe(self) -> None:
+        while True:
+            try:
+                self._newest = self._connection.recv()
+            except (EOFError, OSError):
+                os._exit(0)  # the server is gone
+            self._has_come.set()
+            if self._may_interrupt:
+                _thread.interrupt_main()
+
+    def _checked(self, steps: Iterator[Update]) -> Iterator[Update]:
+        """Yield the steps; while one is computed it may be interrupted."""
+        while True:
+            self._may_interrupt = True
+            if self._newest is not self._taken:
+                raise Stopped
             update = next(steps, None)
-        except Stopped:
-            return
-        except PsofedError as error:
-            update = {"error": str(error), "finished": True}
-        except (MemoryError, ArithmeticError, ValueError) as error:
-            text = _TOO_LARGE if isinstance(error, MemoryError) else f"cannot be computed: {error}"
-            update = {"error": text, "finished": True}
-        if update is None:
-            self._steps = None
-        else:
-            self._connection.send((number, update))
+            self._may_interrupt = False
+            if update is None:
+                return
+            yield update
+
+    def _send(self, question: Question, update: Update) -> None:
+        """Send an update, whole."""
+        could, self._may_interrupt = self._may_interrupt, False
+        with contextlib.suppress(OSError):
+            self._connection.send((question.number, update))
+        self._may_interrupt = could
 
     def _answer(self, question: Question) -> Iterator[Update]:
         from psofed.explore.settings import Limits, make_scenario
@@ -287,14 +320,10 @@ class _Desk:
         from psofed.explore.simulating import simulation_steps
 
         def progress(done: int, total: int) -> None:
-            while self._connection.poll():
-                self._take(self._connection.recv())
-            if self._number != question.number:
-                raise Stopped
             now = time.monotonic()
             if now - self._last_report > 0.1 or done == total:
                 self._last_report = now
-                self._connection.send((question.number, {"progress": done / total}))
+                self._send(question, {"progress": done / total})
 
         yield from simulation_steps(scenario, progress=progress, data=data, **question.options)
 
