@@ -29,6 +29,8 @@ function fromPosition(field, position) {
 }
 
 export function render({ model, el }) {
+  document.documentElement.lang = "en";
+  document.head.append(make("meta", { name: "viewport", content: "width=device-width, initial-scale=1" }));
   const tell = (message) => model.send_msg(message);
   const state = { ...model.start }; // what Python last said of form, errors, top and copies
   const pending = new Map();
@@ -183,7 +185,7 @@ export function render({ model, el }) {
     const { top } = state;
     const lines = top.sentences.map(({ side, text, trouble }) =>
       make("p", { class: trouble ? "trouble" : "" },
-        top.sentences.length > 1 && side ? make("b", { class: `side-${side}` }, side) : null, text));
+        state.form.sides.length > 1 && side ? make("b", { class: `side-${side}` }, side) : null, text));
     sentence.replaceChildren(...lines);
     sentence.classList.toggle("stale", top.stale);
     numbers.replaceChildren(...top.tiles.map((tile) => make("dl", { class: tile.values.length > 1 ? "tile two" : "tile" }, make("dt", {}, tile.title),

@@ -133,9 +133,10 @@ def number_rows(
         **{metric: point.get(metric) for metric in METRIC_TITLES},
         "limit": known("limit"),
         "best_stepsize": None if best is None else best["stepsize"],
-        "has_best": "best" not in fresh or best is not None,
+        "has_best": "best" not in fresh or best is not None,  # else the smaller the stepsize, the better
         "numbers_per_iteration": float(traffic.numbers_down + traffic.numbers_up),
         "simulated": dot,
+        "refused": bool(fresh.get("refusal") or fresh.get("error")),
         "stale": stale | (set() if "point" in fresh else set(METRIC_TITLES)),
     }
 
@@ -147,7 +148,7 @@ def _gives(dot: dict[str, Any], metric: str) -> str:
     if not (math.isfinite(low) and low > 0):
         return f"gives {decibels(dot[metric])}"
     reach = 5 * math.log10(high / low)
-    return f"gives {decibels(dot[metric])} ± {reach:.1f}"
+    return f"gives {decibels(dot[metric])} ± {reach:.2f}"
 
 
 def _best(picture: dict[str, Any], key: str, scenario: Scenario, metric: str) -> str:
@@ -194,13 +195,17 @@ def tiles(numbers: dict[str, dict[str, Any]], metric: str) -> list[dict[str, Any
 
 def _tile(key: str, title: str, numbers: dict[str, dict[str, Any]], show: Any, compare: Any) -> dict[str, Any]:
     values = [
-        {"side": side, "key": key, "text": show(row[key]), "stale": key in row.get("stale", ())}
+        {"side": side, "key": key, "text": _shown(row, key, show), "stale": key in row.get("stale", ())}
         for side, row in numbers.items()
     ]
     if len(numbers) == 2:
         first, second = (row[key] for row in numbers.values())
         values.append({"side": "difference", "key": key, "text": compare(first, second)})
     return {"title": title, "values": values, "relation": "B − A" if compare is difference else "B / A"}
+
+
+def _shown(row: dict[str, Any], key: str, show: Any) -> str:
+    return "no theory" if row.get("refused") and row[key] is None else str(show(row[key]))
 
 
 def _plain_number(value: float | None) -> str:

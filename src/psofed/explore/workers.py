@@ -248,22 +248,30 @@ class _Desk:
         threading.Thread(target=self._read_pipe, daemon=True).start()
         while True:
             self._has_come.wait()
-            self._has_come.clear()
-            self._taken = question = self._newest
-            if question.kind == "nothing":
-                self._send(question, {"stopped": True})
-                continue
-            self._send(question, {})  # taken up
-            try:
-                for update in self._checked(self._answer(question)):
-                    self._send(question, update)
-            except Stopped:
-                pass
-            except PsofedError as error:
-                self._send(question, {"error": str(error), "finished": True})
-            except (MemoryError, ArithmeticError, ValueError) as error:
-                text = _TOO_LARGE if isinstance(error, MemoryError) else f"cannot be computed: {error}"
-                self._send(question, {"error": text, "finished": True})
+            with contextlib.suppress(Stopped):
+                self._has_come.clear()
+                self._taken = self._newest
+                self._work_on(self._taken)
+            self._may_interrupt = False
+
+    def _work_on(self, question: Question) -> None:
+        if question.kind == "nothing":
+            self._send(question, {"stopped": True})
+            return
+        self._send(question, {})  # taken up
+        try:
+            for update in self._checked(self._answer(question)):
+                self._send(question, update)
+        except PsofedError as error:
+            self._end(question, str(error))
+        except MemoryError:
+            self._end(question, _TOO_LARGE)
+        except (ArithmeticError, ValueError) as error:
+            self._end(question, f"cannot be computed: {error}")
+
+    def _end(self, question: Question, text: str) -> None:
+        self._may_interrupt = False
+        self._send(question, {"error": text, "finished": True})
 
     def interrupted(self, *_: Any) -> None:
         """Drop the step under way, if a newer question has come."""
