@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 import psofed
-
 from psofed.explore.words import difference
 
 pytest.importorskip("panel", reason="the explorer's extra is not installed")
@@ -31,7 +30,14 @@ def address(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     folder = tmp_path_factory.mktemp("explore")
     file = folder / "fleet.toml"
     file.write_text(small_fleet().to_toml(), encoding="utf-8")
-    command = [sys.executable, "-c", "from psofed.cli import main; main()", "explore", str(file), "--no-browser"]
+    command = [
+        sys.executable,
+        "-c",
+        "from psofed.cli import main; main()",
+        "explore",
+        str(file),
+        "--no-browser",
+    ]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
@@ -45,7 +51,9 @@ def address(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def small_fleet() -> psofed.Scenario:
     attack = psofed.attacks.Gaussian(num_byzantine=4)
-    return psofed.Scenario(num_clients=12, dimension=4, num_participants=3, stepsize=0.08, iterations=300, attack=attack)
+    return psofed.Scenario(
+        num_clients=12, dimension=4, num_participants=3, stepsize=0.08, iterations=300, attack=attack
+    )
 
 
 def wait_for(page: Any, selector: str, text: str) -> None:
@@ -70,7 +78,9 @@ def expect_numbers(page: Any, scenario: psofed.Scenario, side: str = "A") -> Non
 def move(page: Any, name: str, position: float) -> None:
     """Move a slider as a hand does: the browser tells of an input."""
     slider = page.locator(f"#field-{name.replace('.', '-')}-slider")
-    slider.evaluate("(e, p) => { e.value = p; e.dispatchEvent(new Event('input', {bubbles: true})); }", position)
+    slider.evaluate(
+        "(e, p) => { e.value = p; e.dispatchEvent(new Event('input', {bubbles: true})); }", position
+    )
 
 
 def test_without_its_token_nothing_is_served(address: str) -> None:
@@ -100,7 +110,9 @@ def test_the_websocket_is_for_the_page_itself(address: str) -> None:
     assert knock(f"/ws?{token}", "http://elsewhere.example") == 403
 
 
-def test_sliders_presets_sides_and_copies(address: str, open_page: Any, sideways: Any, screenshot: Any) -> None:
+def test_sliders_presets_sides_and_copies(
+    address: str, open_page: Any, sideways: Any, screenshot: Any
+) -> None:
     page = open_page(address)
     fleet = small_fleet()
     expect_numbers(page, fleet)
@@ -157,7 +169,9 @@ def test_sliders_presets_sides_and_copies(address: str, open_page: Any, sideways
 
     # Another preset, for B
     page.select_option("#preset", "readme")
-    readme = psofed.Scenario(num_clients=50, dimension=5, stepsize=0.0766, attack=psofed.attacks.Gaussian(num_byzantine=15))
+    readme = psofed.Scenario(
+        num_clients=50, dimension=5, stepsize=0.0766, attack=psofed.attacks.Gaussian(num_byzantine=15)
+    )
     expect_numbers(page, readme, "B")
 
     # The link restores both sides
@@ -166,7 +180,9 @@ def test_sliders_presets_sides_and_copies(address: str, open_page: Any, sideways
     expect_numbers(page, fleet.replace(num_shared=4), "B")
 
 
-def test_where_theory_refuses_the_page_says_why_and_simulates(address: str, open_page: Any, screenshot: Any) -> None:
+def test_where_theory_refuses_the_page_says_why_and_simulates(
+    address: str, open_page: Any, screenshot: Any
+) -> None:
     page = open_page(f"{address}&{query(small_fleet().replace(aggregation='median'))}")
     page.locator("#sentence", has_text='"median" is not linear').wait_for(timeout=READY)
     page.locator("#status", has_text="256 trials simulated").wait_for(timeout=2 * READY)
@@ -230,11 +246,15 @@ def test_the_copied_commands_and_python_run(tmp_path: Path) -> None:
     fleet = small_fleet()
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     command = as_command(fleet, Origin(), own_data=False, predictable=True)
-    done = subprocess.run(["sh", "-e", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        ["sh", "-e", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert f"{psofed.predict(fleet).network_mse:.6g}" in done.stdout
     assert tomllib.loads((tmp_path / "scenario.toml").read_text(encoding="utf-8"))["num_clients"] == 12
     lines = as_python(fleet, Origin(), own_data=False, predictable=True)
-    done = subprocess.run([sys.executable, "-c", lines], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", lines], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split()[0]) == psofed.predict(fleet).network_mse

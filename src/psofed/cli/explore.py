@@ -26,13 +26,16 @@ def register(app: typer.Typer) -> None:
 def explore(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="Scenario to open with, a TOML file; the README's fleet if left out."),
+        typer.Argument(
+            metavar="[FILE]", help="Scenario to open with, a TOML file; the README's fleet if left out."
+        ),
     ] = None,
     port: Annotated[
         int, typer.Option(metavar="N", min=0, max=65535, help="Where to listen; any free port by default.")
     ] = 0,
     browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open the page in a browser, or only print its address.")
+        bool,
+        typer.Option("--browser/--no-browser", help="Open the page in a browser, or only print its address."),
     ] = True,
     table: DataFile = None,
     client_column: ClientColumn = None,
@@ -58,10 +61,17 @@ def explore(
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("panel", "param", "bokeh"):
             raise
-        raise PsofedError("the explorer needs Panel; install it with: pip install 'psofed[explore]'") from None
+        raise PsofedError(
+            "the explorer needs Panel; install it with: pip install 'psofed[explore]'"
+        ) from None
     from psofed.explore.exports import Origin
 
-    named = {"--data": table, "--client-column": client_column, "--target-column": target_column, "--features": features}
+    named = {
+        "--data": table,
+        "--client-column": client_column,
+        "--target-column": target_column,
+        "--features": features,
+    }
     words = [word for option, value in named.items() if value is not None for word in (option, str(value))]
     words += ["--epochs", str(epochs)] if epochs != 1 else []
     explorer = Explorer(scenario, data, Origin(tuple(words), tuple(map(str, plugins))), port)

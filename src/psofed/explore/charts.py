@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from bokeh.models import ColumnDataSource, CustomJSTickFormatter, HoverTool, Label, Range1d, Span
+from bokeh.models import ColumnDataSource, CustomJSTickFormatter, HoverTool, Range1d
+from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 
 from psofed.results import METRIC_TITLES
@@ -37,6 +38,7 @@ CAPTIONS = (
 )
 _TOOLS = "pan,wheel_zoom,box_zoom,reset,save"
 _FONT = "system-ui, sans-serif"
+_HEIGHT = 270  # pixels
 _TOP = 6.0  # dB above zero: beyond, a curve is as good as diverging
 _MINUS_FORMATTER = "return tick.toLocaleString('en', {maximumSignificantDigits: 4}).replace('-', '−')"
 
@@ -64,13 +66,21 @@ class Charts:
 
     def figures(self) -> list[Any]:
         """Return the figures in the order in which they are shown."""
-        return [self.stepsize.figure, self.terms.figure, self.curve.figure, self.shared.figure, self.traffic.figure]
+        return [
+            self.stepsize.figure,
+            self.terms.figure,
+            self.curve.figure,
+            self.shared.figure,
+            self.traffic.figure,
+        ]
 
     def recolour(self, scheme: str) -> None:
         """Change to ``"light"`` or ``"dark"``."""
         self._scheme = scheme
         for picture in (*self._pictures, self.terms):
             _ink(picture.figure, _INK[scheme])
+            # Another size makes a new canvas; on the old one a hairline of the old paper would stay at its edges.
+            picture.figure.height = _HEIGHT + (scheme == "dark")
             picture.recolour(scheme)
 
     def show(self, sides: Mapping[str, Mapping[str, Any]], metric: str) -> None:
@@ -107,7 +117,9 @@ class Charts:
             self.shared.present(side, row, "num_shared", metric)
             numbers = next((r["numbers"] for r in theory.get("shared", ())
                             if scenario and r["num_shared"] == scenario.num_shared), None)  # fmt: skip
-            self.traffic.present(side, present and numbers and {**present, "numbers": numbers}, "numbers", metric)
+            self.traffic.present(
+                side, present and numbers and {**present, "numbers": numbers}, "numbers", metric
+            )
             self.stepsize.mark(side, theory.get("limit"), theory.get("best"), metric)
         for picture in self._pictures:
             picture.fit()
@@ -126,8 +138,7 @@ class _Picture:
         self._glyphs: dict[str, list[Any]] = {side: [] for side in sides}
         self._seen: dict[str, dict[str, list[tuple[float, float]]]] = {side: {} for side in sides}
         self._sources: dict[tuple[str, str], ColumnDataSource] = {}
-        self._spans: dict[str, tuple[Span, Label]] = {}
-        self._best: dict[str, ColumnDataSource] = {}
+        self._spans: dict[str, Any] = {}
         self._marks = marks
         for side in sides:
             self._add_side(side, dots, second, marks)
@@ -163,7 +174,11 @@ class _Picture:
             span = Span(dimension="height", line_dash="dashed", line_width=1.5, visible=False)
             plot.add_layout(span)
             self._spans[side] = span
-        tips = [("", f"{side}, theory"), (self.figure.xaxis[0].axis_label, "@x{0.[0000]}"), ("dB", "@y{0.00}")]
+        tips = [
+            ("", f"{side}, theory"),
+            (self.figure.xaxis[0].axis_label, "@x{0.[0000]}"),
+            ("dB", "@y{0.00}"),
+        ]
         plot.add_tools(HoverTool(renderers=[main], tooltips=tips, mode="vline" if not dots else "mouse"))
         tips = [("", f"{side}, simulated, @trials trials"), (self.figure.xaxis[0].axis_label, "@x{0.[0000]}"),
                 ("dB", "@y{0.00} (95 %: @low{0.00} … @high{0.00})")]  # fmt: skip
@@ -285,6 +300,8 @@ class _Terms:
                 ends[side] += max(value, 0.0)
             if source.data != data:
                 source.data = data
+        if not known:
+            return
         least = min([0.0, *(point[term] for point in known.values() for term in TERM_COLOURS)])
         _move(self.figure.x_range, 1.05 * least, 1.05 * max([*ends.values(), 1e-9]))
         used = {term for term, source in self._sources.items() if source.data["side"]}
@@ -293,11 +310,11 @@ class _Terms:
 
 
 def _figure(title: str, x_label: str, y_label: str, x_log: bool, **options: Any) -> Any:
-    plot = figure(
-        title=title, x_axis_label=x_label, y_axis_label=y_label or None, height=270, sizing_mode="stretch_width",
+    plot: Any = figure(
+        title=title, x_axis_label=x_label, y_axis_label=y_label or None, height=_HEIGHT, sizing_mode="stretch_width",
         tools=_TOOLS, x_axis_type="log" if x_log else "linear", toolbar_location="right",
         output_backend="canvas", min_width=240, stylesheets=[":host { background-color: var(--card); }"],
-        **{"x_range": Range1d(1 if x_log else 0, 10), "y_range": Range1d(-20, 0), **options},
+        **{"x_range": Range1d(start=1 if x_log else 0, end=10), "y_range": Range1d(start=-20, end=0), **options},
     )  # fmt: skip
     plot.toolbar.logo = None
     plot.toolbar.autohide = True

@@ -64,7 +64,13 @@ def field_for_error(groups: list[dict[str, Any]], name: str) -> str | None:
     ('data.noise_variance.low', 'drift.kind')
     """
     names = [field["name"] for group in groups for field in group["fields"]]
-    for wanted in (name, f"{name}.kind", f"{name}.low", f"{name.rpartition('.')[0]}.low", name.partition("[")[0]):
+    for wanted in (
+        name,
+        f"{name}.kind",
+        f"{name}.low",
+        f"{name.rpartition('.')[0]}.low",
+        name.partition("[")[0],
+    ):
         if wanted in names:
             return wanted
     table = name.rpartition(".")[0] or name
@@ -100,7 +106,9 @@ class _Form:
         yield self._number("num_participants", "participants", 1, scenario.num_clients, integer=True,
                            hint="clients that the server talks to in each iteration")  # fmt: skip
         most = max(10_000, scenario.iterations)
-        yield self._number("iterations", "iterations", min(100, scenario.iterations), most, integer=True, log=True)
+        yield self._number(
+            "iterations", "iterations", min(100, scenario.iterations), most, integer=True, log=True
+        )
 
     def attack(self) -> Iterator[Field]:
         scenario, attack = self._scenario, self._scenario.attack
@@ -112,14 +120,18 @@ class _Form:
         else:
             yield self._number("attack.num_byzantine", "liars", 0, scenario.num_clients, integer=True,
                                hint="how many clients are Byzantine")  # fmt: skip
-        yield self._number("attack.probability", "how often", 0.0, 1.0, hint="probability of an attack, each time")
+        yield self._number(
+            "attack.probability", "how often", 0.0, 1.0, hint="probability of an attack, each time"
+        )
         strength = attack.strength_field()
         own = attack.own_options()
         for name in sorted(own, key=lambda name: name != strength):
             yield self._option("attack", name, own[name], attack)
         words = {"fixed": "always the same", "redrawn": "drawn anew"}
         choices = option_of(attack.options()["byzantine_set"]).choices
-        yield self._choice("attack.byzantine_set", "who lies", [(name, words.get(name, name)) for name in choices])
+        yield self._choice(
+            "attack.byzantine_set", "who lies", [(name, words.get(name, name)) for name in choices]
+        )
 
     def defence(self) -> Iterator[Field]:
         scenario = self._scenario
@@ -179,14 +191,18 @@ class _Form:
         path, label = f"{table}.{name}", name.replace("_", " ")
         value = self._value(table, name, getattr(part, name))
         if option.choices:
-            return self._choice(path, label, [(choice, choice) for choice in option.choices], option.text, value)
+            return self._choice(
+                path, label, [(choice, choice) for choice in option.choices], option.text, value
+            )
         if type_name == "bool":
             return self._choice(path, label, [("true", "yes"), ("false", "no")], option.text, value)
         if type_name not in ("int", "float"):
             return self._text(path, label, option.text or describe(about), value)
         default = about.default if isinstance(about.default, int | float) else getattr(part, name)
         low, high, log = _slider_range(option, default, value, type_name == "int", self._scenario)
-        return self._number(path, label, low, high, integer=type_name == "int", log=log, hint=option.text, value=value)
+        return self._number(
+            path, label, low, high, integer=type_name == "int", log=log, hint=option.text, value=value
+        )
 
     def _kinds(self, name: str, label: str, family: str, part: Any, none: str = "") -> Field:
         kinds = part_names(family)
@@ -223,7 +239,7 @@ class _Form:
                 "high": high, "step": step, "scale": "log" if log else "linear", "integer": integer}  # fmt: skip
 
     def _value(self, table: str, key: str, default: Any = None) -> Any:
-        """What a field holds: what was typed, else the valid scenario's own value."""
+        """Return what a field holds: what was typed, else the valid scenario's own value."""
         values = self._mapping.get(table, {}) if table else self._mapping
         if isinstance(values, Mapping) and key in values:
             return values[key]
@@ -231,7 +247,7 @@ class _Form:
             return default
         scenario: Any = self._scenario
         holder = getattr(scenario, table) if table else scenario
-        value = getattr(holder, key, None)
+        value: Any = getattr(holder, key, None)
         if table == "data" and value is None:
             value = getattr(Data(), key, None)
         return {"uniform": [value.low, value.high]} if hasattr(value, "low") else value
@@ -241,7 +257,9 @@ def _slider_range(
     option: Any, default: Any, value: Any, integer: bool, scenario: Scenario
 ) -> tuple[float, float, bool]:
     """Where a slider of an option begins and ends: its own range, or some way around its default."""
-    numbers = [abs(float(x)) for x in (default, value) if isinstance(x, int | float) and math.isfinite(float(x))]
+    numbers = [
+        abs(float(x)) for x in (default, value) if isinstance(x, int | float) and math.isfinite(float(x))
+    ]
     size = max([*numbers, 1.0 if integer else 1e-12])
     low = option.low if math.isfinite(option.low) else -4 * size
     high = option.high if math.isfinite(option.high) else max(4 * size, 10 if integer else 0)
@@ -258,14 +276,14 @@ def _slider_range(
 
 
 def _rounded_up(usual: float, value: Any) -> float:
-    """The usual end of a slider, or a larger one that takes the value in."""
+    """Return the usual end of a slider, or a larger one that takes the value in."""
     if isinstance(value, int | float) and math.isfinite(value) and value > usual:
         return float(2.0 ** math.ceil(math.log2(value)))
     return usual
 
 
 def _step(low: float, high: float) -> float:
-    """A step of about a two-hundredth of the range, a round number.
+    """Return a step of about a two-hundredth of the range, a round number.
 
     Examples
     --------

@@ -149,7 +149,7 @@ export function render({ model, el }) {
     }
     if (active !== box && !(slider && active === slider)) box.value = field.value;
     note.hint = field.type === "choice" ? field.hint : "";
-    if (!note.classList.contains("error")) note.textContent = note.hint;
+    if (!note.classList.contains("bad")) note.textContent = note.hint;
   }
 
   function onForm() {
@@ -171,7 +171,7 @@ export function render({ model, el }) {
   function drawErrors() {
     for (const [name, { box, note }] of inputs) {
       const text = state.errors[name] ?? "";
-      note.classList.toggle("error", text !== "");
+      note.classList.toggle("bad", text !== "");
       note.textContent = text || note.hint;
       text ? box.setAttribute("aria-invalid", "true") : box.removeAttribute("aria-invalid");
       if (text) { note.setAttribute("role", "alert"); note.closest("details").open = true; }

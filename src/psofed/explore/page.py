@@ -8,7 +8,8 @@ from urllib.parse import urlencode
 
 import panel as pn
 import param
-from panel.custom import Children, JSComponent
+from panel.custom import JSComponent
+from panel.viewable import Children
 
 from psofed.common.errors import PsofedError
 from psofed.explore import exports, words
@@ -50,7 +51,7 @@ class Frame(JSComponent):
         self._shown: dict[str, Any] = dict(params.get("start", {}))
         super().__init__(**params)
 
-    def show(self, values: dict[str, Any]) -> None:
+    def tell(self, values: dict[str, Any]) -> None:
         """Send what has changed: as a message, since Panel walks through all charts to set a parameter."""
         news = {name: value for name, value in values.items() if self._shown.get(name) != value}
         if news:
@@ -71,7 +72,6 @@ class Side:
     def __init__(self, mapping: dict[str, Any], scenario: Scenario, own_data: bool, preset: str = "") -> None:
         self.draft, self.scenario, self.own_data, self.preset = mapping, scenario, own_data, preset
         self.errors: dict[str, str] = {}
-        self.trouble = ""  # an error that no field stands for
         self.picture: dict[str, Any] = {}  # what is drawn: may be of the scenario before
         self.fresh: dict[str, Any] = {}  # what is said: of this scenario only
         self.simulation: dict[str, Any] = {}
@@ -116,7 +116,7 @@ class Session:
         self._count = 0
         self._is_waiting = False
         self._inbox: queue.SimpleQueue[tuple[str, str, int, dict[str, Any]]] = queue.SimpleQueue()
-        self._document = pn.state.curdoc
+        self._document: Any = pn.state.curdoc
         self._workers: dict[tuple[str, str], Worker] = {}
         self._restore(arguments)
         self._charts = Charts(SIDES)
@@ -137,7 +137,9 @@ class Session:
     # Where settings come from
 
     def _restore(self, arguments: dict[str, list[bytes]]) -> None:
-        pairs = [(name, value.decode("utf-8", "replace")) for name, values in arguments.items() for value in values]
+        pairs = [
+            (name, value.decode("utf-8", "replace")) for name, values in arguments.items() for value in values
+        ]
         try:
             settings = from_query(urlencode(pairs), self._data is not None)
             if settings is not None:
@@ -168,7 +170,9 @@ class Session:
                 self._set(message.get("side"), name, message.get("value"))
             case "preset" if name in self._presets:
                 preset = self._presets[name]
-                self._sides[self._active] = self._make_side(dict(preset.mapping), preset.own_data, preset.name)
+                self._sides[self._active] = self._make_side(
+                    dict(preset.mapping), preset.own_data, preset.name
+                )
                 self._refused = ""
                 self._changed(self._active)
             case "metric" if name in METRIC_TITLES:
@@ -214,7 +218,7 @@ class Session:
             self._show(pictures=False)
 
     def _changed(self, name: str) -> None:
-        """A side's scenario is another now: what was simulated is not of it any more."""
+        """Ask anew, now that a side's scenario is another; what was simulated is not of it any more."""
         side = self._sides[name]
         side.simulation = {}
         if side.simulating:
@@ -272,7 +276,7 @@ class Session:
         return self._workers[kind, name]
 
     def _hear(self, kind: str, name: str, number: int, update: dict[str, Any]) -> None:
-        """A worker's thread brings something: it is shown when the page's own loop comes to it."""
+        """Take what a worker's thread brings; it is shown when the page's own loop comes to it."""
         self._inbox.put((kind, name, number, update))
         if {"point", "refusal", "error", "stopped", "finished"} & set(update):
             self._document.add_next_tick_callback(self._take_in)
@@ -315,7 +319,7 @@ class Session:
         return form_groups(side.scenario, side.draft, self._limits, side.own_data)
 
     def _show(self, pictures: bool = True) -> None:
-        self.frame.show(self._frame_values())
+        self.frame.tell(self._frame_values())
         if not pictures:
             return
         with pn.io.hold(self._document):
@@ -341,24 +345,36 @@ class Session:
             sentences += [{"side": name, **line} for line in self._lines(side)]
         running = [side for side in self._sides.values() if side.simulating]
         dots = [side.simulation["present"] for side in self._sides.values() if "present" in side.simulation]
-        text = f"{min(dot['trials'] for dot in dots)} trials simulated" if dots else "starting …" if running else ""
+        text = (
+            f"{min(dot['trials'] for dot in dots)} trials simulated"
+            if dots
+            else "starting …"
+            if running
+            else ""
+        )
         progress = sum(side.progress for side in running) / len(running) if running else 0.0
         return {
             "sentences": sentences,
-            "stale": any("point" not in side.fresh and not side.fresh.get("refusal") for side in self._sides.values()),
-            "tiles": words.tiles({name: self._numbers(side) for name, side in self._sides.items()}, self._metric),
+            "stale": any(
+                "point" not in side.fresh and not side.fresh.get("refusal") for side in self._sides.values()
+            ),
+            "tiles": words.tiles(
+                {name: self._numbers(side) for name, side in self._sides.items()}, self._metric
+            ),
             "simulation": {"running": bool(running), "progress": round(progress, 3), "text": text},
         }
 
     def _lines(self, side: Side) -> list[dict[str, Any]]:
-        refusal, error = side.fresh.get("refusal", ""), side.fresh.get("error") or side.simulation.get("error")
+        refusal, error = (
+            side.fresh.get("refusal", ""),
+            side.fresh.get("error") or side.simulation.get("error"),
+        )
         lines: list[dict[str, Any]] = []
         if refusal:
-            dot, shared = side.simulation.get("present"), side.simulation.get("shared", [])
             if not side.simulation.get("error"):
-                said = words.simulated_sentence(side.scenario, dot, shared, self._metric)
+                said = words.simulated_sentence(side.scenario, side.simulation, self._metric, side.simulating)
                 lines.append({"text": said, "trouble": False})
-            lines.append({"text": f"{refusal[0].upper()}{refusal[1:]}. Simulated instead.", "trouble": True})
+            lines.append({"text": f"{refusal[0].upper()}{refusal[1:]}. So it is simulated.", "trouble": True})
         elif not side.fresh.get("error"):
             shown = side.fresh if "point" in side.fresh else {}
             lines.append({"text": words.sentence(side.scenario, shown, self._metric), "trouble": False})
@@ -383,7 +399,10 @@ class Session:
         }
 
     def _download(self, kind: Any) -> None:
-        makers = {"csv": (exports.numbers_as_csv, "text/csv"), "json": (exports.numbers_as_json, "application/json")}
+        makers = {
+            "csv": (exports.numbers_as_csv, "text/csv"),
+            "json": (exports.numbers_as_json, "application/json"),
+        }
         if kind in makers:
             maker, mime = makers[kind]
             text = maker({name: side.content() for name, side in self._sides.items()})
@@ -391,7 +410,7 @@ class Session:
 
 
 def _with_dependents(mapping: dict[str, Any], name: str) -> dict[str, Any]:
-    """What cannot be more than what was just made smaller becomes smaller too."""
+    """Make smaller what cannot be more than what was just made smaller."""
     bounded = {"dimension": ["num_shared"], "num_clients": ["num_participants", "attack.num_byzantine"]}
     top = mapping.get(name)
     if name in bounded and isinstance(top, int) and top >= 1:

@@ -65,7 +65,7 @@ def make_presets(scenario: Scenario | None = None, data: "OwnData | None" = None
 
 
 def _title(plan: Any) -> str:
-    """A figure's title; of one that gives it only when it is built, what its module says it is."""
+    """Return a figure's title; of one that gives it only when it is built, what its module says it is."""
     import sys
 
     about = (sys.modules[type(plan).__module__].__doc__ or "").split("\n")[0]

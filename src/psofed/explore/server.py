@@ -55,7 +55,9 @@ class Explorer:
             self._server = self._make_server()
         except OSError as error:
             self._pool.close()
-            raise PsofedError(f"--port {self.port}: cannot be listened on ({error.strerror or error})") from None
+            raise PsofedError(
+                f"--port {self.port}: cannot be listened on ({error.strerror or error})"
+            ) from None
 
     @property
     def url(self) -> str:
@@ -102,9 +104,17 @@ class Explorer:
 
     def _page(self) -> Any:
         if len(self._sessions) >= _MOST_SESSIONS:
-            return pn.pane.HTML(f"<p>The explorer is open in {_MOST_SESSIONS} windows; close one of them.</p>")
+            return pn.pane.HTML(
+                f"<p>The explorer is open in {_MOST_SESSIONS} windows; close one of them.</p>"
+            )
         session = Session(
-            self._pool, self._presets, self._limits, self._origin, self._data, self.token, pn.state.session_args
+            self._pool,
+            self._presets,
+            self._limits,
+            self._origin,
+            self._data,
+            self.token,
+            pn.state.session_args,
         )
         self._sessions.add(session)
 
@@ -124,7 +134,7 @@ class _Token(AuthProvider):
         super().__init__()
 
     @property
-    def get_user(self) -> Callable[[Any], str | None]:
+    def get_user(self) -> Any:
         return self._user
 
     @property

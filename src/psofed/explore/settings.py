@@ -52,15 +52,16 @@ class Limits:
         for name in ("num_clients", "dimension", "iterations"):
             check_integer(name, mapping.get(name, 1), 1, getattr(self, name), "the explorer's limit")
         for table, values in mapping.items():
-            for key, value in (values.items() if isinstance(values, Mapping) else ()):
+            for key, value in values.items() if isinstance(values, Mapping) else ():
                 if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
                     raise InvalidValueError(f"{table}.{key}", value, f"at most {_LARGEST_INTEGER}")
         sizes = {"model": ("features",), "data": ("input_dimension", "test_instances")}
         for table, names in sizes.items():
-            values = mapping.get(table)
-            for name in names if isinstance(values, Mapping) else ():
-                if values.get(name) is not None:
-                    check_integer(f"{table}.{name}", values[name], 1, 10_000, "the explorer's limit")
+            given = mapping.get(table)
+            sized = given if isinstance(given, Mapping) else {}
+            for name in names:
+                if sized.get(name) is not None:
+                    check_integer(f"{table}.{name}", sized[name], 1, 10_000, "the explorer's limit")
 
 
 @dataclass(frozen=True)
@@ -85,14 +86,14 @@ class Settings:
         """Return settings with one side replaced, or left out."""
         sides = {name: value for name, value in self.sides.items() if name != side}
         if mapping is not None:
-            sides = {name: mapping if name == side else sides[name] for name in SIDES if name in {*sides, side}}
+            sides = {
+                name: mapping if name == side else sides[name] for name in SIDES if name in {*sides, side}
+            }
         owned = self.own_data - {side} | ({side} if own_data and mapping is not None else set())
         return replace(self, sides=sides, own_data=frozenset(owned))
 
 
-def make_scenario(
-    mapping: Mapping[str, Any], limits: Limits, data: "OwnData | None" = None
-) -> Scenario:
+def make_scenario(mapping: Mapping[str, Any], limits: Limits, data: "OwnData | None" = None) -> Scenario:
     """Make the scenario of one side, fitted to `data` if there are some.
 
     Raises
@@ -219,7 +220,9 @@ def from_query(query: str, has_data: bool = False) -> Settings | None:
     if len(query) > _LONGEST_QUERY:
         raise PsofedError(f"the link's query has {len(query)} characters; allowed: at most {_LONGEST_QUERY}")
     try:
-        pairs = parse_qsl(query.lstrip("?"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+        pairs = parse_qsl(
+            query.lstrip("?"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"
+        )
     except ValueError as error:
         raise PsofedError(f"the link's query cannot be read ({error})") from None
     sides: dict[str, dict[str, Any]] = {}

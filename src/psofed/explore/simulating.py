@@ -107,7 +107,7 @@ def _dot(result: SimulationResult) -> dict[str, Any]:
 
 
 def _curve(result: SimulationResult) -> dict[str, Any]:
-    """The learning curve in bins that grow with time, with 95 % bands."""
+    """Return the learning curve in bins that grow with time, with 95 % bands."""
     length = result.curve["network_mse"].size
     edges = np.unique(np.geomspace(1, length + 1, _CURVE_POINTS).astype(int)) - 1
     starts, sizes = edges[:-1], np.diff(edges)

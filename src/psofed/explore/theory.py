@@ -187,7 +187,10 @@ def _fine(known: Known) -> list[float]:
     if known.is_slow:
         return [fraction * limit for fraction in (0.12, 0.5, 0.8, 0.97)]
     # Dense where the curve bends: near zero, where an attack weighs most, and near the limit.
-    return [float(limit * x) for x in np.concatenate([np.geomspace(0.008, 0.4, 20), 1 - np.geomspace(0.55, 0.02, 16)])]
+    return [
+        float(limit * x)
+        for x in np.concatenate([np.geomspace(0.008, 0.4, 20), 1 - np.geomspace(0.55, 0.02, 16)])
+    ]
 
 
 def _over_stepsizes(known: Known, stepsizes: Sequence[float]) -> Iterator[Step]:
@@ -200,9 +203,7 @@ def _over_stepsizes(known: Known, stepsizes: Sequence[float]) -> Iterator[Step]:
         yield {"stepsizes": [known.rows[mu] for mu in sorted(known.grid)]}
 
 
-def _over_shared(
-    scenario: Scenario, cache: Cache, measured: "Fleet | None", is_slow: bool
-) -> Iterator[Step]:
+def _over_shared(scenario: Scenario, cache: Cache, measured: "Fleet | None", is_slow: bool) -> Iterator[Step]:
     counts = shared_counts(scenario.dimension, scenario.num_shared, 4 if is_slow else _MANY_SHARED)
 
     def point(count: int) -> Row:
@@ -229,7 +230,7 @@ def _over_participants(scenario: Scenario, cache: Cache, measured: "Fleet | None
 
 
 def _learning_curve(known: Known, scenario: Scenario, point: Row) -> Iterator[Step]:
-    """The learning curve from its start, longer and longer, until it is settled or the run ends."""
+    """Yield the learning curve from its start, longer and longer, until it is settled or the run ends."""
     total = scenario.iterations
     length = min(total, _FIRST_ITERATIONS // 4 if known.is_slow else _FIRST_ITERATIONS)
     noise = float(known.model.fleet.noise_variance.mean())
@@ -244,7 +245,12 @@ def _learning_curve(known: Known, scenario: Scenario, point: Row) -> Iterator[St
         tail = network[-max(length // 10, 1) :]
         level = math.isfinite(steady) and bool(np.all(np.abs(tail - steady) <= _SETTLED * steady))
         seen = _thinned(length)
-        curve = {"iteration": seen, "network_mse": network[seen], "server_msd": server[seen], "test_mse": test[seen]}
+        curve: dict[str, Any] = {
+            "iteration": seen,
+            "network_mse": network[seen],
+            "server_msd": server[seen],
+            "test_mse": test[seen],
+        }
         lists = {name: [float(x) for x in values] for name, values in curve.items()}
         if level and length < total:
             lists["iteration"].append(float(total - 1))
@@ -258,7 +264,7 @@ def _learning_curve(known: Known, scenario: Scenario, point: Row) -> Iterator[St
 
 
 def _thinned(length: int) -> list[int]:
-    """Iterations to draw of a learning curve: all at first, then fewer and fewer."""
+    """Return the iterations to draw of a learning curve: all at first, then fewer and fewer."""
     if length <= _CURVE_POINTS:
         return list(range(length))
     return sorted({0, *np.geomspace(1, length - 1, _CURVE_POINTS).round().astype(int).tolist()})
@@ -269,7 +275,7 @@ def _with_row(known: Known, stepsize: float | None) -> Row | None:
 
 
 def _most_liars(scenario: Scenario) -> int | None:
-    """The largest number of Byzantine clients that is survived; None if any number is, or it cannot be said."""
+    """Return the most Byzantine clients that are survived; None if any number is, or it cannot be said."""
     from psofed.theory.limits import attack_limits
 
     try:

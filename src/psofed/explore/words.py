@@ -47,7 +47,13 @@ def difference(first: float | None, second: float | None) -> str:
     if first is None or second is None:
         return "…"
     if not (math.isfinite(first) and math.isfinite(second)):
-        return "diverges" if math.isfinite(first) else "both diverge" if not math.isfinite(second) else "converges"
+        return (
+            "diverges"
+            if math.isfinite(first)
+            else "both diverge"
+            if not math.isfinite(second)
+            else "converges"
+        )
     if first <= 0 or second <= 0:
         return "…"
     change = 10 * math.log10(second / first)
@@ -83,7 +89,12 @@ def sentence(scenario: Scenario, picture: dict[str, Any], metric: str = "network
         return f"{what} {how}: theory has no {METRIC_TITLES[metric]} for this model."
     text = f"{what} {how} " + ("diverges" if not math.isfinite(value) else f"gives {decibels(value)}")
     if shared == entries:
-        return text + _where_it_ends(picture, "full_liars", scenario, value) + _best(picture, "best", scenario, metric) + "."
+        return (
+            text
+            + _where_it_ends(picture, "full_liars", scenario, value)
+            + _best(picture, "best", scenario, metric)
+            + "."
+        )
     text += _where_it_ends(picture, "liars", scenario, value)
     full = picture.get("full")
     if full is None:
@@ -95,13 +106,26 @@ def sentence(scenario: Scenario, picture: dict[str, Any], metric: str = "network
     return text + _where_it_ends(picture, "full_liars", scenario, error) + "."
 
 
-def simulated_sentence(scenario: Scenario, dot: dict[str, Any] | None, shared: list[dict[str, Any]], metric: str) -> str:
-    """Say what simulation shows, where there is no theory."""
+def simulated_sentence(
+    scenario: Scenario, simulation: dict[str, Any], metric: str = "network_mse", running: bool = True
+) -> str:
+    """Say what simulation shows, where there is no theory.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    simulation : dict
+        The steps of :func:`psofed.explore.simulating.simulation_steps`, added up.
+    metric : str
+    running : bool
+        Whether more is to come.
+    """
+    dot, shared = simulation.get("present"), simulation.get("shared", [])
     count, entries = scenario.num_shared, scenario.dimension
     what = f"Sharing {count} of {entries} entries" if count < entries else f"Sharing all {entries} entries"
     what += f" with stepsize {scenario.stepsize:.2g}"
     if dot is None:
-        return f"{what}: simulating …"
+        return f"{what}: {'simulating …' if running else 'not simulated yet.'}"
     said = f"{what} {_gives(dot, metric)} in {dot['trials']} simulated trials"
     full = next((row for row in shared if row["num_shared"] == entries), None)
     if count == entries or full is None:
@@ -181,19 +205,29 @@ def tiles(numbers: dict[str, dict[str, Any]], metric: str) -> list[dict[str, Any
     metric : str
         The one that is looked at, whose simulated value is shown.
     """
-    made = [_tile(key, title, numbers, lambda value: decibels(value, 2), difference) for key, title in METRIC_TITLES.items()]
+    made = [
+        _tile(key, title, numbers, lambda value: decibels(value, 2), difference)
+        for key, title in METRIC_TITLES.items()
+    ]
     dots = {side: row["simulated"] for side, row in numbers.items()}
     if any(dots.values()):
         values = {side: {"simulated": dot and dot[metric]} for side, dot in dots.items()}
         made.append(_tile("simulated", "simulated", values, lambda value: decibels(value, 2), difference))
     made.append(_tile("limit", "limit of stability", numbers, _plain_number, _ratio))
-    shown = {side: {**row, "best_stepsize": row["best_stepsize"] if row["has_best"] else 0.0} for side, row in numbers.items()}
+    shown = {
+        side: {**row, "best_stepsize": row["best_stepsize"] if row["has_best"] else 0.0}
+        for side, row in numbers.items()
+    }
     made.append(_tile("best_stepsize", "best stepsize", shown, _best_number, _ratio))
-    made.append(_tile("numbers_per_iteration", "numbers per iteration", numbers, lambda value: f"{value:g}", _ratio))
+    made.append(
+        _tile("numbers_per_iteration", "numbers per iteration", numbers, lambda value: f"{value:g}", _ratio)
+    )
     return made
 
 
-def _tile(key: str, title: str, numbers: dict[str, dict[str, Any]], show: Any, compare: Any) -> dict[str, Any]:
+def _tile(
+    key: str, title: str, numbers: dict[str, dict[str, Any]], show: Any, compare: Any
+) -> dict[str, Any]:
     values = [
         {"side": side, "key": key, "text": _shown(row, key, show), "stale": key in row.get("stale", ())}
         for side, row in numbers.items()

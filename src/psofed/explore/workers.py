@@ -1,7 +1,7 @@
 """Processes that compute while the page stays awake: each answers its newest question, and drops older ones.
 
-A newer question interrupts what is being computed. Where that fails, inside a long call of a library in C, the process is
-ended, and a fresh one that stood ready takes over.
+A newer question interrupts what is being computed. Where that fails, inside a long call of a library in C, the
+process is ended, and a fresh one that stood ready takes over.
 """
 
 import _thread
@@ -158,7 +158,12 @@ class Worker:
     def _replace_if_stuck(self) -> None:
         with self._lock:
             since = self._waiting_since
-            if self._closed or since is None or time.monotonic() - since < _TOO_LONG or not self._process.is_warm():
+            if (
+                self._closed
+                or since is None
+                or time.monotonic() - since < _TOO_LONG
+                or not self._process.is_warm()
+            ):
                 return
             if self._pool.has_warm_process():
                 self._process.end()
@@ -167,7 +172,7 @@ class Worker:
                     self.ask(self._asked)
 
     def _report_end(self) -> None:
-        """A process has died of itself: of memory, most likely."""
+        """Say that a process has died of itself: of memory, most likely."""
         with self._lock:
             self._process.end()
             self._process = self._pool.take()
@@ -205,7 +210,7 @@ class _Process:
         self.connection.close()
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """A newer question has come."""
 
 
@@ -248,7 +253,7 @@ class _Desk:
         threading.Thread(target=self._read_pipe, daemon=True).start()
         while True:
             self._has_come.wait()
-            with contextlib.suppress(Stopped):
+            with contextlib.suppress(StoppedError):
                 self._has_come.clear()
                 self._taken = self._newest
                 self._work_on(self._taken)
@@ -277,7 +282,7 @@ class _Desk:
         """Drop the step under way, if a newer question has come."""
         if self._may_interrupt and self._newest is not self._taken:
             self._may_interrupt = False
-            raise Stopped
+            raise StoppedError
 
     def _read_pipe(self) -> None:
         while True:
@@ -294,7 +299,7 @@ class _Desk:
         while True:
             self._may_interrupt = True
             if self._newest is not self._taken:
-                raise Stopped
+                raise StoppedError
             update = next(steps, None)
             self._may_interrupt = False
             if update is None:
@@ -336,7 +341,7 @@ class _Desk:
         yield from simulation_steps(scenario, progress=progress, data=data, **question.options)
 
     def _measured(self, scenario: Any) -> Any:
-        """What the table says of the clients, kept while the model's features stay the same."""
+        """Return what the table says of the clients, kept while the model's features stay the same."""
         key = (scenario.model, scenario.dimension)
         if getattr(self, "_measured_key", None) != key:
             assert self._data is not None
