@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from psofed.fleet import Fleet as Fleet
     from psofed.fleet import draw_fleet as draw_fleet
     from psofed.fleet.own_data import OwnData as OwnData
+    from psofed.fleet.own_data import from_arrays as from_arrays
     from psofed.fleet.own_data import read_data as read_data
     from psofed.parts import Aggregation as Aggregation
     from psofed.parts import Algorithm as Algorithm
@@ -84,6 +85,7 @@ _HOME = {
     "UnknownFieldError": "common.errors",
     "attack_limits": "theory.limits",
     "draw_fleet": "fleet",
+    "from_arrays": "fleet.own_data",
     "load_plugin": "parts",
     "load_result": "results",
     "optimal_stepsize": "theory.stepsize",

@@ -33,16 +33,27 @@ TargetColumn = Annotated[
 ]
 Features = Annotated[
     str | None,
-    typer.Option(metavar="A,B,C", help="With --data: columns to predict from; all others by default."),
+    typer.Option(
+        metavar="A,B,C", help="With --data: columns to predict from; all other columns of numbers by default."
+    ),
+]
+MinRows = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="With --data: leave out clients with fewer rows; 30 by default."),
 ]
 Epochs = Annotated[int, typer.Option(min=1, help="With --data: how often each client goes through its rows.")]
 
 
 def read_own_data(
-    table: Path | None, client: str | None, target: str | None, features: str | None, epochs: int
+    table: Path | None,
+    client: str | None,
+    target: str | None,
+    features: str | None,
+    epochs: int = 1,
+    min_rows: int | None = None,
 ) -> "OwnData | None":
     """Read the table that the options name; None if they name none."""
-    given = {"--client-column": client, "--target-column": target, "--features": features}
+    given = {"--client-column": client, "--target-column": target, "--features": features, "--min-rows": min_rows}
     if table is None:
         for option, value in given.items():
             if value is not None:
@@ -54,7 +65,7 @@ def read_own_data(
     from psofed.fleet.own_data import read_data
 
     names = None if features is None else [name.strip() for name in features.split(",") if name.strip()]
-    return read_data(table, client, target, names, epochs=epochs)
+    return read_data(table, client, target, names, epochs=epochs, min_rows=min_rows)
 
 
 def scenario_for(
@@ -109,6 +120,6 @@ def print_data_summary(data: "OwnData", result: "SimulationResult") -> None:
 
 
 def _columns(table: Path) -> str:
-    from psofed.fleet.table import read_header
+    from psofed.fleet.frames import read_header
 
     return f"the table has the columns {', '.join(read_header(table))}"

@@ -18,6 +18,7 @@ from psofed.cli.own_data import (
     DataFile,
     Epochs,
     Features,
+    MinRows,
     OptionalScenarioFile,
     TargetColumn,
     print_data_summary,
@@ -59,6 +60,7 @@ def simulate(
     target_column: TargetColumn = None,
     features: Features = None,
     epochs: Epochs = 1,
+    min_rows: MinRows = None,
     settings: Settings = [],  # noqa: B006 (Typer reads it, nobody writes it)
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
@@ -66,7 +68,7 @@ def simulate(
 
     With --data clients learn from a table of yours; each is compared with itself alone and with all data pooled.
     """
-    data = read_own_data(table, client_column, target_column, features, epochs)
+    data = read_own_data(table, client_column, target_column, features, epochs, min_rows)
     scenario = scenario_for(file, settings, plugins, data)
     if plot is not None:
         from psofed.plots.curves import check_picture_format

@@ -11,6 +11,7 @@ from psofed.cli.own_data import (
     DataFile,
     Epochs,
     Features,
+    MinRows,
     OptionalScenarioFile,
     TargetColumn,
     read_own_data,
@@ -55,6 +56,7 @@ def tune(
     target_column: TargetColumn = None,
     features: Features = None,
     epochs: Epochs = 1,
+    min_rows: MinRows = None,
     settings: Settings = [],  # noqa: B006
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
@@ -62,7 +64,7 @@ def tune(
 
     With --data the fleet's covariances and noise are measured in a table of yours.
     """
-    data = read_own_data(table, client_column, target_column, features, epochs)
+    data = read_own_data(table, client_column, target_column, features, epochs, min_rows)
     scenario = scenario_for(file, settings, plugins, data)
     measured = None
     if data is not None:
