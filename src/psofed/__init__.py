@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from psofed._version import __version__
 
 if TYPE_CHECKING:
+    from psofed.advice import Advice as Advice
+    from psofed.advice import advise as advise
     from psofed.common.errors import InvalidValueError as InvalidValueError
     from psofed.common.errors import NotCoveredError as NotCoveredError
     from psofed.common.errors import PsofedError as PsofedError
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
 
 # Where each name is at home.
 _HOME = {
+    "Advice": "advice",
     "Aggregation": "parts",
     "Algorithm": "parts",
     "Attack": "parts",
@@ -83,6 +86,7 @@ _HOME = {
     "StepsizeCurve": "theory.prediction",
     "Uniform": "scenario",
     "UnknownFieldError": "common.errors",
+    "advise": "advice",
     "attack_limits": "theory.limits",
     "draw_fleet": "fleet",
     "from_arrays": "fleet.own_data",

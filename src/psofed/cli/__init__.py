@@ -5,7 +5,7 @@ import sys
 import typer
 
 from psofed._version import __version__
-from psofed.cli import compare, example, federation, plot, predict, reproduce, simulate, sweep, tune
+from psofed.cli import advise, compare, example, federation, plot, predict, reproduce, simulate, sweep, tune
 from psofed.common.errors import PsofedError
 from psofed.common.notices import listen
 
@@ -16,7 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (example, simulate, plot, predict, tune, compare, sweep, reproduce, federation):
+for command in (example, advise, simulate, plot, predict, tune, compare, sweep, reproduce, federation):
     command.register(app)
 
 
