@@ -30,8 +30,9 @@ def make_rows() -> list[str]:
     local = correlated(rng, (HOURS, STATIONS, 3), 0.6)
     inputs = np.sqrt(0.5) * weather + np.sqrt(0.5) * local
     noise = correlated(rng, (HOURS, STATIONS), 0.3)
-    target = (inputs * weights).sum(axis=2) + 0.6 * noise
-    target[:, FAULTY] = 0.15 * target[:, FAULTY] + 1.2 * rng.standard_normal(HOURS)  # reads mostly nonsense
+    target = (inputs * weights).sum(axis=2) + 0.8 * noise
+    # Reads mostly nonsense, and more so as it ages.
+    target[:, FAULTY] = 0.15 * target[:, FAULTY] + np.linspace(0.5, 1.8, HOURS) * rng.standard_normal(HOURS)
     temperature = 14 - 0.0065 * height + 7 * inputs[..., 0]
     wind = 12 * np.exp(0.45 * inputs[..., 1])
     pressure = 1013 - 0.12 * height + 8 * inputs[..., 2]

@@ -15,7 +15,7 @@ from psofed._version import __version__
 from psofed.advice.errors import Trier
 from psofed.advice.judging import Gain, Judge, Judged
 from psofed.advice.stations import Station, describe_stations
-from psofed.advice.words import answer, lies_sentence, pooled_sentence
+from psofed.advice.words import answer, lies_sentence, outlier_sentence, pooled_sentence
 from psofed.common.errors import InvalidValueError
 from psofed.common.files import atomic_path
 from psofed.common.notices import notify
@@ -135,7 +135,7 @@ class Advice:
     @property
     def sentences(self) -> tuple[str, ...]:
         """The answer, and what else should be known."""
-        more = (pooled_sentence(self), lies_sentence(self))
+        more = (outlier_sentence(self), pooled_sentence(self), lies_sentence(self))
         return (self.answer, *(text for text in more if text))
 
     @property
@@ -180,7 +180,11 @@ class Advice:
         stations, methods = self.stations, (*self.methods, *self.lies)
         by_station = {
             "rows": ("rows with a target", "1", [s.rows for s in stations]),
-            "error_alone": ("mean squared error alone", "variance of the target", [s.alone for s in stations]),
+            "error_alone": (
+                "mean squared error alone",
+                "variance of the target",
+                [s.alone for s in stations],
+            ),
             "error_federation": (
                 "mean squared error in the federation",
                 "variance of the target",
@@ -269,8 +273,8 @@ def advise(
 ) -> Advice:
     """Say whether the clients of a table should federate, and how.
 
-    Every way to learn (each client alone, federations with each number of shared entries, all data pooled) is run at many
-    stepsizes. In each block of time it uses the one that was best before, and is judged by what follows.
+    Every way to learn (each client alone, federations with each number of shared entries, all data pooled) is run at
+    many stepsizes. In each block of time it uses the one that was best before, and is judged by what follows.
 
     Parameters
     ----------
@@ -323,7 +327,9 @@ def advise(
         check_covered(part, data)
     if is_cold():
         notify("compiling the kernels (once on this machine, some seconds)")
-    return _Adviser(data, scenario, robust, attack, Trier(data, scenario, trials, seed, executor)).advise(progress)
+    return _Adviser(data, scenario, robust, attack, Trier(data, scenario, trials, seed, executor)).advise(
+        progress
+    )
 
 
 def check_out(path: Path) -> None:
@@ -335,7 +341,9 @@ def check_out(path: Path) -> None:
 def _make_attack(scenario: Scenario, liars: float, seed: int) -> Attack | None:
     """Return the attack of the second question; who lies is drawn, unless the scenario names them."""
     clients = scenario.num_clients
-    if scenario.attack is not None and (scenario.attack.clients or scenario.attack.byzantine_set == "redrawn"):
+    if scenario.attack is not None and (
+        scenario.attack.clients or scenario.attack.byzantine_set == "redrawn"
+    ):
         return scenario.attack
     count = min(math.ceil(liars * clients - 1e-9), clients - 1)
     if count == 0:

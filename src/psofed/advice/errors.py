@@ -150,9 +150,7 @@ class Trier:
             return first + list(self._run(pool, scenarios[1:], lambda count: done(count + 1)))
 
     def _job(self, scenario: Scenario) -> FloatArray:
-        return run_federation(
-            scenario, self._fleet, self._samples, self.seed, self.trials, self.blocks.edges
-        )
+        return run_federation(scenario, self._fleet, self._samples, self.seed, self.trials, self.blocks.edges)
 
     def _run(
         self, pool: Executor, scenarios: Sequence[Scenario], done: Callable[[int], None]

@@ -1,4 +1,4 @@
-"""Judges ways to learn on one table: choices from the past only, errors from what follows, intervals from blocks of time.
+"""Judges ways to learn on one table: settings from the past, errors from what follows, intervals from blocks of time.
 
 Time is cut into blocks (:mod:`psofed.advice.errors`). In each judged block a way to learn uses the setting (stepsize,
 shared entries) that was best in the later half of the blocks before it. Its error is

@@ -1,10 +1,10 @@
 """How each station fares, and which stand out."""
 
-import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from psofed.advice.judging import Gain, Judge, Judged
 from psofed.common.types import FloatArray
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from psofed.fleet.own_data import OwnData
 
 # A station stands out if its error is this many robust deviations from the others', and at least this factor.
-_DEVIATIONS, _FACTOR = 3.5, 1.5
+_DEVIATIONS, _FACTOR = 3.0, 1.5
 _FEWEST = 5
 
 
@@ -60,11 +60,14 @@ class Station:
         return {**asdict(self), "gain": self.gain.to_json(), "note": self.note}
 
 
-def describe_stations(data: "OwnData", judge: Judge, alone: Judged, federation: Judged) -> tuple[Station, ...]:
+def describe_stations(
+    data: "OwnData", judge: Judge, alone: Judged, federation: Judged
+) -> tuple[Station, ...]:
     """Return all stations in the order of the table."""
     own, joined = judge.client_errors(alone), judge.client_errors(federation)
     gains = judge.client_gains(federation, alone)
     scores, times = robust_scores(own)
+    flags = stands_out(scores, times)
     return tuple(
         Station(
             name=name,
@@ -73,11 +76,16 @@ def describe_stations(data: "OwnData", judge: Judge, alone: Judged, federation: 
             federation=float(joined[k]),
             gain=gains[k],
             score=float(scores[k]),
-            stands_out=bool(abs(scores[k]) > _DEVIATIONS and abs(math.log(times[k])) > math.log(_FACTOR)),
+            stands_out=bool(flags[k]),
             times_median=float(times[k]),
         )
         for k, name in enumerate(data.table.clients)
     )
+
+
+def stands_out(scores: FloatArray, times: FloatArray) -> NDArray[np.bool_]:
+    """Return which stations stand out: three robust deviations from the median, and a factor of 1.5."""
+    return np.asarray((np.abs(scores) > _DEVIATIONS) & (np.abs(np.log(times)) > np.log(_FACTOR)))
 
 
 def robust_scores(errors: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -50,12 +50,30 @@ def pooled_sentence(advice: "Advice") -> str:
     return f"All data in one place would have an error {change(gain)} than the federation."
 
 
+def outlier_sentence(advice: "Advice") -> str:
+    """Say which stations stand out, and what to do."""
+    found = [s for s in advice.stations if s.stands_out and s.times_median > 1]
+    if not found:
+        return ""
+    worst = max(s.times_median for s in found)
+    who, verb = names([s.name for s in found]), "stands" if len(found) == 1 else "stand"
+    option = ",".join(s.name for s in found[:5])
+    return (
+        f"{who} {verb} out with errors up to {worst:.1f} times the median: look at the sensors, "
+        f"and try again with --leave-out {option}."
+    )
+
+
 def lies_sentence(advice: "Advice") -> str:
     """Say what lies would change."""
     if not advice.lies:
         return ""
     plain, robust = advice.lies
-    who = f"If {len(advice.liars)} of the {len(advice.stations)} stations lied" if advice.liars else "With liars"
+    who = (
+        f"If {len(advice.liars)} of the {len(advice.stations)} stations lied"
+        if advice.liars
+        else "With liars"
+    )
     clear = "" if robust.gain.is_clear else " (no clear difference)"
     unclear = "" if plain.gain.is_clear else " (no clear difference)"
     return (

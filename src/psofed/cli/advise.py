@@ -1,4 +1,4 @@
-"""``psofed advise``: does federating help on a table of one's own?"""
+"""``psofed advise``: say whether federating helps on a table of one's own."""
 
 import math
 from pathlib import Path
@@ -11,6 +11,7 @@ from psofed.cli.own_data import (
     ClientColumn,
     DataFile,
     Features,
+    LeaveOut,
     MinRows,
     OptionalScenarioFile,
     TargetColumn,
@@ -39,8 +40,10 @@ def advise(
     target_column: TargetColumn = None,
     features: Features = None,
     min_rows: MinRows = None,
+    leave_out: LeaveOut = None,
     liars: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of the clients that lie in a second look; 0 for none.")
+        float,
+        typer.Option(metavar="SHARE", help="Share of the clients that lie in a second look; 0 for none."),
     ] = 0.2,
     rule: Annotated[
         str, typer.Option(metavar="RULE", help="The robust rule that is tried beside the mean.")
@@ -53,7 +56,9 @@ def advise(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="Save everything (.json, or .nc for NetCDF), or the stations (.csv)."),
+        typer.Option(
+            metavar="PATH", help="Save everything (.json, or .nc for NetCDF), or the stations (.csv)."
+        ),
     ] = None,
     settings: Settings = [],  # noqa: B006
     plugins: Plugins = [],  # noqa: B006
@@ -77,7 +82,9 @@ def advise(
         from psofed.advice.advice import check_out
 
         check_out(out)
-    data = read_own_data(table, client_column, target_column, features, min_rows=min_rows)
+    data = read_own_data(
+        table, client_column, target_column, features, min_rows=min_rows, leave_out=leave_out
+    )
     from psofed.advice import advise as ask
     from psofed.scenario.file import parse_setting, read_mapping, set_values
 
@@ -141,7 +148,9 @@ def _print_methods(advice: "Advice", console: "Console") -> None:
     if not advice.lies:
         return
     options = ", ".join(
-        f"{key} = {value}" for key, value in advice.attack.items() if key not in ("kind", "clients", "byzantine_set")
+        f"{key} = {value}"
+        for key, value in advice.attack.items()
+        if key not in ("kind", "clients", "byzantine_set")
     )
     table = Table(title=f"The honest stations if {_liars(advice)} lie\n({advice.attack['kind']}: {options})")
     _columns(table, "way to learn", "M", "stepsize", "error", "gain", "95 % interval", "numbers")
@@ -177,7 +186,9 @@ def _print_stations(stations: "tuple[Station, ...]", console: "Console") -> None
     listed = stations
     if len(stations) > _MOST_STATIONS:
         # Those with a note first, then those that gain least.
-        order = sorted(stations, key=lambda s: (not s.note, s.gain.value if math.isfinite(s.gain.value) else 9.0))
+        order = sorted(
+            stations, key=lambda s: (not s.note, s.gain.value if math.isfinite(s.gain.value) else 9.0)
+        )
         chosen = {s.name for s in order[:_MOST_STATIONS]}
         listed = tuple(s for s in stations if s.name in chosen)
     for station in listed:

@@ -18,6 +18,7 @@ from psofed.cli.own_data import (
     DataFile,
     Epochs,
     Features,
+    LeaveOut,
     MinRows,
     OptionalScenarioFile,
     TargetColumn,
@@ -61,6 +62,7 @@ def simulate(
     features: Features = None,
     epochs: Epochs = 1,
     min_rows: MinRows = None,
+    leave_out: LeaveOut = None,
     settings: Settings = [],  # noqa: B006 (Typer reads it, nobody writes it)
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
@@ -68,7 +70,7 @@ def simulate(
 
     With --data clients learn from a table of yours; each is compared with itself alone and with all data pooled.
     """
-    data = read_own_data(table, client_column, target_column, features, epochs, min_rows)
+    data = read_own_data(table, client_column, target_column, features, epochs, min_rows, leave_out)
     scenario = scenario_for(file, settings, plugins, data)
     if plot is not None:
         from psofed.plots.curves import check_picture_format

@@ -11,6 +11,7 @@ from psofed.cli.own_data import (
     DataFile,
     Epochs,
     Features,
+    LeaveOut,
     MinRows,
     OptionalScenarioFile,
     TargetColumn,
@@ -57,6 +58,7 @@ def tune(
     features: Features = None,
     epochs: Epochs = 1,
     min_rows: MinRows = None,
+    leave_out: LeaveOut = None,
     settings: Settings = [],  # noqa: B006
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
@@ -64,7 +66,7 @@ def tune(
 
     With --data the fleet's covariances and noise are measured in a table of yours.
     """
-    data = read_own_data(table, client_column, target_column, features, epochs, min_rows)
+    data = read_own_data(table, client_column, target_column, features, epochs, min_rows, leave_out)
     scenario = scenario_for(file, settings, plugins, data)
     measured = None
     if data is not None:

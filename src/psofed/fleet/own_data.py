@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from psofed.common.errors import PsofedError
+from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer, check_number
 from psofed.fleet import Fleet
@@ -169,7 +169,9 @@ class OwnData:
             listed = ", ".join(f"{name} ({holds})" for name, holds in table.left_out.items())
             lines.append(f"columns that are not numbers were left out: {listed}.")
         for name, client in table.out_of_order.items():
-            lines.append(f"rows are taken in the order of the file; by {name} those of {client} go back in time.")
+            lines.append(
+                f"rows are taken in the order of the file; by {name} those of {client} go back in time."
+            )
         if table.decimal_commas:
             lines.append(f"decimal commas were read in {', '.join(table.decimal_commas)}.")
         for name, reason in itertools.islice(self.left_out.items(), _MOST_LISTED):
@@ -212,6 +214,7 @@ def read_data(
     warmup: int = WARMUP,
     clip: float = CLIP,
     min_rows: int | None = None,
+    leave_out: Sequence[str] = (),
 ) -> OwnData:
     r"""Read a table and make it a fleet: one client for each value of `client_column`, streaming its rows in order.
 
@@ -227,6 +230,8 @@ def read_data(
         Inputs are limited to this many standard deviations.
     min_rows : int, optional
         A client with fewer rows is left out, and :meth:`OwnData.notes` says so; by default `warmup` + 10.
+    leave_out : sequence of str
+        Names of clients to leave out in any case.
 
     Examples
     --------
@@ -239,7 +244,9 @@ def read_data(
     (2, 1, (30, 30))
     """
     table = read_table(data, client_column, target_column, features)
-    return stream_table(table, epochs=epochs, warmup=warmup, clip=clip, min_rows=min_rows)
+    return stream_table(
+        table, epochs=epochs, warmup=warmup, clip=clip, min_rows=min_rows, leave_out=leave_out
+    )
 
 
 def from_arrays(
@@ -252,6 +259,7 @@ def from_arrays(
     warmup: int = WARMUP,
     clip: float = CLIP,
     min_rows: int | None = None,
+    leave_out: Sequence[str] = (),
 ) -> OwnData:
     """Make a fleet of arrays: inputs (rows, d), targets (rows,), and whose row it is (rows,).
 
@@ -261,7 +269,7 @@ def from_arrays(
         One row per observation, in the order of time; NaN where a value is missing.
     features : sequence of str, optional
         Names of the columns of X; ``x1``, ``x2``, … by default.
-    epochs, warmup, clip, min_rows
+    epochs, warmup, clip, min_rows, leave_out
         See :func:`read_data`.
 
     Examples
@@ -273,7 +281,9 @@ def from_arrays(
     (('north', 'south'), (80, 80))
     """
     table = table_from_arrays(X, y, clients, features)
-    return stream_table(table, epochs=epochs, warmup=warmup, clip=clip, min_rows=min_rows)
+    return stream_table(
+        table, epochs=epochs, warmup=warmup, clip=clip, min_rows=min_rows, leave_out=leave_out
+    )
 
 
 def stream_table(
@@ -283,6 +293,7 @@ def stream_table(
     warmup: int = WARMUP,
     clip: float = CLIP,
     min_rows: int | None = None,
+    leave_out: Sequence[str] = (),
 ) -> OwnData:
     """Standardise every client's rows, and leave out the clients that have too few."""
     epochs = check_integer("epochs", epochs, 1)
@@ -290,12 +301,21 @@ def stream_table(
     clip = check_number("clip", clip, 0, open_low=True)
     fewest = warmup + FEWEST_SAMPLES
     wanted = fewest if min_rows is None else check_integer("min_rows", min_rows, 1)
+    unknown = [name for name in leave_out if name not in table.clients]
+    if isinstance(leave_out, str) or unknown:
+        allowed = f"names of clients, such as {', '.join(table.clients[:3])}"
+        raise InvalidValueError("leave_out", leave_out if isinstance(leave_out, str) else unknown[0], allowed)
     kept, inputs, targets, clipped = [], [], [], 0
     left_out: dict[str, str] = {}
     for k, (client, x, y) in enumerate(zip(table.clients, table.inputs, table.targets, strict=True)):
         rows = f"it has {_count(len(y), 'row', 'rows')} with {table.target_column}"
+        if client in leave_out:
+            left_out[client] = "as asked"
+            continue
         if len(y) < max(wanted, fewest):
-            more = f" ({warmup} for the first means, {FEWEST_SAMPLES} to learn from)" if wanted <= fewest else ""
+            more = (
+                f" ({warmup} for the first means, {FEWEST_SAMPLES} to learn from)" if wanted <= fewest else ""
+            )
             left_out[client] = f"{rows}, and at least {max(wanted, fewest)} are needed{more}"
             continue
         if np.all(y == y[0]):
@@ -303,7 +323,9 @@ def stream_table(
             continue
         samples = standardise(x, y, warmup, clip)
         if len(samples[1]) < FEWEST_SAMPLES:
-            left_out[client] = f"its {table.target_column} changes only in its last {len(samples[1]) + 1} rows"
+            left_out[client] = (
+                f"its {table.target_column} changes only in its last {len(samples[1]) + 1} rows"
+            )
             continue
         if not np.isfinite(samples[0]).all() or not np.isfinite(samples[1]).all():
             left_out[client] = "its values are too large to be squared"
@@ -316,16 +338,19 @@ def stream_table(
         first, reason = next(iter(left_out.items()))
         others = "" if len(left_out) == 1 else f"; so it is, or alike, with all {len(left_out)} clients"
         raise PsofedError(f"{table.path}: client {first} cannot take part: {reason}{others}")
-    return OwnData(
-        _only(table, kept), tuple(inputs), tuple(targets), warmup, clip, clipped, epochs, left_out
-    )
+    return OwnData(_only(table, kept), tuple(inputs), tuple(targets), warmup, clip, clipped, epochs, left_out)
 
 
 def _only(table: Table, kept: Sequence[int]) -> Table:
     if len(kept) == len(table.clients):
         return table
-    lists = ("clients", "inputs", "targets", "dropped")
-    return replace(table, **{name: tuple(getattr(table, name)[k] for k in kept) for name in lists})
+    return replace(
+        table,
+        clients=tuple(table.clients[k] for k in kept),
+        inputs=tuple(table.inputs[k] for k in kept),
+        targets=tuple(table.targets[k] for k in kept),
+        dropped=tuple(table.dropped[k] for k in kept),
+    )
 
 
 def _count(count: int, one: str, many: str) -> str:

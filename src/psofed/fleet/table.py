@@ -1,4 +1,4 @@
-"""A table with one row per observation, split into clients: from a file, a data frame or arrays; trusts nothing in it."""
+"""A table with one row per observation, split into clients; from a file, a data frame or arrays, all distrusted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -256,7 +256,9 @@ def _numbers(frame: Frame, name: str, target: str, is_named: bool) -> tuple[Floa
         import pandas
 
         codes, distinct = pandas.factorize(column.astype(object))
-        parsed = np.full(len(distinct) + 1, np.nan)  # the last is for those that are missing: their code is −1
+        parsed = np.full(
+            len(distinct) + 1, np.nan
+        )  # the last is for those that are missing: their code is −1
         for at, value in enumerate(distinct):
             try:
                 parsed[at] = number(value, frame.delimiter)
@@ -288,7 +290,9 @@ def _advice(frame: Frame, name: str, target: str, is_named: bool) -> str:
         return f"{name} holds {_content_of(frame, name)}: leave it out of the features"
     if is_named:
         return "mend the value, or leave it empty if it is missing"
-    return f"mend the value, leave it empty if it is missing, or leave {name} out by naming the features to use"
+    return (
+        f"mend the value, leave it empty if it is missing, or leave {name} out by naming the features to use"
+    )
 
 
 def _bad_field(frame: Frame, row: int, column: str, what: str) -> PsofedError:

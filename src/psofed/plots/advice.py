@@ -35,16 +35,28 @@ def _draw_gains(axes: "Axes", advice: Advice) -> None:
     shown = [m for m in advice.methods if m.name in ("federation", "pooled")]
     rows: list[tuple[str, Method, str]] = [(m.title, m, _TOGETHER) for m in shown]
     for method in advice.lies:
-        rows.append((f"{len(advice.liars) or 'some'} lying: M = {method.num_shared}, {method.rule}", method, _FLAG))
+        rows.append(
+            (f"{len(advice.liars) or 'some'} lying: M = {method.num_shared}, {method.rule}", method, _FLAG)
+        )
     for at, (_, method, colour) in enumerate(rows):
         gain, (low, high) = method.gain.value, method.gain.interval
         if not math.isfinite(gain):
-            axes.annotate("diverged", (0.02, at), xycoords=("axes fraction", "data"), va="center", color=colour)
+            axes.annotate(
+                "diverged", (0.02, at), xycoords=("axes fraction", "data"), va="center", color=colour
+            )
             continue
-        is_chosen = method.num_shared == advice.federation.num_shared and method.rule == "mean" and colour == _TOGETHER
+        is_chosen = (
+            method.num_shared == advice.federation.num_shared
+            and method.rule == "mean"
+            and colour == _TOGETHER
+        )
         if math.isfinite(low):
-            axes.plot([100 * low, 100 * high], [at, at], color=colour, lw=2.2, alpha=0.55, solid_capstyle="butt")
-        axes.plot([100 * gain], [at], color=colour, marker="*" if is_chosen else "o", ms=10 if is_chosen else 5.5)
+            axes.plot(
+                [100 * low, 100 * high], [at, at], color=colour, lw=2.2, alpha=0.55, solid_capstyle="butt"
+            )
+        axes.plot(
+            [100 * gain], [at], color=colour, marker="*" if is_chosen else "o", ms=10 if is_chosen else 5.5
+        )
     axes.axvline(0.0, color="black", lw=0.9)
     axes.set_yticks(range(len(rows)), [title for title, _, _ in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
