@@ -14,11 +14,12 @@ def answer(advice: "Advice") -> str:
     """Return the answer in one sentence."""
     stations, federation = advice.stations, advice.federation
     if len(stations) == 1:
-        return f"Nothing to federate: {stations[0].name} is the only station. " + _model(advice)
+        return f"Nothing to federate: {stations[0].name} is the only station. {_model(advice)}".strip()
     all_of = f"{len(stations)} stations"
-    sharing = f"sharing {federation.num_shared} of {advice.scenario.dimension} entries"
+    entries = advice.scenario.dimension
+    sharing = "sharing the one entry" if entries == 1 else f"sharing {federation.num_shared} of {entries} entries"
     if federation.gain.value == -math.inf:
-        return f"Do not federate: a federation of the {all_of} diverged. " + _model(advice)
+        return f"Do not federate: a federation of the {all_of} diverged. {_model(advice)}".strip()
     if math.isnan(federation.gain.value):
         return f"Cannot say: each of the {all_of} learns without error, alone and together."
     if advice.verdict == "no clear difference":

@@ -6,6 +6,7 @@ are looked at first: encoding, header, as many fields in each row as the header 
 
 import csv
 import io
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,12 +51,18 @@ class Frame:
 
     def line_of(self, row: int) -> int:
         """Return where a row (from 0) is: its line in a CSV file, in which the header is line 1; else its number."""
+        return self._record(row)[0] if self.content else row + 1
+
+    def field(self, row: int, column: str) -> Any:
+        """Return what stands in a field, as it stands there."""
         if not self.content:
-            return row + 1
+            return self.data[column].iloc[row]
+        return self._record(row)[1][list(self.data.columns).index(column)].strip()
+
+    def _record(self, row: int) -> tuple[int, list[str]]:
         reader = csv.reader(_lines(self.content), delimiter=self.delimiter)
-        records = (reader.line_num for record in reader if record)
-        next(records)
-        return next(line for index, line in enumerate(records) if index == row)
+        records = ((reader.line_num, record) for record in reader if record)
+        return next(itertools.islice(records, row + 1, None))
 
 
 def read_frame(path: Path, text_column: str | None = None) -> Frame:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # A client needs at least this many samples after its warm-up.
 FEWEST_SAMPLES = 10
 _MOST_LISTED = 5
+_LARGEST = 1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +168,7 @@ class OwnData:
         table, lines = self.table, []
         if table.left_out:
             listed = ", ".join(f"{name} ({holds})" for name, holds in table.left_out.items())
-            lines.append(f"columns that are not numbers were left out: {listed}.")
+            lines.append(f"columns were left out: {listed}.")
         for name, client in table.out_of_order.items():
             lines.append(
                 f"rows are taken in the order of the file; by {name} those of {client} go back in time."
@@ -321,14 +322,14 @@ def stream_table(
         if np.all(y == y[0]):
             left_out[client] = f"its {table.target_column} never changes"
             continue
+        if max(np.nanmax(np.abs(x), initial=0.0), np.abs(y).max()) > _LARGEST:
+            left_out[client] = f"it has values beyond {_LARGEST:g}, too large to be squared"
+            continue
         samples = standardise(x, y, warmup, clip)
         if len(samples[1]) < FEWEST_SAMPLES:
             left_out[client] = (
                 f"its {table.target_column} changes only in its last {len(samples[1]) + 1} rows"
             )
-            continue
-        if not np.isfinite(samples[0]).all() or not np.isfinite(samples[1]).all():
-            left_out[client] = "its values are too large to be squared"
             continue
         kept.append(k)
         inputs.append(samples[0])
@@ -338,6 +339,8 @@ def stream_table(
         first, reason = next(iter(left_out.items()))
         others = "" if len(left_out) == 1 else f"; so it is, or alike, with all {len(left_out)} clients"
         raise PsofedError(f"{table.path}: client {first} cannot take part: {reason}{others}")
+    if not any(x.any() for x in inputs):
+        raise PsofedError(f"{table.path}: no feature ever changes ({', '.join(table.features)}): nothing to learn from")
     return OwnData(_only(table, kept), tuple(inputs), tuple(targets), warmup, clip, clipped, epochs, left_out)
 
 

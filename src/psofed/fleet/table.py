@@ -120,7 +120,7 @@ def read_table(
     for name in (target_column, *candidates):
         holds = _content_of(frame, name)
         if features is None and name != target_column and holds != "numbers":
-            left_out[name or "(without a name)"] = holds
+            left_out[name or "(unnamed)"] = holds
             continue
         values[name], has_commas = _numbers(frame, name, target_column, features is not None)
         if has_commas:
@@ -214,7 +214,7 @@ def _choose_columns(
     for name in (client, target, *chosen):
         if name not in header:
             there = ", ".join(header[:_MOST_NAMES]) + (", …" if len(header) > _MOST_NAMES else "")
-            missing = "; is the header line missing?" if not any(is_text([n]) for n in header) else ""
+            missing = "; is the header line missing?" if any(not is_text([n]) for n in header if n) else ""
             raise PsofedError(f"{source}: no column {name}; there are {there}{missing}")
     if client == target:
         raise PsofedError(f"{source}: column {client} cannot be both client and target")
@@ -230,9 +230,9 @@ def _choose_columns(
 
 
 def _content_of(frame: Frame, name: str) -> str:
-    """Return what a column holds: "numbers", "times", "text", or nothing that has a name."""
+    """Return what a column holds: "numbers", "times", "text", or "no name" if it has none."""
     if not name:
-        return "a column without a name"
+        return "no name"
     column = frame.data[name]
     if column.dtype.kind in "biuf":
         return "numbers"
@@ -272,7 +272,7 @@ def _numbers(frame: Frame, name: str, target: str, is_named: bool) -> tuple[Floa
             _refuse_mixed_points(frame, name, codes, distinct)
     if np.isinf(values).any():
         row = int(np.argmax(np.isinf(values)))
-        raise _bad_field(frame, row, name, f"{shown(column.iloc[row])} is not finite")
+        raise _bad_field(frame, row, name, f"{shown(frame.field(row, name))} is not finite")
     return values, has_commas
 
 
