@@ -17,7 +17,9 @@ def answer(advice: "Advice") -> str:
         return f"Nothing to federate: {stations[0].name} is the only station. {_model(advice)}".strip()
     all_of = f"{len(stations)} stations"
     entries = advice.scenario.dimension
-    sharing = "sharing the one entry" if entries == 1 else f"sharing {federation.num_shared} of {entries} entries"
+    sharing = (
+        "sharing the one entry" if entries == 1 else f"sharing {federation.num_shared} of {entries} entries"
+    )
     if federation.gain.value == -math.inf:
         return f"Do not federate: a federation of the {all_of} diverged. {_model(advice)}".strip()
     if math.isnan(federation.gain.value):

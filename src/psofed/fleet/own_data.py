@@ -340,7 +340,9 @@ def stream_table(
         others = "" if len(left_out) == 1 else f"; so it is, or alike, with all {len(left_out)} clients"
         raise PsofedError(f"{table.path}: client {first} cannot take part: {reason}{others}")
     if not any(x.any() for x in inputs):
-        raise PsofedError(f"{table.path}: no feature ever changes ({', '.join(table.features)}): nothing to learn from")
+        raise PsofedError(
+            f"{table.path}: no feature ever changes ({', '.join(table.features)}): nothing to learn from"
+        )
     return OwnData(_only(table, kept), tuple(inputs), tuple(targets), warmup, clip, clipped, epochs, left_out)
 
 

@@ -127,8 +127,10 @@ def read_table(
             with_commas.append(name)
     chosen = tuple(name for name in candidates if name in values)
     if not chosen:
+        listed = ", ".join(f"{name} ({holds})" for name, holds in left_out.items())
         raise PsofedError(
-            f"{frame.source}: no column of numbers is left for features besides {client_column} and {target_column}"
+            f"{frame.source}: no column of numbers is left for features besides {client_column} and {target_column}; "
+            f"left out: {listed}"
         )
     target = values[target_column]
     has_target = ~np.isnan(target)

@@ -25,6 +25,10 @@ _TIME = re.compile(
 _LONGEST_SHOWN = 40
 
 
+class AmbiguousNumberError(ValueError):
+    """A number that can be read in two ways."""
+
+
 def number(value: Any, delimiter: str = ",") -> float:
     """Return a field as a number; NaN where it is missing, infinity where it says so.
 
@@ -47,7 +51,7 @@ def number(value: Any, delimiter: str = ",") -> float:
     (1.5, 1234.5, nan, 1.0)
     >>> number("1,234")
     Traceback (most recent call last):
-    ValueError: '1,234' could be 1.234 or 1234
+    psofed.fleet.values.AmbiguousNumberError: '1,234' could be 1.234 or 1234
     """
     if value is None:
         return math.nan
@@ -69,7 +73,7 @@ def number(value: Any, delimiter: str = ",") -> float:
     if _DECIMAL_COMMA.fullmatch(text):
         if delimiter == "," and _AMBIGUOUS.fullmatch(text):
             whole, part = text.split(",")
-            raise ValueError(f"{shown(value)} could be {whole}.{part} or {whole}{part}")
+            raise AmbiguousNumberError(f"{shown(value)} could be {whole}.{part} or {whole}{part}")
         return float(text.replace(".", "").replace(",", "."))
     raise ValueError(f"{shown(value)} is not a number")
 
@@ -109,6 +113,8 @@ def is_text(values: Iterable[Any], delimiter: str = ",") -> bool:
     for value in values:
         try:
             numbers += not math.isnan(number(value, delimiter))
+        except AmbiguousNumberError:
+            numbers += 1
         except ValueError:
             texts += 1
     return texts > numbers
