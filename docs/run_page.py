@@ -1,8 +1,8 @@
 """Runs the commands of a page and writes what they print below them: `python docs/run_page.py docs/engineer.md`.
 
 A block marked ``console`` holds commands, each after a ``$``, and what they print. They run in one folder, in the order
-of the page, on a terminal 100 characters wide. A line ``…`` stands for lines left out. Pictures that they make are copied
-to ``docs/images`` where the page shows them. The tests run the pages and compare.
+of the page, on a terminal 100 characters wide. A line ``…`` stands for lines left out. Pictures that they make are
+copied to ``docs/images`` where the page shows them. The tests run the pages and compare.
 """
 
 import os

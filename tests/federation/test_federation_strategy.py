@@ -1,6 +1,8 @@
 """The strategy on a Grid within this process: rounds, bad replies, lost state, checkpoints."""
 
 import collections
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -195,6 +197,28 @@ def test_an_unreadable_reply_harms_nobody_else(make_app):
     strategy, _ = run(Broken({node: make_app() for node in NODES}), rounds=2)
     assert strategy.conduct.counts == {"11": {"malformed": 2}}
     assert strategy.state.history[-1]["accepted"] == ["12", "13"]
+
+
+def test_a_reply_that_never_becomes_whole_costs_no_more_than_the_deadline(make_app):
+    """Flower asks three minutes for the rest of a reply that was announced and not sent."""
+    release = threading.Event()
+
+    class Stuck(InProcessGrid):
+        def pull_messages(self, message_ids):
+            pulled = list(super().pull_messages(message_ids))
+            if any(message.metadata.src_node_id == NODES[0] for message in pulled):
+                release.wait(60)
+            return pulled
+
+    grid = Stuck({node: make_app() for node in NODES})
+    started = time.monotonic()
+    strategy = PSOFed(num_shared=3)
+    strategy.start(grid, np.zeros(5), num_rounds=1, timeout=2.0)
+    took = time.monotonic() - started
+    release.set()
+    assert took < 10
+    assert strategy.conduct.counts == {str(NODES[0]): {"no-reply": 1}}
+    assert len(strategy.state.history[0]["accepted"]) == len(NODES) - 1
 
 
 @settings(max_examples=30, deadline=None)

@@ -225,7 +225,7 @@ def test_a_federations_client_reads_the_same_columns_and_values(tmp_path, delimi
     path = write(tmp_path, frame.to_csv(index=False, sep=delimiter, decimal=decimal))
     source = TableSource(path, 0, "y", client_column="who", client="b")
     table = read_table(path, "who", "y")
-    assert source.columns() == table.features == ("x", "z")
+    assert source.columns() == (table.features, "y") == (("x", "z"), "y")
     samples = source.read(Position(), 1000)
     np.testing.assert_array_equal(samples.inputs, table.inputs[1])
     np.testing.assert_array_equal(samples.targets, table.targets[1])

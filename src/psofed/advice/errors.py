@@ -59,7 +59,7 @@ def cut_into_blocks(samples: Sequence[int], count: int = BLOCKS) -> Blocks:
     Examples
     --------
     >>> cut_into_blocks((6, 6), 3).edges.tolist(), cut_into_blocks((4, 400), 4).edges.tolist()
-    ([0, 2, 4, 6], [0, 2, 4, 202, 400])
+    ([0, 2, 4, 6], [0, 2, 4, 200, 400])
     """
     lengths = np.asarray(samples)
     n = np.arange(lengths.max())

@@ -142,7 +142,7 @@ def ratio_gain(first: FloatArray, other: FloatArray, confidence: float = 0.95) -
     --------
     >>> gain = ratio_gain(np.array([0.9, 0.8, 0.85, 0.95]), np.array([1.0, 1.1, 0.9, 1.0]))
     >>> round(gain.value, 3), [round(end, 3) for end in gain.interval], gain.is_clear
-    (0.125, [-0.037, 0.287], False)
+    (0.125, [-0.051, 0.301], False)
     """
     from scipy.special import stdtrit
 

@@ -49,7 +49,16 @@ class PsoFedRun:
         lanes = len(trials)
         self._streams = {
             source: make_stream(seed, source, trials)
-            for source in ("data", "participation", "uplink", "masks", "attack", "test", "root")
+            for source in (
+                "data",
+                "participation",
+                "uplink",
+                "masks",
+                "attack",
+                "test",
+                "root",
+                "pre_aggregation",
+            )  # fmt: skip
         }
         if samples is None and not scenario.is_linear:
             samples = FunctionSamples(scenario, fleet, self._streams["data"])
@@ -70,7 +79,14 @@ class PsoFedRun:
         )  # fmt: skip
         # Root data are drawn as y = wᵀx + ν; for other streams there are none.
         root = self._streams["root"] if samples is None else None
-        self._server_side = ServerSide(scenario, fleet, self._streams["attack"], root, scenario.num_shared)
+        self._server_side = ServerSide(
+            scenario,
+            fleet,
+            self._streams["attack"],
+            self._streams["pre_aggregation"],
+            root,
+            scenario.num_shared,
+        )
         self._target = fleet.target.copy()
         self._offsets = _NO_MOVES
         if fleet.target_offsets is not None:

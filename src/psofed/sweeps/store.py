@@ -11,7 +11,7 @@ import numpy as np
 from psofed._version import __version__
 from psofed.common.errors import PsofedError
 from psofed.common.files import atomic_path
-from psofed.results import METRIC_TITLES
+from psofed.results import EVASION_TITLES, METRIC_TITLES
 from psofed.sweeps.cell import Cell, CellResult
 
 _MAGIC = b"psofed cell 1\n"
@@ -41,6 +41,12 @@ class CellStore:
         self.damaged: list[Path] = []
         if self.folder.exists() and not self.folder.is_dir():
             raise PsofedError(f"{self.folder}: is a file; the cells need a folder")
+
+    def check_writable(self) -> None:
+        """Refuse a folder in which nothing can be kept, before anything is computed for it."""
+        with atomic_path(self.folder / "writable") as temporary:
+            temporary.write_bytes(_MAGIC)
+        (self.folder / "writable").unlink(missing_ok=True)
 
     def path(self, cell: Cell) -> Path:
         """Return the file of a cell, whether it exists or not."""
@@ -75,6 +81,7 @@ def _encode(cell: Cell, result: CellResult) -> bytes:
         f"steady_state/{metric}": result.steady_state[metric] for metric in METRIC_TITLES
     }
     arrays |= {f"tail_change/{metric}": result.tail_change[metric] for metric in METRIC_TITLES}
+    arrays |= {f"evasion/{metric}": values for metric, values in (result.evasion or {}).items()}
     arrays |= {"about": np.array(json.dumps(about)), "diverged_at": result.diverged_at}
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
@@ -102,4 +109,7 @@ def _decode(content: bytes, cell: Cell) -> CellResult | None:
             engine=about["engine"],
             seconds=about["seconds"],
             notes=tuple(about.get("notes", ())),
+            evasion={metric: arrays[f"evasion/{metric}"] for metric in EVASION_TITLES}
+            if cell.scenario.evasion is not None
+            else None,
         )

@@ -64,7 +64,7 @@ def statement_of(attack: Attack) -> Statement:
     Examples
     --------
     >>> from psofed.attacks import SignFlip
-    >>> statement_of(SignFlip(num_byzantine=1, scale=2.0))
+    >>> statement_of(SignFlip(num_byzantine=1, scale=2.0, of="update"))
     Affine(own=-2.0, server=3.0, offset=0.0, variance=0.0, common_variance=0.0)
     """
     statement = attack.affine()
@@ -111,6 +111,11 @@ class Model:
             raise NotCoveredError(
                 f'the theory covers aggregation = "mean"; "{self.scenario.aggregation.kind}" is not linear in what is '
                 "uploaded and can only be simulated"
+            )
+        if self.scenario.pre_aggregation is not None:
+            raise NotCoveredError(
+                f'the theory covers no pre-aggregation; "{self.scenario.pre_aggregation.kind}" mixes uploads in a way '
+                "that depends on them or on chance, and can only be simulated"
             )
         pattern = self.scenario.selection.pattern
         if (
