@@ -98,7 +98,12 @@ def test_flipped_updates_diverge_from_the_predicted_number_of_attackers_on(coord
 
     def simulated(count: int) -> psofed.SimulationResult:
         attack = make_attack(
-            num_byzantine=count, kind="sign-flip", of="update", scale=4.0, probability=0.5, byzantine_set="redrawn"
+            num_byzantine=count,
+            kind="sign-flip",
+            of="update",
+            scale=4.0,
+            probability=0.5,
+            byzantine_set="redrawn",
         )
         return psofed.simulate(scenario.replace(attack=attack), trials=32, seed=1, tail=500)
 

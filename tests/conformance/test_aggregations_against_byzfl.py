@@ -100,7 +100,9 @@ def test_pre_aggregations_are_byzfls(participants: int, dimension: int, f: int) 
     ids=repr,
 )
 @pytest.mark.parametrize("kind", [LittleIsEnough, InnerProduct])
-def test_strengths_found_against_a_rule_hurt_as_much_as_byzfls(participants, dimension, rule, their_rule, kind) -> None:
+def test_strengths_found_against_a_rule_hurt_as_much_as_byzfls(
+    participants, dimension, rule, their_rule, kind
+) -> None:
     """Both look for the largest distance from the honest mean: psofed on a grid, ByzFL by steps that grow and shrink."""
     uploads, attacking = random_uploads(participants, dimension)[::-1], np.arange(participants) < 2
     honest, nothing = uploads[2:], np.zeros_like(uploads)

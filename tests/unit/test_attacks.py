@@ -250,7 +250,11 @@ def test_how_far_min_max_and_min_sum_go_is_what_the_papers_search_finds(
             clients=np.arange(len(uploads)), iteration=0, normals=np.zeros_like(uploads), common_normals=np.zeros(size[1]),
         )[0]  # fmt: skip
         mean = honest.mean(axis=0)
-        away = {"deviation": honest.std(axis=0, ddof=1), "unit": mean / np.linalg.norm(mean), "sign": np.sign(mean)}
+        away = {
+            "deviation": honest.std(axis=0, ddof=1),
+            "unit": mean / np.linalg.norm(mean),
+            "sign": np.sign(mean),
+        }
         squares = ((honest[:, None] - honest[None]) ** 2).sum(axis=2)
 
         def allowed(gamma: float) -> bool:
@@ -283,7 +287,9 @@ def test_strengths_are_tried_against_the_rule_as_literally(rule: str, pre: str |
 
 def test_a_strength_found_by_search_takes_the_server_farther_than_any_one_of_them() -> None:
     """From the same state: in the first iteration in which anybody attacks."""
-    base = Scenario(num_clients=9, dimension=2, num_participants=9, num_shared=2, iterations=2, aggregation="krum")
+    base = Scenario(
+        num_clients=9, dimension=2, num_participants=9, num_shared=2, iterations=2, aggregation="krum"
+    )
     searched = InnerProduct(num_byzantine=3, probability=1.0, scale=4.0, search=8)
     levels = [
         run_literally(base.replace(attack=attack), seed=0, trial=0).models[1, 0]

@@ -108,7 +108,10 @@ def test_it_travels_through_files_sweeps_and_the_store(tmp_path: Path) -> None:
 
 def test_what_it_cannot_measure_or_predict_is_refused_by_name() -> None:
     with pytest.raises(NotCoveredError, match=r"\[evasion\].*linear"):
-        simulate(Scenario(num_clients=6, dimension=5, data=Data(function="sine"), evasion=Evasion(epsilon=1)), trials=1)
+        simulate(
+            Scenario(num_clients=6, dimension=5, data=Data(function="sine"), evasion=Evasion(epsilon=1)),
+            trials=1,
+        )
     with pytest.raises(NotCoveredError, match=r"\[evasion\].*\[drift\]"):
         simulate(BASE.replace(drift=psofed.drifts.RandomWalk(variance=1e-4)), trials=1)
     with pytest.raises(NotCoveredError, match=r'evasion.norm = "inf"'):

@@ -24,7 +24,11 @@ _REDRAWN = np.uint64(1 << 63)
 
 
 def make_attackers(
-    attack: Attack | None, is_byzantine: NDArray[np.bool_], stream: Stream, options: FloatArray, dimension: int = 0
+    attack: Attack | None,
+    is_byzantine: NDArray[np.bool_],
+    stream: Stream,
+    options: FloatArray,
+    dimension: int = 0,
 ) -> Attackers:
     """Return who attacks in several trials; `is_byzantine` (K,) says who can where the set is fixed."""
     size = 0 if attack is None else attack.memory_size(len(is_byzantine), dimension)

@@ -50,7 +50,14 @@ class PsoFedRun:
         self._streams = {
             source: make_stream(seed, source, trials)
             for source in (
-                "data", "participation", "uplink", "masks", "attack", "test", "root", "pre_aggregation",
+                "data",
+                "participation",
+                "uplink",
+                "masks",
+                "attack",
+                "test",
+                "root",
+                "pre_aggregation",
             )  # fmt: skip
         }
         if samples is None and not scenario.is_linear:
@@ -73,7 +80,12 @@ class PsoFedRun:
         # Root data are drawn as y = wᵀx + ν; for other streams there are none.
         root = self._streams["root"] if samples is None else None
         self._server_side = ServerSide(
-            scenario, fleet, self._streams["attack"], self._streams["pre_aggregation"], root, scenario.num_shared
+            scenario,
+            fleet,
+            self._streams["attack"],
+            self._streams["pre_aggregation"],
+            root,
+            scenario.num_shared,
         )
         self._target = fleet.target.copy()
         self._offsets = _NO_MOVES

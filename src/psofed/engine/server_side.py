@@ -349,7 +349,15 @@ def aggregate(rule, n, target, uploads, room, server):
     mixing = rule.mixing
     if mixing.is_on:
         take_mix(mixing.mix)(
-            mixing.token, n, mixing.num_clients, target, uploads, mixing.options, mixing.stream, mixing.memory, server
+            mixing.token,
+            n,
+            mixing.num_clients,
+            target,
+            uploads,
+            mixing.options,
+            mixing.stream,
+            mixing.memory,
+            server,
         )
         mixed, count = mixing.memory.mixed, mixing.counts[uploads.sent.shape[0]]
         uploads = Uploads(mixed.clients[:count], mixed.entries[:count], mixed.sent[:count])

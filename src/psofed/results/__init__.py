@@ -10,4 +10,12 @@ from psofed.results.simulation import (
     load_result,
 )
 
-__all__ = ["EVASION_TITLES", "METRIC_TITLES", "Estimate", "SimulationResult", "estimate", "find_unsteady", "load_result"]
+__all__ = [
+    "EVASION_TITLES",
+    "METRIC_TITLES",
+    "Estimate",
+    "SimulationResult",
+    "estimate",
+    "find_unsteady",
+    "load_result",
+]

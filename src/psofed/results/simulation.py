@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 METRIC_TITLES = {"network_mse": "network MSE", "server_msd": "server MSD", "test_mse": "test MSE"}
 
 # With [evasion] in the scenario also these, on inputs moved to hurt most.
-EVASION_TITLES = {"evasion_test_mse": "test MSE, moved inputs", "evasion_network_mse": "network MSE, moved inputs"}
+EVASION_TITLES = {
+    "evasion_test_mse": "test MSE, moved inputs",
+    "evasion_network_mse": "network MSE, moved inputs",
+}
 
 # A tail whose second half differs from its first by this much, significantly, is not a steady state.
 _DRIFT_RATIO, _DRIFT_SCORE = 0.01, 4.0
@@ -207,7 +210,9 @@ class SimulationResult:
         diverged = self.diverged_trials
         plain = {
             **{metric: _estimate_to_json(getattr(self, metric)) for metric in METRIC_TITLES},
-            **{metric: _estimate_to_json(estimate(values)) for metric, values in (self.evasion or {}).items()},
+            **{
+                metric: _estimate_to_json(estimate(values)) for metric, values in (self.evasion or {}).items()
+            },
             "tail": self.tail,
             "trials": self.trials,
             "diverged": {

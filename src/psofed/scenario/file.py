@@ -17,7 +17,16 @@ from psofed.scenario.scenario import Data, Evasion, Scenario, Selection, Uniform
 _KIND_TABLES = ("model", "drift", "pre_aggregation", "attack")
 _NAMED = {"aggregation": "aggregation_options", "algorithm": "algorithm_options"}
 _PLAIN_TABLES = {"selection": Selection, "data": Data}
-_TABLE_NAMES = ("selection", "model", "data", "drift", "pre_aggregation", "attack", "evasion", *_NAMED.values())
+_TABLE_NAMES = (
+    "selection",
+    "model",
+    "data",
+    "drift",
+    "pre_aggregation",
+    "attack",
+    "evasion",
+    *_NAMED.values(),
+)
 _DEFAULT_KIND = {"model": "linear", "attack": "gaussian"}
 PLUGINS = "plugins"
 

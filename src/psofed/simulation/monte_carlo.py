@@ -22,8 +22,8 @@ from psofed.engine.samples import make_table_samples
 from psofed.fleet import Fleet, draw_fleet
 from psofed.results import EVASION_TITLES, SimulationResult
 from psofed.scenario import Scenario
-from psofed.simulation.evasion import check_evasion
 from psofed.simulation.blocks import BLOCK, METRICS, Block, Progress, Recording, run_block
+from psofed.simulation.evasion import check_evasion
 
 if TYPE_CHECKING:
     from psofed.fleet.own_data import OwnData

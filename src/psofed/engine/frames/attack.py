@@ -199,7 +199,10 @@ def _make_crafting_frame(unpack, body):
                     entry_of[row_of[i]] = i
                     own[row_of[i]] = target[i] - server[i, lane]
                     common[row_of[i]] = common_normal(key, gamma, n, dimension, i)
-            honest, honest_shared = np.zeros((participants - count, met)), np.zeros((participants - count, met), np.bool_)
+            honest, honest_shared = (
+                np.zeros((participants - count, met)),
+                np.zeros((participants - count, met), np.bool_),
+            )
             those, those_shared = np.zeros((count, met)), np.zeros((count, met), np.bool_)
             honest_clients = np.empty(participants - count, np.int64)
             h = a = 0

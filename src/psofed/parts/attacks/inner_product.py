@@ -32,7 +32,10 @@ class InnerProduct(Attack):
     )
 
     search: int = option(
-        default=0, low=0, high=1000, text="how many scales, up to the given one, are tried against the rule; 0: none"
+        default=0,
+        low=0,
+        high=1000,
+        text="how many scales, up to the given one, are tried against the rule; 0: none",
     )
 
     def strengths(self) -> tuple[float, ...]:

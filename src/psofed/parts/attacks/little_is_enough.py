@@ -39,13 +39,20 @@ class LittleIsEnough(Attack):
     not_affine_because = "a standard deviation is not affine in the models"
 
     deviations: float = option(
-        default=0.0, text="z: how many standard deviations from the mean; 0: as n and a give it", strength=True
+        default=0.0,
+        text="z: how many standard deviations from the mean; 0: as n and a give it",
+        strength=True,
     )
     statistics: str = option(
-        default="accomplices", choices=("accomplices", "honest"), text="whose uploads mean and deviation are of"
+        default="accomplices",
+        choices=("accomplices", "honest"),
+        text="whose uploads mean and deviation are of",
     )
     search: int = option(
-        default=0, low=0, high=1000, text="how many z, up to the given one, are tried against the rule; 0: none"
+        default=0,
+        low=0,
+        high=1000,
+        text="how many z, up to the given one, are tried against the rule; 0: none",
     )
 
     def strengths(self) -> tuple[float, ...]:

@@ -62,7 +62,9 @@ class Mimic(Attack):
         axis = part_of(conspiracy.memory, 1 + dimension * (dimension + 1), (dimension,))
         room = part_of(conspiracy.memory, 1 + dimension * (dimension + 2), (dimension,))
         # Last, so that the memory can grow with the number of clients.
-        sums = part_of(conspiracy.memory, 1 + dimension * (dimension + 3), (conspiracy.num_clients, dimension))
+        sums = part_of(
+            conspiracy.memory, 1 + dimension * (dimension + 3), (conspiracy.num_clients, dimension)
+        )
         if seen < self.warm_up:
             _watch(conspiracy, moments, mean, axis, sums, room)
             conspiracy.memory[0] = seen + 1.0

@@ -42,7 +42,9 @@ class MinMax(Attack):
     knows = "everyone"
     not_affine_because = "distances between uploads are not affine in the models"
 
-    scale: float = option(default=1.0, low=0.0, text="what is gone of the largest possible way", strength=True)
+    scale: float = option(
+        default=1.0, low=0.0, text="what is gone of the largest possible way", strength=True
+    )
     direction: str = option(
         default="deviation", choices=("deviation", "unit", "sign"), text="p: away in what direction"
     )
