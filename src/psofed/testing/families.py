@@ -38,7 +38,8 @@ def _check_few_uploads(attack: Any) -> Iterator[str]:
             except Exception as error:
                 honest = participants - int(attacking.sum())
                 yield (
-                    f"what it does to uploads fails with {type(error).__name__}: {error}, where {participants} client(s) take part, "
+                    f"what it does to uploads fails with {type(error).__name__}: {error}, where {participants} "
+                    "client(s) take part, "
                     f"{honest} of them honest, and no two share an entry"
                 )
                 return
