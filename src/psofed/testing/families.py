@@ -115,9 +115,8 @@ def check_pre_aggregation(pre: Any) -> Iterator[str]:
         if np.isfinite(mixed[:, untouched]).any():
             yield "a mixed upload holds an entry that nobody sent"
         turned = mix_uploads(pre, uploads[::-1], server, uniforms=uniforms[::-1])
-        if not np.allclose(
-            *(combine_uploads(mean, each, server) for each in (mixed, turned)), rtol=1e-9, atol=1e-12
-        ):
+        first, second = (combine_uploads(mean, each, server) for each in (mixed, turned))
+        if not np.allclose(first, second, rtol=1e-9, atol=1e-12):
             yield "the mean of the mixed uploads depends on the order of the participants"
         bad = uploads.copy()
         bad[rng.random(bad.shape) < 0.5] = np.inf
