@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from psofed.common.errors import NotCoveredError as NotCoveredError
     from psofed.common.errors import PsofedError as PsofedError
     from psofed.common.errors import UnknownFieldError as UnknownFieldError
+    from psofed.comparison import Comparison as Comparison
+    from psofed.comparison import compare as compare
     from psofed.fleet import Fleet as Fleet
     from psofed.fleet import draw_fleet as draw_fleet
     from psofed.fleet.own_data import OwnData as OwnData
@@ -39,8 +41,9 @@ if TYPE_CHECKING:
     from psofed.parts import option as option
     from psofed.parts import patterns as patterns
     from psofed.parts import pre_aggregations as pre_aggregations
+    from psofed.results import Difference as Difference
     from psofed.results import SimulationResult as SimulationResult
-    from psofed.results import load_result as load_result
+    from psofed.results import difference as difference
     from psofed.scenario import Data as Data
     from psofed.scenario import Evasion as Evasion
     from psofed.scenario import Scenario as Scenario
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from psofed.scenario.file import read_scenario as read_scenario
     from psofed.simulation.monte_carlo import simulate as simulate
     from psofed.sweeps import SweepResult as SweepResult
+    from psofed.sweeps import load_result as load_result
     from psofed.sweeps import sweep as sweep
     from psofed.theory.limits import attack_limits as attack_limits
     from psofed.theory.prediction import LearningCurve as LearningCurve
@@ -65,7 +69,9 @@ _HOME = {
     "Aggregation": "parts",
     "Algorithm": "parts",
     "Attack": "parts",
+    "Comparison": "comparison",
     "Data": "scenario",
+    "Difference": "results",
     "Drift": "parts",
     "Evasion": "scenario",
     "Fleet": "fleet",
@@ -88,9 +94,11 @@ _HOME = {
     "Uniform": "scenario",
     "UnknownFieldError": "common.errors",
     "attack_limits": "theory.limits",
+    "compare": "comparison",
+    "difference": "results",
     "draw_fleet": "fleet",
     "load_plugin": "parts",
-    "load_result": "results",
+    "load_result": "sweeps",
     "optimal_stepsize": "theory.stepsize",
     "option": "parts",
     "predict": "theory.prediction",
@@ -117,7 +125,10 @@ for _family in _FAMILIES:
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'psofed' has no attribute {name!r}")
+        # With name and obj, Python says what may have been meant.
+        raise AttributeError(
+            f"module 'psofed' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+        )
     return getattr(import_module(f"psofed.{_HOME[name]}"), name)
 
 

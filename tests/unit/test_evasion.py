@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import Data, Evasion, InvalidValueError, NotCoveredError, Scenario, UnknownFieldError, simulate
+from psofed import (
+    Data,
+    Evasion,
+    InvalidValueError,
+    NotCoveredError,
+    Scenario,
+    UnknownFieldError,
+    load_result,
+    simulate,
+)
 from psofed.attacks import ConstantBias, Gaussian
 from psofed.fleet import draw_fleet
 from psofed.reference.literal import run_trial
-from psofed.results import EVASION_TITLES, load_result
+from psofed.results import EVASION_TITLES
 from psofed.simulation.evasion import worst_mean_square
 
 BASE = Scenario(

@@ -1,5 +1,6 @@
 """The command line: one module per command, heavy imports inside the commands so that --help is instant."""
 
+import os
 import sys
 
 import typer
@@ -39,7 +40,24 @@ def main() -> None:
     """Run the command line; a user's mistake ends with exit code 2 and one line, never a traceback."""
     listen(lambda text: print(f"psofed: {text}", file=sys.stderr))
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except PsofedError as error:
         print(f"psofed: {error}", file=sys.stderr)
         sys.exit(2)
+    except BrokenPipeError:  # `| head` has seen enough
+        _forget_output()
+        sys.exit(0)
+    except OSError as error:  # a full disk, a folder that cannot be written, files that cannot be opened
+        from psofed.common.files import reason_of
+
+        _forget_output()
+        print(f"psofed: {error.filename or 'output'}: {reason_of(error)}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _forget_output() -> None:
+    # Python writes what is left when it ends, and would complain once more.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
+from psofed.common.suggest import closest
 from psofed.parts.base import Attack
 from psofed.parts.part import Part
-from psofed.parts.registry import find_part, load_plugin, plugin_of
+from psofed.parts.registry import find_part, load_plugin, part_names, plugin_of
 from psofed.scenario.scenario import Data, Evasion, Scenario, Selection, Uniform
 
 # Tables whose fields are a part's options beside its kind; those that a name stands outside of; and plain ones.
@@ -116,6 +117,38 @@ def read_scenario(
         raise _named(error, path) from None
 
 
+def as_scenario(value: "Scenario | str | Path", name: str = "scenario") -> Scenario:
+    """Return a scenario as it is, or read from its file; refuse anything else by name.
+
+    Examples
+    --------
+    >>> as_scenario(["s.toml"])
+    Traceback (most recent call last):
+    psofed.common.errors.InvalidValueError: scenario = ['s.toml'] is not allowed; allowed: a psofed.Scenario, or the
+    path of its TOML file
+    """
+    if isinstance(value, Scenario):
+        return value
+    if isinstance(value, str | Path):
+        return read_scenario(value)
+    raise InvalidValueError(name, value, "a psofed.Scenario, or the path of its TOML file")
+
+
+def field_names() -> list[str]:
+    """Return every field of a scenario by its full name, those of all built-in parts included."""
+    names = [f.name for f in dataclasses.fields(Scenario) if f.name not in _TABLE_NAMES]
+    for table, kind in _PLAIN_TABLES.items():
+        names += [f"{table}.{f.name}" for f in dataclasses.fields(kind)]
+    tables = {"attack": "attack", "drift": "drift", "model": "model", "pattern": "selection"}
+    tables |= _NAMED
+    for family, table in tables.items():
+        own = {name for kind in part_names(family) for name in find_part(family, kind).options()}
+        names += [f"{table}.{name}" for name in sorted(own)]
+        if family in _KIND_TABLES:
+            names.append(f"{table}.kind")
+    return list(dict.fromkeys([*names, "attack.strength"]))
+
+
 def read_mapping(path: str | Path) -> dict[str, Any]:
     """Read a TOML file without looking at what is in it."""
     try:
@@ -153,7 +186,7 @@ def scenario_from_mapping(mapping: Mapping[str, Any]) -> Scenario:
             modules = ", ".join(map(str, named)) if isinstance(named, list) else named
             how = "load it with --plugin or psofed.load_plugin"
             hint = f"{error.allowed}; this scenario names the module {modules}: {how}"
-            raise InvalidValueError(error.field, error.value, hint) from None
+            raise InvalidValueError(error.field, error.value, hint, error.hint) from None
         raise
 
 
@@ -217,7 +250,9 @@ def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
     for dotted in sorted(changes, key=lambda name: name.rpartition(".")[2] not in ("kind", "pattern")):
         table, _, key = dotted.rpartition(".")
         if table and table not in _TABLE_NAMES:
-            raise UnknownFieldError(dotted, _TABLE_NAMES)
+            if hint := closest(table, _TABLE_NAMES):
+                raise UnknownFieldError(dotted, _TABLE_NAMES, elsewhere=[f"{hint}.{key}"])
+            raise UnknownFieldError(dotted, _TABLE_NAMES, elsewhere=field_names())
         if not table:
             if key in _NAMED and changes[dotted] != changed.get(key):
                 changed.pop(_NAMED[key], None)
@@ -272,7 +307,7 @@ def attack_from_mapping(values: Mapping[str, Any]) -> Attack:
     return attack
 
 
-def parse_setting(text: str) -> tuple[str, Any]:
+def parse_setting(text: str, option: str = "--set") -> tuple[str, Any]:
     """Split ``key=value``; the value is read as TOML, or as a bare word if it is none.
 
     Examples
@@ -282,7 +317,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise InvalidValueError("--set", text, "key=value, for example stepsize=0.03 or attack.variance=1.0")
+        raise InvalidValueError(option, text, "key=value, for example stepsize=0.03 or attack.variance=1.0")
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
@@ -294,7 +329,7 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Scenario:
     known = tuple(f.name for f in dataclasses.fields(Scenario))
     for key in values:
         if key not in (*known, *_NAMED.values()):
-            raise UnknownFieldError(key, (*known, *_NAMED.values(), PLUGINS))
+            raise UnknownFieldError(key, (*known, *_NAMED.values(), PLUGINS), elsewhere=field_names())
     for family in _KIND_TABLES:
         if family in values:
             values[family] = _part_from_table(family, values[family])

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from psofed.common.errors import InvalidValueError
-from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
+from psofed.common.validation import (
+    check_boolean,
+    check_choice,
+    check_integer,
+    check_number,
+    names_its_arguments,
+)
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.algorithms.pso_fed import PsoFed
 from psofed.parts.base import Aggregation, Algorithm, Attack, Drift, Function, Model, Pattern, PreAggregation
@@ -41,6 +47,7 @@ Variance = float | Uniform | tuple[float, ...]
 Covariances = tuple[tuple[tuple[float, ...], ...], ...]
 
 
+@names_its_arguments
 @dataclass(frozen=True, kw_only=True)
 class Selection:
     """Which M of the D entries a participant exchanges: the selection matrices S_{k,n}.
@@ -66,6 +73,7 @@ class Selection:
         check_boolean("selection.coordinated", self.coordinated)
 
 
+@names_its_arguments
 @dataclass(frozen=True, kw_only=True)
 class Data:
     """The clients' streams y = wᵀx + ν: inputs with covariance R_k, noise with variance σ_νk².
@@ -138,6 +146,7 @@ class Data:
                 )
 
 
+@names_its_arguments
 @dataclass(frozen=True, kw_only=True)
 class Evasion:
     """Inputs that are moved to hurt most when a model is used: what is measured beside the errors on honest ones.
@@ -172,7 +181,7 @@ class Scenario:
     num_clients, dimension : int
         K and D.
     num_participants : int
-        |S_n|: clients drawn by the server in each iteration.
+        |S_n|: clients drawn by the server in each iteration; by default 5, or all where there are fewer.
     num_shared : int
         M: entries a participant exchanges each way.
     stepsize : float
@@ -216,7 +225,7 @@ class Scenario:
 
     num_clients: int
     dimension: int
-    num_participants: int = 5
+    num_participants: int = None  # type: ignore[assignment]  # 5, or num_clients if that is less
     num_shared: int = 1
     stepsize: float = 0.15
     iterations: int = 3000
@@ -237,6 +246,8 @@ class Scenario:
         dimension = check_integer("dimension", self.dimension, 1)
         set_(self, "num_clients", clients)
         set_(self, "dimension", dimension)
+        if self.num_participants is None:
+            set_(self, "num_participants", min(5, clients))  # type: ignore[unreachable]
         set_(
             self,
             "num_participants",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from psofed.engine.samples import make_table_samples
 from psofed.fleet import Fleet, draw_fleet
 from psofed.results import EVASION_TITLES, SimulationResult
 from psofed.scenario import Scenario
+from psofed.scenario.file import as_scenario
 from psofed.simulation.blocks import BLOCK, METRICS, Block, Progress, Recording, run_block
 from psofed.simulation.evasion import check_evasion
 
@@ -37,7 +39,7 @@ _LOADING = Lock()
 
 
 def simulate(
-    scenario: Scenario,
+    scenario: Scenario | str | Path,
     trials: int = 100,
     seed: int = 0,
     threads: int | None = None,
@@ -52,8 +54,8 @@ def simulate(
 
     Parameters
     ----------
-    scenario : Scenario
-        What is simulated.
+    scenario : Scenario or path
+        What is simulated, or the TOML file that describes it.
     trials : int
         Independent repetitions: fresh data, participants, masks and attacks; the same fleet.
     seed : int
@@ -85,6 +87,7 @@ def simulate(
     >>> 0.01 < result.network_mse.mean < 0.03
     True
     """
+    scenario = as_scenario(scenario)
     trials = check_integer("trials", trials, 1)
     seed = check_integer("seed", seed, 0)
     threads = check_integer("threads", threads if threads is not None else (os.cpu_count() or 1), 1)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,11 +10,22 @@ from numpy.typing import NDArray
 
 from psofed._version import __version__
 from psofed.common.fingerprint import class_digest, source_digest
+from psofed.common.types import ProgressCallback
 from psofed.results import METRIC_TITLES, Estimate, estimate, find_unsteady
 from psofed.scenario import Scenario
 
 # Rooms that cannot change what a simulation comes to. All others count, so a new one is never forgotten.
-_BYSTANDERS = ("cli", "federation", "paper", "plots", "reference", "sweeps", "testing", "theory")
+_BYSTANDERS = (
+    "cli",
+    "comparison",
+    "federation",
+    "paper",
+    "plots",
+    "reference",
+    "sweeps",
+    "testing",
+    "theory",
+)
 
 
 @dataclass(frozen=True)
@@ -98,6 +108,11 @@ class CellResult:
         return estimate({**self.steady_state, **(self.evasion or {})}[metric])
 
     @property
+    def num_diverged(self) -> int:
+        """Trials that diverged."""
+        return int((self.diverged_at >= 0).sum())
+
+    @property
     def unsteady_metrics(self) -> dict[str, float]:
         """Metrics that still change over the tail, with the relative change."""
         return find_unsteady(self.steady_state, self.tail_change)
@@ -116,7 +131,7 @@ class CellResult:
         ]
 
 
-def compute_cell(cell: Cell, progress: Callable[[int, int], None] | None = None) -> CellResult:
+def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellResult:
     """Simulate a cell on one thread; the bits depend on the cell alone.
 
     Examples

@@ -13,8 +13,9 @@ import numpy as np
 from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
 from psofed.common.validation import check_integer, check_number
 from psofed.parts.part import Part
+from psofed.parts.registry import find_part
 from psofed.scenario import Scenario
-from psofed.scenario.file import read_scenario, scenario_from_mapping, with_values
+from psofed.scenario.file import as_scenario, read_scenario, scenario_from_mapping, with_values
 from psofed.sweeps.cell import Cell
 
 _KEYS = ("base", "grid", "trials", "seed", "tail")
@@ -30,6 +31,8 @@ class Axis:
         Dotted names, as in the TOML file (``attack.num_byzantine``). The first one labels the axis.
     values : tuple of tuples
         One entry per point of the axis, holding a value for each field.
+    names : tuple of str
+        What the points are called, where their values say too little; made from the values by default.
 
     Examples
     --------
@@ -39,6 +42,7 @@ class Axis:
 
     fields: tuple[str, ...]
     values: tuple[tuple[Any, ...], ...]
+    names: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -48,6 +52,8 @@ class Axis:
     @property
     def labels(self) -> list[Any]:
         """A number, string or truth value per point; parts by name, other values (ranges, lists) as JSON text."""
+        if self.names:
+            return list(self.names)
         first = [_label(point[0]) for point in self.values]
         if len({str(value) for value in first}) < len(first):  # parts of one kind that differ in options
             first = [
@@ -105,6 +111,15 @@ class Grid:
                     f"grid.{axis.name}", axis.labels, "values that differ from each other"
                 )
 
+    def place(self, field: str) -> int:
+        """Return which axis varies a field; refuse a field that does not vary, by name."""
+        for number, axis in enumerate(self.axes):
+            if field in axis.fields:
+                return number
+        raise UnknownFieldError(
+            field, tuple(axis.name for axis in self.axes), "a field that varies in this sweep"
+        )
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Points along each axis."""
@@ -127,7 +142,7 @@ class Grid:
 
 
 def make_grid(
-    base: Scenario, grid: Mapping[Any, Any], trials: int = 100, seed: int = 0, tail: float = 0.2
+    base: Scenario | str | Path, grid: Mapping[Any, Any], trials: int = 100, seed: int = 0, tail: float = 0.2
 ) -> Grid:
     """Make a grid from lists of values by field; a tuple of fields takes tuples of values.
 
@@ -140,6 +155,8 @@ def make_grid(
     >>> grid.shape, grid.axes[0].labels
     ((3, 2), ['none', 'gaussian', 'sign-flip'])
     """
+    if not isinstance(grid, Mapping):
+        raise InvalidValueError("grid", grid, 'lists of values by field, for example {"num_shared": [1, 5]}')
     axes = []
     for key, values in grid.items():
         fields = key if isinstance(key, tuple) else (key,)
@@ -150,8 +167,12 @@ def make_grid(
         points = tuple(
             tuple(value) if isinstance(key, tuple) else (_plain_number(value),) for value in values
         )
+        if not points:
+            raise InvalidValueError(f"grid.{fields[0]}", [], "at least one value")
+        if any(len(point) != len(fields) for point in points):
+            raise InvalidValueError(f"grid.{fields[0]}", list(values), f"tuples of {len(fields)} values")
         axes.append(Axis(fields, points))
-    return checked_grid(Grid(base, tuple(axes), trials=trials, seed=seed, tail=tail))
+    return checked_grid(Grid(as_scenario(base, "base"), tuple(axes), trials=trials, seed=seed, tail=tail))
 
 
 def checked_grid(grid: Grid) -> Grid:
@@ -177,6 +198,27 @@ def read_grid(path: str | Path) -> Grid:
     except tomllib.TOMLDecodeError as error:
         raise PsofedError(f"{path}: not valid TOML ({error})") from None
     return grid_from_mapping(values, path.parent)
+
+
+def axes_to_json(axes: tuple[Axis, ...]) -> list[dict[str, Any]]:
+    """Return the axes as plain values that :func:`axes_from_json` reads back, parts included."""
+    return [
+        {"fields": list(axis.fields), "values": [list(map(_encode, point)) for point in axis.values]}
+        | ({"names": list(axis.names)} if axis.names else {})
+        for axis in axes
+    ]
+
+
+def axes_from_json(plain: list[dict[str, Any]]) -> tuple[Axis, ...]:
+    """Make the axes again."""
+    return tuple(
+        Axis(
+            tuple(axis["fields"]),
+            tuple(tuple(map(_decode, point)) for point in axis["values"]),
+            tuple(axis.get("names", ())),
+        )
+        for axis in plain
+    )
 
 
 def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
@@ -207,6 +249,20 @@ def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
         raise InvalidValueError("grid", grid, "a table [grid] with a list of values for at least one field")
     numbers = {key: values[key] for key in ("trials", "seed", "tail") if key in values}
     return checked_grid(Grid(scenario, tuple(_axis(key, value) for key, value in _flatten(grid)), **numbers))
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, Part):
+        return {"part": value.family, "kind": value.kind, "options": value.to_mapping()}
+    return value
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, dict) and "part" in value:
+        return find_part(value["part"], value["kind"]).from_mapping(
+            {name: entry for name, entry in value["options"].items() if name != "kind"}
+        )
+    return value
 
 
 def _label(value: Any) -> Any:

@@ -42,6 +42,12 @@ class CellStore:
         if self.folder.exists() and not self.folder.is_dir():
             raise PsofedError(f"{self.folder}: is a file; the cells need a folder")
 
+    def check_writable(self) -> None:
+        """Refuse a folder in which nothing can be kept, before anything is computed for it."""
+        with atomic_path(self.folder / "writable") as temporary:
+            temporary.write_bytes(_MAGIC)
+        (self.folder / "writable").unlink(missing_ok=True)
+
     def path(self, cell: Cell) -> Path:
         """Return the file of a cell, whether it exists or not."""
         return self.folder / f"{cell.key}.cell"
