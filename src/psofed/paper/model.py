@@ -14,6 +14,7 @@ from psofed._version import __version__
 from psofed.common.files import atomic_path
 from psofed.common.types import FloatArray
 from psofed.results import METRIC_TITLES
+from psofed.results.dataset import save_dataset
 from psofed.scenario import Scenario
 from psofed.sweeps import Cell, CellResult
 
@@ -222,8 +223,7 @@ class FigureData:
     def save_data(self, folder: Path) -> list[Path]:
         """Write the series as NetCDF and CSV; return the paths."""
         netcdf, table = folder / f"{self.name}.nc", folder / f"{self.name}.csv"
-        with atomic_path(netcdf) as temporary:
-            self.to_dataset().to_netcdf(temporary, engine="h5netcdf")
+        save_dataset(self.to_dataset(), netcdf)
         with atomic_path(table) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(["metric", "label", "kind", "uplink", "x", "y", "y_db", "standard_error"])
