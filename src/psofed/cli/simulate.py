@@ -19,6 +19,8 @@ from psofed.cli.own_data import (
     DataFile,
     Epochs,
     Features,
+    LeaveOut,
+    MinRows,
     OptionalScenarioFile,
     TargetColumn,
     print_data_summary,
@@ -66,6 +68,8 @@ def simulate(
     target_column: TargetColumn = None,
     features: Features = None,
     epochs: Epochs = 1,
+    min_rows: MinRows = None,
+    leave_out: LeaveOut = None,
     settings: Settings = [],  # noqa: B006 (Typer reads it, nobody writes it)
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
@@ -75,7 +79,7 @@ def simulate(
 
     With --versus a second scenario is simulated on the same draws, and the difference said in dB and per cent.
     """
-    data = read_own_data(table, client_column, target_column, features, epochs)
+    data = read_own_data(table, client_column, target_column, features, epochs, min_rows, leave_out)
     scenario = scenario_for(file, settings, plugins, data)
     other = None if versus is None else scenario_for(versus, settings, plugins, data)
     if plot is not None:

@@ -1,6 +1,7 @@
 """What a figure is made of: series of points with their uncertainty, and the plan that leads to them."""
 
 import csv
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -141,8 +142,27 @@ class FigureData:
         ]
 
     def panel(self, uplink: str) -> list[Series]:
-        """Return what is drawn in a panel: its uplink's series, the paper's theory and the printed points."""
-        return [s for s in self.series if s.uplink in (uplink, None) or s.kind == "paper-theory"]
+        """Return what is drawn in a panel: its uplink's series, the paper's theory and the printed points.
+
+        A panel shows a curve only if it is simulated there; the paper's theory is shown beside both uplinks.
+        """
+        simulated = {s.curve for s in self.series if s.kind == "simulation" and s.uplink == uplink}
+        drawn = [s for s in self.series if s.uplink in (uplink, None) or s.kind == "paper-theory"]
+        return [s for s in drawn if s.curve in simulated]
+
+    def without_trials(self) -> "FigureData":
+        """Return the figure as it is drawn, without single trials: small enough to be sent to another process."""
+        plain = tuple(dataclasses.replace(series, trials=None) for series in self.series)
+        return dataclasses.replace(self, series=plain, other_series=())
+
+    @property
+    def curve_labels(self) -> dict[int, str]:
+        """The label of every simulated curve, by its number, in order."""
+        labels: dict[int, str] = {}
+        for series in self.series:
+            if series.kind == "simulation":
+                labels.setdefault(series.curve, series.label)
+        return dict(sorted(labels.items()))
 
     @property
     def worst_standard_error_db(self) -> float:

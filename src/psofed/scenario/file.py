@@ -77,6 +77,9 @@ byzantine_set = "fixed"          # the first of the fleet; or "redrawn" in each 
 probability = 0.2                # of an attack, each time a Byzantine client participates
 variance = 0.5                   # of the noise; each kind has options of its own
 
+# [evasion]                      # measure errors on inputs that are moved to hurt most as well
+# epsilon = 0.1                  # by how much; norm = "2", or "inf"
+
 # [aggregation_options]          # what one rule alone knows, for example of "trimmed-mean":
 # trim = 1
 
