@@ -79,7 +79,9 @@ def plot_gains(matrix: Matrix, metric: str) -> "Figure":
     """Draw by how many dB sharing least beats sharing everything; cells that are not significant stay grey."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(max(1.35 * len(RULES), 10.0), max(0.78 * len(ATTACKS), 9.0)), layout="constrained")
+    figure = Figure(
+        figsize=(max(1.35 * len(RULES), 10.0), max(0.78 * len(ATTACKS), 9.0)), layout="constrained"
+    )
     panels = figure.subplots(len(OCCASIONS), len(MODES), sharex=True, sharey=True)
     image: Any = None
     for row, occasion in zip(panels, OCCASIONS, strict=True):
