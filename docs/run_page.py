@@ -1,91 +1,104 @@
-"""Runs the commands of a page and writes what they print below them: `python docs/run_page.py docs/engineer.md`.
+"""Runs the commands and the Python of a page, and puts what they print where it is shown: `python docs/run_page.py`.
 
-A block marked ``console`` holds commands, each after a ``$``, and what they print. They run in one folder, in the order
-of the page, on a terminal 100 characters wide. A line ``…`` stands for lines left out. Pictures that they make are
-copied to ``docs/images`` where the page shows them. The tests run the pages and compare.
+A page is Markdown with fenced blocks, run in order, in one folder and one Python session:
+
+- ``console``: lines that begin with ``$`` are run, what follows is their output;
+- ``python``: is run, and prints into the next block if that has no language;
+- a block after a line that is only a file's name in backticks and a colon is that file.
+
+A picture ``images/tutorial_NAME.png`` is the file ``NAME.png`` that the page has written. Speeds differ from machine to
+machine, and are not compared.
 """
 
+import contextlib
+import io
 import os
 import re
+import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-WIDTH = 100
-_BLOCK = re.compile(r"^```console\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
+DOCS = Path(__file__).parent
+PAGES = ("tutorial_student.md", "tutorial_researcher.md")
 
-
-def split_block(text: str) -> list[tuple[str, str]]:
-    r"""Return the commands of a block and what the page says they print.
-
-    >>> split_block("$ echo a \\\n    b\na b\n$ true\n")
-    [('echo a \\\n    b', 'a b\n'), ('true', '')]
-    """
-    parts = re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
-    found = []
-    for part in parts:
-        lines = part.splitlines(keepends=True)
-        end = next(i for i, line in enumerate(lines) if not line.endswith("\\\n")) + 1
-        found.append(("".join(lines[:end]).rstrip("\n"), "".join(lines[end:])))
-    return found
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.M | re.S)
+_SPEED = re.compile(r"[\d.]+( million client updates per second)")
+_PICTURE = re.compile(r"\(images/tutorial_(\w+\.png)\)")
 
 
-def run_command(command: str, folder: Path) -> str:
-    """Run a command of a page as a shell would and return what it prints; if it fails, its errors too.
-
-    Notes on kernels that are compiled for the first time go to stderr, and are no part of a page.
-    """
-    psofed = f'"{sys.executable}" -W ignore -c "from psofed.cli import main; main()"'
-    command = re.sub(r"\bpsofed (?=[a-z])", lambda _: psofed + " ", command)
-    command = re.sub(r"\bpython (?=[\w./]+\.py)", lambda _: f'"{sys.executable}" ', command)
-    command = command.replace("examples/", f"{ROOT}/examples/")
-    environment = {**os.environ, "COLUMNS": str(WIDTH), "NO_COLOR": "1", "TERM": "dumb"}
-    done = subprocess.run(
-        ["/bin/sh", "-c", command],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    printed = done.stdout + (done.stderr if done.returncode else "")
-    return "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
-
-
-def agrees(shown: str, printed: str) -> bool:
-    """Whether a page shows what was printed; ``…`` on a line of its own stands for any lines."""
-    pattern = "".join(
-        r"(?:.*\n)*?" if line.strip() == "…" else re.escape(line) for line in shown.splitlines(keepends=True)
-    )
-    return re.fullmatch(pattern, printed) is not None
+def run_page(text: str, folder: Path) -> str:
+    """Return the page with true output; `folder` is where it runs."""
+    made, last, namespace, printed = [], 0, {"__name__": "__main__"}, None
+    with contextlib.chdir(folder):
+        for match in _BLOCK.finditer(text):
+            language, body = match.groups()
+            before = text[last : match.start()]
+            name = re.search(r"^`([\w.]+)`:\s*\Z", before.rstrip().rpartition("\n")[2])
+            if name:
+                Path(name[1]).write_text(body, encoding="utf-8")
+                printed = None
+            elif language == "console":
+                body, printed = _run_console(body), None
+            elif language == "python":
+                printed = _run_python(body, namespace)
+            elif not language and printed is not None:
+                body, printed = printed, None
+            made += [before, f"```{language}\n{body}```"]
+            last = match.end()
+    return "".join([*made, text[last:]])
 
 
-def rewrite(page: Path) -> None:
-    """Run a page and write what its commands print into it; blocks with ``…`` must agree already."""
-    text = page.read_text(encoding="utf-8")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-
-        def fill(match: re.Match[str]) -> str:
-            out = ""
-            for command, shown in split_block(match[1]):
-                printed = run_command(command, folder)
-                is_cut = "\n…\n" in f"\n{shown}"
-                if is_cut and not agrees(shown, printed):
-                    print(f"{page.name}: {command}\nprints\n{printed}", file=sys.stderr)
-                out += f"$ {command}\n" + (shown if is_cut else printed)
-            return f"```console\n{out}```\n"
-
-        page.write_text(_BLOCK.sub(fill, text), encoding="utf-8")
-        for image in re.findall(r"\]\(images/([^)]+)\)", text):
-            if (folder / image).exists():
-                shutil.copy(folder / image, page.parent / "images" / image)
+def comparable(text: str) -> str:
+    """Return a page without what differs from run to run."""
+    return _SPEED.sub(r"…\1", text)
 
 
-def blocks(page: Path) -> list[str]:
-    """Return the console blocks of a page."""
-    return _BLOCK.findall(page.read_text(encoding="utf-8"))
+def pictures_of(text: str) -> list[str]:
+    """Return the names of the pictures that a page shows and has made."""
+    return _PICTURE.findall(text)
+
+
+def _run_console(body: str) -> str:
+    lines = [line for line in body.splitlines() if line.startswith("$ ")]
+    return "".join(f"{line}\n{_run_command(line[2:])}" for line in lines)
+
+
+def _run_command(line: str) -> str:
+    from typer.testing import CliRunner
+
+    from psofed.cli import app
+    from psofed.common.errors import PsofedError
+
+    command, _, target = line.partition(" > ")
+    words = shlex.split(command)
+    assert words[0] == "psofed", line
+    done = CliRunner().invoke(app, words[1:], env={"COLUMNS": "80", "TERM": "dumb"})
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        if not isinstance(done.exception, PsofedError):
+            raise done.exception
+        return f"psofed: {done.exception}\n"  # as main() says it
+    if target:
+        Path(target).write_text(done.stdout, encoding="utf-8")
+        return ""
+    return "".join(f"{shown.rstrip()}\n" for shown in done.stdout.splitlines())
+
+
+def _run_python(body: str, namespace: dict[str, Any]) -> str:
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        exec(compile(body, "page", "exec"), namespace)
+    return output.getvalue()
 
 
 if __name__ == "__main__":
-    for argument in sys.argv[1:]:
-        rewrite(Path(argument))
+    os.environ["COLUMNS"] = "80"
+    for page in sys.argv[1:] or PAGES:
+        path = DOCS / page
+        with tempfile.TemporaryDirectory() as folder:
+            text = run_page(path.read_text(encoding="utf-8"), Path(folder))
+            path.write_text(text, encoding="utf-8")
+            for picture in pictures_of(text):
+                shutil.copyfile(Path(folder) / picture, DOCS / "images" / f"tutorial_{picture}")

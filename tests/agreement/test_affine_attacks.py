@@ -90,7 +90,9 @@ def test_flipped_updates_diverge_from_the_predicted_number_of_attackers_on(coord
     scenario = Scenario(
         num_clients=20, dimension=3, num_participants=5, num_shared=2, iterations=4000, stepsize=0.1,
         selection=Selection(coordinated=coordinated),
-        attack=make_attack(num_byzantine=1, kind="sign-flip", of="update", scale=4.0, probability=0.5, byzantine_set="redrawn"),
+        attack=make_attack(
+            num_byzantine=1, kind="sign-flip", of="update", scale=4.0, probability=0.5, byzantine_set="redrawn",
+        ),
     )  # fmt: skip
     limit = attack_limits(scenario).num_byzantine
     assert limit is not None

@@ -49,9 +49,15 @@ def test_rules_are_byzfls_on_random_inputs(participants: int, dimension: int, f:
     assert np.allclose(ours(Mean(), x), byzfl.Average()(x))
     assert np.allclose(ours(Median(), x), byzfl.Median()(x))
     assert np.allclose(ours(TrimmedMean(trim=f), x), byzfl.TrMean(f)(x))
-    # Iterated until both stand still; where they start from does not matter then.
-    median = byzfl.GeometricMedian(nu=0.05, T=2000)(x)
-    assert np.allclose(ours(GeometricMedian(smoothing=0.05, tolerance=1e-12), x), median, atol=1e-6)
+    # Iterated until both stand still; where they start from does not matter then, unless all points between the middle
+    # two of an even number on a line are as good.
+    found = ours(GeometricMedian(smoothing=0.05, tolerance=1e-12), x)
+    expected = byzfl.GeometricMedian(nu=0.05, T=2000)(x)
+    if dimension == 1 and participants % 2 == 0:
+        low, high = np.sort(x[:, 0])[participants // 2 - 1 : participants // 2 + 1]
+        assert all(low <= point[0] <= high for point in (found, expected))
+    else:
+        assert np.allclose(found, expected, atol=1e-6)
     clipped = byzfl.CenteredClipping(L=f + 1, tau=1.5)(x)
     assert np.allclose(ours(CentredClipping(radius=1.5, iterations=f + 1), x), clipped)
     bound = float(np.median(np.linalg.norm(x, axis=1)))
@@ -103,7 +109,7 @@ def test_pre_aggregations_are_byzfls(participants: int, dimension: int, f: int) 
 def test_strengths_found_against_a_rule_hurt_as_much_as_byzfls(
     participants, dimension, rule, their_rule, kind
 ) -> None:
-    """Both look for the largest distance from the honest mean: psofed on a grid, ByzFL by steps that grow and shrink."""
+    """Both look for the largest distance from the honest mean: psofed on a grid, ByzFL by growing steps."""
     uploads, attacking = random_uploads(participants, dimension)[::-1], np.arange(participants) < 2
     honest, nothing = uploads[2:], np.zeros_like(uploads)
     is_alie = kind is LittleIsEnough
@@ -118,9 +124,9 @@ def test_strengths_found_against_a_rule_hurt_as_much_as_byzfls(
     def harm(sent: np.ndarray) -> float:
         return float(np.linalg.norm(ours(rule, np.vstack([sent, sent, honest])) - honest.mean(axis=0)))
 
-    # ByzFL's steps may go beyond 40; then the rule is led away without limit, and ours to the end of the grid.
+    # ByzFL's steps may go beyond 40, where the rule is led away without limit, and begin at 0, which is not tried here.
     reach = np.linalg.norm(theirs - honest.mean(axis=0)) / np.linalg.norm(received[0] - honest.mean(axis=0))
-    assert harm(received[0]) >= 0.999 * harm(theirs) or reach > 1.0
+    assert harm(received[0]) >= 0.999 * harm(theirs) or reach > 1.0 or reach < 1e-9
 
 
 @pytest.mark.parametrize(("participants", "dimension"), SHAPES)

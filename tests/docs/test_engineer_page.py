@@ -9,7 +9,7 @@ PAGE = ROOT / "docs" / "engineer.md"
 
 
 def load_runner():
-    spec = importlib.util.spec_from_file_location("run_page", ROOT / "docs" / "run_page.py")
+    spec = importlib.util.spec_from_file_location("run_shell_page", ROOT / "docs" / "run_shell_page.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

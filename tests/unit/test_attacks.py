@@ -138,8 +138,8 @@ def test_without_clean_uploads_the_omniscient_send_their_own(
 def test_one_clean_upload_has_no_spread_to_hide_in() -> None:
     uploads, attacking = np.array([[1.0], [3.0]]), np.array([True, False])
     received = corrupt_uploads(
-        LittleIsEnough(num_byzantine=1, statistics="honest"), uploads, attacking, server=np.zeros(1), clients=np.arange(2), iteration=0,
-        normals=np.zeros((2, 1)), common_normals=np.zeros(1),
+        LittleIsEnough(num_byzantine=1, statistics="honest"), uploads, attacking, server=np.zeros(1),
+        clients=np.arange(2), iteration=0, normals=np.zeros((2, 1)), common_normals=np.zeros(1),
     )  # fmt: skip
     assert received[0, 0] == 3.0
 
@@ -247,7 +247,8 @@ def test_how_far_min_max_and_min_sum_go_is_what_the_papers_search_finds(
         uploads = np.vstack([np.zeros(size[1]), honest])
         received = corrupt_uploads(
             kind(num_byzantine=1, direction=direction), uploads, np.arange(len(uploads)) < 1, server=np.zeros(size[1]),
-            clients=np.arange(len(uploads)), iteration=0, normals=np.zeros_like(uploads), common_normals=np.zeros(size[1]),
+            clients=np.arange(len(uploads)), iteration=0, normals=np.zeros_like(uploads),
+            common_normals=np.zeros(size[1]),
         )[0]  # fmt: skip
         mean = honest.mean(axis=0)
         away = {
@@ -278,8 +279,8 @@ def test_how_far_min_max_and_min_sum_go_is_what_the_papers_search_finds(
 def test_strengths_are_tried_against_the_rule_as_literally(rule: str, pre: str | None) -> None:
     attack = InnerProduct(num_byzantine=4, probability=0.8, scale=6.0, search=4)
     scenario = Scenario(
-        num_clients=9, dimension=4, num_participants=6, num_shared=2, iterations=12, aggregation=rule, pre_aggregation=pre,
-        attack=attack,
+        num_clients=9, dimension=4, num_participants=6, num_shared=2, iterations=12, aggregation=rule,
+        pre_aggregation=pre, attack=attack,
     )  # fmt: skip
     found = simulate(scenario, trials=2, seed=1, keep_trials=True).trial_curves["server_msd"][1]
     assert np.allclose(found, run_literally(scenario, seed=1, trial=1).server_msd, rtol=1e-9)

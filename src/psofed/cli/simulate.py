@@ -138,7 +138,7 @@ def _print_summary(result: "SimulationResult") -> None:
         if not value.is_typical and result.trials > 1:
             middle, (low, high) = value.median, value.median_interval
             ends = "–" if math.isnan(low) else f"{low:.6f} … {high:.6f}"
-            table.add_row("  median of the trials", f"{middle:.6f}", "", ends, decibels(middle))
+            table.add_row("  median", f"{middle:.6f}", "", ends, decibels(middle))
     console.print(table)
     traffic = result.communication
     console.print(
@@ -164,18 +164,19 @@ def _print_difference(
     from rich.markup import escape
     from rich.table import Table
 
-    from psofed.results import METRIC_TITLES
+    from psofed.results.metrics import ALL_TITLES
     from psofed.results.show import show_estimate
 
     console = Console()
     table = Table(title="Steady state, 95 % intervals", title_justify="left")
     for heading in ("", *names, "difference"):
         table.add_column(escape(heading), justify="left" if not heading else "right")
-    for metric, title in METRIC_TITLES.items():
-        shown = ["\n".join(filter(None, show_estimate(getattr(result, metric)))) for result in results]
+    every = [result.estimates() for result in results]
+    for metric in found.metrics:
+        shown = ["\n".join(filter(None, show_estimate(estimates[metric]))) for estimates in every]
         low, high = found[metric].interval
         ends = "" if math.isnan(low) else f"\n{low:+.2f} … {high:+.2f} dB"
-        table.add_row(title, *shown, f"{found[metric].decibels:+.2f} dB{ends}")
+        table.add_row(ALL_TITLES[metric], *shown, f"{found[metric].decibels:+.2f} dB{ends}")
     console.print(table)
     console.print(escape(found.describe("network_mse", *names)), highlight=False)
     for name, result in zip(names, results, strict=True):

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # About how many bytes of participants and masks are drawn ahead at a time.
 _CHUNK_BYTES = 4_000_000
 
+_SOURCES = ("data", "participation", "uplink", "masks", "attack", "test", "root", "pre_aggregation")
+
 # What the kernel is handed where it needs none.
 _NO_INPUTS, _NO_RESIDUALS, _NO_MOVES = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0)), np.zeros((0, 0, 0))
 
@@ -47,19 +49,7 @@ class PsoFedRun:
     ) -> None:
         self._scenario = scenario
         lanes = len(trials)
-        self._streams = {
-            source: make_stream(seed, source, trials)
-            for source in (
-                "data",
-                "participation",
-                "uplink",
-                "masks",
-                "attack",
-                "test",
-                "root",
-                "pre_aggregation",
-            )  # fmt: skip
-        }
+        self._streams = {source: make_stream(seed, source, trials) for source in _SOURCES}
         if samples is None and not scenario.is_linear:
             samples = FunctionSamples(scenario, fleet, self._streams["data"])
         self._samples = samples

@@ -9,7 +9,7 @@ from psofed.parts.plain import LARGEST
 
 @compiled(allocates=False)
 def corrupt_at_best(attack, rule, n, target, server, uploads, room):
-    """Corrupt uploads in place, in each lane with the strength that hurts most there; ``room`` (D, lanes) is to work in.
+    """Corrupt uploads in place, in each lane with the strength that hurts most there; ``room`` (D, lanes) is free.
 
     What hurts is how far the server's next model lies from where the mean of the clean uploads would take it.
     """

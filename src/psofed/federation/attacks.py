@@ -10,7 +10,7 @@ server's entries as it last downloaded them, so attacks that see what others upl
 ``PSOFed(rehearsal=Mimic(num_byzantine=2))`` corrupts what the Byzantine nodes have sent once all of it is there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -228,7 +228,9 @@ def _corrupt(
         sent[p, np.searchsorted(entries, indices)] = values
         attacks, normals[p] = _draw(attack, seed, numbers[name], round_number, len(entries))
         attacking[p] = attacks and name in byzantine
-    corrupt = corrupt_uploads if against is None else partial(corrupt_at_best, **against)
+    corrupt: Callable[..., FloatArray] = corrupt_uploads
+    if against is not None:
+        corrupt = partial(corrupt_at_best, **against)
     received = corrupt(
         attack, uploads=sent, attacking=attacking, server=own, clients=np.array([numbers[name] for name in names]),
         iteration=round_number, normals=normals, common_normals=_normals(seed, _EVERYBODY, round_number, len(entries)),

@@ -57,10 +57,7 @@ def worst_mean_square(evasion: Evasion, models: FloatArray, variance: FloatArray
     >>> worst_mean_square(Evasion(epsilon=0.5, norm="inf"), np.array([[3.0], [-4.0]]), np.zeros(1))
     array([12.25])
     """
-    if evasion.norm == "2":
-        lengths = np.sqrt((models**2).sum(axis=-2))
-    else:
-        lengths = np.abs(models).sum(axis=-2)
+    lengths = np.sqrt((models**2).sum(axis=-2)) if evasion.norm == "2" else np.abs(models).sum(axis=-2)
     reach = evasion.epsilon * lengths
     worst: FloatArray = variance + 2 * math.sqrt(2 / math.pi) * np.sqrt(variance) * reach + reach**2
     return worst

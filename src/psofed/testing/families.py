@@ -38,7 +38,8 @@ def _check_few_uploads(attack: Any) -> Iterator[str]:
             except Exception as error:
                 honest = participants - int(attacking.sum())
                 yield (
-                    f"what it does to uploads fails with {type(error).__name__}: {error}, where {participants} client(s) take part, "
+                    f"what it does to uploads fails with {type(error).__name__}: {error}, where {participants} "
+                    "client(s) take part, "
                     f"{honest} of them honest, and no two share an entry"
                 )
                 return
@@ -114,9 +115,8 @@ def check_pre_aggregation(pre: Any) -> Iterator[str]:
         if np.isfinite(mixed[:, untouched]).any():
             yield "a mixed upload holds an entry that nobody sent"
         turned = mix_uploads(pre, uploads[::-1], server, uniforms=uniforms[::-1])
-        if not np.allclose(
-            *(combine_uploads(mean, each, server) for each in (mixed, turned)), rtol=1e-9, atol=1e-12
-        ):
+        first, second = (combine_uploads(mean, each, server) for each in (mixed, turned))
+        if not np.allclose(first, second, rtol=1e-9, atol=1e-12):
             yield "the mean of the mixed uploads depends on the order of the participants"
         bad = uploads.copy()
         bad[rng.random(bad.shape) < 0.5] = np.inf

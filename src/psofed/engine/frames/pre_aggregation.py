@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from psofed.engine.bodies import Hook, make_hook
+from psofed.engine.compiling import compiled
 from psofed.engine.hooks import MIX, MixMemory, Uploads
 from psofed.engine.normals import mix_word, unit_uniform
 from psofed.parts.base import PreAggregation
@@ -47,6 +48,11 @@ def make_mix_memory(
     )  # fmt: skip
 
 
+@compiled(inline=True)
+def _uniform(key, gamma, word):
+    return unit_uniform(mix_word(key + np.uint64(word) * gamma))
+
+
 def _make_frame(unpack, body):
     def frame(token, n, num_clients, target, uploads, options, stream, memory, server):
         self = unpack(options)
@@ -81,9 +87,8 @@ def _make_frame(unpack, body):
                 numbers[size + row] = target[i] - server[i, lane]
             first = size + met
             for p in range(participants):
-                word = np.uint64(n * num_clients + clients[p, lane])
-                uniform = unit_uniform(mix_word(stream.key[lane] + word * stream.gamma[lane]))
-                numbers[first + p] = uniform
+                word = n * num_clients + clients[p, lane]
+                numbers[first + p] = _uniform(stream.key[lane], stream.gamma[lane], word)
             start = first + participants
             weights = part_of(numbers, start, (count, participants))
             for r in range(count):

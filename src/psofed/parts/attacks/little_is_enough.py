@@ -22,13 +22,14 @@ class LittleIsEnough(Attack):
 
         z = Φ⁻¹((n − a − s') / (n − a)),    s' = ⌊n/2 + 1⌋ − a,
 
-    so that s' honest ones, with the attackers a majority, stand farther out than they do (probabilities nearer to 0 or
-    1 than 1/(2 (n − a)) count as that). One attacker alone has no deviation to go by and sends its own number, as all do
-    where nobody is honest.
+    so that s' honest ones, with the attackers a majority, stand farther out than they do (probabilities nearer to 0
+    or 1 than 1/(2 (n − a)) count as that). One attacker alone has no deviation to go by and sends its own number, as
+    all do where nobody is honest.
 
     Stronger forms: ``deviations`` fixes z. With ``statistics = "honest"`` attackers are omniscient: m and s are of the
-    clean uploads of all others (s is 0 where there is but one). With ``search`` they try so many values of z, up to ``deviations`` (or 3), against the server's rule in
-    every iteration, and use the one that takes the server farthest from the mean of the honest.
+    clean uploads of all others (s is 0 where there is but one). With ``search`` they try so many values of z, up to
+    ``deviations`` (or 3), against the server's rule in every iteration, and use the one that takes the server farthest
+    from the mean of the honest.
 
     References
     ----------

@@ -14,8 +14,8 @@ class NNM(PreAggregation):
     """Nearest-neighbour mixing: every update is replaced by the mean of the updates nearest to it.
 
     Of the P' participants who answered, each one's update becomes the mean of the P' − f updates nearest to it, its
-    own included (at least that); of equally near ones, chance decides. Then the rule is applied. Honest updates come closer together, so that a rule can
-    tell better who stands apart. With f = 0 all become the mean.
+    own included (at least that); of equally near ones, chance decides. Then the rule is applied. Honest updates come
+    closer together, so that a rule can tell better who stands apart. With f = 0 all become the mean.
 
     References
     ----------
