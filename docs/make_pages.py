@@ -172,7 +172,8 @@ def commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 def describe(parameter: Any) -> str:
     """Return the help text and the default, if there is one worth telling."""
-    text = (getattr(parameter, "help", None) or "").replace("|", "\\|")
+    # A backslash keeps Rich from taking a bracket for markup.
+    text = (getattr(parameter, "help", None) or "").replace("|", "\\|").replace("\\[", "[")
     if parameter.default not in (None, False, [], ()) and not callable(parameter.default):
         text += f" Default: {parameter.default}."
     return text

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from psofed._version import __version__
 
 if TYPE_CHECKING:
+    from psofed.advice import Advice as Advice
+    from psofed.advice import advise as advise
     from psofed.common.errors import InvalidValueError as InvalidValueError
     from psofed.common.errors import NotCoveredError as NotCoveredError
     from psofed.common.errors import PsofedError as PsofedError
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from psofed.fleet import Fleet as Fleet
     from psofed.fleet import draw_fleet as draw_fleet
     from psofed.fleet.own_data import OwnData as OwnData
+    from psofed.fleet.own_data import from_arrays as from_arrays
     from psofed.fleet.own_data import read_data as read_data
     from psofed.parts import Aggregation as Aggregation
     from psofed.parts import Algorithm as Algorithm
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
 
 # Where each name is at home.
 _HOME = {
+    "Advice": "advice",
     "Aggregation": "parts",
     "Algorithm": "parts",
     "Attack": "parts",
@@ -93,10 +97,12 @@ _HOME = {
     "StepsizeCurve": "theory.prediction",
     "Uniform": "scenario",
     "UnknownFieldError": "common.errors",
+    "advise": "advice",
     "attack_limits": "theory.limits",
     "compare": "comparison",
     "difference": "results",
     "draw_fleet": "fleet",
+    "from_arrays": "fleet.own_data",
     "load_plugin": "parts",
     "load_result": "sweeps",
     "optimal_stepsize": "theory.stepsize",

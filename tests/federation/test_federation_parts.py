@@ -77,8 +77,8 @@ def run_federation(scenario: Scenario) -> np.ndarray:
 
 
 ATTACKS, RULES = part_names("attack"), part_names("aggregation")
-# Every attack with a third of the rules and every rule with a third of the attacks: what they do together is tested in
-# the simulation, which runs the same bodies.
+# Every attack with a third of the rules and every rule with a third of the attacks: what they do together is in tests
+# of the simulation, which runs the same bodies.
 A_THIRD = [(a, r) for i, a in enumerate(ATTACKS) for j, r in enumerate(RULES) if (i + j) % 3 == 0]
 
 

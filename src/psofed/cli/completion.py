@@ -13,6 +13,7 @@ _KINDS = {
     "selection.pattern": "pattern",
     "model.kind": "model",
     "drift.kind": "drift",
+    "pre_aggregation.kind": "pre_aggregation",
     "data.function": "function",
 }
 

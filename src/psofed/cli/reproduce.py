@@ -47,7 +47,7 @@ def reproduce(
     from psofed.paper.model import Quality
     from psofed.paper.reproduce import choose_figures
     from psofed.paper.reproduce import reproduce as make_figures
-    from psofed.paper.reproduction import save_reproduction
+    from psofed.paper.reproduction import drawing_helpers, save_reproduction
     from psofed.sweeps import CellStore
     from psofed.sweeps.execute import connect
 
@@ -63,7 +63,8 @@ def reproduce(
         found = make_figures(names, quality, threads=threads, executor=executor, store=store, progress=report)
     if store.damaged:
         typer.echo(f"psofed: {len(store.damaged)} damaged cells were computed again", err=True)
-    claims, page = save_reproduction(found, out)
+    with drawing_helpers(len(found.figures)) as helpers, progress("writing", "steps") as report:
+        claims, page = save_reproduction(found, out, helpers, report)
     if as_json:
         documents = [data.to_json() for data in found.figures.values()]
         about = {"claims": [claim.to_json() for claim in claims], "report": str(page)}

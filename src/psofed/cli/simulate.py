@@ -19,6 +19,8 @@ from psofed.cli.own_data import (
     DataFile,
     Epochs,
     Features,
+    LeaveOut,
+    MinRows,
     OptionalScenarioFile,
     TargetColumn,
     print_data_summary,
@@ -66,6 +68,8 @@ def simulate(
     target_column: TargetColumn = None,
     features: Features = None,
     epochs: Epochs = 1,
+    min_rows: MinRows = None,
+    leave_out: LeaveOut = None,
     settings: Settings = [],  # noqa: B006 (Typer reads it, nobody writes it)
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
@@ -75,7 +79,7 @@ def simulate(
 
     With --versus a second scenario is simulated on the same draws, and the difference said in dB and per cent.
     """
-    data = read_own_data(table, client_column, target_column, features, epochs)
+    data = read_own_data(table, client_column, target_column, features, epochs, min_rows, leave_out)
     scenario = scenario_for(file, settings, plugins, data)
     other = None if versus is None else scenario_for(versus, settings, plugins, data)
     if plot is not None:
@@ -134,7 +138,7 @@ def _print_summary(result: "SimulationResult") -> None:
         if not value.is_typical and result.trials > 1:
             middle, (low, high) = value.median, value.median_interval
             ends = "–" if math.isnan(low) else f"{low:.6f} … {high:.6f}"
-            table.add_row("  median of the trials", f"{middle:.6f}", "", ends, decibels(middle))
+            table.add_row("  median", f"{middle:.6f}", "", ends, decibels(middle))
     console.print(table)
     traffic = result.communication
     console.print(
@@ -160,18 +164,19 @@ def _print_difference(
     from rich.markup import escape
     from rich.table import Table
 
-    from psofed.results import METRIC_TITLES
+    from psofed.results.metrics import ALL_TITLES
     from psofed.results.show import show_estimate
 
     console = Console()
     table = Table(title="Steady state, 95 % intervals", title_justify="left")
     for heading in ("", *names, "difference"):
         table.add_column(escape(heading), justify="left" if not heading else "right")
-    for metric, title in METRIC_TITLES.items():
-        shown = ["\n".join(filter(None, show_estimate(getattr(result, metric)))) for result in results]
+    every = [result.estimates() for result in results]
+    for metric in found.metrics:
+        shown = ["\n".join(filter(None, show_estimate(estimates[metric]))) for estimates in every]
         low, high = found[metric].interval
         ends = "" if math.isnan(low) else f"\n{low:+.2f} … {high:+.2f} dB"
-        table.add_row(title, *shown, f"{found[metric].decibels:+.2f} dB{ends}")
+        table.add_row(ALL_TITLES[metric], *shown, f"{found[metric].decibels:+.2f} dB{ends}")
     console.print(table)
     console.print(escape(found.describe("network_mse", *names)), highlight=False)
     for name, result in zip(names, results, strict=True):

@@ -11,6 +11,8 @@ from psofed.cli.own_data import (
     DataFile,
     Epochs,
     Features,
+    LeaveOut,
+    MinRows,
     OptionalScenarioFile,
     TargetColumn,
     read_own_data,
@@ -54,6 +56,8 @@ def tune(
     target_column: TargetColumn = None,
     features: Features = None,
     epochs: Epochs = 1,
+    min_rows: MinRows = None,
+    leave_out: LeaveOut = None,
     settings: Settings = [],  # noqa: B006
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
@@ -61,7 +65,7 @@ def tune(
 
     With --data the fleet's covariances and noise are measured in a table of yours.
     """
-    data = read_own_data(table, client_column, target_column, features, epochs)
+    data = read_own_data(table, client_column, target_column, features, epochs, min_rows, leave_out)
     scenario = scenario_for(file, settings, plugins, data)
     measured = None
     if data is not None:

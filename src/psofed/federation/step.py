@@ -34,13 +34,13 @@ class Outcome:
         w_{n+1}; the very w_n if nothing was used.
     used : tuple of str
         The nodes whose uploads went into it.
-    implausible : mapping
-        For each node whose upload was dropped, why.
+    refused : mapping
+        For each node whose upload was not used, the kind of bad reply (:data:`psofed.federation.checks.KINDS`) and why.
     """
 
     model: Vector
     used: tuple[str, ...] = ()
-    implausible: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 class ServerStep:
@@ -100,14 +100,16 @@ class ServerStep:
         if self.rehearsal is not None:
             drawn = self._uniforms(round_number, sorted(received))
             received = self.rehearsal.corrupt(round_number, model, received, self.rule, self.pre, drawn)
-        implausible = self.plausibility.judge(model, received)
-        received = {name: upload for name, upload in received.items() if name not in implausible}
+        refused: dict[str, tuple[str, str]] = {}
+        for kind, judge in (("implausible", self.plausibility.judge), ("doubtful", self.plausibility.doubt)):
+            refused |= {name: (kind, reason) for name, reason in judge(model, received).items()}
+            received = {name: upload for name, upload in received.items() if name not in refused}
         self.plausibility.note(model, received)
         weights = [float(examples[name]) for name in received] if self.weighted else None
         if weights is None or sum(weights) > 0:
             drawn = self._uniforms(round_number, list(received))
             model = aggregate(model, list(received.values()), weights, self.rule, self.pre, drawn)
-        return Outcome(model, tuple(received), implausible)
+        return Outcome(model, tuple(received), refused)
 
     def _uniforms(self, round_number: int, names: list[str]) -> Vector:
         """Return a random number in [0, 1) for each node, which depends on seed, round and name alone."""

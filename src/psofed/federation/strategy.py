@@ -295,8 +295,8 @@ class PSOFed(Strategy):
         uploads = self._uploads(server_round, replies_by_name)
         outcome = self.step.take(server_round, state.model, uploads, examples)
         state.model = outcome.model
-        for name, reason in outcome.implausible.items():
-            dropped.append((name, BadReplyError("implausible", reason)))
+        for name, (kind, reason) in outcome.refused.items():
+            dropped.append((name, BadReplyError(kind, reason)))
             del replies_by_name[name]
         for name, error in dropped:
             self.conduct.note(name, error.kind, server_round)

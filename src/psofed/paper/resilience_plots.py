@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from psofed.common.files import atomic_path
 from psofed.paper.resilience import (
     ATTACKS,
     MODES,
@@ -16,6 +15,7 @@ from psofed.paper.resilience import (
     carried_away,
     participants,
 )
+from psofed.plots.curves import save_figure
 from psofed.results import METRIC_TITLES, Estimate, MetricDifference
 from psofed.results.estimates import in_decibels
 
@@ -35,7 +35,8 @@ def plot_matrix(matrix: Matrix, occasion: str, metric: str, mode: str = "equal t
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5.6 * len(matrix.shared), 6.0), layout="constrained")
+    width, height = 0.62 * len(RULES), 0.43 * len(ATTACKS)
+    figure = Figure(figsize=(width * len(matrix.shared), height), layout="constrained")
     panels = np.atleast_1d(figure.subplots(1, len(matrix.shared), sharey=True))
     image: Any = None
     for axes, m in zip(panels, matrix.shared, strict=True):
@@ -78,7 +79,7 @@ def plot_gains(matrix: Matrix, metric: str) -> "Figure":
     """Draw by how many dB sharing least beats sharing everything; cells that are not significant stay grey."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12.5, 11.0), layout="constrained")
+    figure = Figure(figsize=(1.35 * len(RULES) + 0.4, 0.78 * len(ATTACKS)), layout="constrained")
     panels = figure.subplots(len(OCCASIONS), len(MODES), sharex=True, sharey=True)
     image: Any = None
     for row, occasion in zip(panels, OCCASIONS, strict=True):
@@ -112,16 +113,8 @@ def plot_gains(matrix: Matrix, metric: str) -> "Figure":
 
 def save_picture(figure: "Figure", path: Path) -> None:
     """Write a figure as SVG and PNG, whole or not at all."""
-    import matplotlib
-
     for suffix in (".svg", ".png"):
-        # Without a salt and a date, the same figure is the same file.
-        with (
-            atomic_path(path.with_suffix(suffix)) as temporary,
-            matplotlib.rc_context({"svg.hashsalt": "psofed"}),
-        ):
-            metadata = {"Date": None} if suffix == ".svg" else {}
-            figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=metadata)
+        save_figure(figure, path.with_suffix(suffix))
 
 
 def _cell_text(value: Estimate, away: float) -> str:

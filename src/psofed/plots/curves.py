@@ -1,5 +1,6 @@
 """Pictures of simulations: one look for all, safe for the colour-blind and readable in grey print."""
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +72,7 @@ def log_bins(iterations: NDArray[np.int64], *curves: FloatArray) -> tuple[FloatA
     Examples
     --------
     >>> x, y = log_bins(np.arange(1000), np.ones(1000))
-    >>> x.size < 120, x[0], y[-1]
+    >>> x.size < 120, float(x[0]), float(y[-1])
     (True, 1.0, 1.0)
     """
     places = np.asarray(iterations, dtype=np.float64) + 1.0
@@ -116,5 +117,9 @@ def save_figure(figure: "Figure", path: str | Path) -> None:
 
     check_picture_format(Path(path))
     dateless = {".png": None, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    with atomic_path(path) as temporary, mpl.rc_context({"svg.hashsalt": "psofed"}):
-        figure.savefig(temporary, dpi=150, metadata=dateless[Path(path).suffix.lower()])
+    suffix, content = Path(path).suffix.lower(), io.BytesIO()
+    # In memory first: on a full disk some of Matplotlib's writers stumble over their own error.
+    with mpl.rc_context({"svg.hashsalt": "psofed"}):
+        figure.savefig(content, format=suffix[1:], dpi=150, metadata=dateless[suffix])
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content.getvalue())

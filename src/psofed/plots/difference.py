@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from psofed.plots.curves import COLOURS, finish_axes
-from psofed.results import METRIC_TITLES
+from psofed.results.metrics import ALL_TITLES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,5 +44,5 @@ def plot_difference(found: "Difference", metric: str = "network_mse") -> "Figure
             side = "first" if sign > 0 else "second"
             axes.plot(places[lost], np.full(lost.sum(), edge), marker, ms=5, color=COLOURS[3], clip_on=False,
                       transform=axes.get_xaxis_transform(), label=f"only the {side} diverged")  # fmt: skip
-    finish_axes(axes, "pair", f"{METRIC_TITLES[metric]}, first less second (dB)")
+    finish_axes(axes, "pair", f"{ALL_TITLES[metric]}, first less second (dB)")
     return figure

@@ -166,8 +166,10 @@ def simulation_to_dataframe(result: "SimulationResult", table: str) -> "pandas.D
 
 def save_dataset(data: "xarray.Dataset", path: str | Path) -> None:
     """Write a data set as NetCDF, whole or not at all."""
+    # In memory first: on a full disk HDF5 leaves its file open, and the process crashes when it ends.
+    content = data.to_netcdf(engine="h5netcdf")
     with atomic_path(path) as temporary:
-        data.to_netcdf(temporary, engine="h5netcdf")
+        temporary.write_bytes(content)
 
 
 def open_dataset(path: str | Path) -> "xarray.Dataset":

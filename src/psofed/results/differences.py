@@ -29,7 +29,7 @@ from psofed.results.estimates import (
     sign_test_rank,
     students_factor,
 )
-from psofed.results.metrics import METRIC_TITLES
+from psofed.results.metrics import ALL_TITLES, METRIC_TITLES
 
 if TYPE_CHECKING:
     import pandas
@@ -150,11 +150,11 @@ class Difference:
         self, metric: str = "network_mse", first: str = "the first", second: str = "the second"
     ) -> str:
         """Say it in one sentence."""
-        return describe_difference(self.metrics[metric], METRIC_TITLES[metric], first, second, self._basis())
+        return describe_difference(self.metrics[metric], ALL_TITLES[metric], first, second, self._basis())
 
     def summary(self) -> str:
         """Return a sentence per metric, and what the pairs are."""
-        lines = [describe_difference(found, METRIC_TITLES[metric]) for metric, found in self.metrics.items()]
+        lines = [describe_difference(found, ALL_TITLES[metric]) for metric, found in self.metrics.items()]
         return "\n".join([*lines, self._basis()[0].upper() + self._basis()[1:] + "."])
 
     def to_json(self) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class Difference:
 
     def __repr__(self) -> str:
         return f"Difference({self._basis()})\n" + "\n".join(
-            f"  {METRIC_TITLES[metric]:12} {_plain(found)}" for metric, found in self.metrics.items()
+            f"  {ALL_TITLES[metric]:12} {_plain(found)}" for metric, found in self.metrics.items()
         )
 
     def _repr_html_(self) -> str:
@@ -210,7 +210,7 @@ class Difference:
 
         rows = [
             (
-                METRIC_TITLES[metric],
+                ALL_TITLES[metric],
                 f"{_signed(found.decibels)} dB",
                 _interval(found),
                 f"{found.percent:+.1f} %",
@@ -257,8 +257,9 @@ def difference(a: "SimulationResult", b: "SimulationResult", paired: bool | None
         raise PsofedError(f"these results are not pairs: {'; '.join(reasons)}")
     metrics, values = {}, {}
     common = min(a.trials, b.trials)
-    for metric in METRIC_TITLES:
-        first, second = a.steady_state[metric], b.steady_state[metric]
+    moved = [metric for metric in a.evasion or {} if metric in (b.evasion or {})]
+    for metric in (*METRIC_TITLES, *moved):
+        first, second = ({**x.steady_state, **(x.evasion or {})}[metric] for x in (a, b))
         if reasons:
             metrics[metric] = unpaired_difference(first, second)
         else:

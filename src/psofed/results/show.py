@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import math
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -80,16 +81,18 @@ def show_estimate(value: Estimate) -> tuple[str, str]:
     ('-10.00 dB', '-10.09 … -9.91 dB')
     """
     middle, low, high = value.typical
-    by_median = middle is not value.mean and not value.is_typical
-    if by_median and middle == float("inf"):
+    if math.isnan(middle):
+        return "not measured", ""
+    if math.isinf(middle):
         return "diverged", ""
-    text = f"{in_decibels(middle):.2f} dB" if middle < float("inf") else "diverged"
-    if low != low or not low > 0:
-        return text + (
-            " (median)" if by_median else ""
-        ), "" if low != low else f"… {in_decibels(high):.2f} dB"
-    end = f"{in_decibels(high):.2f} dB" if high < float("inf") else "∞"
-    return text + (" (median)" if by_median else ""), f"{in_decibels(low):.2f} … {end}"
+    text = f"{in_decibels(middle):.2f} dB" + ("" if value.is_typical else " (median)")
+    if math.isnan(low):
+        return text, ""
+    ends = [
+        f"{in_decibels(end):.2f}" if 0 < end < math.inf else ("−∞" if end <= 0 else "∞")
+        for end in (low, high)
+    ]
+    return text, f"{ends[0]} … {ends[1]} dB"
 
 
 def _cell(tag: str, text: str, place: int) -> str:

@@ -17,7 +17,7 @@ from psofed.scenario.scenario import Data, Evasion, Scenario, Selection, Uniform
 # Tables whose fields are a part's options beside its kind; those that a name stands outside of; and plain ones.
 _KIND_TABLES = ("model", "drift", "pre_aggregation", "attack")
 _NAMED = {"aggregation": "aggregation_options", "algorithm": "algorithm_options"}
-_PLAIN_TABLES = {"selection": Selection, "data": Data}
+_PLAIN_TABLES = {"selection": Selection, "data": Data, "evasion": Evasion}
 _TABLE_NAMES = (
     "selection",
     "model",
@@ -139,7 +139,8 @@ def field_names() -> list[str]:
     names = [f.name for f in dataclasses.fields(Scenario) if f.name not in _TABLE_NAMES]
     for table, kind in _PLAIN_TABLES.items():
         names += [f"{table}.{f.name}" for f in dataclasses.fields(kind)]
-    tables = {"attack": "attack", "drift": "drift", "model": "model", "pattern": "selection"}
+    # The attack first: of fields with the same name it is meant most often.
+    tables = {family: family for family in ("attack", *_KIND_TABLES)} | {"pattern": "selection"}
     tables |= _NAMED
     for family, table in tables.items():
         own = {name for kind in part_names(family) for name in find_part(family, kind).options()}

@@ -85,6 +85,10 @@ def run_cells(
             if store is not None:
                 store.save(cell, result)
             results[cell.key] = result
+    except PsofedError:
+        if store is not None:
+            store.remove_if_empty()
+        raise
     except KeyboardInterrupt:
         raise SweepInterrupted(len(results), total, store is not None) from None
     return [results[cell.key] for cell in cells]

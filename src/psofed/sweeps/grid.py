@@ -38,6 +38,9 @@ class Axis:
     --------
     >>> Axis(("stepsize", "iterations"), ((0.01, 8000), (0.1, 2000))).labels
     [0.01, 0.1]
+    >>> from psofed.attacks import SignFlip
+    >>> Axis(("attack",), tuple((SignFlip(num_byzantine=n),) for n in (1, 2))).labels
+    ['sign-flip(num_byzantine=1)', 'sign-flip(num_byzantine=2)']
     """
 
     fields: tuple[str, ...]
@@ -56,9 +59,7 @@ class Axis:
             return list(self.names)
         first = [_label(point[0]) for point in self.values]
         if len({str(value) for value in first}) < len(first):  # parts of one kind that differ in options
-            first = [
-                repr(point[0]) if isinstance(point[0], Part) else _label(point[0]) for point in self.values
-            ]
+            first = _tell_apart([point[0] for point in self.values])
         plain = all(isinstance(value, bool | int | float | str) for value in first)
         alike = len({isinstance(value, str) for value in first}) == 1
         return first if plain and alike else [json.dumps(value) for value in first]
@@ -269,6 +270,25 @@ def _label(value: Any) -> Any:
     if value is None:
         return "none"
     return value.kind if isinstance(value, Part) else value
+
+
+def _tell_apart(values: list[Any]) -> list[Any]:
+    """Label parts by kind and by the options in which those of one kind differ."""
+    options: dict[str, dict[str, set[str]]] = {}
+    for part in values:
+        if isinstance(part, Part):
+            for name, value in part.to_mapping().items():
+                options.setdefault(part.kind, {}).setdefault(name, set()).add(repr(value))
+    labels = []
+    for part in values:
+        if not isinstance(part, Part):
+            labels.append(_label(part))
+            continue
+        plain = part.to_mapping()
+        told = [name for name, seen in options[part.kind].items() if len(seen) > 1 and name in plain]
+        inside = ", ".join(f"{name}={plain[name]}" for name in told)
+        labels.append(f"{part.kind}({inside})" if inside else part.kind)
+    return labels
 
 
 def _plain_number(value: Any) -> Any:

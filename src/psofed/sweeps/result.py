@@ -299,18 +299,17 @@ class SweepResult:
         return (*names, *self.titles.values()), rows
 
     def _remarks(self) -> list[str]:
-        lines = []
-        diverged = sum(cell.num_diverged > 0 for cell in self.cells)
-        if diverged:
-            lines.append(f"{diverged} of {len(self.cells)} points have trials that diverged.")
-        heavy = sum(cell.estimate("network_mse").is_heavy_tailed for cell in self.cells)
-        if heavy:
-            lines.append(
-                f"{heavy} points have heavy tails in network MSE: their median over trials is shown."
-            )
-        unsteady = sum("network_mse" in cell.unsteady_metrics for cell in self.cells)
-        if unsteady:
-            lines.append(f"{unsteady} points are not in their steady state yet.")
+        estimates = [cell.estimate("network_mse") for cell in self.cells]
+        counts = {
+            "with trials that diverged": sum(cell.num_diverged > 0 for cell in self.cells),
+            "where a few trials decide the mean network MSE; the median is shown": sum(
+                value.is_heavy_tailed for value in estimates
+            ),
+            "whose network MSE still changes within the tail": sum(
+                "network_mse" in cell.unsteady_metrics for cell in self.cells
+            ),
+        }
+        lines = [f"{n} point{'s' if n > 1 else ''} {words}." for words, n in counts.items() if n]
         return [*lines, *(f"{note}." for note in self.notes)]
 
     def _only_cell(self, point: Mapping[str, Any]) -> CellResult:

@@ -1,5 +1,6 @@
 """Where finished cells are kept: one file each, whole or absent, checked when read."""
 
+import contextlib
 import hashlib
 import io
 import json
@@ -39,14 +40,27 @@ class CellStore:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.damaged: list[Path] = []
-        if self.folder.exists() and not self.folder.is_dir():
-            raise PsofedError(f"{self.folder}: is a file; the cells need a folder")
+        self._made: list[Path] = []
+        for place in (self.folder, *self.folder.parents):
+            if place.exists() and not place.is_dir():
+                raise PsofedError(f"{place}: is a file; the cells need a folder")
 
     def check_writable(self) -> None:
         """Refuse a folder in which nothing can be kept, before anything is computed for it."""
-        with atomic_path(self.folder / "writable") as temporary:
-            temporary.write_bytes(_MAGIC)
-        (self.folder / "writable").unlink(missing_ok=True)
+        self._made = [place for place in (self.folder, *self.folder.parents) if not place.exists()]
+        probe = self.folder / "writable"
+        try:
+            with atomic_path(probe) as temporary:
+                temporary.write_bytes(_MAGIC)
+            probe.unlink(missing_ok=True)
+        except PsofedError as error:
+            raise PsofedError(str(error).replace(str(probe), str(self.folder))) from None
+
+    def remove_if_empty(self) -> None:
+        """Remove the folders made for cells of which none could be kept."""
+        with contextlib.suppress(OSError):  # not empty
+            for place in self._made:
+                place.rmdir()
 
     def path(self, cell: Cell) -> Path:
         """Return the file of a cell, whether it exists or not."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError, NotCoveredError
+from psofed.common.suggest import did_you_mean
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.nonlinear import measure_features
@@ -97,7 +98,8 @@ class Model:
 
     def __post_init__(self) -> None:
         if self.theory not in THEORIES:
-            raise InvalidValueError("theory", self.theory, '"exact" or "paper"')
+            hint = did_you_mean(self.theory, ("exact", "paper"))
+            raise InvalidValueError("theory", self.theory, '"exact" or "paper"', hint)
         if self.small_stepsize and self.theory == "exact":
             raise InvalidValueError(
                 "small_stepsize", True, 'False with theory = "exact"; it is an option of "paper"'

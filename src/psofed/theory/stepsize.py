@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from psofed.common.errors import InvalidValueError
+from psofed.common.validation import check_choice
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.theory.models import Model
@@ -71,8 +71,7 @@ def stable_range(solver: Solver, tolerance: float = 1e-4) -> float:
 
 def check_metric(metric: str) -> None:
     """Refuse a metric that is not one."""
-    if metric not in METRICS:
-        raise InvalidValueError("metric", metric, "one of " + ", ".join(f'"{name}"' for name in METRICS))
+    check_choice("metric", metric, METRICS)
 
 
 def error_at(solver: Solver, stepsize: float, metric: str) -> float:
