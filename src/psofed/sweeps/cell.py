@@ -18,6 +18,7 @@ from psofed.scenario import Scenario
 _BYSTANDERS = (
     "cli",
     "comparison",
+    "explore",
     "federation",
     "paper",
     "plots",
