@@ -1,14 +1,17 @@
 """Writes the pages and lists that are made from code, so that nothing can be left out: `make docs`."""
 
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
 
+import psofed
 from psofed.cli import app
 from psofed.parts.options import describe as describe_option
 from psofed.parts.options import option_of
+from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, built_in_parts
 
 DOCS = Path(__file__).parent
@@ -20,6 +23,11 @@ TITLES = {
         "Aggregation rules",
         "`aggregation`, `psofed.aggregations`",
         "[aggregation rules](aggregations.md) says what they do with entries that few sent, and what they cost",
+    ),
+    "pre_aggregation": (
+        "Pre-aggregations",
+        "`pre_aggregation.kind`, `psofed.pre_aggregations`",
+        "[what comes before a rule](aggregations.md#before-the-rule) says what they mean where entries are not shared",
     ),
     "pattern": ("Selection patterns", "`selection.pattern`, `psofed.patterns`", ""),
     "algorithm": (
@@ -35,11 +43,43 @@ TITLES = {
 
 def pages() -> dict[Path, str]:
     """Return every file that is made from code, with its text."""
-    made = {DOCS / "cli.md": make_cli_page(), DOCS / "parts.md": make_parts_page()}
+    made = {
+        DOCS / "cli.md": make_cli_page(),
+        DOCS / "parts.md": make_parts_page(),
+        DOCS / "api.md": make_api_page(),
+    }
     for family, folder in FAMILIES.items():
         file = PARTS / folder / "__init__.py"
         made[file] = with_type_list(file.read_text(encoding="utf-8"), family)
     return made
+
+
+def make_api_page() -> str:
+    """Return the page that the site fills with the docstrings of all public names."""
+    groups: dict[str, list[str]] = {"Functions": [], "Classes": [], "Families of parts": [], "Errors": []}
+    for name in sorted(set(psofed.__all__) - {"__version__"}):
+        value = getattr(psofed, name)
+        if inspect.ismodule(value):
+            continue
+        if not inspect.isclass(value):
+            groups["Functions"].append(name)
+        elif issubclass(value, Exception):
+            groups["Errors"].append(name)
+        elif issubclass(value, Part):
+            groups["Families of parts"].append(name)
+        else:
+            groups["Classes"].append(name)
+    lines = [
+        "# Python reference",
+        "",
+        "What `import psofed` gives, from the docstrings; the list is made by `make docs`. The built-in parts are in",
+        "[their own table](parts.md).",
+    ]
+    for title, names in groups.items():
+        lines += ["", f"## {title}"]
+        for name in names:
+            lines += ["", f"::: psofed.{name}"]
+    return "\n".join(lines) + "\n"
 
 
 def make_parts_page() -> str:
@@ -132,7 +172,8 @@ def commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 def describe(parameter: Any) -> str:
     """Return the help text and the default, if there is one worth telling."""
-    text = (getattr(parameter, "help", None) or "").replace("|", "\\|")
+    # A backslash keeps Rich from taking a bracket for markup.
+    text = (getattr(parameter, "help", None) or "").replace("|", "\\|").replace("\\[", "[")
     if parameter.default not in (None, False, [], ()) and not callable(parameter.default):
         text += f" Default: {parameter.default}."
     return text

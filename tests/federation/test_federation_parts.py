@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from flwr.clientapp import ClientApp
 
-from psofed import Data, NotCoveredError, PsofedError, Scenario
-from psofed.attacks import ConstantBias, Gaussian, Mimic
+from psofed import Attack, Data, InvalidValueError, NotCoveredError, PsofedError, Scenario
+from psofed.aggregations import MDA
+from psofed.attacks import ConstantBias, Gaussian, InnerProduct, LittleIsEnough, Mimic
 from psofed.federation import PSOFed, SuppliedMasks, online_regression, partial_sharing
 from psofed.federation.aggregate import aggregate
 from psofed.federation.attacks import PoisonedSource, rehearse
@@ -17,6 +18,7 @@ from psofed.federation.synthetic import SyntheticSource
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet import draw_fleet
 from psofed.parts.affine import Affine
+from psofed.parts.pre_aggregations import Bucketing
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
 from psofed.reference.literal import run_literally
@@ -62,19 +64,25 @@ def run_federation(scenario: Scenario) -> np.ndarray:
     models = []
     strategy = PSOFed(
         num_shared=scenario.num_shared, newcomers="zeros", masks=masks, aggregation=scenario.aggregation,
+        pre_aggregation=scenario.pre_aggregation,
         participants=SuppliedParticipants(
             {n + 1: [nodes[k] for k in np.flatnonzero(a)] for n, a in enumerate(draws.participants)}
         ),
         rehearsal=named, on_round=lambda state: models.append(state.model.copy()),
     )  # fmt: skip
-    strategy.plausibility.factor = None  # what the rule does is to be seen, not what the guard does
+    strategy.step.plausibility.factor = None  # what the rule does is to be seen, not what the guard does
     strategy.start(InProcessGrid({node: make_app(k) for k, node in enumerate(nodes)}), np.zeros(scenario.dimension),
                    num_rounds=scenario.iterations)  # fmt: skip
     return np.array(models)
 
 
-@pytest.mark.parametrize("rule", part_names("aggregation"))
-@pytest.mark.parametrize("kind", part_names("attack"))
+ATTACKS, RULES = part_names("attack"), part_names("aggregation")
+# Every attack with a third of the rules and every rule with a third of the attacks: what they do together is in tests
+# of the simulation, which runs the same bodies.
+A_THIRD = [(a, r) for i, a in enumerate(ATTACKS) for j, r in enumerate(RULES) if (i + j) % 3 == 0]
+
+
+@pytest.mark.parametrize(("kind", "rule"), A_THIRD)
 def test_the_federation_does_what_the_literal_form_says(kind: str, rule: str) -> None:
     attack = find_part("attack", kind)(num_byzantine=2, probability=1.0)
     scenario = Scenario(**SIZES, attack=attack, aggregation=rule)
@@ -94,6 +102,38 @@ def test_the_federation_does_what_the_literal_form_says(kind: str, rule: str) ->
     if not is_random and not is_dropped:
         literal = run_literally(scenario, seed=3, trial=0)
         np.testing.assert_allclose(models, literal.models[1:, 0], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", part_names("pre_aggregation"))
+def test_the_federation_mixes_uploads_as_the_literal_form_does(kind: str) -> None:
+    attack = find_part("attack", "sign-flip")(num_byzantine=2, probability=1.0)
+    scenario = Scenario(**SIZES, attack=attack, aggregation="median", pre_aggregation=kind)
+    models = run_federation(scenario)
+    assert np.isfinite(models).all()
+    if kind == "bucketing":  # which is drawn otherwise here, but the same each time
+        assert np.array_equal(models, run_federation(scenario))
+        assert not np.allclose(models, run_federation(scenario.replace(pre_aggregation=None)))
+    else:
+        literal = run_literally(scenario, seed=3, trial=0)
+        np.testing.assert_allclose(models, literal.models[1:, 0], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("attack", [
+    InnerProduct(num_byzantine=2, probability=1.0, scale=4.0, search=4),
+    LittleIsEnough(num_byzantine=2, probability=1.0, search=4),
+], ids=repr)  # fmt: skip
+def test_attackers_try_strengths_against_the_federations_own_rule(attack: Attack) -> None:
+    scenario = Scenario(**SIZES, attack=attack, aggregation="krum", pre_aggregation="nnm")
+    literal = run_literally(scenario, seed=3, trial=0)
+    np.testing.assert_allclose(run_federation(scenario), literal.models[1:, 0], rtol=1e-9, atol=1e-12)
+
+
+def test_mixed_uploads_have_no_weights_and_a_rule_for_few_is_given_few() -> None:
+    with pytest.raises(InvalidValueError, match=r'weighted = True .*pre_aggregation = "nnm"'):
+        PSOFed(weighted=True, pre_aggregation="nnm")
+    with pytest.raises(InvalidValueError, match=r"aggregation_options.tolerated = 6 .*593,775"):
+        PSOFed(num_participants=30, aggregation=MDA(tolerated=6))
+    PSOFed(num_participants=30, aggregation=MDA(tolerated=6), pre_aggregation=Bucketing(size=2))
 
 
 @pytest.mark.parametrize("kind", part_names("attack"))
@@ -148,7 +188,7 @@ def test_weights_are_refused_with_another_rule_than_the_mean() -> None:
 def test_a_rehearsal_names_its_nodes() -> None:
     strategy = PSOFed(rehearsal=ConstantBias(clients=["pump-2"], probability=1.0, bias=5.0))
     uploads = {name: (np.array([0, 1]), np.zeros(2)) for name in ("pump-1", "pump-2", "pump-3")}
-    received = strategy.rehearsal.corrupt(1, np.zeros(4), uploads)
+    received = strategy.step.rehearsal.corrupt(1, np.zeros(4), uploads)
     assert {name: float(values.sum()) for name, (_, values) in received.items()} == {
         "pump-1": 0.0, "pump-2": 10.0, "pump-3": 0.0,
     }  # fmt: skip
@@ -158,7 +198,7 @@ def test_a_repeated_round_repeats_its_attack() -> None:
     uploads = {name: (np.array([0, 1]), np.zeros(2)) for name in ("a", "b")}
     for attack in (Gaussian(num_byzantine=1, probability=1.0), Mimic(num_byzantine=1, probability=0.5)):
         first, again = (
-            PSOFed(rehearsal=attack, seed=1).rehearsal.corrupt(4, np.zeros(2), uploads) for _ in "ab"
+            PSOFed(rehearsal=attack, seed=1).step.rehearsal.corrupt(4, np.zeros(2), uploads) for _ in "ab"
         )
         for name in uploads:
             assert np.array_equal(first[name][1], again[name][1])

@@ -5,7 +5,7 @@ earlier ones among them.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,7 +93,7 @@ def _simulate(
     return simulate(scenario, trials, progress=progress, data=data)
 
 
-def _shifted(progress: ProgressCallback, done: int, total: int) -> Callable[[int, int], None]:
+def _shifted(progress: ProgressCallback, done: int, total: int) -> ProgressCallback:
     return lambda part, _: progress(done + part, total)
 
 

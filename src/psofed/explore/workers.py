@@ -332,7 +332,7 @@ class _Desk:
             return
         from psofed.explore.simulating import simulation_steps
 
-        def progress(done: int, total: int) -> None:
+        def progress(done: float, total: int) -> None:
             now = time.monotonic()
             if now - self._last_report > 0.1 or done == total:
                 self._last_report = now

@@ -22,7 +22,7 @@ DERIVATION = 1
 PATTERNS = ("random", "round-robin")
 MAX_SEED = 2**63 - 1
 
-MASK, OFFSET, PARTICIPANTS, ATTACK = 1, 2, 3, 4
+MASK, OFFSET, PARTICIPANTS, ATTACK, MIXING = 1, 2, 3, 4, 5
 """What a stream of words is for; the third word of Philox's counter."""
 
 _BLOCK = 1 << 20  # entries whose words are held at once, so that memory follows M and not D
@@ -102,6 +102,55 @@ class SuppliedMasks:
     def indices(self, round_number: int, node: int) -> Indices:
         """Return the positions given for `node` in `round_number`."""
         return np.sort(np.asarray(self.masks[round_number, node], dtype=np.int64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharing:
+    """What is shared of a model whose size is not known yet.
+
+    Parameters
+    ----------
+    num_shared : int or float
+        M: a count, or a fraction of the model as a float in (0, 1].
+    pattern, coordinated, seed
+        See :class:`DerivedMasks`.
+    supplied : MaskSource, optional
+        Masks from outside, for checks.
+
+    Examples
+    --------
+    >>> Sharing(num_shared=0.3, seed=1).masks(10).indices(1, node=7)
+    array([2, 3, 7])
+    """
+
+    num_shared: int | float
+    pattern: str = "random"
+    coordinated: bool = True
+    seed: int = 0
+    supplied: MaskSource | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.num_shared, float):
+            check_number("num_shared", self.num_shared, 0, 1, open_low=True)
+        else:
+            check_integer("num_shared", self.num_shared, 1)
+        check_choice("pattern", self.pattern, PATTERNS)
+        check_boolean("coordinated", self.coordinated)
+        check_integer("seed", self.seed, 0, MAX_SEED)
+
+    def derived(self, dimension: int) -> DerivedMasks:
+        """Return what both sides derive for a model of `dimension` entries."""
+        return DerivedMasks(
+            seed=self.seed,
+            dimension=dimension,
+            num_shared=resolve_num_shared(self.num_shared, dimension),
+            pattern=self.pattern,
+            coordinated=self.coordinated,
+        )
+
+    def masks(self, dimension: int) -> MaskSource:
+        """Return the masks that are used: those derived, unless others were supplied."""
+        return self.supplied or self.derived(dimension)
 
 
 def derive_words(

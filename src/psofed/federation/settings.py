@@ -100,6 +100,8 @@ def _check_covered(scenario: Scenario) -> None:
         if given[name] != value:
             raise NotCoveredError(f'a federation runs {name} = "{value}" only, not "{given[name]}"')
     check_choice("selection.pattern", scenario.selection.pattern.kind, PATTERNS)
+    if scenario.evasion is not None:
+        raise NotCoveredError("[evasion] is measured in a simulation; a federation does not measure it")
     if scenario.aggregation.has_root_data:
         raise NotCoveredError(
             f'aggregation = "{scenario.aggregation.kind}" needs root data of the server, which a federation has not'

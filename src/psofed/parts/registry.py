@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from psofed.common.errors import PsofedError
+from psofed.common.suggest import did_you_mean
 from psofed.common.validation import check_choice
 from psofed.parts.part import Part
 
@@ -23,6 +24,7 @@ from psofed.parts.part import Part
 FAMILIES = {
     "attack": "attacks",
     "aggregation": "aggregations",
+    "pre_aggregation": "pre_aggregations",
     "pattern": "patterns",
     "drift": "drifts",
     "model": "models",
@@ -139,7 +141,8 @@ def class_in(family: str, name: str) -> type[Part]:
             part: type[Part] = find_part(family, kind)
             if part.__name__ == name:
                 return part
-    raise AttributeError(f"module 'psofed.{FAMILIES[family]}' has no attribute {name!r}")
+    hint = "" if name.startswith("_") else did_you_mean(name, class_names(family))
+    raise AttributeError(f"module 'psofed.{FAMILIES[family]}' has no attribute {name!r}{hint}")
 
 
 def built_in_parts(family: str) -> list[Any]:
