@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from psofed.parts import Aggregation as Aggregation
     from psofed.parts import Algorithm as Algorithm
     from psofed.parts import Attack as Attack
+    from psofed.parts import Defence as Defence
     from psofed.parts import Drift as Drift
     from psofed.parts import Function as Function
     from psofed.parts import Model as Model
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from psofed.parts import aggregations as aggregations
     from psofed.parts import algorithms as algorithms
     from psofed.parts import attacks as attacks
+    from psofed.parts import defences as defences
     from psofed.parts import drifts as drifts
     from psofed.parts import functions as functions
     from psofed.parts import load_plugin as load_plugin
@@ -63,6 +65,7 @@ _HOME = {
     "Algorithm": "parts",
     "Attack": "parts",
     "Data": "scenario",
+    "Defence": "parts",
     "Drift": "parts",
     "Fleet": "fleet",
     "Function": "parts",
@@ -98,7 +101,7 @@ _HOME = {
 }
 
 # The built-in parts: psofed.attacks is psofed.parts.attacks, and so on.
-_FAMILIES = ("aggregations", "algorithms", "attacks", "drifts", "functions", "models", "patterns")
+_FAMILIES = ("aggregations", "algorithms", "attacks", "defences", "drifts", "functions", "models", "patterns")
 
 __all__ = ["__version__", *_HOME, *_FAMILIES]
 

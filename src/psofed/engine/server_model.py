@@ -20,12 +20,14 @@ from psofed.engine.lanes import WIDTH
 from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product
 from psofed.engine.normals import WORDS_AHEAD, mix_word, next_normals, normal_pair, unit_uniform
 from psofed.engine.participation import draw_participants
-from psofed.engine.server_side import ServerSide, aggregate
+from psofed.engine.server_side import ServerSide, aggregate, leave_out
 from psofed.engine.streams import make_stream
 from psofed.engine.test_set import draw_test_set, test_error
 
 if TYPE_CHECKING:
+    from psofed.engine.hooks import Watching
     from psofed.fleet import Fleet
+    from psofed.parts.watching import WatchPlan
     from psofed.scenario import Scenario
 
 # About how many bytes of participants are drawn ahead at a time.
@@ -43,7 +45,14 @@ class ServerModelRun:
         How many iterations :meth:`advance` should be asked for at a time.
     """
 
-    def __init__(self, scenario: "Scenario", fleet: "Fleet", seed: int, trials: range) -> None:
+    def __init__(
+        self,
+        scenario: "Scenario",
+        fleet: "Fleet",
+        seed: int,
+        trials: range,
+        plan: "WatchPlan | None" = None,
+    ) -> None:
         algorithm = scenario.algorithm
         exchange, self._traffic = algorithm.exchange(scenario), algorithm.traffic(scenario)
         self._scenario = scenario
@@ -57,7 +66,7 @@ class ServerModelRun:
         # Root data are of the model's entries, so a rule that has some can only join models.
         root = self._streams["root"] if exchange.sends_model else None
         self._server_side = ServerSide(
-            scenario, fleet, self._streams["attack"], root, max(exchange.numbers, scenario.dimension)
+            scenario, fleet, self._streams["attack"], root, max(exchange.numbers, scenario.dimension), plan
         )
         self._hooks = _ExchangeHooks(*exchange_hooks(algorithm))
         self._layout = _Layout(
@@ -71,6 +80,11 @@ class ServerModelRun:
         self._base = fleet.target.copy() if exchange.sends_model else np.zeros(exchange.numbers)
         self._target = fleet.target.copy()
         self.chunk = int(np.clip(_CHUNK_BYTES // (4 * scenario.num_participants * lanes), 1, 512))
+
+    @property
+    def watching(self) -> "Watching | None":
+        """What the defence has kept; None without one."""
+        return self._server_side.watching
 
     def advance(self, first: int, metrics: NDArray[np.float64]) -> None:
         """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, lane]``."""
@@ -86,6 +100,7 @@ class ServerModelRun:
             participants,
             np.array(exchanges, np.int64),
             self._server_side.attack,
+            self._server_side.defence,
             self._server_side.rule,
             self._streams["algorithm"],
             self._layout,
@@ -126,7 +141,7 @@ class _Layout(NamedTuple):
 
 @compiled
 def _advance(
-    first, data, inputs, stepsize, participants, exchanges, attack, rule, own, layout, hooks, memory,
+    first, data, inputs, stepsize, participants, exchanges, attack, defence, rule, own, layout, hooks, memory,
     tests, base, target, server, metrics,
 ):  # fmt: skip
     corrupt, poison = take_attack(attack.corrupt), take_poison(attack.poison)
@@ -228,6 +243,8 @@ def _advance(
         uploads = Uploads(participants[t][:count], sent_entries[:count], sends)
         if attack.on_uploads:
             corrupt(attack.token, n, attack.attackers, base, server if sends_model else nothing, uploads)
+        if defence is not None:
+            leave_out(defence, n, server if sends_model else nothing, uploads)
         if sends_model:
             aggregate(rule, base, uploads, change, server)
             continue

@@ -1,4 +1,4 @@
-"""Attack and aggregation as kernels take them: on uploads on their way into the model, and on clients' data."""
+"""Attack, defence and aggregation as kernels take them: on uploads on their way in, and on clients' data."""
 
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,11 +12,13 @@ from psofed.engine.bodies import NO_HOOK, Hook, raise_python_error, release
 from psofed.engine.compiling import compiled
 from psofed.engine.frames.aggregation import aggregation_hook, make_memory
 from psofed.engine.frames.attack import attack_hook
+from psofed.engine.frames.defence import defence_hook, make_watching
 from psofed.engine.frames.poison import poison_hook
-from psofed.engine.hooks import Attackers, RuleMemory, take_aggregation
+from psofed.engine.hooks import Attackers, RuleMemory, Watching, take_aggregation, take_defence
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.streams import Stream
 from psofed.parts.aggregations.mean import Mean
+from psofed.parts.watching import WatchPlan
 
 if TYPE_CHECKING:
     from psofed.fleet import Fleet
@@ -73,6 +75,30 @@ class RuleSide(NamedTuple):
     memory: RuleMemory
 
 
+class DefenceSide(NamedTuple):
+    """The defence; where there is none, kernels take None and are compiled without it.
+
+    Attributes
+    ----------
+    judge : int
+        Address of the hook.
+    token : int
+        What it is called with.
+    options : array (any,)
+        The defence's numbers.
+    excluded_download : bool
+        Whether who is left out still downloads.
+    watching : Watching
+        What it keeps.
+    """
+
+    judge: int
+    token: int
+    options: FloatArray
+    excluded_download: bool
+    watching: Watching
+
+
 class RootSet(NamedTuple):
     """Samples of the server's own, in the form that :func:`own_step` evaluates.
 
@@ -92,7 +118,7 @@ class RootSet(NamedTuple):
 
 
 class ServerSide:
-    """Attack and rule of several trials, loaded for a kernel.
+    """Attack, defence and rule of several trials, loaded for a kernel.
 
     Parameters
     ----------
@@ -104,10 +130,18 @@ class ServerSide:
         Randomness of the attack and of the server's root data; None where there can be none.
     numbers : int
         How many numbers a participant's upload comes to, at most.
+    plan : WatchPlan, optional
+        What the scenario's defence needs to know; without it nobody is watched.
     """
 
     def __init__(
-        self, scenario: "Scenario", fleet: "Fleet", stream: Stream, root_stream: Stream | None, numbers: int
+        self,
+        scenario: "Scenario",
+        fleet: "Fleet",
+        stream: Stream,
+        root_stream: Stream | None,
+        numbers: int,
+        plan: WatchPlan | None = None,
     ) -> None:
         attack, rule = scenario.attack, scenario.aggregation
         poisons = attack is not None and attack.poisons_samples()
@@ -133,7 +167,22 @@ class ServerSide:
             root=_draw_root(scenario, fleet, root_stream),
             memory=make_memory(scenario.num_participants, numbers, max(numbers, scenario.dimension)),
         )
-        self._hooks: tuple[Hook, ...] = (own, combine)
+        judge = NO_HOOK
+        self.defence: DefenceSide | None = None
+        if scenario.defence is not None and plan is not None:
+            judge = defence_hook(scenario.defence)
+            watching = make_watching(
+                scenario.defence, plan, clients=scenario.num_clients, participants=scenario.num_participants,
+                numbers=numbers, dimension=max(numbers, scenario.dimension), lanes=stream.key.size,
+            )  # fmt: skip
+            download = scenario.defence.excluded_download
+            self.defence = DefenceSide(judge.address, judge.token, judge.options, download, watching)
+        self._hooks: tuple[Hook, ...] = (own, combine, judge)
+
+    @property
+    def watching(self) -> Watching | None:
+        """What the defence has kept; None without one."""
+        return None if self.defence is None else self.defence.watching
 
     def check(self) -> None:
         """Raise what went wrong in a part's Python body, if anything."""
@@ -190,6 +239,12 @@ def own_step(root, server, out):
             else:
                 for i in range(dimension):
                     out[i, lane] -= error * root.rows[r, i, lane]
+
+
+@compiled(allocates=False)
+def leave_out(defence, n, server, uploads):
+    """Let the defence look at what was uploaded; what is sent by those it leaves out becomes NaN."""
+    take_defence(defence.judge)(defence.token, n, server, uploads, defence.options, defence.watching)
 
 
 @compiled(allocates=False)

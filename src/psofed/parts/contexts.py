@@ -166,6 +166,23 @@ class Updates(NamedTuple):
     room: FloatArray
 
 
+class Evidence(NamedTuple):
+    """What one upload says about the client that sent it: what a defence is shown.
+
+    Attributes
+    ----------
+    scores : array (count,)
+        For each number it sent: how far it is from what was to be expected, over the deviation of an honest client. So
+        their mean square is near 1 for an honest one. Infinite numbers, and any beyond ±1000, are shown as ±1000.
+    client, iteration : int
+        Whose, and when.
+    """
+
+    scores: FloatArray
+    client: int
+    iteration: int
+
+
 class Mask(NamedTuple):
     """A mask to be chosen: what a pattern is shown.
 

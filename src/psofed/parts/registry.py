@@ -23,6 +23,7 @@ from psofed.parts.part import Part
 FAMILIES = {
     "attack": "attacks",
     "aggregation": "aggregations",
+    "defence": "defences",
     "pattern": "patterns",
     "drift": "drifts",
     "model": "models",
@@ -133,7 +134,7 @@ def plugin_files() -> list[str]:
 
 def class_in(family: str, name: str) -> type[Part]:
     """Return the built-in part of a family by the name of its class, for ``psofed.attacks.Gaussian``."""
-    wanted = name.lower()
+    wanted = name.lower().rstrip("_")  # None_ is "none"
     for kind in _built_in(family):
         if kind.replace("-", "") == wanted:
             part: type[Part] = find_part(family, kind)

@@ -18,12 +18,15 @@ from psofed.fleet import draw_fleet
 from psofed.parts.contexts import Message, Received
 from psofed.parts.plain import combine_uploads, corrupt_uploads, poison_sample
 from psofed.parts.traffic import Exchange
+from psofed.parts.watching import Watch, WatchPlan
 from psofed.reference.block_form import ReferenceRun
 from psofed.reference.draws import Draws, draw_trial
 from psofed.scenario import Scenario
 
 
-def run_server_model_reference(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
+def run_server_model_reference(
+    scenario: Scenario, seed: int, trial: int, plan: WatchPlan | None = None
+) -> ReferenceRun:
     """Run one trial on the draws that the fast engine makes, from a model that is zero."""
     algorithm = scenario.algorithm
     exchange, traffic = algorithm.exchange(scenario), algorithm.traffic(scenario)
@@ -42,6 +45,8 @@ def run_server_model_reference(scenario: Scenario, seed: int, trial: int) -> Ref
     models = np.zeros((scenario.iterations + 1, 1, scenario.dimension))
     network_mse, server_msd, test_mse = (np.empty(scenario.iterations) for _ in range(3))
     memory = np.zeros(exchange.memory)
+    watched = plan is not None and scenario.defence is not None
+    watch = Watch(scenario.defence, plan, scenario.num_clients) if watched else None  # type: ignore[arg-type]
     for n in range(scenario.iterations):
         model = models[n, 0]
         network_mse[n] = np.mean((draws.inputs[n] @ (target - model) + draws.noise[n]) ** 2)
@@ -67,6 +72,8 @@ def run_server_model_reference(scenario: Scenario, seed: int, trial: int) -> Ref
                 scenario.attack, uploads, shocks.attacking[n, clients], server=base, clients=clients, iteration=n,
                 normals=shocks.normals[n, clients], common_normals=shocks.common_normals[n],
             )  # fmt: skip
+        if watch is not None:
+            uploads[watch.judge(uploads, base, clients, n)] = np.nan
         if exchange.sends_model:
             models[n + 1] = combine_uploads(scenario.aggregation, uploads, model)
             continue
@@ -83,7 +90,7 @@ def run_server_model_reference(scenario: Scenario, seed: int, trial: int) -> Ref
         change = np.empty(scenario.dimension)
         algorithm.apply(receive(joined), memory, change)
         models[n + 1] += change
-    return ReferenceRun(models, network_mse, server_msd, test_mse)
+    return ReferenceRun(models, network_mse, server_msd, test_mse, watch)
 
 
 def _decode(scenario: Scenario, received: Received) -> FloatArray:

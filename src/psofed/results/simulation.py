@@ -15,6 +15,7 @@ from psofed.common.files import atomic_path
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
+from psofed.results.defence import DefenceRecord
 from psofed.results.traffic import Communication, measure_communication
 from psofed.scenario import Scenario
 
@@ -127,6 +128,8 @@ class SimulationResult:
         What else there is to say, as plain values: ``"data"`` for data of your own.
     notes : tuple of str
         What should be known of how it was computed, such as a part that Numba could not compile.
+    defence : DefenceRecord or None
+        Who was left out when; None without a defence.
     """
 
     scenario: Scenario
@@ -144,6 +147,7 @@ class SimulationResult:
     version: str = __version__
     details: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    defence: DefenceRecord | None = None
 
     @property
     def network_mse(self) -> Estimate:
@@ -212,6 +216,7 @@ class SimulationResult:
             **({"notes": list(self.notes)} if self.notes else {}),
             **self.details,
             **({} if self.tracking is None else {"tracking": self.tracking.to_json()}),
+            **({} if self.defence is None else {"defence": self.defence.to_json()}),
             "communication": self.communication.to_json(),
             "fleet": {
                 "input_variance": self.fleet.input_variance.tolist(),
@@ -246,6 +251,13 @@ class SimulationResult:
             variables["covariances"] = (("client", "entry", "other_entry"), self.fleet.covariances())
             variables["client_name"] = ("client", np.array(self.fleet.names, dtype=object))
         clients = np.arange(self.scenario.num_clients)
+        watched: dict[str, Any] = {}
+        if self.defence is not None:
+            variables |= self.defence.to_variables()
+            watched = {
+                "defence_threshold": self.defence.threshold,
+                "defence_variance": self.defence.variance,
+            }
         variables["is_byzantine"] = ("client", self.fleet.byzantine_mask(self.scenario.attack))
         return xarray.Dataset(
             variables,
@@ -261,6 +273,7 @@ class SimulationResult:
                 "communication": json.dumps(self.communication.to_json()),
                 "details": json.dumps(self.details),
                 "notes": json.dumps(self.notes),
+                **watched,
             },
         )
 
@@ -283,9 +296,10 @@ def load_result(path: str | Path) -> SimulationResult:
             return {metric: data[f"{metric}{suffix}"].values for metric in METRIC_TITLES}
 
         details = json.loads(data.attrs.get("details", "{}"))
+        fleet = _measured_fleet(data) if "data" in details else draw_fleet(scenario)
         return SimulationResult(
             scenario=scenario,
-            fleet=_measured_fleet(data) if "data" in details else draw_fleet(scenario),
+            fleet=fleet,
             seed=int(data.attrs["seed"]),
             tail=int(data.attrs["tail"]),
             bin_width=int(data.attrs["bin_width"]),
@@ -299,6 +313,7 @@ def load_result(path: str | Path) -> SimulationResult:
             version=str(data.attrs["version"]),
             details=details,
             notes=tuple(json.loads(data.attrs.get("notes", "[]"))),
+            defence=_defence_record(data, scenario, fleet) if "first_excluded_at" in data else None,
         )
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None
@@ -306,6 +321,18 @@ def load_result(path: str | Path) -> SimulationResult:
         raise PsofedError(f"{path}: {error}") from None
     except (OSError, KeyError, ValueError) as error:
         raise PsofedError(f"{path}: not a psofed result ({error})") from None
+
+
+def _defence_record(data: "xarray.Dataset", scenario: Scenario, fleet: Fleet) -> DefenceRecord:
+    return DefenceRecord(
+        threshold=float(data.attrs["defence_threshold"]),
+        variance=str(data.attrs["defence_variance"]),
+        iterations=scenario.iterations,
+        is_byzantine=DefenceRecord.who_lies(scenario, fleet),
+        first=data["first_excluded_at"].values,
+        exclusions=data["exclusions"].values,
+        time_out=data["iterations_excluded"].values,
+    )
 
 
 def _measured_fleet(data: "xarray.Dataset") -> Fleet:

@@ -14,11 +14,11 @@ from psofed.parts.registry import find_part, load_plugin, plugin_of
 from psofed.scenario.scenario import Data, Scenario, Selection, Uniform
 
 # Tables whose fields are a part's options beside its kind; those that a name stands outside of; and plain ones.
-_KIND_TABLES = ("model", "drift", "attack")
+_KIND_TABLES = ("model", "drift", "attack", "defence")
 _NAMED = {"aggregation": "aggregation_options", "algorithm": "algorithm_options"}
 _PLAIN_TABLES = {"selection": Selection, "data": Data}
-_TABLE_NAMES = ("selection", "model", "data", "drift", "attack", *_NAMED.values())
-_DEFAULT_KIND = {"model": "linear", "attack": "gaussian"}
+_TABLE_NAMES = ("selection", "model", "data", "drift", "attack", "defence", *_NAMED.values())
+_DEFAULT_KIND = {"model": "linear", "attack": "gaussian", "defence": "cusum"}
 PLUGINS = "plugins"
 
 EXAMPLE = """\
@@ -63,6 +63,11 @@ byzantine_set = "fixed"          # the first of the fleet; or "redrawn" in each 
 # clients = [3, 7]               # which ones, instead of how many
 probability = 0.2                # of an attack, each time a Byzantine client participates
 variance = 0.5                   # of the noise; each kind has options of its own
+
+# [defence]                      # watch the uploads, and leave out who lies: docs/defence.md
+# kind = "cusum"
+# false_alarm_every = 10000      # iterations per honest client left out by mistake, over the whole fleet
+# return_after = 100             # uploads without a new alarm until a client is let in again
 
 # [aggregation_options]          # what one rule alone knows, for example of "trimmed-mean":
 # trim = 1
@@ -223,7 +228,7 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
     """Put parts among the changes into the mapping `changed`, whole (None: no such part); return the others."""
     others = {}
     for dotted, value in changes.items():
-        if value is None and dotted in ("attack", "drift"):
+        if value is None and dotted in ("attack", "defence", "drift"):
             changed.pop(dotted, None)
         elif not isinstance(value, Part):
             others[dotted] = value

@@ -14,7 +14,7 @@ from psofed.common.errors import InvalidValueError
 from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.algorithms.pso_fed import PsoFed
-from psofed.parts.base import Aggregation, Algorithm, Attack, Drift, Function, Model, Pattern
+from psofed.parts.base import Aggregation, Algorithm, Attack, Defence, Drift, Function, Model, Pattern
 from psofed.parts.models.linear import Linear
 from psofed.parts.part import Part
 from psofed.parts.patterns.random import Random
@@ -170,6 +170,8 @@ class Scenario:
         How the target moves: ``psofed.drifts.RandomWalk(variance=1e-5)``, ….
     attack : Attack, optional
         What Byzantine clients do: ``psofed.attacks.Gaussian(num_byzantine=15)``, ….
+    defence : Defence, optional
+        Who is watched and left out: ``psofed.defences.Cusum()``. ``"none"`` is the same as no defence.
 
     Where a part stands, its name stands for the part with its default options.
 
@@ -198,6 +200,7 @@ class Scenario:
     data: Data = field(default_factory=Data)
     drift: Drift | None = None
     attack: Attack | None = None
+    defence: Defence | None = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -216,9 +219,11 @@ class Scenario:
         check_choice("uplink", self.uplink, UPLINKS)
         for family in ("algorithm", "aggregation", "model"):
             set_(self, family, as_part(family, getattr(self, family)))
-        for family in ("drift", "attack"):
+        for family in ("drift", "attack", "defence"):
             if getattr(self, family) is not None:
                 set_(self, family, as_part(family, getattr(self, family)))
+        if self.defence is not None and self.defence.kind == "none":
+            set_(self, "defence", None)  # one scenario, however it is said
         for name, kind in (("selection", Selection), ("data", Data)):
             if not isinstance(getattr(self, name), kind):
                 raise InvalidValueError(name, getattr(self, name), f"a psofed.{kind.__name__}")
@@ -260,7 +265,7 @@ class Scenario:
         """Return all parts it holds."""
         held = (
             self.algorithm, self.aggregation, self.selection.pattern, self.model, self.data.function, self.drift,
-            self.attack,
+            self.attack, self.defence,
         )  # fmt: skip
         return tuple(part for part in held if part is not None)
 

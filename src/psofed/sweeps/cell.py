@@ -54,6 +54,8 @@ class Cell:
                 self.tail,
                 __version__,
                 engine_digest(),
+                # A defence measures by what theory says of honest clients.
+                *([source_digest("theory")] if self.scenario.defence is not None else []),
             ],
             sort_keys=True,
         )

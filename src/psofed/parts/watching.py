@@ -1,0 +1,177 @@
+"""A defence at work on one trial's uploads, in plain Python: for literal forms, the federation and the debugger.
+
+The engine does the same in compiled loops over many trials (:mod:`psofed.engine.frames.defence`), and is tested
+against this.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.types import FloatArray
+from psofed.parts.base import Defence
+from psofed.parts.contexts import Evidence
+from psofed.parts.plain import LARGEST
+
+# The median of the square of a standard normal number.
+MEDIAN_SQUARE = 0.4549364231195728
+
+# Scores beyond this are shown as this: one number cannot weigh more.
+LARGEST_SCORE = 1000.0
+
+# Estimating on the way: how fast the fleet's level follows an iteration's median, by what factor at most in one
+# iteration; how fast a client's own variance follows, how much one upload counts at most, and its range.
+LEVEL_RATE, LEVEL_FACTOR = 0.2, 4.0
+OWN_RATE, OWN_MOST = 0.05, 9.0
+OWN_LOW, OWN_HIGH = 0.05, 20.0
+
+
+@dataclass(frozen=True, eq=False)
+class WatchPlan:
+    """What a defence needs to know before a run.
+
+    Attributes
+    ----------
+    threshold : float
+        Suspicion above it is an alarm.
+    variance : array (N, K), or empty
+        Variance of honest residuals in iterations 0 … N − 1, and in all that follow as in the last; empty if it is
+        estimated on the way.
+    """
+
+    threshold: float
+    variance: FloatArray
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether variances are estimated on the way."""
+        return self.variance.size == 0
+
+
+class Watch:
+    """Watches one trial, or one federation.
+
+    Attributes
+    ----------
+    left : int array (K,)
+        How many uploads without an alarm each client has to make before it is let in; 0 for those who are in.
+    first : int array (K,)
+        When each was left out first, −1 if never.
+    exclusions : int array (K,)
+        How often each was left out.
+    time_out : int array (K,)
+        For how many iterations in all.
+    suspicion : array (K,)
+        Of each after its last upload.
+    """
+
+    def __init__(self, defence: Defence, plan: WatchPlan, num_clients: int) -> None:
+        self._defence, self._plan = defence, plan
+        self._memory = np.zeros((num_clients, defence.memory_size))
+        self._level, self._relative = 0.0, np.ones(num_clients)
+        self.left = np.zeros(num_clients, np.int64)
+        self.first = np.full(num_clients, -1, np.int64)
+        self._since = np.zeros(num_clients, np.int64)
+        self.exclusions = np.zeros(num_clients, np.int64)
+        self._finished = np.zeros(num_clients, np.int64)
+        self.suspicion = np.zeros(num_clients)
+
+    @property
+    def is_out(self) -> NDArray[np.bool_]:
+        """Who is left out, shape (K,)."""
+        return np.asarray(self.left != 0)
+
+    def time_out(self, iterations: int) -> NDArray[np.int64]:
+        """For how many of the first `iterations` each client was left out."""
+        return np.asarray(self._finished + np.where(self.is_out, iterations - self._since, 0))
+
+    def judge(
+        self, uploads: FloatArray, server: FloatArray, clients: NDArray[Any], iteration: int
+    ) -> NDArray[np.bool_]:
+        """Look at the uploads of an iteration and return whose of them are to be left out, shape (P,).
+
+        Parameters
+        ----------
+        uploads : array (P, D)
+            What arrived; NaN where an entry was not sent.
+        server : array (D,)
+            The server's own model.
+        clients : int array (P,)
+            Whose uploads they are.
+        iteration : int
+            n.
+        """
+        sent = ~np.isnan(uploads)
+        out = self.left[clients] != 0
+        residuals = self._residuals(uploads, sent, out, server)
+        squares = np.array(
+            [np.mean(r[s] ** 2) if s.any() else np.nan for r, s in zip(residuals, sent, strict=True)]
+        )
+        spoke = sent.any(axis=1)
+        scale = self._variances(squares, spoke & ~out, clients, iteration)
+        ratios = squares / scale
+        for p in np.flatnonzero(spoke):
+            others = spoke & ~out
+            others[p] = False
+            calm = max(1.0, float(np.median(ratios[others])) / MEDIAN_SQUARE) if others.any() else 1.0
+            scores = residuals[p, sent[p]] / math.sqrt(scale[p] * calm)
+            self._take_note(int(clients[p]), np.clip(scores, -LARGEST_SCORE, LARGEST_SCORE), iteration)
+        if self._plan.is_estimated:
+            self._learn(squares, spoke, clients)
+        return np.asarray(self.left[clients] != 0)
+
+    def _residuals(
+        self, uploads: FloatArray, sent: NDArray[np.bool_], out: NDArray[np.bool_], server: FloatArray
+    ) -> FloatArray:
+        expected = np.broadcast_to(server, uploads.shape).astype(np.float64)
+        if self._defence.reference == "participants":
+            heard = (np.abs(uploads) <= LARGEST) & ~out[:, None]
+            for p, i in zip(*np.nonzero(sent), strict=True):
+                others = heard[:, i].copy()
+                others[p] = False
+                expected[p, i] = np.median([*uploads[others, i], server[i]])
+        return np.clip(np.where(sent, uploads - expected, 0.0), -LARGEST, LARGEST)
+
+    def _variances(
+        self, squares: FloatArray, heard: NDArray[np.bool_], clients: NDArray[Any], iteration: int
+    ) -> FloatArray:
+        """Return the variance of honest residuals of each upload, before what the others show."""
+        plan = self._plan
+        if not plan.is_estimated:
+            return np.asarray(plan.variance[min(iteration, len(plan.variance) - 1), clients])
+        if heard.any():
+            typical = float(np.median(squares[heard] / self._relative[clients[heard]])) / MEDIAN_SQUARE
+            if self._level == 0.0:
+                self._level = typical
+            elif typical > 0.0:
+                ratio = min(max(typical / self._level, 1.0 / LEVEL_FACTOR), LEVEL_FACTOR)
+                self._level *= ratio**LEVEL_RATE
+        return np.maximum(self._level * self._relative[clients], 1e-300)
+
+    def _take_note(self, client: int, scores: FloatArray, iteration: int) -> None:
+        defence = self._defence
+        suspicion = defence.suspicion(Evidence(scores, client, iteration), self._memory[client])
+        self.suspicion[client] = suspicion
+        if not suspicion <= self._plan.threshold:
+            if self.left[client] == 0:
+                self.exclusions[client] += 1
+                self._since[client] = iteration
+                if self.first[client] < 0:
+                    self.first[client] = iteration
+            self.left[client] = defence.return_after if defence.return_after else -1
+            self._memory[client] = 0.0
+        elif self.left[client] > 0:
+            self.left[client] -= 1
+            if self.left[client] == 0:
+                self._finished[client] += iteration - self._since[client]
+
+    def _learn(self, squares: FloatArray, spoke: NDArray[np.bool_], clients: NDArray[Any]) -> None:
+        for p in np.flatnonzero(spoke):
+            k = clients[p]
+            if self.left[k] == 0 and self._level > 0.0:
+                own = self._relative[k]
+                own += OWN_RATE * (min(squares[p] / self._level, OWN_MOST * own) - own)
+                self._relative[k] = min(max(own, OWN_LOW), OWN_HIGH)
