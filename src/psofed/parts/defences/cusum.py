@@ -10,13 +10,13 @@ from psofed.parts.options import option
 class Cusum(Defence):
     """Adds up log-likelihood ratios of residuals: of a larger variance, and of a mean shifted up or down.
 
-    With s a residual over its honest deviation, the three sums of a client become, for every number it sends,
+    With s a residual over its honest deviation, the three sums of a client become with every upload
 
-        W ← max(0, W + ½ (s² (1 − 1/ratio) − ln ratio)),
-        U ← max(0, U + shift · (c − shift/2)),
-        L ← max(0, L − shift · (c + shift/2)),
+        W ← max(0, W + Σ ½ (s² (1 − 1/ratio) − ln ratio)),
+        U ← max(0, U + Σ shift · (c − shift/2)),
+        L ← max(0, L − Σ shift · (c + shift/2)),
 
-    where c is s cut to ±3, so that one far-off number is a matter of W alone. The suspicion is the largest of them
+    over the numbers it sends, where c is s cut to ±3, so that one far-off number is a matter of W alone. The suspicion is the largest of them
     (Page 1954; the first is the issue's W_k, with ratio for ρ).
     """
 
@@ -33,9 +33,9 @@ class Cusum(Defence):
         noise, up, down = memory[0], memory[1], memory[2]
         for j in range(evidence.scores.size):
             score = evidence.scores[j]
-            noise = max(0.0, noise + gain * score * score - toll)
+            noise += gain * score * score - toll
             cut = min(max(score, -3.0), 3.0)
-            up = max(0.0, up + self.shift * (cut - 0.5 * self.shift))
-            down = max(0.0, down - self.shift * (cut + 0.5 * self.shift))
-        memory[0], memory[1], memory[2] = noise, up, down
-        return max(noise, up, down)
+            up += self.shift * (cut - 0.5 * self.shift)
+            down -= self.shift * (cut + 0.5 * self.shift)
+        memory[0], memory[1], memory[2] = max(0.0, noise), max(0.0, up), max(0.0, down)
+        return max(memory[0], memory[1], memory[2])
