@@ -21,6 +21,7 @@ TITLES = {
         "`aggregation`, `psofed.aggregations`",
         "[aggregation rules](aggregations.md) says what they do with entries that few sent, and what they cost",
     ),
+    "defence": ("Defences", "`defence.kind`, `psofed.defences`", "[the defence](defence.md) has results"),
     "pattern": ("Selection patterns", "`selection.pattern`, `psofed.patterns`", ""),
     "algorithm": (
         "Algorithms",

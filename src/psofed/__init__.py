@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from psofed.parts import models as models
     from psofed.parts import option as option
     from psofed.parts import patterns as patterns
+    from psofed.results import DefenceRecord as DefenceRecord
     from psofed.results import SimulationResult as SimulationResult
     from psofed.results import load_result as load_result
     from psofed.scenario import Data as Data
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from psofed.theory.prediction import Terms as Terms
     from psofed.theory.prediction import predict as predict
     from psofed.theory.prediction import predict_stepsizes as predict_stepsizes
+    from psofed.theory.recovery import predict_recovery as predict_recovery
     from psofed.theory.stepsize import optimal_stepsize as optimal_stepsize
     from psofed.theory.tuning import tune as tune
 
@@ -65,6 +67,7 @@ _HOME = {
     "Algorithm": "parts",
     "Attack": "parts",
     "Data": "scenario",
+    "DefenceRecord": "results",
     "Defence": "parts",
     "Drift": "parts",
     "Fleet": "fleet",
@@ -92,6 +95,7 @@ _HOME = {
     "optimal_stepsize": "theory.stepsize",
     "option": "parts",
     "predict": "theory.prediction",
+    "predict_recovery": "theory.recovery",
     "predict_stepsizes": "theory.prediction",
     "read_data": "fleet.own_data",
     "read_scenario": "scenario.file",

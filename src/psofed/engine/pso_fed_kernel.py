@@ -129,7 +129,20 @@ def make_room(dimension: int, participants: int, shared: int, lanes: int) -> Roo
 
 @compiled(allocates=False)
 def advance(
-    first, data, inputs, stepsize, exchange, attack, defence, rule, tests, target, extras, state, room, metrics
+    first,
+    data,
+    inputs,
+    stepsize,
+    exchange,
+    attack,
+    defence,
+    rule,
+    tests,
+    target,
+    extras,
+    state,
+    room,
+    metrics,
 ):
     """Run the iterations from number `first` on, writing ``metrics[t, metric, lane]``.
 

@@ -218,8 +218,8 @@ class Defence(Part):
     Parameters
     ----------
     false_alarm_every : float
-        One honest client of the whole fleet is left out by mistake in so many iterations. The threshold follows from it,
-        by running the scenario without its attack.
+        One honest client of the whole fleet is left out by mistake in so many iterations. The threshold follows from
+        it, by running the scenario without its attack.
     threshold : float, optional
         The threshold itself, instead.
     return_after : int
@@ -227,11 +227,11 @@ class Defence(Part):
     excluded_download : bool
         Whether who is left out still downloads, and so learns from the others.
     reference : str
-        What an upload is compared with: ``"participants"``, the median of what the other participants sent for the entry
-        and of the server's own number; or ``"server"``, the server's own number alone.
+        What an upload is compared with: ``"participants"``, the median of what the other participants sent for the
+        entry and of the server's own number; or ``"server"``, the server's own number alone.
     variance : str
-        Where the variance of honest residuals comes from: exact ``"theory"``, iteration by iteration; ``"estimated"`` on
-        the way; or ``"auto"``, theory where it covers the scenario.
+        Where the variance of honest residuals comes from: exact ``"theory"``, iteration by iteration; ``"estimated"``
+        on the way; or ``"auto"``, theory where it covers the scenario.
 
     Attributes
     ----------
@@ -244,7 +244,9 @@ class Defence(Part):
     memory_size: ClassVar[int] = 1
 
     false_alarm_every: float = option(
-        default=10_000.0, low=1.0, text="iterations per honest client left out by mistake, over the whole fleet"
+        default=10_000.0,
+        low=1.0,
+        text="iterations per honest client left out by mistake, over the whole fleet",
     )
     threshold: float | None = option(
         default=None, low=0.0, text="of the suspicion, instead of false_alarm_every"
@@ -261,7 +263,10 @@ class Defence(Part):
     )
 
     def suspicion(self, evidence: "Evidence", memory: "FloatArray") -> float:
-        """Return how suspect a client is after an upload, at least 0; `memory` (memory_size,) is its to keep and change."""
+        """Return how suspect a client is after an upload, at least 0.
+
+        `memory` (memory_size,) holds what is kept of this client, zeros at first, and is to be changed in place.
+        """
         raise NotImplementedError
 
     def to_mapping(self) -> dict[str, Any]:

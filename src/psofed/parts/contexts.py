@@ -172,8 +172,9 @@ class Evidence(NamedTuple):
     Attributes
     ----------
     scores : array (count,)
-        For each number it sent, in no particular order: how far it is from what was to be expected, over the deviation of
-        an honest client. So their mean square is near 1 for an honest one. Infinite numbers, and any beyond ±1000, are shown as ±1000.
+        For each number it sent, in no particular order: how far it is from what was to be expected, over the
+        deviation of an honest client. So their mean square is near 1 for an honest one. Infinite numbers, and any
+        beyond ±1000, are shown as ±1000.
     client, iteration : int
         Whose, and when.
     """

@@ -110,9 +110,10 @@ class Watch:
         squares = np.array(
             [np.mean(r[s] ** 2) if s.any() else np.nan for r, s in zip(residuals, sent, strict=True)]
         )
-        spoke = sent.any(axis=1)
+        spoke = np.asarray(sent.any(axis=1))
         scale = self._variances(squares, spoke & ~out, clients, iteration)
-        ratios = squares / scale
+        with np.errstate(over="ignore"):
+            ratios = squares / scale
         for p in np.flatnonzero(spoke):
             others = spoke & ~out
             others[p] = False
@@ -141,7 +142,7 @@ class Watch:
         """Return the variance of honest residuals of each upload, before what the others show."""
         plan = self._plan
         if not plan.is_estimated:
-            return np.asarray(plan.variance[min(iteration, len(plan.variance) - 1), clients])
+            return np.maximum(plan.variance[min(iteration, len(plan.variance) - 1), clients], 1e-300)
         if heard.any():
             typical = float(np.median(squares[heard] / self._relative[clients[heard]])) / MEDIAN_SQUARE
             if self._level == 0.0:
@@ -149,7 +150,7 @@ class Watch:
             elif typical > 0.0:
                 ratio = min(max(typical / self._level, 1.0 / LEVEL_FACTOR), LEVEL_FACTOR)
                 self._level *= ratio**LEVEL_RATE
-        return np.maximum(self._level * self._relative[clients], 1e-300)
+        return np.asarray(np.maximum(self._level * self._relative[clients], 1e-300))
 
     def _take_note(self, client: int, scores: FloatArray, iteration: int) -> None:
         defence = self._defence

@@ -88,13 +88,26 @@ class DefenceRecord:
         """Share of all iterations that honest clients were left out for."""
         return _mean(self.time_out[:, ~self.is_byzantine]) / self.iterations
 
+    @property
+    def summary(self) -> dict[str, float]:
+        """What it came to over all trials, by name."""
+        return {
+            "found": self.found,
+            "median_delay": self.median_delay,
+            "false_alarms": float(self.false_alarms.sum()),
+            "iterations_per_false_alarm": self.iterations_per_false_alarm,
+            "byzantine_time_out": self.byzantine_time_out,
+            "honest_time_out": self.honest_time_out,
+        }
+
     def describe(self) -> str:
         """Say it in a sentence or two."""
         every = self.iterations_per_false_alarm
         alarms = (
             "no false alarm"
             if np.isinf(every)
-            else f"one false alarm per {every:,.0f} iterations, honest clients out {self.honest_time_out:.2%} of the time"
+            else f"one false alarm per {every:,.0f} iterations, "
+            f"honest clients out {self.honest_time_out:.2%} of the time"
         )
         if not self.is_byzantine.any():
             return f"Defence: {alarms}."
@@ -106,16 +119,13 @@ class DefenceRecord:
         """Return plain values; arrays are means over the trials, by client."""
         ever = self.first >= 0
         with np.errstate(invalid="ignore"):
-            first = np.where(ever, self.first, 0).sum(axis=0) / np.where(ever.any(axis=0), ever.sum(axis=0), np.nan)
+            first = np.where(ever, self.first, 0).sum(axis=0) / np.where(
+                ever.any(axis=0), ever.sum(axis=0), np.nan
+            )
         return {
             "threshold": self.threshold,
             "variance": self.variance,
-            "found": self.found,
-            "median_delay": self.median_delay,
-            "false_alarms": int(self.false_alarms.sum()),
-            "iterations_per_false_alarm": self.iterations_per_false_alarm,
-            "byzantine_time_out": self.byzantine_time_out,
-            "honest_time_out": self.honest_time_out,
+            **self.summary,
             "clients": {
                 "excluded_share_of_trials": ever.mean(axis=0).tolist(),
                 "mean_first_excluded": first.tolist(),

@@ -282,7 +282,8 @@ class _Total:
 
     def _defence_record(self, scenario: Scenario, fleet: Fleet, plan: WatchPlan) -> DefenceRecord:
         arrays = {
-            name: np.concatenate([block[name] for block in self._watched], axis=1).T for name in self._watched[0]
+            name: np.concatenate([block[name] for block in self._watched], axis=1).T
+            for name in self._watched[0]
         }
         return DefenceRecord(
             threshold=plan.threshold,

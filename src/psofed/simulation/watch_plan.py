@@ -66,7 +66,8 @@ def _plan_of(honest: Scenario, source: "SampleSource | None") -> WatchPlan:
     if defence.variance == "theory" or (defence.variance == "auto" and source is None):
         if source is not None:
             raise NotCoveredError(
-                'defence.variance = "theory" is for streams that the scenario describes; data of your own need "estimated"'
+                'defence.variance = "theory" is for streams that the scenario describes; with data of your own take '
+                '"estimated"'
             )
         try:
             variance = honest_variance(honest)

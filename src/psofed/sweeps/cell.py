@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -83,6 +83,8 @@ class CellResult:
         How long it took; the one thing that differs from run to run.
     notes : tuple of str
         What should be known of how it was computed.
+    defence : dict
+        What a defence came to, by :attr:`psofed.results.DefenceRecord.summary`; empty without one.
     """
 
     steady_state: dict[str, NDArray[np.float64]]
@@ -91,6 +93,7 @@ class CellResult:
     engine: str
     seconds: float
     notes: tuple[str, ...] = ()
+    defence: dict[str, float] = field(default_factory=dict)
 
     def estimate(self, metric: str) -> Estimate:
         """Mean and standard error of a metric's steady state over the trials."""
@@ -131,6 +134,7 @@ def compute_cell(cell: Cell, progress: Callable[[int, int], None] | None = None)
         engine=engine_digest(),
         seconds=result.seconds,
         notes=result.notes,
+        defence={} if result.defence is None else result.defence.summary,
     )
 
 

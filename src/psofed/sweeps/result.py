@@ -127,6 +127,8 @@ class SweepResult:
                 }  # fmt: skip
             row["diverged_trials"] = int((cell.diverged_at >= 0).sum())
             row["unsteady"] = cell.unsteady_metrics
+            if cell.defence:
+                row["defence"] = cell.defence
             rows.append(row)
         return rows
 
@@ -156,6 +158,9 @@ class SweepResult:
             variables[metric] = ((*names, "trial"), values, {"long_name": f"steady-state {title}"})
             errors = [cell.estimate(metric).standard_error for cell in self.cells]
             variables[f"{metric}_standard_error"] = (names, np.reshape(errors, self.grid.shape))
+        for name in dict.fromkeys(name for cell in self.cells for name in cell.defence):
+            measured = [cell.defence.get(name, np.nan) for cell in self.cells]
+            variables[f"defence_{name}"] = (names, np.reshape(measured, self.grid.shape))
         diverged = np.stack([cell.diverged_at for cell in self.cells]).reshape(shape)
         variables["diverged_at"] = ((*names, "trial"), diverged)
         coordinates: dict[str, Any] = {axis.name: axis.labels for axis in self.grid.axes}

@@ -112,10 +112,11 @@ class Model:
                 f'the theory covers aggregation = "mean"; "{self.scenario.aggregation.kind}" is not linear in what is '
                 "uploaded and can only be simulated"
             )
-        if self.scenario.defence is not None:
+        defence = self.scenario.defence
+        if defence is not None:
             raise NotCoveredError(
-                f'the theory does not cover defence.kind = "{self.scenario.defence.kind}": whom it leaves out depends on the '
-                "data, so it can only be simulated; psofed.predict_recovery says what follows an exclusion"
+                f'the theory does not cover defence.kind = "{defence.kind}": whom it leaves out depends on the data, '
+                "so it can only be simulated; psofed.predict_recovery says what follows an exclusion"
             )
         pattern = self.scenario.selection.pattern
         if (

@@ -97,7 +97,9 @@ def predict_recovery(
         raise NotCoveredError("there is nothing to recover from: the scenario has no attack")
     who = tuple(np.flatnonzero(attack.byzantine_mask(scenario.num_clients)).tolist())
     if clients is not None:
-        who = tuple(check_integer("clients", k, 0, scenario.num_clients - 1, "num_clients - 1") for k in clients)
+        who = tuple(
+            check_integer("clients", k, 0, scenario.num_clients - 1, "num_clients - 1") for k in clients
+        )
     elif attack.byzantine_set == "redrawn":
         raise InvalidValueError("clients", None, 'a choice of clients where attack.byzantine_set = "redrawn"')
     if set(who) < set(np.flatnonzero(attack.byzantine_mask(scenario.num_clients)).tolist()):
@@ -107,11 +109,9 @@ def predict_recovery(
         raise NotCoveredError("recovery is predicted where masks are alike in all iterations")
     if before.has_direction or after.has_direction:
         raise NotCoveredError(
-            f'recovery is predicted from attacks of mean zero on clients with one target; "{attack.kind}" is another case'
+            f'recovery is predicted from attacks of mean zero on clients with one target, not from "{attack.kind}"'
         )
-    poisoned, healing = (
-        m.recursion(scenario.stepsize, m.branches[0], lumped=False) for m in (before, after)
-    )
+    poisoned, healing = (m.recursion(scenario.stepsize, m.branches[0], lumped=False) for m in (before, after))
     v = _state_at(poisoned, at)
     ended, _ = healing.steady_state(Sources())
     levels = []
@@ -132,7 +132,9 @@ def predict_recovery(
 def _state_at(recursion: Recursion, at: int | None) -> State:
     if at is None:
         if recursion.spectral_radius() >= 1.0:
-            raise NotCoveredError("the attack leads the models away without limit; give the iteration of the exclusion")
+            raise NotCoveredError(
+                "the attack leads the models away without limit; give the iteration of the exclusion"
+            )
         return recursion.steady_state(Sources())[1]
     v = recursion.initial
     for n in range(check_integer("at", at, 0)):

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from psofed.parts.registry import class_in, class_names
 
 if TYPE_CHECKING:
-    from psofed.parts.defences.jump import Jump as Jump
-    from psofed.parts.defences.random_walk import RandomWalk as RandomWalk
-    from psofed.parts.defences.sinusoid import Sinusoid as Sinusoid
+    from psofed.parts.defences.cusum import Cusum as Cusum
+    from psofed.parts.defences.none import None_ as None_
 
 
 def __getattr__(name: str) -> Any:

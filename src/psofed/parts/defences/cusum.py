@@ -16,8 +16,8 @@ class Cusum(Defence):
         U ← max(0, U + Σ shift · (c − shift/2)),
         L ← max(0, L − Σ shift · (c + shift/2)),
 
-    over the numbers it sends, where c is s cut to ±3, so that one far-off number is a matter of W alone. The suspicion is the largest of them
-    (Page 1954; the first is the issue's W_k, with ratio for ρ).
+    over the numbers it sends, where c is s cut to ±3, so that one far-off number is a matter of W alone. The suspicion
+    is the largest of them (E. S. Page, Continuous inspection schemes, Biometrika 41, 1954).
     """
 
     memory_size: ClassVar[int] = 3
@@ -25,7 +25,9 @@ class Cusum(Defence):
     ratio: float = option(
         10.0, low=1.0, open_low=True, text="variance of a liar's residuals over an honest client's"
     )
-    shift: float = option(1.0, low=0.0, text="mean of a liar's residuals, in honest deviations; 0: not looked for")
+    shift: float = option(
+        1.0, low=0.0, text="mean of a liar's residuals, in honest deviations; 0: not looked for"
+    )
 
     def suspicion(self, evidence, memory):
         """Return the largest of the three sums."""

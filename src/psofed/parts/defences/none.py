@@ -5,7 +5,7 @@ from typing import ClassVar
 from psofed.parts.base import Defence
 
 
-class None_(Defence):
+class None_(Defence):  # noqa: N801 (None itself is Python's)
     """Watches nobody: a scenario with it is one without a defence."""
 
     kind: ClassVar[str] = "none"
