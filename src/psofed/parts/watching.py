@@ -142,7 +142,7 @@ class Watch:
         """Return the variance of honest residuals of each upload, before what the others show."""
         plan = self._plan
         if not plan.is_estimated:
-            return np.maximum(plan.variance[min(iteration, len(plan.variance) - 1), clients], 1e-300)
+            return np.asarray(np.maximum(plan.variance[min(iteration, len(plan.variance) - 1), clients], 1e-300))
         if heard.any():
             typical = float(np.median(squares[heard] / self._relative[clients[heard]])) / MEDIAN_SQUARE
             if self._level == 0.0:
