@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install test soak bench lint format reproduce docs clean
+.PHONY: install test soak bench lint format reproduce docs dist clean
 
 install: $(STAMP)
 
@@ -38,6 +38,12 @@ reproduce: install
 
 docs: install
 	$(BIN)/python docs/make_pages.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+dist: install
+	rm -rf dist
+	$(BIN)/python -m build --quiet
+	$(BIN)/python release/check_wheel.py dist/*.whl
 
 clean:
-	rm -rf $(VENV) out .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out site dist .mypy_cache .ruff_cache .hypothesis

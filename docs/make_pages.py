@@ -1,14 +1,17 @@
 """Writes the pages and lists that are made from code, so that nothing can be left out: `make docs`."""
 
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
 
+import psofed
 from psofed.cli import app
 from psofed.parts.options import describe as describe_option
 from psofed.parts.options import option_of
+from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, built_in_parts
 
 DOCS = Path(__file__).parent
@@ -36,11 +39,43 @@ TITLES = {
 
 def pages() -> dict[Path, str]:
     """Return every file that is made from code, with its text."""
-    made = {DOCS / "cli.md": make_cli_page(), DOCS / "parts.md": make_parts_page()}
+    made = {
+        DOCS / "cli.md": make_cli_page(),
+        DOCS / "parts.md": make_parts_page(),
+        DOCS / "api.md": make_api_page(),
+    }
     for family, folder in FAMILIES.items():
         file = PARTS / folder / "__init__.py"
         made[file] = with_type_list(file.read_text(encoding="utf-8"), family)
     return made
+
+
+def make_api_page() -> str:
+    """Return the page that the site fills with the docstrings of all public names."""
+    groups: dict[str, list[str]] = {"Functions": [], "Classes": [], "Families of parts": [], "Errors": []}
+    for name in sorted(set(psofed.__all__) - {"__version__"}):
+        value = getattr(psofed, name)
+        if inspect.ismodule(value):
+            continue
+        if not inspect.isclass(value):
+            groups["Functions"].append(name)
+        elif issubclass(value, Exception):
+            groups["Errors"].append(name)
+        elif issubclass(value, Part):
+            groups["Families of parts"].append(name)
+        else:
+            groups["Classes"].append(name)
+    lines = [
+        "# Python reference",
+        "",
+        "What `import psofed` gives, from the docstrings; the list is made by `make docs`. The built-in parts are in",
+        "[their own table](parts.md).",
+    ]
+    for title, names in groups.items():
+        lines += ["", f"## {title}"]
+        for name in names:
+            lines += ["", f"::: psofed.{name}"]
+    return "\n".join(lines) + "\n"
 
 
 def make_parts_page() -> str:

@@ -187,6 +187,10 @@ def _reason(error: Exception) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", (told or lines or [type(error).__name__])[0])[:200]
 
 
+# Parts with several bodies are announced once.
+_TOLD: set[type[Part]] = set()
+
+
 @cache
 def _compiled_hook(kind: type[Part], body: str, signature: Any, make_frame: MakeFrame) -> Any:
     function = getattr(kind, body)
@@ -198,7 +202,8 @@ def _compiled_hook(kind: type[Part], body: str, signature: Any, make_frame: Make
     with own_cache(made_of) as folder, warnings.catch_warnings():
         # Such as that it cannot be kept on disk.
         warnings.simplefilter("ignore", numba.core.errors.NumbaWarning)
-        if not any(folder.rglob("*.nbi")):
+        if kind not in _TOLD and not any(folder.rglob("*.nbi")):
+            _TOLD.add(kind)
             notify(f'compiling {kind.family} "{kind.kind}" (once)')
         # Compiled, or loaded from disk. Where nothing is allocated no references need counting, which saves much of a
         # short body's time; if Numba finds that something is, it is compiled as usual.

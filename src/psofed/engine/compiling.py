@@ -25,6 +25,25 @@ from psofed.common.fingerprint import file_digest
 _SETTING_CACHE = Lock()
 
 
+def _load_numba_without_scipy() -> None:
+    """Load Numba's arrays without SciPy's linear algebra, which takes a quarter of a second.
+
+    Numba imports it only to note whether it is there; it is, since psofed depends on it. Kernels that call it import
+    it when they are compiled.
+    """
+    from numba.np import linalg
+
+    look = linalg.ensure_blas
+    linalg.ensure_blas = lambda: None
+    try:
+        from numba.np import arraymath  # noqa: F401
+    finally:
+        linalg.ensure_blas = look
+
+
+_load_numba_without_scipy()
+
+
 def compiled(
     function: Callable[..., Any] | None = None, *, inline: bool = False, allocates: bool = True
 ) -> Callable[..., Any]:
@@ -91,7 +110,8 @@ def is_cold() -> bool:
     """Whether nothing of this version of the engine has been compiled on this machine yet."""
     config: Any = numba_config
     folder = Path(config.CACHE_DIR) / _folder_name() if config.CACHE_DIR else _cache_folder()
-    return not folder.exists()
+    # Numba makes the folder when it decorates, so that it is there says nothing.
+    return not any(folder.rglob("*.nbi"))
 
 
 @cache

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from psofed._version import __version__
 from psofed.common.errors import PsofedError
 from psofed.common.files import atomic_path
-from psofed.common.numbers import finite_or_none
+from psofed.common.numbers import finite_or_none, student_quantile
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
 from psofed.results.defence import DefenceRecord
@@ -65,10 +65,8 @@ def estimate(values: FloatArray) -> Estimate:
     mean, count = float(np.mean(values)), len(values)
     if count < 2 or not math.isfinite(mean):
         return Estimate(mean, math.nan, (math.nan, math.nan))
-    from scipy.special import stdtrit
-
     error = float(np.std(values, ddof=1)) / math.sqrt(count)
-    reach = float(stdtrit(count - 1, 0.975)) * error
+    reach = student_quantile(0.975, count - 1) * error
     return Estimate(mean, error, (mean - reach, mean + reach))
 
 

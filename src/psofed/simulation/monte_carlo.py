@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +34,7 @@ _MOST_BINS = 10_000
 
 # Combinations of parts whose kernels this process has loaded.
 _LOADED: set[tuple[object, ...]] = set()
+_LOADING = Lock()
 
 
 def simulate(
@@ -98,9 +100,10 @@ def simulate(
     if scenario.defence is not None:
         from psofed.simulation.watch_plan import make_plan
 
+        _load_kernels(scenario, seed, blocks[0], data)
         plan = make_plan(scenario, data)
-    if executor is None:
-        _load_kernels(scenario, seed, blocks[0], data, plan)
+    elif executor is None:
+        _load_kernels(scenario, seed, blocks[0], data)
     started = time.perf_counter()
     for block in _run_blocks(scenario, seed, blocks, recording, threads, executor, progress, data, plan):
         total.add(block)
@@ -147,16 +150,17 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
         scenario.attack.byzantine_mask(scenario.num_clients)  # names are for data of one's own
 
 
-def _load_kernels(
-    scenario: Scenario, seed: int, trials: range, data: "OwnData | None", plan: WatchPlan | None
-) -> None:
+def _load_kernels(scenario: Scenario, seed: int, trials: range, data: "OwnData | None") -> None:
     """Load or compile the kernels here, once, instead of in every thread, and outside the time taken."""
     parts = (*map(type, scenario.parts()), data is None)
-    if parts not in _LOADED:
-        if is_cold():
-            notify("compiling the kernels (once on this machine, some seconds)")
-        run_block(scenario.replace(iterations=1), seed, trials, Recording(tail=1), None, data, plan)
-        _LOADED.add(parts)
+    # One at a time: scenarios simulated side by side would compile the same kernels side by side.
+    with _LOADING:
+        if parts not in _LOADED:
+            if is_cold():
+                notify("compiling the kernels (once on this machine, some seconds)")
+            plan = None if scenario.defence is None else WatchPlan(0.0, np.zeros((0, 0)))
+            run_block(scenario.replace(iterations=1), seed, trials, Recording(tail=1), None, data, plan)
+            _LOADED.add(parts)
 
 
 def cut_into_blocks(trials: int) -> list[range]:

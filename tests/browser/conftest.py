@@ -1,0 +1,128 @@
+"""A real browser for the tests that need one: Debian's Chromium, driven by Playwright.
+
+Without a browser these tests are skipped with a reason. Where PSOFED_BROWSER=required is set, as `.ci/run` does,
+a missing browser is a failure. Screenshots are kept under out/screenshots, or where PSOFED_SCREENSHOTS says.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# As root there is no sandbox; the other flags keep Chromium from looking for Google's hosts on a closed network.
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator["Browser"]:
+    """One Chromium for the whole session."""
+    chromium = next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        _no_browser("Playwright is not installed (it comes with `make install`)")
+    if chromium is None:
+        _no_browser(f"no browser on this machine: none of {', '.join(CHROMIUM_NAMES)} is on the PATH")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+        yield browser
+        browser.close()
+
+
+def _no_browser(reason: str) -> None:
+    if os.environ.get("PSOFED_BROWSER") == "required":
+        pytest.fail(f"PSOFED_BROWSER=required, but {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture
+def open_page(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
+    """Open an address in a window of its own; at the end nothing may have gone wrong in its console.
+
+    `open_page(url, width=1400, height=900, scheme="light", touch=False)`. A message of level error in the console,
+    an exception in the page's scripts and a request to another host than the page's own all fail the test.
+    """
+    contexts: list[Any] = []
+    troubles: list[str] = []
+
+    def open_at(
+        url: str, *, width: int = 1400, height: int = 900, scheme: str = "light", touch: bool = False
+    ) -> "Page":
+        context = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme=scheme,
+            has_touch=touch,
+            is_mobile=touch,
+            accept_downloads=True,
+        )
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        contexts.append(context)
+        page = context.new_page()
+        own_host = url.split("/")[2]
+
+        def check_request(request: Any) -> None:
+            if request.url.startswith(("http", "ws")) and request.url.split("/")[2] != own_host:
+                troubles.append(f"asks another host: {request.url}")
+
+        page.on(
+            "console", lambda message: message.type == "error" and troubles.append(f"console: {message.text}")
+        )
+        page.on("pageerror", lambda error: troubles.append(f"exception in the page: {error}"))
+        page.on("request", check_request)
+        page.goto(url)
+        return page
+
+    yield open_at
+    for context in contexts:
+        context.close()
+    assert not troubles, troubles
+
+
+@pytest.fixture
+def screenshot(request: pytest.FixtureRequest) -> Callable[..., Path]:
+    """Keep a picture of a page: `screenshot(page, "name", full_page=True)` returns its path."""
+    folder = Path(os.environ.get("PSOFED_SCREENSHOTS", request.config.rootpath / "out" / "screenshots"))
+
+    def keep(page: "Page", name: str, *, full_page: bool = True) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{name}.png"
+        page.screenshot(path=path, full_page=full_page)
+        return path
+
+    return keep
+
+
+@pytest.fixture
+def sideways() -> Callable[["Page"], list[str]]:
+    """What sticks out to the right of the window; an empty list means that nothing scrolls sideways."""
+
+    def find(page: "Page") -> list[str]:
+        return list(
+            page.evaluate(
+                """() => {
+                    const width = document.documentElement.clientWidth;
+                    if (document.documentElement.scrollWidth <= width) return [];
+                    return [...document.querySelectorAll('body *')]
+                        .filter(e => e.getBoundingClientRect().right > width + 1)
+                        .map(e => `${e.tagName}.${e.className}#${e.id}`)
+                        .slice(0, 20);
+                }"""
+            )
+        )
+
+    return find
