@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install test soak bench lint format reproduce docs dist clean
+.PHONY: install test soak liars bench lint format reproduce docs dist clean
 
 install: $(STAMP)
 
@@ -19,6 +19,9 @@ test: install
 MINUTES ?= 20
 soak: install
 	$(BIN)/python tests/federation/soak.py --minutes $(MINUTES)
+
+liars: install
+	$(BIN)/python tests/federation/liars.py
 
 lint: install
 	$(BIN)/ruff check .

@@ -1,10 +1,14 @@
 """What the federation's tests share: small apps on a Grid within this process."""
 
+import sys
 import warnings
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # where the helpers beside the tests are found
 
 if find_spec("flwr") is None:
     collect_ignore_glob = ["test_federation_*.py"]  # the extra [federation] is not installed

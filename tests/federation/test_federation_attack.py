@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from families import family_memory
 
 from psofed import Scenario
 from psofed.federation.deploy.credentials import make_credentials
@@ -56,7 +57,7 @@ def test_a_flood_and_a_revoked_node_stop_no_round(tmp_path, many_files, record_p
             return read_json(home.status)["round"] if home.status.exists() else 0
 
         wait_until(lambda: rounds() >= 5, 120.0, "the first rounds", supervisor.check)
-        before, first = server.memory(), rounds()
+        before, first = family_memory(server), rounds()
         with contextlib.ExitStack() as stack:
             for k in range(1000):
                 source = ("127.0.0.2" if k % 2 else "127.0.0.1", 0)
@@ -73,7 +74,7 @@ def test_a_flood_and_a_revoked_node_stop_no_round(tmp_path, many_files, record_p
             sent = flood(port, trusting, HEAD) + flood(port, trusting, b"POST /v1/fleet/")
             during = rounds()
             wait_until(lambda: rounds() >= during + 5, 60.0, "rounds to go on", supervisor.check)
-            grown = server.memory() - before
+            grown = family_memory(server) - before
         record_property("grown", grown)
         record_property("accepted_without_a_key", sent)
         print(f"rounds {first} to {rounds()}; memory grew by {grown / 2**20:.1f} MB; {sent:,} bytes taken")

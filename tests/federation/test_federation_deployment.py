@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 from cryptography import x509
+from families import family, living
 
 import psofed
 from psofed import Data, Scenario
@@ -72,16 +73,20 @@ def test_missing_files_are_named_before_anything_starts(tmp_path):
 # --- processes ------------------------------------------------------------------------------------------
 
 FAMILY = (
-    "import subprocess, time; subprocess.Popen(['sleep', '600'], start_new_session=True); time.sleep(600)"
+    "import subprocess, sys, time\n"
+    "subprocess.Popen([sys.executable, '-c', \"import signal, time; signal.signal(15, signal.SIG_IGN)\\n"
+    "print('deaf', flush=True); time.sleep(600)\"]); time.sleep(600)"
 )
 
 
-def test_descendants_in_sessions_of_their_own_are_stopped_too(tmp_path):
-    with Supervisor(tmp_path) as supervisor:
-        family = supervisor.start("family", [sys.executable, "-c", FAMILY], dict(os.environ))
-        wait_until(lambda: len(marked(family)) == 2, 10.0, "the child")
-    assert not family.is_running
-    assert marked(family) == []
+def test_descendants_that_will_not_end_are_stopped_too(tmp_path):
+    with Supervisor(tmp_path, patience=1.0) as supervisor:
+        process = supervisor.start("family", [sys.executable, "-c", FAMILY], dict(os.environ))
+        wait_until(lambda: "deaf" in process.tail(), 20.0, "the child")
+        everybody = family(process.pid)
+        assert len(everybody) == 2
+    assert not process.is_running
+    assert living(everybody) == []
 
 
 def test_a_parent_killed_outright_takes_its_processes_along(tmp_path):
@@ -96,10 +101,10 @@ def test_a_parent_killed_outright_takes_its_processes_along(tmp_path):
         parent = supervisor.start(
             "parent", [sys.executable, "-c", script, str(tmp_path / "logs")], dict(os.environ)
         )
-        wait_until(lambda: len(marked(parent)) == 2, 10.0, "the child")
-        os.kill(parent.pid, 9)
-        parent.process.wait(timeout=10)
-        wait_until(lambda: marked(parent) == [], 10.0, "the child to follow")
+        wait_until(lambda: len(family(parent.pid)) == 2, 20.0, "the child")
+        everybody = family(parent.pid)
+        parent.kill()
+        wait_until(lambda: living(everybody) == [], 10.0, "the child to follow")
 
 
 def test_a_process_that_ends_by_itself_is_reported_with_its_log(tmp_path):
@@ -338,12 +343,6 @@ def test_help_imports_nothing_of_flower():
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
     assert json.loads(done.stdout.splitlines()[-1]) == []
-
-
-def marked(process):
-    from psofed.federation.deploy.processes import _marked
-
-    return _marked([process])
 
 
 def test_a_run_can_be_drawn_beside_its_prediction(finished, tmp_path):

@@ -67,7 +67,7 @@ def run_federation(scenario: Scenario) -> np.ndarray:
         ),
         rehearsal=named, on_round=lambda state: models.append(state.model.copy()),
     )  # fmt: skip
-    strategy.plausibility.factor = None  # what the rule does is to be seen, not what the guard does
+    strategy.step.plausibility.factor = None  # what the rule does is to be seen, not what the guard does
     strategy.start(InProcessGrid({node: make_app(k) for k, node in enumerate(nodes)}), np.zeros(scenario.dimension),
                    num_rounds=scenario.iterations)  # fmt: skip
     return np.array(models)
@@ -148,7 +148,7 @@ def test_weights_are_refused_with_another_rule_than_the_mean() -> None:
 def test_a_rehearsal_names_its_nodes() -> None:
     strategy = PSOFed(rehearsal=ConstantBias(clients=["pump-2"], probability=1.0, bias=5.0))
     uploads = {name: (np.array([0, 1]), np.zeros(2)) for name in ("pump-1", "pump-2", "pump-3")}
-    received = strategy.rehearsal.corrupt(1, np.zeros(4), uploads)
+    received = strategy.step.rehearsal.corrupt(1, np.zeros(4), uploads)
     assert {name: float(values.sum()) for name, (_, values) in received.items()} == {
         "pump-1": 0.0, "pump-2": 10.0, "pump-3": 0.0,
     }  # fmt: skip
@@ -158,7 +158,7 @@ def test_a_repeated_round_repeats_its_attack() -> None:
     uploads = {name: (np.array([0, 1]), np.zeros(2)) for name in ("a", "b")}
     for attack in (Gaussian(num_byzantine=1, probability=1.0), Mimic(num_byzantine=1, probability=0.5)):
         first, again = (
-            PSOFed(rehearsal=attack, seed=1).rehearsal.corrupt(4, np.zeros(2), uploads) for _ in "ab"
+            PSOFed(rehearsal=attack, seed=1).step.rehearsal.corrupt(4, np.zeros(2), uploads) for _ in "ab"
         )
         for name in uploads:
             assert np.array_equal(first[name][1], again[name][1])

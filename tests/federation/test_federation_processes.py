@@ -3,25 +3,21 @@
 import json
 import os
 import signal
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from deployments import PSOFED, Deployment, run_in_process
+from families import family, kill_family, living
 
 from psofed import Scenario
 from psofed.attacks import Gaussian
 from psofed.common.errors import PsofedError
-from psofed.federation.app import client_app, run_server
 from psofed.federation.deploy.credentials import make_credentials, make_node_key
-from psofed.federation.deploy.processes import Supervisor, flower_environment, free_port, wait_until
-from psofed.federation.deploy.superlink import Home
+from psofed.federation.deploy.processes import Supervisor, wait_until
 from psofed.federation.files import read_json
-from psofed.federation.flower import Control, number_of_key, public_key_of
+from psofed.federation.flower import Control
 from psofed.federation.settings import RunSettings
-from psofed.federation.testing import InProcessGrid
 
-PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()", "federation"]
 NODES = 3
 NAMES = [f"node-{k}" for k in range(NODES)]
 SCENARIO = Scenario(
@@ -33,79 +29,12 @@ SCENARIO = Scenario(
 )
 
 
-class Deployment:
-    """A server and its nodes, each a `psofed federation` command in a process of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.home = Home(folder / "server")
-        self.folder = folder
-        self.supervisor = Supervisor(folder / "logs")
-        self.port = free_port()
-        make_credentials(self.home.credentials.folder, [], NAMES)
-        self.nodes = {}
-
-    def psofed(self, name, *arguments):
-        environment = flower_environment(self.folder / "flower")
-        return self.supervisor.start(name, [*PSOFED, *arguments], environment)
-
-    def start_server(self, name="server"):
-        self.server = self.psofed(name, "server", "--home", str(self.home.folder), "--port", str(self.port))
-        self.wait("listening on", self.server)
-
-    def start_node(self, k, *more, key=None, authority=None, label=None):
-        credentials = self.home.credentials
-        label = label or f"node-{k}-{len(self.supervisor.processes)}"
-        arguments = ["--server", f"127.0.0.1:{self.port}", "--partition", str(k)]
-        arguments += ["--key", str(key or credentials.node_key(f"node-{k}"))]
-        arguments += ["--ca", str(authority or credentials.authority)]
-        arguments += ["--home", str(self.folder / (label if key or authority else f"node-{k}"))]
-        process = self.psofed(label, "client", *arguments, *(["--byzantine"] if k == 0 else []), *more)
-        if key is None and authority is None:
-            self.nodes[k] = process
-        return process
-
-    def run(self, name, scenario, *arguments):
-        path = self.folder / f"{name}.toml"
-        path.write_text(scenario.to_toml())
-        common = [
-            "--home",
-            str(self.home.folder),
-            "--json",
-            "--synthetic",
-            "--min-nodes",
-            str(NODES),
-            "--force",
-        ]
-        return self.psofed(name, "run", str(path), *common, *arguments)
-
-    def wait(self, text, process, timeout=120.0):
-        def there():
-            assert process.is_running or text in process.tail(200), process.tail(40)
-            return text in process.tail(400)
-
-        wait_until(there, timeout, f"waiting for {text!r}")
-
-    def finish(self, process, timeout=240.0, code=0):
-        wait_until(lambda: not process.is_running, timeout, f"waiting for {process.name}")
-        assert process.process.returncode == code, process.tail(60)
-        return read_json(self.home.result)
-
-    def status(self):
-        return read_json(self.home.status) if self.home.status.exists() else {"rounds": 0, "round": 0}
-
-    def round_done(self, count, of):
-        return lambda: self.status()["rounds"] == of and self.status()["round"] >= count
-
-    def last_round_has(self, name):
-        return name in (self.status().get("last") or {"accepted": []})["accepted"]
-
-
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory):
-    deployed = Deployment(tmp_path_factory.mktemp("federation"))
-    with deployed.supervisor:
+    with Deployment(tmp_path_factory.mktemp("federation"), NAMES) as deployed:
         deployed.start_server()
-        for k in range(NODES):
+        deployed.start_node(0, "--byzantine")
+        for k in range(1, NODES):
             deployed.start_node(k)
         yield deployed
 
@@ -113,7 +42,7 @@ def deployment(tmp_path_factory):
 def test_a_killed_server_resumes_as_if_nothing_had_happened(deployment, tmp_path):
     first = deployment.run("run", SCENARIO.replace(iterations=16), "--seed", "5")
     wait_until(deployment.round_done(2, of=16), 150.0, "two rounds", check=lambda: deployment.wait("", first))
-    deployment.server.kill()  # kill -9 of the command, its SuperLink and its ServerApp at once
+    kill_family(deployment.server)  # kill -9 of the command, its SuperLink and its ServerApp at once
     interrupted = deployment.status()["round"]
     wait_until(lambda: not first.is_running, 120.0, "the run to notice")
     assert first.process.returncode == 2
@@ -126,17 +55,11 @@ def test_a_killed_server_resumes_as_if_nothing_had_happened(deployment, tmp_path
     assert interrupted < 16
     assert result["bad_replies"] == {}
     # The same federation within this process, never interrupted, gives the very same model.
-    folder = deployment.home.credentials.folder
-    numbers = [number_of_key(public_key_of(folder / f"{name}.pub")) for name in NAMES]
+    numbers = [deployment.number(k) for k in range(NODES)]
     settings = RunSettings(
         scenario=SCENARIO.replace(iterations=16), seed=5, synthetic=True, samples_per_round=1, min_nodes=NODES
     )
-    node_config = {number: {"partition": k, "byzantine": k == 0} for k, number in enumerate(numbers)}
-    grid = InProcessGrid(dict.fromkeys(numbers, client_app), node_config=node_config)
-    for context in grid.contexts.values():
-        context.run_config = settings.to_config()
-    run_server(grid, settings, Home(tmp_path))
-    undisturbed = read_json(tmp_path / "result.json")
+    undisturbed = run_in_process(settings, range(NODES), tmp_path, byzantine=0, numbers=numbers)
     names = {str(number): name for number, name in zip(numbers, NAMES, strict=True)}
     assert [r["participants"] for r in result["history"]] == [
         sorted(names[number] for number in r["participants"]) for r in undisturbed["history"]
@@ -247,15 +170,10 @@ def test_nothing_is_left_running_after_an_interrupt(tmp_path):
         command = [*PSOFED, "demo", "--nodes", "2", "--rounds", "500", "--home", str(tmp_path / "demo")]
         demo = supervisor.start("demo", command, dict(os.environ))
         wait_until(lambda: "round 2/500" in demo.tail(), 120.0, "the demo to start", check=supervisor.check)
-        assert len(_descendants(demo)) > 3
+        everybody = family(demo.pid)
+        assert len(everybody) > 5  # the demo, SuperLink, SuperExec, ServerApp and two nodes
         demo.process.send_signal(signal.SIGINT)
         wait_until(lambda: not demo.is_running, 60.0, "the demo to end")
         assert demo.process.returncode == 130
-        wait_until(lambda: not _descendants(demo), 5.0, "its processes to end")
+        wait_until(lambda: not living(everybody), 5.0, "its processes to end")
     assert (tmp_path / "demo" / "logs" / "superlink.log").stat().st_size > 0
-
-
-def _descendants(process):
-    from psofed.federation.deploy.processes import _marked
-
-    return _marked([process])

@@ -104,6 +104,55 @@ class SuppliedMasks:
         return np.sort(np.asarray(self.masks[round_number, node], dtype=np.int64))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sharing:
+    """What is shared of a model whose size is not known yet.
+
+    Parameters
+    ----------
+    num_shared : int or float
+        M: a count, or a fraction of the model as a float in (0, 1].
+    pattern, coordinated, seed
+        See :class:`DerivedMasks`.
+    supplied : MaskSource, optional
+        Masks from outside, for checks.
+
+    Examples
+    --------
+    >>> Sharing(num_shared=0.3, seed=1).masks(10).indices(1, node=7)
+    array([2, 3, 7])
+    """
+
+    num_shared: int | float
+    pattern: str = "random"
+    coordinated: bool = True
+    seed: int = 0
+    supplied: MaskSource | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.num_shared, float):
+            check_number("num_shared", self.num_shared, 0, 1, open_low=True)
+        else:
+            check_integer("num_shared", self.num_shared, 1)
+        check_choice("pattern", self.pattern, PATTERNS)
+        check_boolean("coordinated", self.coordinated)
+        check_integer("seed", self.seed, 0, MAX_SEED)
+
+    def derived(self, dimension: int) -> DerivedMasks:
+        """Return what both sides derive for a model of `dimension` entries."""
+        return DerivedMasks(
+            seed=self.seed,
+            dimension=dimension,
+            num_shared=resolve_num_shared(self.num_shared, dimension),
+            pattern=self.pattern,
+            coordinated=self.coordinated,
+        )
+
+    def masks(self, dimension: int) -> MaskSource:
+        """Return the masks that are used: those derived, unless others were supplied."""
+        return self.supplied or self.derived(dimension)
+
+
 def derive_words(
     seed: int, node: int, round_number: int, purpose: int, count: int, start: int = 0
 ) -> NDArray[np.uint64]:

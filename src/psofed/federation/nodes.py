@@ -4,6 +4,8 @@ Masks and participants follow from the node's *number*, which belongs to its key
 SuperLink and changes when a node is registered anew, as it is whenever a SuperLink that keeps all in memory restarts.
 """
 
+import time
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from flwr.serverapp import Grid
@@ -46,3 +48,19 @@ def nodes_of(grid: Grid) -> list[Node]:
         Node(f"{node.name}-{node.number}", node.number, node.node_id) if names.count(node.name) > 1 else node
         for node in found
     )
+
+
+def wait_for_nodes(
+    grid: Grid, wanted: int, seconds: float, benched: Collection[str]
+) -> tuple[int, list[Node]]:
+    """Wait until `wanted` nodes are online, for at most `seconds`; return how many are, and those not benched.
+
+    A benched node counts as there: a resumed run need not wait for those who may not play anyway.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        online = nodes_of(grid)
+        there = [node for node in online if node.name not in benched]
+        if (there and len(online) >= wanted) or time.monotonic() >= deadline:
+            return len(online), there
+        time.sleep(0.1)

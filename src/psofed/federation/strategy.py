@@ -1,67 +1,41 @@
-"""PSO-Fed as a Flower strategy: thin, with its arithmetic in :mod:`psofed.federation.aggregate`."""
+"""PSO-Fed as a Flower strategy: the loop over rounds, and what it is told.
+
+The server's step is in :mod:`psofed.federation.step`, what participants are sent in
+:mod:`psofed.federation.instructions`, how a run begins in :mod:`psofed.federation.sessions`.
+"""
 
 import logging
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
-from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
-from psofed.federation.aggregate import aggregate
+from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.federation.attacks import Rehearsal
 from psofed.federation.checkpoint import KEEP, CheckpointStore, ServerState
 from psofed.federation.checks import Conduct, ReplyLimits
 from psofed.federation.exchange import Exchange
-from psofed.federation.layout import Layout, Vector
-from psofed.federation.masks import (
-    DERIVATION,
-    MAX_SEED,
-    PATTERNS,
-    DerivedMasks,
-    Indices,
-    MaskSource,
-    resolve_num_shared,
-)
+from psofed.federation.instructions import Instructor
+from psofed.federation.layout import Layout
+from psofed.federation.masks import DERIVATION, MaskSource, Sharing
 from psofed.federation.models import arrays_of
-from psofed.federation.nodes import Node, nodes_of
+from psofed.federation.nodes import Node, wait_for_nodes
 from psofed.federation.participants import DerivedParticipants, ParticipantSource
 from psofed.federation.plausibility import Plausibility
 from psofed.federation.replies import Expectation, sort_replies
 from psofed.federation.rounds import average_metrics, describe_round, finite_metrics, mean_of
-from psofed.federation.wire import (
-    EVALUATE,
-    FULL,
-    LOST,
-    PART,
-    START,
-    SYNC,
-    BadReplyError,
-    Instruction,
-    Reply,
-    encode_instruction,
-)
-from psofed.parts.aggregations.mean import Mean
+from psofed.federation.sessions import new_session, resumed_session
+from psofed.federation.step import ServerStep, Upload
+from psofed.federation.wire import LOST, BadReplyError, Reply
 from psofed.parts.base import Aggregation, Attack, Pattern
 from psofed.scenario.scenario import as_part
 
-NEWCOMERS = ("current", "zeros")
-
 _log = logging.getLogger("psofed.federation")
-
-
-def check_rule(rule: Aggregation) -> Aggregation:
-    """Refuse a rule that needs what a federation has not."""
-    if rule.has_root_data:
-        raise NotCoveredError(
-            f'aggregation = "{rule.kind}" needs root data of the server, which a federation has not'
-        )
-    return rule
 
 
 class PSOFed(Strategy):
@@ -124,7 +98,7 @@ class PSOFed(Strategy):
     Examples
     --------
     >>> strategy = PSOFed(num_shared=0.1, num_participants=5, seed=1)
-    >>> strategy.pattern
+    >>> strategy.sharing.pattern
     'random'
 
     In a ServerApp: ``strategy.start(grid=grid, initial_arrays=model.state_dict(), num_rounds=100)``.
@@ -156,28 +130,28 @@ class PSOFed(Strategy):
         participants: ParticipantSource | None = None,
         on_round: Callable[[ServerState], None] | None = None,
     ) -> None:
-        resolve_num_shared(num_shared, 1) if isinstance(num_shared, float) else check_integer(
-            "num_shared", num_shared, 1
+        self.sharing = Sharing(
+            num_shared=num_shared,
+            pattern=pattern.kind if isinstance(pattern, Pattern) else pattern,
+            coordinated=coordinated,
+            seed=seed,
+            supplied=masks,
         )
-        self.num_shared = num_shared
-        kind = pattern.kind if isinstance(pattern, Pattern) else pattern
-        self.pattern = check_choice("pattern", kind, PATTERNS)
-        self.coordinated = check_boolean("coordinated", coordinated)
-        self.seed = check_integer("seed", seed, 0, MAX_SEED)
+        self.instructor = Instructor(self.sharing, newcomers, sync_every)
         self.num_participants = (
             None if num_participants is None else check_integer("num_participants", num_participants, 1)
         )
         self.min_nodes = check_integer("min_nodes", min_nodes, 1)
         self.wait_for_nodes = check_number("wait_for_nodes", wait_for_nodes, 0)
-        self.newcomers = check_choice("newcomers", newcomers, NEWCOMERS)
         self.include, self.exclude = _patterns("include", include), _patterns("exclude", exclude)
-        self.sync_every = check_integer("sync_every", sync_every, 0)
-        self.weighted = check_boolean("weighted", weighted)
-        self.aggregation: Aggregation = check_rule(as_part("aggregation", aggregation))
-        if self.weighted and not isinstance(self.aggregation, Mean):
-            raise InvalidValueError("weighted", True, f'false with aggregation = "{self.aggregation.kind}"')
-        self.rehearsal = None if rehearsal is None else Rehearsal(as_part("attack", rehearsal), self.seed)
         self.limits = limits or ReplyLimits()
+        self.conduct = Conduct(self.limits)
+        self.step = ServerStep(
+            as_part("aggregation", aggregation),
+            plausibility=Plausibility(self.limits.max_deviation),
+            weighted=check_boolean("weighted", weighted),
+            rehearsal=None if rehearsal is None else Rehearsal(as_part("attack", rehearsal), seed),
+        )
         check_integer("keep", keep, 1)
         self.checkpoints = None if checkpoint is None else CheckpointStore(Path(checkpoint), keep)
         self.resume = check_boolean("resume", resume)
@@ -185,11 +159,8 @@ class PSOFed(Strategy):
         if resume and checkpoint is None:
             raise InvalidValueError("resume", True, "true together with a checkpoint")
         self.on_round = on_round
-        self.conduct = Conduct(self.limits)
-        self.plausibility = Plausibility(self.limits.max_deviation)
         self.state: ServerState | None = None
-        self._supplied_masks = masks
-        self._participants: ParticipantSource = participants or DerivedParticipants(self.seed)
+        self._participants: ParticipantSource = participants or DerivedParticipants(seed)
         self._exchange = Exchange()
         self._asked: list[Message] = []
         self._nodes: dict[int, Node] = {}
@@ -261,34 +232,18 @@ class PSOFed(Strategy):
 
     def _begin(self, initial: ArrayRecord) -> ServerState:
         layout = Layout.of(initial, self.include, self.exclude)
-        if self.resume and self.checkpoints is not None:
-            state = self.checkpoints.load()
-            if state.layout != layout:
-                raise PsofedError(f"{self.checkpoints.path} holds another model than the one given")
-            changed = [name for name, value in self._settings().items() if state.settings.get(name) != value]
-            if changed:
-                was = ", ".join(f"{name} = {state.settings.get(name)}" for name in changed)
-                raise PsofedError(
-                    f"{self.checkpoints.path} was made with {was}; a resumed run must keep that"
-                )
-            self.conduct = Conduct.from_mapping(state.conduct, self.limits)
-            self.plausibility = Plausibility(self.limits.max_deviation, state.scale)
-            self.state = state
-            _log.info("resumed after round %d", state.round_number)
-        else:
-            self.state = self._fresh_state(initial, layout)
-        return self.state
+        if not self.resume or self.checkpoints is None:
+            return self._begin_anew(initial, layout)
+        state = self.state = resumed_session(self.checkpoints, layout, self._settings())
+        self.conduct = Conduct.from_mapping(state.conduct, self.limits)
+        self.step.plausibility = Plausibility(self.limits.max_deviation, state.scale)
+        _log.info("resumed after round %d", state.round_number)
+        return state
 
-    def _fresh_state(self, initial: ArrayRecord, layout: Layout) -> ServerState:
-        resolve_num_shared(self.num_shared, layout.dimension)
-        return ServerState(
-            session=uuid.uuid4().hex,
-            settings=self._settings(),
-            round_number=0,
-            model=layout.flatten(initial),
-            layout=layout,
-            kept=layout.kept(initial),
-        )
+    def _begin_anew(self, initial: ArrayRecord, layout: Layout) -> ServerState:
+        self.sharing.derived(layout.dimension)  # refuses an M beyond D
+        self.state = new_session(initial, layout, self._settings())
+        return self.state
 
     def _complete(self) -> None:
         state = self._current()
@@ -303,51 +258,47 @@ class PSOFed(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Draw the participants S_n and address to each its entries S_{k,n} of the server's model."""
-        if self.state is None:
+        if (state := self.state) is None:
             # Run by another loop than ours.
-            self.state = self._fresh_state(arrays, Layout.of(arrays, self.include, self.exclude))
-        state = self.state
+            state = self._begin_anew(arrays, Layout.of(arrays, self.include, self.exclude))
         state.model = state.layout.flatten(arrays)
-        nodes = self._wait_for_nodes(grid, server_round)
+        nodes = self._nodes_to_draw_from(grid, server_round)
         numbers = {node.number: node for node in nodes}
         drawn = self._participants.draw(server_round, list(numbers), self.num_participants or len(nodes))
         self._round_started = time.monotonic()
-        self._asked = [self._instruct(numbers[number], server_round, config) for number in drawn]
+        self._asked = [
+            self.instructor.train(state, numbers[number], server_round, config) for number in drawn
+        ]
         return list(self._asked)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Average the valid replies; without any the model stays as it was."""
+        """Join the valid replies; without any the model stays as it was."""
         state = self._current()
-        expected = Expectation(
-            state.session, server_round, self._num_shared(), state.layout.dtype, self.limits
-        )
+        num_shared = self.sharing.derived(state.layout.dimension).num_shared
+        expected = Expectation(state.session, server_round, num_shared, state.layout.dtype, self.limits)
         valid, bad = sort_replies(replies, self._asked, self._unreadable, expected)
         self._unreadable = set()
         replies_by_name = {self._node(node_id).name: reply for node_id, reply in valid.items()}
         dropped = [(self._node(node_id).name, error) for node_id, error in bad]
+        examples = {name: reply.num_examples for name, reply in replies_by_name.items()}
         uploads = self._uploads(server_round, replies_by_name)
-        if self.rehearsal is not None:
-            uploads = self.rehearsal.corrupt(server_round, state.model, uploads)
-        for name, reason in self.plausibility.judge(state.model, uploads).items():
+        outcome = self.step.take(server_round, state.model, uploads, examples)
+        state.model = outcome.model
+        for name, reason in outcome.implausible.items():
             dropped.append((name, BadReplyError("implausible", reason)))
-            del replies_by_name[name], uploads[name]
+            del replies_by_name[name]
         for name, error in dropped:
             self.conduct.note(name, error.kind, server_round)
             _log.warning("round %d: dropped a reply of %s: %s", server_round, name, error)
-        self.plausibility.note(state.model, uploads)
-        learned = {name: replies_by_name[name] for name in uploads}
-        weights = [float(reply.num_examples) for reply in learned.values()] if self.weighted else None
-        if weights is None or sum(weights) > 0:
-            state.model = aggregate(state.model, list(uploads.values()), weights, self.aggregation)
         for name, reply in replies_by_name.items():
             self.conduct.forgive(name)
             # One that has lost its state is given the full model when it is next drawn.
             state.seen[name] = -1 if reply.status == LOST else server_round
         state.round_number = server_round
         state.conduct = self.conduct.to_mapping()
-        state.scale = self.plausibility.to_mapping()
+        state.scale = self.step.plausibility.to_mapping()
         state.history.append(
             describe_round(
                 server_round,
@@ -358,14 +309,15 @@ class PSOFed(Strategy):
                 time.monotonic() - self._round_started,
             )
         )
+        learned = {name: replies_by_name[name] for name in outcome.used}
         if not learned:
             _log.warning("round %d: no valid reply, the model stays as it was", server_round)
             return None, average_metrics(learned)
         return state.layout.restore(state.model, state.kept), average_metrics(learned)
 
-    def _uploads(self, server_round: int, replies: Mapping[str, Reply]) -> dict[str, tuple[Indices, Vector]]:
+    def _uploads(self, server_round: int, replies: Mapping[str, Reply]) -> dict[str, Upload]:
         """Return what each node has uploaded: the entries S_{k,n+1} and their values."""
-        masks = self._masks()
+        masks = self.sharing.masks(self._current().layout.dimension)
         numbers = {node.name: node.number for node in self._nodes.values()}
         return {
             name: (masks.indices(server_round + 1, numbers[name]), reply.values)
@@ -381,15 +333,10 @@ class PSOFed(Strategy):
             return []
         state = self._current()
         nodes = [self._node(message.metadata.dst_node_id) for message in self._asked]
-        known = [node for node in nodes if state.seen.get(node.name, 0) > 0]
         return [
-            Message(
-                encode_instruction(self._instruction(node, server_round, EVALUATE), config),
-                dst_node_id=node.node_id,
-                message_type=MessageType.EVALUATE,
-                group_id=str(server_round),
-            )
-            for node in known
+            self.instructor.evaluate(state, node, server_round, config)
+            for node in nodes
+            if state.seen.get(node.name, 0) > 0
         ]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
@@ -405,94 +352,36 @@ class PSOFed(Strategy):
     def _node(self, node_id: int) -> Node:
         return self._nodes.get(node_id) or Node(str(node_id), node_id, node_id)
 
-    def _instruct(self, node: Node, round_number: int, config: ConfigRecord) -> Message:
-        last = self._current().seen.get(node.name)
-        kind = PART
-        if last is None:
-            kind = START if self.newcomers == "zeros" else FULL
-        elif last < 0:
-            kind = FULL
-        if self.sync_every and round_number % self.sync_every == 0:
-            kind = SYNC
-        return Message(
-            encode_instruction(self._instruction(node, round_number, kind), config),
-            dst_node_id=node.node_id,
-            message_type=MessageType.TRAIN,
-            group_id=str(round_number),
-        )
-
-    def _instruction(self, node: Node, round_number: int, kind: str) -> Instruction:
-        state = self._current()
-        values = None
-        if kind in (FULL, SYNC):
-            values = state.model
-        elif kind != EVALUATE:
-            values = state.model[self._masks().indices(round_number, node.number)]
-        return Instruction(
-            session=state.session,
-            round_number=round_number,
-            epoch=state.epoch,
-            node=node.number,
-            kind=kind,
-            expected=max(0, state.seen.get(node.name, 0)),
-            masks=self._derived(),
-            digest=state.layout.digest,
-            layout=state.layout if kind in (START, FULL, SYNC) else None,
-            values=values,
-        )
-
-    def _wait_for_nodes(self, grid: Grid, round_number: int) -> list[Node]:
-        """Return the nodes to draw from: those that rest only if there are no others."""
+    def _nodes_to_draw_from(self, grid: Grid, round_number: int) -> list[Node]:
+        """Return the nodes that may play: those that rest only if there are no others."""
         wanted = 1 if self._begun else self.min_nodes
-        deadline = time.monotonic() + self.wait_for_nodes
-        while True:
-            online = nodes_of(grid)
-            there = [node for node in online if node.name not in self.conduct.benched]
-            # A benched node counts as there: a resumed run need not wait for those who may not play anyway.
-            if (there and len(online) >= wanted) or time.monotonic() >= deadline:
-                break
-            time.sleep(0.1)
+        online, there = wait_for_nodes(grid, wanted, self.wait_for_nodes, self.conduct.benched)
         self._nodes |= {node.node_id: node for node in there}
         if not there:
             benched = len(self.conduct.benched)
             raise PsofedError(f"no node to work with after {self.wait_for_nodes:g} s ({benched} benched)")
-        if len(online) < wanted:
-            _log.warning("round %d: only %d of %d nodes, going on", round_number, len(online), wanted)
+        if online < wanted:
+            _log.warning("round %d: only %d of %d nodes, going on", round_number, online, wanted)
         self._begun = True
         return [node for node in there if self.conduct.may_play(node.name, round_number)] or there
 
     def _settings(self) -> dict[str, Any]:
         return {
-            "num_shared": self.num_shared,
-            "pattern": self.pattern,
-            "coordinated": self.coordinated,
-            "seed": self.seed,
+            "num_shared": self.sharing.num_shared,
+            "pattern": self.sharing.pattern,
+            "coordinated": self.sharing.coordinated,
+            "seed": self.sharing.seed,
             "derivation": DERIVATION,
-            "newcomers": self.newcomers,
-            "weighted": self.weighted,
-            "aggregation": repr(self.aggregation),
-            "sync_every": self.sync_every,
+            "newcomers": self.instructor.newcomers,
+            "weighted": self.step.weighted,
+            "aggregation": repr(self.step.rule),
+            "sync_every": self.instructor.sync_every,
         }
 
     def _current(self) -> ServerState:
         if self.state is None:
             raise PsofedError("the strategy has not been started")
         return self.state
-
-    def _num_shared(self) -> int:
-        return resolve_num_shared(self.num_shared, self._current().layout.dimension)
-
-    def _derived(self) -> DerivedMasks:
-        return DerivedMasks(
-            seed=self.seed,
-            dimension=self._current().layout.dimension,
-            num_shared=self._num_shared(),
-            pattern=self.pattern,
-            coordinated=self.coordinated,
-        )
-
-    def _masks(self) -> MaskSource:
-        return self._supplied_masks or self._derived()
 
 
 def _patterns(name: str, given: Sequence[str]) -> tuple[str, ...]:

@@ -1,25 +1,23 @@
 """Processes that are started, watched and stopped again, with all their descendants.
 
-Flower's processes start others, some of them in sessions of their own. Each process started here therefore
-carries a mark in its environment, which its descendants inherit and by which they are found. And each is told
-by the kernel when its parent dies, so that not even kill -9 of a command leaves its processes behind.
+Each process leads a group of its own, which its descendants belong to and by which all of them are signalled. Flower
+would put its SuperExec into a group of its own, so it is started here, beside the SuperLink and not by it. And each
+process is told by the kernel (on Linux) when its parent dies, so that not even kill -9 of a command leaves any behind.
 """
 
 import contextlib
 import os
-import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 from psofed.common.errors import PsofedError
 
-_MARK_PREFIX = "PSOFED_PROCESS_"
 _GUARD = Path(__file__).with_name("guard.py")
 
 OFFLINE = {
@@ -47,13 +45,12 @@ class Process:
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self.name = name
         self.log = log
-        self.mark = f"{_MARK_PREFIX}{secrets.token_hex(8)}"
         log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with log.open("ab") as output:
             log.chmod(0o600)
             self.process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), *command],
-                env={**environment, self.mark: "1"},
+                env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -71,17 +68,27 @@ class Process:
         """Whether the process itself still runs."""
         return self.process.poll() is None
 
+    def signal(self, number: int) -> bool:
+        """Signal the process and its descendants, the whole group; False if nobody is left (0 only asks that)."""
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
+
     def kill(self) -> None:
-        """Kill the process and all its descendants at once (SIGKILL)."""
-        _signal_all([self], signal.SIGKILL)
+        """Kill the process and its descendants at once (SIGKILL)."""
+        self.signal(signal.SIGKILL)
         self.process.wait(timeout=10)
 
     def memory(self) -> int:
-        """Return the bytes of memory that the process and its descendants hold alone or share (Linux's PSS)."""
+        """Return the bytes of memory that the process's group holds alone or shares (Linux's PSS)."""
         total = 0
-        for pid in _marked([self]):
+        for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                if os.getpgid(int(entry.name)) != self.pid:
+                    continue
+                for line in (entry / "smaps_rollup").read_text().splitlines():
                     if line.startswith("Pss:"):
                         total += 1024 * int(line.split()[1])
         return total
@@ -145,11 +152,10 @@ class Supervisor:
                 if process.is_running:
                     process.process.terminate()
             _wait(lambda: not any(process.is_running for process in processes), self.patience)
-            _signal_all(processes, signal.SIGTERM)
-            _wait(lambda: not _marked(processes), self.patience / 2)
-            _signal_all(processes, signal.SIGKILL)
+            left = [process for process in processes if process.signal(signal.SIGTERM)]
+            _wait(lambda: not any(process.signal(0) for process in left), self.patience / 2)
             for process in processes:
-                process.process.wait(timeout=10)
+                process.kill()
         finally:
             _restore_interrupts(previous)
 
@@ -184,32 +190,6 @@ def is_listening(host: str, port: int) -> bool:
 def _wait(condition: Callable[[], bool], timeout: float) -> None:
     with contextlib.suppress(PsofedError):
         wait_until(condition, timeout, "stopping")
-
-
-def _signal_all(processes: Iterable[Process], number: signal.Signals) -> None:
-    group = list(processes)
-    if sys.platform != "linux":  # no marks are found there, so the groups must do
-        for process in group:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, number)
-    for pid in _marked(group):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
-
-
-def _marked(processes: Iterable[Process]) -> list[int]:
-    """Return the processes that descend from `processes`, found by their mark (on Linux; elsewhere none)."""
-    marks = {f"{process.mark}=1".encode() for process in processes}
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if marks & set((entry / "environ").read_bytes().split(b"\0")) and not _is_zombie(entry):
-                found.append(int(entry.name))
-    return found
-
-
-def _is_zombie(entry: Path) -> bool:
-    return (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def _ignore_interrupts() -> object:

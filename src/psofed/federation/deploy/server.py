@@ -21,7 +21,7 @@ from psofed.federation.deploy.processes import (
     is_listening,
     wait_until,
 )
-from psofed.federation.deploy.superlink import Home, register_nodes, superlink_command
+from psofed.federation.deploy.superlink import Home, register_nodes, superexec_command, superlink_command
 from psofed.federation.files import read_json, write_json
 from psofed.federation.flower import Control
 
@@ -98,6 +98,7 @@ def serve(
             "starting the SuperLink",
             supervisor.check,
         )
+        supervisor.start("superexec", superexec_command(home, link_port), environment)
         with Control(link_port, home.credentials.authority) as control:
             register_nodes(home, control)
             # The door opens last and closes first: behind an open door there is always somebody.

@@ -86,7 +86,7 @@ class Home:
 
 
 def superlink_command(home: Home, port: int) -> list[str]:
-    """Return the command of a SuperLink on loopback, with TLS and node keys."""
+    """Return the command of a SuperLink on loopback, with TLS and node keys; it starts no process of its own."""
     credentials = home.credentials
     credentials.check_server()
     return [
@@ -98,6 +98,16 @@ def superlink_command(home: Home, port: int) -> list[str]:
         *("--ssl-keyfile", str(credentials.key)),
         "--enable-supernode-auth",
         "--disable-runtime-dependency-installation",
+        *("--isolation", "process"),
+    ]
+
+
+def superexec_command(home: Home, port: int) -> list[str]:
+    """Return the command of the SuperExec that starts a SuperLink's ServerApps, in its own process group."""
+    return [
+        "flower-superexec",
+        *("--runtime-api-address", f"127.0.0.1:{port}"),
+        *("--root-certificates", str(home.credentials.authority)),
     ]
 
 

@@ -1,105 +1,30 @@
-"""All of Flower's internals that psofed uses, in one place.
+"""The Fleet API, which nodes speak: one node's connection to a SuperLink."""
 
-What Flower documents (``flwr.app``, ``flwr.clientapp``, ``flwr.serverapp``) is imported where it is needed. What it
-does not document is imported here and nowhere else: its HTTP clients of the Fleet API (which nodes speak) and of the
-Control API (which submits runs and registers keys), its objects, and its serialisation. These may change with any
-minor version, so they are tested against :data:`TESTED_MINORS`; on other versions ``psofed federation client``
-falls back to Flower's own SuperNode.
-"""
-
-import hashlib
 import time
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
 import httpx
-from flwr.app import Context, Error, Message, RecordDict
-from flwr.supercore.task_identity import TaskIdentity
+from flwr.app import Context, Message, RecordDict
 
 from psofed.common.errors import PsofedError
-
-TESTED_MINORS = ("1.40", "1.41", "1.42")
-"""Flower's minor versions that the long-lived node was tested with."""
-
-KEY_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER = "flwr-public-key", "flwr-signature", "flwr-timestamp"
-"""Headers by which a node proves in each request who it is: its public key, and a signed time."""
+from psofed.federation.flower.errors import (
+    ForgottenError,
+    NotRunningError,
+    StillOnlineError,
+    UnknownKeyError,
+    UnreachableError,
+    WrongAuthorityError,
+)
+from psofed.federation.flower.http import open_client
+from psofed.federation.flower.keys import number_of_key
 
 HEARTBEAT = 10.0
 """Seconds between promised heartbeats, the shortest Flower allows; twice that without one means offline."""
 
 _REASON = "psofed-reason"
-_APP_RAISED = 2  # Flower's code for an exception in a ClientApp
-
-
-class UnknownKeyError(PsofedError):
-    """The server does not know this node's key."""
-
-
-class WrongAuthorityError(PsofedError):
-    """The server's certificate was not signed by the authority that the node trusts."""
-
-
-class StillOnlineError(PsofedError):
-    """The server takes this node for online already."""
-
-
-class UnreachableError(PsofedError):
-    """The server does not answer, or not as it should; it may do so later."""
-
-
-class ForgottenError(PsofedError):
-    """The server no longer knows this connection: it was restarted, or the node was away for too long."""
-
-
-class NotRunningError(PsofedError):
-    """The run that a message belongs to has ended."""
-
-
-def untested_version() -> str | None:
-    """Return the installed Flower's version if the long-lived node was not tested with it, else None."""
-    installed = version("flwr")
-    return None if ".".join(installed.split(".")[:2]) in TESTED_MINORS else installed
-
-
-def number_of_key(public_key: bytes) -> int:
-    """Return the 64-bit number of a node, by which its masks and its participation are drawn.
-
-    The first eight bytes of BLAKE2b over the public key as Flower sends it (PEM, SubjectPublicKeyInfo): it belongs
-    to the key, so no restart and no new registration changes any draw.
-    """
-    return int.from_bytes(hashlib.blake2b(public_key, digest_size=8).digest(), "big")
-
-
-def identify(run: int, node: int) -> None:
-    """Say whose messages this process makes, as Flower's own runtime does before it calls an app."""
-    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run, node, 1
-
-
-def records_to_bytes(records: RecordDict) -> bytes:
-    """Serialise records with Flower's protobuf."""
-    from flwr.common.serde import recorddict_to_proto
-
-    data: bytes = recorddict_to_proto(records).SerializeToString(deterministic=True)
-    return data
-
-
-def records_from_bytes(data: bytes) -> RecordDict:
-    """Read what :func:`records_to_bytes` wrote; ValueError if it did not write that."""
-    from flwr.common.serde import recorddict_from_proto
-    from flwr.proto.recorddict_pb2 import RecordDict as Proto
-    from google.protobuf.message import DecodeError
-
-    try:
-        proto = Proto()
-        proto.ParseFromString(data)
-        records: RecordDict = recorddict_from_proto(proto)
-    except (DecodeError, TypeError, KeyError) as error:
-        raise ValueError(f"not records: {error}") from None
-    return records
 
 
 @dataclass(frozen=True)
@@ -145,7 +70,7 @@ class Fleet:
             RuntimeVersionHttpInterceptor(component_name="SuperNode"),
             NodeAuthHttpInterceptor(private, public),
         ]
-        self._client = _open(FleetHttpClient, server, authority, interceptors)
+        self._client = open_client(FleetHttpClient, server, authority, interceptors)
 
     def __enter__(self) -> Self:
         return self
@@ -322,141 +247,3 @@ class Fleet:
             raise UnreachableError(
                 f"{self.server} cannot be reached: {text or type(error).__name__}"
             ) from None
-
-
-class Control:
-    """The server's own view of a SuperLink on this machine: registers keys, lists nodes, submits runs."""
-
-    def __init__(self, port: int, authority: Path) -> None:
-        from flwr.supercore.control import ControlHttpClient
-        from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
-
-        interceptors = [RuntimeVersionHttpInterceptor(component_name="flwr CLI")]
-        self._client = _open(ControlHttpClient, f"127.0.0.1:{port}", authority, interceptors)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._client.close()
-
-    def register(self, public_key: bytes, name: str) -> None:
-        """Let the holder of a key in; a key that is known already is left as it is."""
-        from flwr.proto.control_pb2 import RegisterNodeRequest
-
-        try:
-            self._call("RegisterNode", RegisterNodeRequest(public_key=public_key, name=name))
-        except PsofedError as error:
-            if "already" not in str(error):
-                raise
-
-    def unregister(self, node_id: int) -> None:
-        """Let a node in no more."""
-        from flwr.proto.control_pb2 import UnregisterNodeRequest
-
-        self._call("UnregisterNode", UnregisterNodeRequest(node_id=node_id))
-
-    def nodes(self) -> list[dict[str, Any]]:
-        """Return the registered nodes: id, name, number, status, and when they were last seen (Unix time)."""
-        from flwr.proto.control_pb2 import ListNodesRequest
-
-        return [
-            {
-                "id": node.node_id,
-                "name": node.name,
-                "number": number_of_key(node.public_key),
-                "status": node.status,
-                "last_seen": node.online_until - 2 * node.heartbeat_interval if node.online_until else None,
-            }
-            for node in self._call("ListNodes", ListNodesRequest()).nodes_info
-            if node.status != "unregistered"
-        ]
-
-    def start_run(self, app: Path) -> int:
-        """Submit the app in folder `app` and return Flower's id of the run."""
-        with warnings.catch_warnings():
-            # What Flower uses in an old way is not ours to mend.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            from flwr.cli.build import build_fab_from_disk
-            from flwr.common.serde import fab_to_proto
-            from flwr.proto.control_pb2 import StartRunRequest
-            from flwr.supercore.fab import Fab
-
-            content = build_fab_from_disk(app)
-        fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
-        answer = self._call("StartRun", StartRunRequest(fab=fab_to_proto(fab)))
-        if not answer.HasField("run_id"):
-            raise PsofedError("Flower did not start the run")
-        return int(answer.run_id)
-
-    def stop_run(self, run_id: int) -> None:
-        """End a run."""
-        from flwr.proto.control_pb2 import StopRunRequest
-
-        self._call("StopRun", StopRunRequest(run_id=run_id))
-
-    def run_status(self, run_id: int) -> str:
-        """Return Flower's word for the state of a run, as ``finished:failed``; empty if there is none."""
-        from flwr.proto.control_pb2 import ListRunsRequest
-
-        found = self._call("ListRuns", ListRunsRequest(run_id=run_id)).run_dict
-        if run_id not in found:
-            return ""
-        status = found[run_id].status
-        return ":".join(part for part in (status.status, status.sub_status) if part)
-
-    def _call(self, method: str, request: Any) -> Any:
-        try:
-            return getattr(self._client, method)(request)
-        except httpx.HTTPStatusError as error:
-            raise PsofedError(
-                f"Flower refused {method}: {error.response.text[:300] or error.response.status_code}"
-            ) from None
-        except httpx.TransportError as error:
-            raise PsofedError(f"the SuperLink on this machine does not answer: {error}") from None
-
-
-def _open(client: Any, server: str, authority: Path, interceptors: list[Any]) -> Any:
-    import ssl
-
-    try:
-        return client.from_server_address(server, False, authority.read_bytes(), interceptors=interceptors)
-    except (OSError, ssl.SSLError, ValueError) as error:
-        raise PsofedError(f"{authority} is not an authority's certificate: {error}") from None
-
-
-def error_reply(reason: str, question: Message) -> Message:
-    """Return the reply that tells the server that this node's app has failed."""
-    return Message(Error(code=_APP_RAISED, reason=reason), reply_to=question)
-
-
-def public_key_of(path: Path) -> bytes:
-    """Return the public key in a ``.pub`` file as Flower sends it."""
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import load_ssh_public_key
-    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
-
-    try:
-        key = load_ssh_public_key(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise PsofedError(f"{path} is not a node's public key: {error}") from None
-    if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise PsofedError(f"{path} is not a key made by psofed federation certs")
-    data: bytes = public_key_to_bytes(key)
-    return data
-
-
-def is_signed(public_key: bytes, timestamp: str, signature: bytes, now: float) -> bool:
-    """Whether `signature` is the key's over `timestamp`, and that time is now within Flower's tolerance."""
-    import datetime
-
-    from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_TOLERANCE
-    from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_signature
-
-    try:
-        age = now - datetime.datetime.fromisoformat(timestamp).timestamp()
-    except ValueError:
-        return False
-    if not -SYSTEM_TIME_TOLERANCE < age < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE:
-        return False
-    return bool(verify_signature(bytes_to_public_key(public_key), timestamp.encode(), signature))

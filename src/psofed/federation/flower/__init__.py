@@ -1,0 +1,54 @@
+"""All of Flower's internals that psofed uses, in one place.
+
+What Flower documents (``flwr.app``, ``flwr.clientapp``, ``flwr.serverapp``) is imported where it is needed. What it
+does not document is imported in this package and nowhere else: its HTTP clients of the Fleet API (which nodes speak)
+and of the Control API (which submits runs and registers keys), its objects, and its serialisation. These may change
+with any minor version, so they are tested against :data:`TESTED_MINORS`; on other versions ``psofed federation
+client`` falls back to Flower's own SuperNode.
+"""
+
+from psofed.federation.flower.control import Control
+from psofed.federation.flower.errors import (
+    ForgottenError,
+    NotRunningError,
+    StillOnlineError,
+    UnknownKeyError,
+    UnreachableError,
+    WrongAuthorityError,
+)
+from psofed.federation.flower.fleet import HEARTBEAT, Fleet, Question
+from psofed.federation.flower.keys import (
+    KEY_HEADER,
+    SIGNATURE_HEADER,
+    TIMESTAMP_HEADER,
+    is_signed,
+    number_of_key,
+    public_key_of,
+)
+from psofed.federation.flower.messages import error_reply, identify, records_from_bytes, records_to_bytes
+from psofed.federation.flower.versions import TESTED_MINORS, untested_version
+
+__all__ = [
+    "HEARTBEAT",
+    "KEY_HEADER",
+    "SIGNATURE_HEADER",
+    "TESTED_MINORS",
+    "TIMESTAMP_HEADER",
+    "Control",
+    "Fleet",
+    "ForgottenError",
+    "NotRunningError",
+    "Question",
+    "StillOnlineError",
+    "UnknownKeyError",
+    "UnreachableError",
+    "WrongAuthorityError",
+    "error_reply",
+    "identify",
+    "is_signed",
+    "number_of_key",
+    "public_key_of",
+    "records_from_bytes",
+    "records_to_bytes",
+    "untested_version",
+]

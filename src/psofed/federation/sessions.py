@@ -1,0 +1,35 @@
+"""How a federation begins: anew from a model, or where an earlier run of it has stopped."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from flwr.app import ArrayRecord
+
+from psofed.common.errors import PsofedError
+from psofed.federation.checkpoint import CheckpointStore, ServerState
+from psofed.federation.layout import Layout
+
+
+def new_session(initial: ArrayRecord, layout: Layout, settings: Mapping[str, Any]) -> ServerState:
+    """Return the state before the first round."""
+    return ServerState(
+        session=uuid.uuid4().hex,
+        settings=dict(settings),
+        round_number=0,
+        model=layout.flatten(initial),
+        layout=layout,
+        kept=layout.kept(initial),
+    )
+
+
+def resumed_session(store: CheckpointStore, layout: Layout, settings: Mapping[str, Any]) -> ServerState:
+    """Return the state of the newest checkpoint; it must be of the same model and the same settings."""
+    state = store.load()
+    if state.layout != layout:
+        raise PsofedError(f"{store.path} holds another model than the one given")
+    changed = [name for name, value in settings.items() if state.settings.get(name) != value]
+    if changed:
+        was = ", ".join(f"{name} = {state.settings.get(name)}" for name in changed)
+        raise PsofedError(f"{store.path} was made with {was}; a resumed run must keep that")
+    return state

@@ -1,0 +1,95 @@
+"""The server's step: how a round's uploads become the next model, and which of them do not count.
+
+Every upload has passed the checks on its own (:mod:`psofed.federation.replies`). Here they are seen together, by node
+name and with the entries that each of them is about: rehearsed attacks, the guard against crude lies, then the rule.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from psofed.common.errors import InvalidValueError, NotCoveredError
+from psofed.federation.aggregate import aggregate
+from psofed.federation.attacks import Rehearsal
+from psofed.federation.layout import Vector
+from psofed.federation.masks import Indices
+from psofed.federation.plausibility import Plausibility
+from psofed.parts.aggregations.mean import Mean
+from psofed.parts.base import Aggregation
+
+Upload = tuple[Indices, Vector]
+"""The entries S_{k,n+1} that a node has shared, ascending, and its values there; both of shape (M,)."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a round's uploads.
+
+    Attributes
+    ----------
+    model : array (D,)
+        w_{n+1}; the very w_n if nothing was used.
+    used : tuple of str
+        The nodes whose uploads went into it.
+    implausible : mapping
+        For each node whose upload was dropped, why.
+    """
+
+    model: Vector
+    used: tuple[str, ...] = ()
+    implausible: Mapping[str, str] = field(default_factory=dict)
+
+
+class ServerStep:
+    """From w_n and the uploads of a round to w_{n+1}.
+
+    Parameters
+    ----------
+    rule : Aggregation
+        How the uploads are joined.
+    weighted : bool
+        Weigh them by their numbers of examples; with the mean only.
+    rehearsal : Rehearsal or None
+        An attack that is tried on the uploads first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> step, shared = ServerStep(Mean(), plausibility=Plausibility(None)), np.array([0])
+    >>> uploads = {"pump-1": (shared, np.array([1.0])), "pump-2": (shared, np.array([3.0]))}
+    >>> step.take(1, np.zeros(2), uploads, {"pump-1": 5, "pump-2": 5}).model
+    array([2., 0.])
+    """
+
+    def __init__(
+        self,
+        rule: Aggregation,
+        *,
+        plausibility: Plausibility,
+        weighted: bool = False,
+        rehearsal: Rehearsal | None = None,
+    ) -> None:
+        if rule.has_root_data:
+            raise NotCoveredError(
+                f'aggregation = "{rule.kind}" needs root data of the server, which a federation has not'
+            )
+        if weighted and not isinstance(rule, Mean):
+            raise InvalidValueError("weighted", True, f'false with aggregation = "{rule.kind}"')
+        self.rule = rule
+        self.weighted = weighted
+        self.rehearsal = rehearsal
+        self.plausibility = plausibility
+
+    def take(
+        self, round_number: int, model: Vector, uploads: Mapping[str, Upload], examples: Mapping[str, int]
+    ) -> Outcome:
+        """Join the uploads of a round that began with `model`; `examples` are the nodes' numbers of examples."""
+        received = dict(uploads)
+        if self.rehearsal is not None:
+            received = self.rehearsal.corrupt(round_number, model, received)
+        implausible = self.plausibility.judge(model, received)
+        received = {name: upload for name, upload in received.items() if name not in implausible}
+        self.plausibility.note(model, received)
+        weights = [float(examples[name]) for name in received] if self.weighted else None
+        if weights is None or sum(weights) > 0:
+            model = aggregate(model, list(received.values()), weights, self.rule)
+        return Outcome(model, tuple(received), implausible)

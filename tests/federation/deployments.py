@@ -1,0 +1,107 @@
+"""A federation of real processes on loopback, with TLS and node keys, for tests."""
+
+import sys
+from pathlib import Path
+
+from psofed.federation.app import client_app, run_server
+from psofed.federation.deploy.credentials import make_credentials
+from psofed.federation.deploy.processes import Supervisor, flower_environment, free_port, wait_until
+from psofed.federation.deploy.submit import follow, submit
+from psofed.federation.deploy.superlink import Home
+from psofed.federation.files import read_json
+from psofed.federation.flower import number_of_key, public_key_of
+from psofed.federation.testing import InProcessGrid
+
+PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()", "federation"]
+
+
+class Deployment:
+    """A server and its nodes, each a `psofed federation` command in a process of its own.
+
+    Leave it as a context and every process is stopped.
+    """
+
+    def __init__(self, folder: Path, names) -> None:
+        self.home = Home(folder / "server")
+        self.folder, self.names = folder, list(names)
+        self.supervisor = Supervisor(folder / "logs")
+        self.port = free_port()
+        make_credentials(self.home.credentials.folder, [], self.names)
+        self.nodes = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.supervisor.stop()
+
+    def psofed(self, name, *arguments):
+        environment = flower_environment(self.folder / "flower")
+        return self.supervisor.start(name, [*PSOFED, *map(str, arguments)], environment)
+
+    def start_server(self, name="server", *more):
+        self.server = self.psofed(name, "server", "--home", self.home.folder, "--port", self.port, *more)
+        self.wait("listening on", self.server)
+
+    def start_node(self, k, *more, key=None, authority=None, label=None):
+        """Start node `k`, or with a `key` or `authority` of its own a stranger in a folder of its own."""
+        credentials, name = self.home.credentials, self.names[k]
+        label = label or f"{name}-{len(self.supervisor.processes)}"
+        arguments = ["--server", f"127.0.0.1:{self.port}", "--partition", k]
+        arguments += ["--key", key or credentials.node_key(name)]
+        arguments += ["--ca", authority or credentials.authority]
+        arguments += ["--home", self.folder / (label if key or authority else name)]
+        process = self.psofed(label, "client", *arguments, *more)
+        if key is None and authority is None:
+            self.nodes[k] = process
+        return process
+
+    def run(self, name, scenario, *arguments):
+        """Start the command that runs a scenario on synthetic data."""
+        path = self.folder / f"{name}.toml"
+        path.write_text(scenario.to_toml())
+        common = ["--home", self.home.folder, "--json", "--synthetic", "--min-nodes", len(self.names)]
+        return self.psofed(name, "run", path, *common, "--force", *arguments)
+
+    def run_to_the_end(self, settings):
+        """Submit a run without a command of its own, and return its result."""
+        return follow(self.home, submit(self.home, settings, force=True), 180.0, check=self.supervisor.check)
+
+    def number(self, k):
+        """Return the number by which node `k` is drawn."""
+        return number_of_key(public_key_of(self.home.credentials.folder / f"{self.names[k]}.pub"))
+
+    def wait(self, text, process, timeout=120.0):
+        def there():
+            assert process.is_running or text in process.tail(200), process.tail(40)
+            return text in process.tail(400)
+
+        wait_until(there, timeout, f"waiting for {text!r}")
+
+    def finish(self, process, timeout=240.0, code=0):
+        wait_until(lambda: not process.is_running, timeout, f"waiting for {process.name}")
+        assert process.process.returncode == code, process.tail(60)
+        return read_json(self.home.result)
+
+    def status(self):
+        return read_json(self.home.status) if self.home.status.exists() else {"rounds": 0, "round": 0}
+
+    def round_done(self, count, of):
+        return lambda: self.status()["rounds"] == of and self.status()["round"] >= count
+
+    def last_round_has(self, name):
+        return name in (self.status().get("last") or {"accepted": []})["accepted"]
+
+
+def run_in_process(settings, partitions, folder, *, byzantine=None, numbers=None):
+    """Run the ready-made app on a Grid within this process and return the result; nodes go by their numbers."""
+    numbers = [1000 + k for k in partitions] if numbers is None else numbers
+    config = {
+        number: {"partition": k, "byzantine": k == byzantine}
+        for number, k in zip(numbers, partitions, strict=True)
+    }
+    grid = InProcessGrid(dict.fromkeys(numbers, client_app), node_config=config)
+    for context in grid.contexts.values():
+        context.run_config = settings.to_config()
+    run_server(grid, settings, Home(folder))
+    return read_json(folder / "result.json")

@@ -1,0 +1,48 @@
+"""A process with all its descendants, for tests: who they are, what memory they hold, and killing all of them at once.
+
+Commands under test start processes in groups of their own, so a group is not enough here; parents are followed instead.
+"""
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+
+def family(pid):
+    """Return the living processes that descend from `pid`, and `pid` itself if it lives."""
+    parents = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            state, parent, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
+            if state != "Z":
+                parents[int(entry.name)] = int(parent)
+    found, more = set(), {pid} & set(parents)
+    while more:
+        found |= more
+        more = {child for child, parent in parents.items() if parent in more} - found
+    return sorted(found)
+
+
+def living(pids):
+    """Return those of `pids` that still live."""
+    return [pid for pid in pids if pid in family(pid)]
+
+
+def kill_family(process):
+    """Kill a process and all its descendants at once, as when the power fails."""
+    for pid in family(process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.process.wait(timeout=10)
+
+
+def family_memory(process):
+    """Return the bytes of memory that a process and its descendants hold alone or share (PSS)."""
+    total = 0
+    for pid in family(process.pid):
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total += 1024 * int(line.split()[1])
+    return total

@@ -1,0 +1,56 @@
+"""One liar among five nodes: the mean follows it, the robust rules do not. ``make liars`` tries all of them for real."""
+
+import liars
+import numpy as np
+import pytest
+from deployments import run_in_process
+from liars import HONEST, LIAR, NODES, RULES
+
+from psofed.aggregations import FLTrust
+from psofed.common.errors import PsofedError
+from psofed.federation import PSOFed
+from psofed.parts.registry import part_names
+
+
+def test_every_rule_is_tried_but_the_one_that_a_federation_refuses():
+    assert {*RULES, FLTrust.kind} == set(part_names("aggregation"))
+    with pytest.raises(PsofedError, match="root data"):
+        PSOFed(aggregation=FLTrust())
+
+
+def test_the_median_stays_where_the_mean_is_led_away(tmp_path, record_property):
+    """Real processes, one server and five nodes, for all runs."""
+    wanted = [("median", "1e300"), ("median", "model turned round"), ("mean", "bias -0.15")]
+    found = {}
+    for rule, lie, change, dropped in liars.try_lies(tmp_path, wanted, compare=without_liar(tmp_path)):
+        print(f"{rule}, {lie}: {change:+.2f} dB, dropped {dropped}")
+        record_property(f"{rule}, {lie}", change)
+        found[rule] = max(change, found.get(rule, change))
+        # The guard sees the crude lie and benches the liar. The others it lets pass: they are for the rule.
+        assert dropped == ({"node-0": {"implausible": 3}} if lie == "1e300" else {})
+    assert found["median"] < 1.0
+    assert found["mean"] > 3.0
+
+
+def without_liar(folder):
+    """The runs without the liar, on a Grid within this process: they give the very same models, and cost less."""
+    return lambda deployment, rule: run_in_process(
+        liars.settings(rule), HONEST, folder / rule, numbers=[deployment.number(k) for k in HONEST]
+    )
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_leaves_out_a_model_turned_round_or_at_least_shortens_it(rule, tmp_path):
+    """The same runs on a Grid within this process, for the lie that costs most."""
+    without = run_in_process(liars.settings(rule), HONEST, tmp_path / "without")
+    lied_to = run_in_process(
+        liars.settings(rule, "model turned round"), range(NODES), tmp_path / "with", byzantine=LIAR
+    )
+    change = 10 * np.log10(liars.level(lied_to)[0] / liars.level(without)[0])
+    print(f"{rule}: {change:+.2f} dB")
+    if rule == "mean":
+        assert change > 8.0
+    elif rule in liars.CLIPPING:
+        assert 1.0 < change < 7.0  # shortened, but it still counts
+    else:
+        assert change < 1.0
