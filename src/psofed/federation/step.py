@@ -1,7 +1,8 @@
 """The server's step: how a round's uploads become the next model, and which of them do not count.
 
 Every upload has passed the checks on its own (:mod:`psofed.federation.replies`). Here they are seen together, by node
-name and with the entries that each of them is about: rehearsed attacks, the guard against crude lies, then the rule.
+name and with the entries that each of them is about: rehearsed attacks, the guard against crude lies, the defence, then
+the rule.
 """
 
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from psofed.federation.attacks import Rehearsal
 from psofed.federation.layout import Vector
 from psofed.federation.masks import Indices
 from psofed.federation.plausibility import Plausibility
+from psofed.federation.suspects import Suspects
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Aggregation
 
@@ -32,11 +34,14 @@ class Outcome:
         The nodes whose uploads went into it.
     implausible : mapping
         For each node whose upload was dropped, why.
+    suspects : mapping
+        For each node that a defence leaves out, since when.
     """
 
     model: Vector
     used: tuple[str, ...] = ()
     implausible: Mapping[str, str] = field(default_factory=dict)
+    suspects: Mapping[str, str] = field(default_factory=dict)
 
 
 class ServerStep:
@@ -50,6 +55,8 @@ class ServerStep:
         Weigh them by their numbers of examples; with the mean only.
     rehearsal : Rehearsal or None
         An attack that is tried on the uploads first.
+    suspects : Suspects or None
+        A defence that watches the nodes, and leaves out whom it suspects.
 
     Examples
     --------
@@ -67,6 +74,7 @@ class ServerStep:
         plausibility: Plausibility,
         weighted: bool = False,
         rehearsal: Rehearsal | None = None,
+        suspects: Suspects | None = None,
     ) -> None:
         if rule.has_root_data:
             raise NotCoveredError(
@@ -78,6 +86,7 @@ class ServerStep:
         self.weighted = weighted
         self.rehearsal = rehearsal
         self.plausibility = plausibility
+        self.suspects = suspects
 
     def take(
         self, round_number: int, model: Vector, uploads: Mapping[str, Upload], examples: Mapping[str, int]
@@ -87,9 +96,15 @@ class ServerStep:
         if self.rehearsal is not None:
             received = self.rehearsal.corrupt(round_number, model, received)
         implausible = self.plausibility.judge(model, received)
-        received = {name: upload for name, upload in received.items() if name not in implausible}
+        # A crude lie is a reason for suspicion as well.
+        suspects = {} if self.suspects is None else self.suspects.judge(round_number, model, received)
+        received = {
+            name: upload
+            for name, upload in received.items()
+            if name not in implausible and name not in suspects
+        }
         self.plausibility.note(model, received)
         weights = [float(examples[name]) for name in received] if self.weighted else None
         if weights is None or sum(weights) > 0:
             model = aggregate(model, list(received.values()), weights, self.rule)
-        return Outcome(model, tuple(received), implausible)
+        return Outcome(model, tuple(received), implausible, suspects)

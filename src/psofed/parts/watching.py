@@ -5,6 +5,7 @@ against this.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,13 @@ LARGEST_SCORE = 1000.0
 LEVEL_RATE, LEVEL_FACTOR = 0.2, 4.0
 OWN_RATE, OWN_MOST = 0.05, 9.0
 OWN_LOW, OWN_HIGH = 0.05, 20.0
+
+
+# What is kept of each client, and what it begins with.
+_BEGINNINGS = {
+    "_memory": 0.0, "_relative": 1.0, "left": 0, "first": -1, "since": 0, "exclusions": 0, "_finished": 0,
+    "suspicion": 0.0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +68,10 @@ class Watch:
         How many uploads without an alarm each client has to make before it is let in; 0 for those who are in.
     first : int array (K,)
         When each was left out first, −1 if never.
+    since : int array (K,)
+        When each was left out last.
     exclusions : int array (K,)
         How often each was left out.
-    time_out : int array (K,)
-        For how many iterations in all.
     suspicion : array (K,)
         Of each after its last upload.
     """
@@ -74,10 +82,31 @@ class Watch:
         self._level, self._relative = 0.0, np.ones(num_clients)
         self.left = np.zeros(num_clients, np.int64)
         self.first = np.full(num_clients, -1, np.int64)
-        self._since = np.zeros(num_clients, np.int64)
+        self.since = np.zeros(num_clients, np.int64)
         self.exclusions = np.zeros(num_clients, np.int64)
         self._finished = np.zeros(num_clients, np.int64)
         self.suspicion = np.zeros(num_clients)
+
+    def make_room(self, num_clients: int) -> None:
+        """Let more clients be watched, who come later."""
+        more = num_clients - len(self.left)
+        if more <= 0:
+            return
+        for name, beginning in _BEGINNINGS.items():
+            known = getattr(self, name)
+            new = np.full((more, *known.shape[1:]), beginning, known.dtype)
+            setattr(self, name, np.concatenate([known, new]))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return all that it has kept as plain lists, as JSON holds them."""
+        return {"level": self._level, **{name: getattr(self, name).tolist() for name in _BEGINNINGS}}
+
+    def restore(self, known: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`to_mapping` gave."""
+        self._level = float(known["level"])
+        for name in _BEGINNINGS:
+            was = getattr(self, name)
+            setattr(self, name, np.asarray(known[name], was.dtype).reshape(-1, *was.shape[1:]))
 
     @property
     def is_out(self) -> NDArray[np.bool_]:
@@ -86,7 +115,7 @@ class Watch:
 
     def time_out(self, iterations: int) -> NDArray[np.int64]:
         """For how many of the first `iterations` each client was left out."""
-        return np.asarray(self._finished + np.where(self.is_out, iterations - self._since, 0))
+        return np.asarray(self._finished + np.where(self.is_out, iterations - self.since, 0))
 
     def judge(
         self, uploads: FloatArray, server: FloatArray, clients: NDArray[Any], iteration: int
@@ -129,11 +158,11 @@ class Watch:
     ) -> FloatArray:
         expected = np.broadcast_to(server, uploads.shape).astype(np.float64)
         if self._defence.reference == "participants":
-            heard = (np.abs(uploads) <= LARGEST) & ~out[:, None]
-            for p, i in zip(*np.nonzero(sent), strict=True):
-                others = heard[:, i].copy()
-                others[p] = False
-                expected[p, i] = np.median([*uploads[others, i], server[i]])
+            heard = np.where((np.abs(uploads) <= LARGEST) & ~out[:, None], uploads, np.nan)
+            for p in range(len(uploads)):
+                others = heard.copy()
+                others[p] = server
+                expected[p] = _middle_of_columns(others)
         return np.clip(np.where(sent, uploads - expected, 0.0), -LARGEST, LARGEST)
 
     def _variances(
@@ -142,7 +171,9 @@ class Watch:
         """Return the variance of honest residuals of each upload, before what the others show."""
         plan = self._plan
         if not plan.is_estimated:
-            return np.asarray(np.maximum(plan.variance[min(iteration, len(plan.variance) - 1), clients], 1e-300))
+            return np.asarray(
+                np.maximum(plan.variance[min(iteration, len(plan.variance) - 1), clients], 1e-300)
+            )
         if heard.any():
             typical = float(np.median(squares[heard] / self._relative[clients[heard]])) / MEDIAN_SQUARE
             if self._level == 0.0:
@@ -159,7 +190,7 @@ class Watch:
         if not suspicion <= self._plan.threshold:
             if self.left[client] == 0:
                 self.exclusions[client] += 1
-                self._since[client] = iteration
+                self.since[client] = iteration
                 if self.first[client] < 0:
                     self.first[client] = iteration
             self.left[client] = defence.return_after if defence.return_after else -1
@@ -167,7 +198,7 @@ class Watch:
         elif self.left[client] > 0:
             self.left[client] -= 1
             if self.left[client] == 0:
-                self._finished[client] += iteration - self._since[client]
+                self._finished[client] += iteration - self.since[client]
 
     def _learn(self, squares: FloatArray, spoke: NDArray[np.bool_], clients: NDArray[Any]) -> None:
         for p in np.flatnonzero(spoke):
@@ -176,3 +207,12 @@ class Watch:
                 own = self._relative[k]
                 own += OWN_RATE * (min(squares[p] / self._level, OWN_MOST * own) - own)
                 self._relative[k] = min(max(own, OWN_LOW), OWN_HIGH)
+
+
+def _middle_of_columns(values: FloatArray) -> FloatArray:
+    """Return the median of every column's numbers; each column holds at least one."""
+    ordered, count = np.sort(values, axis=0), np.sum(~np.isnan(values), axis=0)
+    low, high = (
+        np.take_along_axis(ordered, place[None], axis=0)[0] for place in ((count - 1) // 2, count // 2)
+    )
+    return np.asarray(np.where(count % 2, low, 0.5 * (low + high)))
