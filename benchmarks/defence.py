@@ -47,7 +47,7 @@ ATTACKS = {
     "noise of 0.5 on inputs": DataPoisoning(**LIARS),
     "not finite": NonFinite(**LIARS),
 }
-SIZES, RULES = (1, 3, 5), ("mean", "median", "krum")
+SIZES, RULES = (1, 5), ("mean", "median", "krum")
 TRIALS, ITERATIONS = 64, 3000
 
 
@@ -140,9 +140,6 @@ def measure_settings(trials: int) -> list[dict[str, Any]]:
         "default": Cusum(),
         "compared with the server": Cusum(reference="server"),
         "variance estimated": Cusum(variance="estimated"),
-        "ratio 3": Cusum(ratio=3.0),
-        "ratio 100": Cusum(ratio=100.0),
-        "shift 0.5": Cusum(shift=0.5),
         "no shift": Cusum(shift=0.0),
         "one false alarm in 1,000": Cusum(false_alarm_every=1e3),
         "who is out does not download": Cusum(excluded_download=False),

@@ -88,8 +88,10 @@ class Watching(NamedTuple):
         Of honest residuals, by iteration; none if it is estimated on the way.
     memory : array (K, lanes, any)
         The defence's own numbers.
-    level, relative : arrays (lanes,) and (K, lanes)
-        What is estimated on the way: the fleet's level, and each client's variance over it.
+    usual_level : float
+        What the fleet's level is without an attack; no matter where variances are estimated.
+    level, log_levels, relative : arrays (lanes,), (lanes,) and (K, lanes)
+        What is estimated on the way: the fleet's level; the sum of its logarithms; each client's variance over it.
     left, first, since, exclusions, finished : int arrays (K, lanes)
         Uploads until a client is let in again, 0 if it is in; when it was left out first, and last; how often; for how
         long, not counting now.
@@ -104,7 +106,9 @@ class Watching(NamedTuple):
     by_server: bool
     variance: Any
     memory: Any
+    usual_level: float
     level: Any
+    log_levels: Any
     relative: Any
     left: Any
     first: Any
@@ -142,8 +146,8 @@ AGGREGATION = types.void(int64, _VECTOR, UPLOADS, _VECTOR, _MATRIX, MEMORY, _MAT
 _COUNTS = int64[:, ::1]
 WATCHING = types.NamedTuple(
     (
-        float64, int64, boolean, _MATRIX, _CUBE, _VECTOR, _MATRIX, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS,
-        _MATRIX, _COUNTS, _VECTOR, _PLACES, _PLACES,
+        float64, int64, boolean, _MATRIX, _CUBE, float64, _VECTOR, _VECTOR, _MATRIX, _COUNTS, _COUNTS, _COUNTS, _COUNTS,
+        _COUNTS, _MATRIX, _COUNTS, _VECTOR, _PLACES, _PLACES,
     ),
     Watching,
 )  # fmt: skip

@@ -48,10 +48,14 @@ class WatchPlan:
     variance : array (N, K), or empty
         Variance of honest residuals in iterations 0 … N − 1, and in all that follow as in the last; empty if it is
         estimated on the way.
+    usual_level : float
+        What the fleet's level of squared residuals over `variance` is without an attack. Where it is above that, all
+        variances are taken to be larger by as much: a poisoned server is far from everybody.
     """
 
     threshold: float
     variance: FloatArray
+    usual_level: float = 1.0
 
     @property
     def is_estimated(self) -> bool:
@@ -79,7 +83,7 @@ class Watch:
     def __init__(self, defence: Defence, plan: WatchPlan, num_clients: int) -> None:
         self._defence, self._plan = defence, plan
         self._memory = np.zeros((num_clients, defence.memory_size))
-        self._level, self._relative = 0.0, np.ones(num_clients)
+        self._level, self._relative = 0.0 if plan.is_estimated else plan.usual_level, np.ones(num_clients)
         self.left = np.zeros(num_clients, np.int64)
         self.first = np.full(num_clients, -1, np.int64)
         self.since = np.zeros(num_clients, np.int64)
@@ -170,18 +174,19 @@ class Watch:
     ) -> FloatArray:
         """Return the variance of honest residuals of each upload, before what the others show."""
         plan = self._plan
+        own = self._relative[clients]
         if not plan.is_estimated:
-            return np.asarray(
-                np.maximum(plan.variance[min(iteration, len(plan.variance) - 1), clients], 1e-300)
-            )
+            own = np.maximum(plan.variance[min(iteration, len(plan.variance) - 1), clients], 1e-300)
         if heard.any():
-            typical = float(np.median(squares[heard] / self._relative[clients[heard]])) / MEDIAN_SQUARE
+            with np.errstate(over="ignore"):
+                typical = float(np.median(squares[heard] / own[heard])) / MEDIAN_SQUARE
             if self._level == 0.0:
                 self._level = typical
             elif typical > 0.0:
                 ratio = min(max(typical / self._level, 1.0 / LEVEL_FACTOR), LEVEL_FACTOR)
                 self._level *= ratio**LEVEL_RATE
-        return np.asarray(np.maximum(self._level * self._relative[clients], 1e-300))
+        level = self._level if plan.is_estimated else max(1.0, self._level / plan.usual_level)
+        return np.asarray(np.maximum(level * own, 1e-300))
 
     def _take_note(self, client: int, scores: FloatArray, iteration: int) -> None:
         defence = self._defence

@@ -74,6 +74,8 @@ class Block:
         What a defence did: ``first``, ``exclusions`` and ``time_out`` of :class:`psofed.results.DefenceRecord`.
     peaks : array (bins,) or None
         How often suspicion climbed how high, where that was to be counted.
+    mean_log_level : float
+        Mean over trials and iterations of the logarithm of the level that a defence saw.
     """
 
     tail_halves: NDArray[np.float64]
@@ -85,6 +87,7 @@ class Block:
     notes: tuple[str, ...] = ()
     watched: dict[str, NDArray[np.int64]] | None = None
     peaks: NDArray[np.int64] | None = None
+    mean_log_level: float = 0.0
 
 
 class Stopped(Exception):  # noqa: N818 (it is no error)
@@ -160,7 +163,11 @@ def _watched(watching: Any, iterations: int, count: int) -> dict[str, Any]:
     time_out = watching.finished + np.where(watching.left != 0, iterations - watching.since, 0)
     watched = {"first": watching.first, "exclusions": watching.exclusions, "time_out": time_out}
     peaks = watching.peaks[:, :count].sum(axis=1) if watching.peaks.size else None
-    return {"watched": {name: array[:, :count].copy() for name, array in watched.items()}, "peaks": peaks}
+    return {
+        "watched": {name: array[:, :count].copy() for name, array in watched.items()},
+        "peaks": peaks,
+        "mean_log_level": float(watching.log_levels[:count].mean()) / iterations,
+    }
 
 
 def _notes(scenario: Scenario) -> tuple[str, ...]:

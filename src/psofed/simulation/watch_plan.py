@@ -6,6 +6,7 @@ independent Gaussian ones would hold.
 """
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,9 @@ _ENOUGH_PEAKS, _TAIL_PEAKS = 10.0, 50
 
 # Of the honest trials; whatever seed the user takes, thresholds are the same.
 _SEED = 9_071_954
+
+# From where on trials are for the usual level; those below are for the threshold.
+_LEVEL_TRIAL = 1_000_000
 
 _NO_VARIANCE = np.zeros((0, 0))
 
@@ -74,22 +78,35 @@ def _plan_of(honest: Scenario, source: "SampleSource | None") -> WatchPlan:
         except NotCoveredError:
             if defence.variance == "theory":
                 raise
+    plan = WatchPlan(math.inf, variance, measure_level(honest, variance, source))
     if defence.threshold is not None:
-        return WatchPlan(defence.threshold, variance)
-    counts, iterations = count_peaks(honest, variance, source)
-    return WatchPlan(find_threshold(counts, iterations / defence.false_alarm_every), variance)
+        return replace(plan, threshold=defence.threshold)
+    counts, iterations = count_peaks(honest, plan, source)
+    return replace(plan, threshold=find_threshold(counts, iterations / defence.false_alarm_every))
+
+
+def measure_level(honest: Scenario, variance: FloatArray, source: "SampleSource | None" = None) -> float:
+    """Run a block of honest trials and return the fleet's usual level; 1 where variances are estimated."""
+    if variance.size == 0:
+        return 1.0
+    trials = range(_LEVEL_TRIAL, _LEVEL_TRIAL + BLOCK)
+    block = run_block(honest, _SEED, trials, Recording(tail=1), None, source, WatchPlan(math.inf, variance))
+    return math.exp(block.mean_log_level)
 
 
 def count_peaks(
-    honest: Scenario, variance: FloatArray, source: "SampleSource | None" = None
+    honest: Scenario, plan: WatchPlan, source: "SampleSource | None" = None
 ) -> tuple[NDArray[np.int64], int]:
-    """Run honest trials and count the peaks of suspicion by height; also return over how many iterations."""
+    """Run honest trials and count the peaks of suspicion by height; also return over how many iterations.
+
+    The threshold of `plan` is infinite.
+    """
     defence, iterations = honest.defence, honest.iterations
     assert defence is not None
     wanted = min(max(_FALSE_ALARMS * defence.false_alarm_every, _FEWEST), _MOST)
     affordable = _MOST_UPDATES / (honest.num_clients * honest.dimension)
     blocks = max(1, math.ceil(min(wanted, affordable) / (iterations * BLOCK)))
-    plan, total = WatchPlan(math.inf, variance), np.zeros(0, np.int64)
+    total = np.zeros(0, np.int64)
     for b in range(blocks):
         trials = range(b * BLOCK, (b + 1) * BLOCK)
         block = run_block(honest, _SEED, trials, Recording(tail=1), None, source, plan)

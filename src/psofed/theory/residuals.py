@@ -22,7 +22,8 @@ def honest_variance(scenario: Scenario) -> FloatArray:
     """Return the mean of (u − g)² over the entries that client k uploads in iteration n, shape (N, K).
 
     u is client k's number, g the server's own before the upload, both given that k uploads; with no attack, and models
-    that are zero at first. Attack and defence of the scenario play no part. Rows end where the variance has settled:
+    that are zero at first. Attack, defence and aggregation of the scenario play no part: it is that of the mean, and
+    other rules are taken to change the level alone. Rows end where the variance has settled:
     in all iterations that follow it is that of the last row.
 
         E[(u − g)²] = E[u²] + E[g²] − 2 E[u g],
@@ -39,7 +40,7 @@ def honest_variance(scenario: Scenario) -> FloatArray:
     >>> honest_variance(Scenario(num_clients=6, dimension=2, iterations=200))[[0, -1]].mean(axis=1).round(4)
     array([0.0408, 0.0012])
     """
-    model = Model(scenario.replace(attack=None, defence=None))
+    model = Model(scenario.replace(attack=None, defence=None, aggregation="mean"))
     branches = model.branches if not model.is_scattered else ()
     clients, size = scenario.num_clients, model.entries.size
     if len(branches) != 1 or len(branches[0].exchanges) != 1:

@@ -3,7 +3,7 @@
 What :class:`psofed.parts.watching.Watch` does, in loops over trials.
 """
 
-from math import inf, nan, sqrt
+from math import inf, log, nan, sqrt
 
 import numpy as np
 from numba.extending import register_jitable
@@ -55,7 +55,9 @@ def make_watching(
         by_server=defence.reference == "server",
         variance=np.zeros((0, clients)) if plan.is_estimated else plan.variance.copy(),
         memory=np.zeros((clients, lanes, defence.memory_size)),
-        level=np.zeros(lanes),
+        usual_level=plan.usual_level,
+        level=np.full(lanes, 0.0 if plan.is_estimated else plan.usual_level),
+        log_levels=np.zeros(lanes),
         relative=np.ones(whole),
         left=np.zeros(whole, np.int64),
         first=np.full(whole, -1, np.int64),
@@ -203,17 +205,20 @@ def _make_frame(unpack, body):
                 squares[p] = square / count if count else nan
             for row in range(met):
                 watch.row_of[watch.entry_of[row]] = -1
-            if estimated:
-                for p in range(participants):
-                    k = clients[p, lane]
-                    ratios[p] = squares[p] / watch.relative[k, lane] if watch.left[k, lane] == 0 else nan
-                typical = _middle_of_others(-1, participants, ratios, scratch)
-                if typical == typical:
-                    _follow(typical / MEDIAN_SQUARE, lane, watch)
             for p in range(participants):
                 k = clients[p, lane]
-                own = watch.level[lane] * watch.relative[k, lane] if estimated else watch.variance[at, k]
-                scales[p] = max(own, 1e-300)
+                scales[p] = watch.relative[k, lane] if estimated else max(watch.variance[at, k], 1e-300)
+                ratios[p] = squares[p] / scales[p] if watch.left[k, lane] == 0 else nan
+            typical = _middle_of_others(-1, participants, ratios, scratch)
+            if typical == typical:
+                _follow(typical / MEDIAN_SQUARE, lane, watch)
+            level = watch.level[lane]
+            if not estimated:
+                watch.log_levels[lane] += log(level)
+                level = max(1.0, level / watch.usual_level)
+            for p in range(participants):
+                k = clients[p, lane]
+                scales[p] = max(level * scales[p], 1e-300)
                 ratios[p] = squares[p] / scales[p] if watch.left[k, lane] == 0 else nan
             for p in range(participants):
                 if squares[p] != squares[p]:
