@@ -110,7 +110,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
                 "conduct": state.conduct,
                 "seen": state.seen,
                 **({"suspects": state.suspects["nodes"]} if state.suspects else {}),
-            },  # fmt: skip
+            },
         )
 
     strategy = PSOFed(
@@ -154,7 +154,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
 
 
 def _plan_of(settings: RunSettings) -> WatchPlan | None:
-    """Return what the scenario's defence needs to know; nodes have no numbers, so variances are estimated on the way."""
+    """Return what the scenario's defence needs to know; nodes have no numbers, so variances are estimated."""
     scenario = settings.scenario
     if scenario.defence is None:
         return None
