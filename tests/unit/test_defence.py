@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import psofed
 from psofed import InvalidValueError, NotCoveredError, Scenario, load_result, predict, simulate
 from psofed.cli import app
+from psofed.fleet.fitting import fit_scenario
 from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Evidence
 from psofed.parts.defences import Cusum
@@ -108,10 +109,34 @@ def test_a_lower_rate_of_false_alarms_is_a_higher_threshold() -> None:
 
 def test_a_plan_says_where_its_variance_is_from() -> None:
     assert not make_plan(SMALL).is_estimated
-    assert make_plan(SMALL.replace(aggregation="median")).is_estimated
-    with pytest.raises(NotCoveredError, match="median"):
-        make_plan(SMALL.replace(aggregation="median", defence=Cusum(variance="theory", threshold=1.0)))
+    assert not make_plan(SMALL.replace(aggregation="median")).is_estimated, "clients differ as under the mean"
+    online = SMALL.replace(algorithm="online-fed")
+    assert make_plan(online).is_estimated
+    with pytest.raises(NotCoveredError, match="online-fed"):
+        make_plan(online.replace(defence=Cusum(variance="theory", threshold=1.0)))
     assert make_plan(SMALL.replace(defence=None)) is None
+
+
+def test_data_of_your_own_are_watched_too(tmp_path: Path) -> None:
+    rng, rows = np.random.default_rng(0), 6 * 80
+    inputs = rng.normal(size=(rows, 3))
+    outputs = inputs @ [1.0, -1.0, 0.5] + 0.1 * rng.normal(size=rows)
+    lines = ["client,y,a,b,c"]
+    lines += [
+        f"c{n // 80},{y},{','.join(map(str, x))}"
+        for n, (x, y) in enumerate(zip(inputs, outputs, strict=True))
+    ]
+    (tmp_path / "table.csv").write_text("\n".join(lines), encoding="utf-8")
+    data = psofed.read_data(tmp_path / "table.csv", "client", "y")
+    settings = {
+        "num_participants": 4, "attack": {"num_byzantine": 2, "probability": 0.6}, "defence": {"false_alarm_every": 100.0}
+    }  # fmt: skip
+    record = simulate(fit_scenario(data, settings), trials=4, data=data).defence
+    assert record.variance == "estimated"
+    assert record.found > 0.5
+    exact = fit_scenario(data, settings | {"defence": {"variance": "theory"}})
+    with pytest.raises(NotCoveredError, match="data of your own"):
+        simulate(exact, trials=1, data=data)
 
 
 def test_no_defence_and_none_are_one_scenario() -> None:
