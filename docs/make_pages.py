@@ -25,6 +25,11 @@ TITLES = {
         "[aggregation rules](aggregations.md) says what they do with entries that few sent, and what they cost",
     ),
     "defence": ("Defences", "`defence.kind`, `psofed.defences`", "[the defence](defence.md) has results"),
+    "pre_aggregation": (
+        "Pre-aggregations",
+        "`pre_aggregation.kind`, `psofed.pre_aggregations`",
+        "[what comes before a rule](aggregations.md#before-the-rule) says what they mean where entries are not shared",
+    ),
     "pattern": ("Selection patterns", "`selection.pattern`, `psofed.patterns`", ""),
     "algorithm": (
         "Algorithms",
@@ -168,7 +173,8 @@ def commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 def describe(parameter: Any) -> str:
     """Return the help text and the default, if there is one worth telling."""
-    text = (getattr(parameter, "help", None) or "").replace("|", "\\|")
+    # A backslash keeps Rich from taking a bracket for markup.
+    text = (getattr(parameter, "help", None) or "").replace("|", "\\|").replace("\\[", "[")
     if parameter.default not in (None, False, [], ()) and not callable(parameter.default):
         text += f" Default: {parameter.default}."
     return text

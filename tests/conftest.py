@@ -58,7 +58,9 @@ def run_attack() -> Callable[..., np.ndarray]:
         )
         hook = attack_hook(attack)
         byzantine = attack.byzantine_mask(num_clients)
-        attackers = make_attackers(attack, byzantine, make_stream(seed, "attack", [0]), hook.options)
+        attackers = make_attackers(
+            attack, byzantine, make_stream(seed, "attack", [0]), hook.options, len(target)
+        )
         call(hook.address, hook.token, iteration, attackers, target, (target - server)[:, None].copy(), held)
         received = np.full_like(uploads, np.nan)
         for p, row in enumerate(entries):

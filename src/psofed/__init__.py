@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, Any
 from psofed._version import __version__
 
 if TYPE_CHECKING:
+    from psofed.advice import Advice as Advice
+    from psofed.advice import advise as advise
     from psofed.common.errors import InvalidValueError as InvalidValueError
     from psofed.common.errors import NotCoveredError as NotCoveredError
     from psofed.common.errors import PsofedError as PsofedError
     from psofed.common.errors import UnknownFieldError as UnknownFieldError
+    from psofed.comparison import Comparison as Comparison
+    from psofed.comparison import compare as compare
     from psofed.fleet import Fleet as Fleet
     from psofed.fleet import draw_fleet as draw_fleet
     from psofed.fleet.own_data import OwnData as OwnData
+    from psofed.fleet.own_data import from_arrays as from_arrays
     from psofed.fleet.own_data import read_data as read_data
     from psofed.parts import Aggregation as Aggregation
     from psofed.parts import Algorithm as Algorithm
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from psofed.parts import Function as Function
     from psofed.parts import Model as Model
     from psofed.parts import Pattern as Pattern
+    from psofed.parts import PreAggregation as PreAggregation
     from psofed.parts import aggregations as aggregations
     from psofed.parts import algorithms as algorithms
     from psofed.parts import attacks as attacks
@@ -39,16 +45,20 @@ if TYPE_CHECKING:
     from psofed.parts import models as models
     from psofed.parts import option as option
     from psofed.parts import patterns as patterns
+    from psofed.parts import pre_aggregations as pre_aggregations
     from psofed.results import DefenceRecord as DefenceRecord
+    from psofed.results import Difference as Difference
     from psofed.results import SimulationResult as SimulationResult
-    from psofed.results import load_result as load_result
+    from psofed.results import difference as difference
     from psofed.scenario import Data as Data
+    from psofed.scenario import Evasion as Evasion
     from psofed.scenario import Scenario as Scenario
     from psofed.scenario import Selection as Selection
     from psofed.scenario import Uniform as Uniform
     from psofed.scenario.file import read_scenario as read_scenario
     from psofed.simulation.monte_carlo import simulate as simulate
     from psofed.sweeps import SweepResult as SweepResult
+    from psofed.sweeps import load_result as load_result
     from psofed.sweeps import sweep as sweep
     from psofed.theory.limits import attack_limits as attack_limits
     from psofed.theory.prediction import LearningCurve as LearningCurve
@@ -63,13 +73,17 @@ if TYPE_CHECKING:
 
 # Where each name is at home.
 _HOME = {
+    "Advice": "advice",
     "Aggregation": "parts",
     "Algorithm": "parts",
     "Attack": "parts",
+    "Comparison": "comparison",
     "Data": "scenario",
-    "DefenceRecord": "results",
     "Defence": "parts",
+    "DefenceRecord": "results",
+    "Difference": "results",
     "Drift": "parts",
+    "Evasion": "scenario",
     "Fleet": "fleet",
     "Function": "parts",
     "InvalidValueError": "common.errors",
@@ -78,6 +92,7 @@ _HOME = {
     "NotCoveredError": "common.errors",
     "OwnData": "fleet.own_data",
     "Pattern": "parts",
+    "PreAggregation": "parts",
     "Prediction": "theory.prediction",
     "PsofedError": "common.errors",
     "Scenario": "scenario",
@@ -88,10 +103,14 @@ _HOME = {
     "StepsizeCurve": "theory.prediction",
     "Uniform": "scenario",
     "UnknownFieldError": "common.errors",
+    "advise": "advice",
     "attack_limits": "theory.limits",
+    "compare": "comparison",
+    "difference": "results",
     "draw_fleet": "fleet",
+    "from_arrays": "fleet.own_data",
     "load_plugin": "parts",
-    "load_result": "results",
+    "load_result": "sweeps",
     "optimal_stepsize": "theory.stepsize",
     "option": "parts",
     "predict": "theory.prediction",
@@ -105,7 +124,10 @@ _HOME = {
 }
 
 # The built-in parts: psofed.attacks is psofed.parts.attacks, and so on.
-_FAMILIES = ("aggregations", "algorithms", "attacks", "defences", "drifts", "functions", "models", "patterns")
+_FAMILIES = (
+    "aggregations", "algorithms", "attacks", "defences", "drifts", "functions", "models", "patterns",
+    "pre_aggregations",
+)  # fmt: skip
 
 __all__ = ["__version__", *_HOME, *_FAMILIES]
 
@@ -117,7 +139,10 @@ for _family in _FAMILIES:
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'psofed' has no attribute {name!r}")
+        # With name and obj, Python says what may have been meant.
+        raise AttributeError(
+            f"module 'psofed' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+        )
     return getattr(import_module(f"psofed.{_HOME[name]}"), name)
 
 

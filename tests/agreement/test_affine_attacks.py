@@ -24,7 +24,7 @@ ATTACKS = {
     "gaussian": {},
     "colluding-gaussian": {},
     "constant-bias": {},
-    "sign-flip": {},
+    "sign-flip": {"of": "update"},
     "sign-flip of the model": {"kind": "sign-flip", "of": "model"},
     "scaled-update": {"scale": 3.0},
     "drop-out": {},
@@ -90,7 +90,9 @@ def test_flipped_updates_diverge_from_the_predicted_number_of_attackers_on(coord
     scenario = Scenario(
         num_clients=20, dimension=3, num_participants=5, num_shared=2, iterations=4000, stepsize=0.1,
         selection=Selection(coordinated=coordinated),
-        attack=make_attack(num_byzantine=1, kind="sign-flip", scale=4.0, probability=0.5, byzantine_set="redrawn"),
+        attack=make_attack(
+            num_byzantine=1, kind="sign-flip", of="update", scale=4.0, probability=0.5, byzantine_set="redrawn",
+        ),
     )  # fmt: skip
     limit = attack_limits(scenario).num_byzantine
     assert limit is not None
@@ -98,7 +100,12 @@ def test_flipped_updates_diverge_from_the_predicted_number_of_attackers_on(coord
 
     def simulated(count: int) -> psofed.SimulationResult:
         attack = make_attack(
-            num_byzantine=count, kind="sign-flip", scale=4.0, probability=0.5, byzantine_set="redrawn"
+            num_byzantine=count,
+            kind="sign-flip",
+            of="update",
+            scale=4.0,
+            probability=0.5,
+            byzantine_set="redrawn",
         )
         return psofed.simulate(scenario.replace(attack=attack), trials=32, seed=1, tail=500)
 
@@ -108,10 +115,10 @@ def test_flipped_updates_diverge_from_the_predicted_number_of_attackers_on(coord
     assert len(simulated(max(limit - 1, 1)).diverged_trials) == 0
 
 
-@pytest.mark.parametrize("kind", ["scaled-update", "sign-flip"])
-def test_a_scale_beyond_the_predicted_limit_diverges(kind: str) -> None:
+@pytest.mark.parametrize("options", [{"kind": "scaled-update"}, {"kind": "sign-flip", "of": "update"}])
+def test_a_scale_beyond_the_predicted_limit_diverges(options: dict) -> None:
     def scaled(scale: float) -> Scenario:
-        attack = make_attack(num_byzantine=5, kind=kind, scale=scale, probability=0.3)
+        attack = make_attack(num_byzantine=5, scale=scale, probability=0.3, **options)
         return Scenario(
             num_clients=15,
             dimension=3,

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from psofed import Aggregation, NotCoveredError, Scenario, Selection, simulate
-from psofed.parts.aggregations import CentredClipping, GeometricMedian, MultiKrum, NormClipping, TrimmedMean
+from psofed.parts.aggregations import (
+    CGE,
+    MDA,
+    CentredClipping,
+    GeometricMedian,
+    MeaMed,
+    MultiKrum,
+    NormClipping,
+    Phocas,
+    TrimmedMean,
+)
 from psofed.parts.attacks import DropOut, Gaussian, NonFinite
 from psofed.parts.plain import combine_uploads
 from psofed.parts.registry import find_part, part_names
@@ -163,6 +173,10 @@ def test_every_rule_survives_toml_and_back(rule: str) -> None:
         CentredClipping(radius=1e6, iterations=1),
         CentredClipping(radius=1e6),
         NormClipping(factor=1e6),
+        MeaMed(tolerated=0),
+        Phocas(tolerated=0),
+        MDA(tolerated=0),
+        CGE(tolerated=0),
     ],
     ids=repr,
 )

@@ -1,5 +1,6 @@
 """Rules and attacks against ByzFL's, on random inputs; runs where the extra ``byzfl`` is installed."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -7,9 +8,11 @@ import pytest
 
 from psofed import Aggregation
 from psofed.parts.aggregations import (
+    MDA,
     CentredClipping,
     GeometricMedian,
     Krum,
+    MeaMed,
     Mean,
     Median,
     MultiKrum,
@@ -17,7 +20,8 @@ from psofed.parts.aggregations import (
     TrimmedMean,
 )
 from psofed.parts.attacks import InnerProduct, LittleIsEnough, Mimic
-from psofed.parts.plain import combine_uploads, corrupt_uploads
+from psofed.parts.plain import combine_uploads, corrupt_at_best, corrupt_uploads, mix_uploads
+from psofed.parts.pre_aggregations import ARC, NNM, Bucketing
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -45,13 +49,84 @@ def test_rules_are_byzfls_on_random_inputs(participants: int, dimension: int, f:
     assert np.allclose(ours(Mean(), x), byzfl.Average()(x))
     assert np.allclose(ours(Median(), x), byzfl.Median()(x))
     assert np.allclose(ours(TrimmedMean(trim=f), x), byzfl.TrMean(f)(x))
-    # Iterated until both stand still; where they start from does not matter then.
-    median = byzfl.GeometricMedian(nu=0.05, T=2000)(x)
-    assert np.allclose(ours(GeometricMedian(smoothing=0.05, tolerance=1e-12), x), median, atol=1e-6)
+    # Iterated until both stand still; where they start from does not matter then, unless all points between the middle
+    # two of an even number on a line are as good.
+    found = ours(GeometricMedian(smoothing=0.05, tolerance=1e-12), x)
+    expected = byzfl.GeometricMedian(nu=0.05, T=2000)(x)
+    if dimension == 1 and participants % 2 == 0:
+        low, high = np.sort(x[:, 0])[participants // 2 - 1 : participants // 2 + 1]
+        assert all(low <= point[0] <= high for point in (found, expected))
+    else:
+        assert np.allclose(found, expected, atol=1e-6)
     clipped = byzfl.CenteredClipping(L=f + 1, tau=1.5)(x)
     assert np.allclose(ours(CentredClipping(radius=1.5, iterations=f + 1), x), clipped)
     bound = float(np.median(np.linalg.norm(x, axis=1)))
     assert np.allclose(ours(NormClipping(), x), np.mean(byzfl.Clipping(c=bound)(x), axis=0))
+
+
+@pytest.mark.parametrize(("participants", "dimension"), SHAPES)
+@pytest.mark.parametrize("f", [0, 1, 2])
+def test_mean_around_the_median_and_minimum_diameter_are_byzfls(
+    participants: int, dimension: int, f: int
+) -> None:
+    """Of subsets of equal diameter ByzFL takes the first and psofed the tightest: compared are the diameters."""
+    x = random_uploads(participants, dimension)
+    assert np.allclose(ours(MeaMed(tolerated=f), x), byzfl.Meamed(f)(x))
+    if f == 0 or dimension == 1:
+        assert np.allclose(ours(MDA(tolerated=f), x), byzfl.MDA(f)(x))
+    kept = participants - f
+    diameters = {}
+    for subset in itertools.combinations(range(participants), kept):
+        chosen = x[list(subset)]
+        width = np.linalg.norm(chosen[:, None] - chosen[None], axis=2).max()
+        diameters[tuple(chosen.mean(axis=0).round(9))] = width
+    for found in (ours(MDA(tolerated=f), x), byzfl.MDA(f)(x)):
+        assert np.isclose(diameters[tuple(found.round(9))], min(diameters.values()))
+
+
+@pytest.mark.parametrize(("participants", "dimension"), SHAPES)
+@pytest.mark.parametrize("f", [0, 1, 2])
+def test_pre_aggregations_are_byzfls(participants: int, dimension: int, f: int) -> None:
+    x, server, uniforms = random_uploads(participants, dimension), np.zeros(dimension), np.zeros(participants)
+    assert np.allclose(mix_uploads(NNM(tolerated=f), x, server, uniforms=uniforms), byzfl.NNM(f)(x.copy()))
+    assert np.allclose(mix_uploads(ARC(tolerated=f), x, server, uniforms=uniforms), byzfl.ARC(f)(x.copy()))
+    # Shuffled in the same way.
+    np.random.seed(f)  # noqa: NPY002 (ByzFL draws from it)
+    order = np.random.permutation(participants)  # noqa: NPY002
+    uniforms[order] = np.arange(participants) / participants
+    np.random.seed(f)  # noqa: NPY002
+    theirs = byzfl.Bucketing(f + 1)(x.copy())
+    assert np.allclose(mix_uploads(Bucketing(size=f + 1), x, server, uniforms=uniforms), theirs)
+
+
+@pytest.mark.parametrize(("participants", "dimension"), SHAPES)
+@pytest.mark.parametrize(
+    ("rule", "their_rule"),
+    [(Mean(), byzfl.Average()), (Median(), byzfl.Median()), (TrimmedMean(trim=2), byzfl.TrMean(2))],
+    ids=repr,
+)
+@pytest.mark.parametrize("kind", [LittleIsEnough, InnerProduct])
+def test_strengths_found_against_a_rule_hurt_as_much_as_byzfls(
+    participants, dimension, rule, their_rule, kind
+) -> None:
+    """Both look for the largest distance from the honest mean: psofed on a grid, ByzFL by growing steps."""
+    uploads, attacking = random_uploads(participants, dimension)[::-1], np.arange(participants) < 2
+    honest, nothing = uploads[2:], np.zeros_like(uploads)
+    is_alie = kind is LittleIsEnough
+    find = byzfl.Optimal_ALittleIsEnough if is_alie else byzfl.Optimal_InnerProductManipulation
+    theirs = find(agg=their_rule, pre_agg_list=[], f=2)(honest)
+    most = {"deviations": 40.0, "statistics": "honest"} if is_alie else {"scale": 40.0}
+    received = corrupt_at_best(
+        kind(num_byzantine=2, search=800, **most), rule, None, uploads, attacking, server=nothing[0],
+        clients=np.arange(participants), iteration=0, normals=nothing, common_normals=nothing[0],
+    )  # fmt: skip
+
+    def harm(sent: np.ndarray) -> float:
+        return float(np.linalg.norm(ours(rule, np.vstack([sent, sent, honest])) - honest.mean(axis=0)))
+
+    # ByzFL's steps may go beyond 40, where the rule is led away without limit, and begin at 0, which is not tried here.
+    reach = np.linalg.norm(theirs - honest.mean(axis=0)) / np.linalg.norm(received[0] - honest.mean(axis=0))
+    assert harm(received[0]) >= 0.999 * harm(theirs) or reach > 1.0 or reach < 1e-9
 
 
 @pytest.mark.parametrize(("participants", "dimension"), SHAPES)
@@ -68,10 +143,13 @@ def test_krum_is_byzfls_where_as_many_neighbours_count(participants: int, dimens
 @pytest.mark.parametrize(
     ("attack", "theirs"),
     [
-        (LittleIsEnough(num_byzantine=1, deviations=1.5), lambda: byzfl.ALittleIsEnough(1.5)),
+        (
+            LittleIsEnough(num_byzantine=1, deviations=1.5, statistics="honest"),
+            lambda: byzfl.ALittleIsEnough(1.5),
+        ),
         (InnerProduct(num_byzantine=1, scale=2.0), lambda: byzfl.InnerProductManipulation(2.0)),
         (InnerProduct(num_byzantine=1, scale=1.0), lambda: byzfl.SignFlipping()),
-        (Mimic(num_byzantine=1), lambda: byzfl.Mimic(0)),
+        (Mimic(num_byzantine=1, victim="lowest"), lambda: byzfl.Mimic(0)),
     ],
     ids=repr,
 )

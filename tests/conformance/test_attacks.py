@@ -7,7 +7,7 @@ from psofed import Attack, Scenario, Selection, simulate
 from psofed.parts.affine import Affine
 from psofed.parts.attacks import DataPoisoning, LabelPoisoning
 from psofed.parts.contexts import KNOWLEDGE
-from psofed.parts.options import option_of
+from psofed.parts.options import option_of, value_type
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
 from psofed.reference.literal import run_literally
@@ -81,7 +81,9 @@ def test_every_attack_survives_toml_and_back(kind: str) -> None:
 @pytest.mark.parametrize("kind", ATTACKS)
 def test_every_attack_changes_uploads_or_samples_and_says_what_it_knows(kind: str) -> None:
     part = find_part("attack", kind)
-    assert (part.corrupt is not Attack.corrupt) != (part.poison is not Attack.poison)
+    own = [getattr(part, name) is not getattr(Attack, name) for name in ("corrupt", "craft", "poison")]
+    assert sum(own) == 1
+    assert part.knows == "everyone" or not part.crafts_vectors()
     assert part.poisons_samples() == (part.poison is not Attack.poison)
     assert part.knows in KNOWLEDGE
     assert part.strength_field() in part.options()
@@ -104,7 +106,8 @@ def affine_attacks(kind: str) -> list[Attack]:
     changes = [{}]
     for name, field in part.own_options().items():
         about = option_of(field)
-        changes += [{name: choice} for choice in about.choices] or [{name: 0.3}]
+        value = 3 if value_type(field)[0] == "int" else 0.3
+        changes += [{name: choice} for choice in about.choices] or [{name: value}]
     attacks = [part(num_byzantine=4, probability=0.3, **change) for change in changes]
     return [attack for attack in attacks if isinstance(attack.affine(), Affine)]
 

@@ -23,13 +23,23 @@ def scenario_of(attack: str, rule: str) -> Scenario:
     return BASE.replace(attack=made, aggregation=find_part("aggregation", rule)())
 
 
-every_pair = pytest.mark.parametrize(
-    "scenario", [scenario_of(attack, rule) for attack in ATTACKS for rule in RULES],
-    ids=lambda scenario: f"{scenario.attack.kind}-{scenario.aggregation.kind}",
-)  # fmt: skip
+def over(pairs: list[tuple[str, str]]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        "scenario", [scenario_of(*pair) for pair in pairs],
+        ids=lambda scenario: f"{scenario.attack.kind}-{scenario.aggregation.kind}",
+    )  # fmt: skip
 
 
-@every_pair
+EVERY = [(attack, rule) for attack in ATTACKS for rule in RULES]
+# Every attack with a third of the rules and every rule with a third of the attacks, no two attacks with the same third
+# of the rules: for rooms where the two have nothing to do with each other.
+A_THIRD = [pair for pair in EVERY if (ATTACKS.index(pair[0]) + RULES.index(pair[1])) % 3 == 0]
+every_pair, some_pairs = over(EVERY), over(A_THIRD)
+# Theory knows the mean alone, and refuses all other rules whatever the attack.
+pairs_for_theory = over([pair for pair in EVERY if pair[1] == "mean" or pair in A_THIRD])
+
+
+@some_pairs
 def test_a_pair_goes_from_a_file_through_simulation_into_a_file_and_back(
     tmp_path: Path, scenario: Scenario
 ) -> None:
@@ -58,7 +68,7 @@ def test_a_pair_does_in_the_engine_what_it_does_literally(scenario: Scenario) ->
             assert np.allclose(result.trial_curves[metric][trial], expected, rtol=1e-9, atol=1e-15)
 
 
-@every_pair
+@pairs_for_theory
 def test_a_pair_is_predicted_or_refused_by_name(scenario: Scenario) -> None:
     refusal = ""
     try:
@@ -96,11 +106,10 @@ def test_all_pairs_are_swept_kept_and_not_computed_again(
     data = second.to_dataset()
     assert data["attack"].values.tolist() == list(ATTACKS)
     assert data["aggregation"].values.tolist() == list(RULES)
-    for attack in ATTACKS:
-        for rule in RULES:
-            direct = simulate(scenario_of(attack, rule), trials=TRIALS, seed=SEED, tail=1)
-            found = data["server_msd"].sel(attack=attack, aggregation=rule).values
-            assert np.array_equal(found, direct.steady_state["server_msd"])
+    for attack, rule in A_THIRD:
+        direct = simulate(scenario_of(attack, rule), trials=TRIALS, seed=SEED, tail=1)
+        found = data["server_msd"].sel(attack=attack, aggregation=rule).values
+        assert np.array_equal(found, direct.steady_state["server_msd"])
 
 
 def test_all_pairs_stand_in_the_document_of_a_sweep() -> None:

@@ -29,6 +29,7 @@ CASES = {
     "not finite": {"attack": NonFinite(num_byzantine=3, probability=0.5)},
     "omniscient": {"attack": LittleIsEnough(num_byzantine=3, probability=1.0), "aggregation": "krum"},
     "a bias and a median": {"attack": ConstantBias(num_byzantine=3, bias=0.3), "aggregation": "median"},
+    "mixed before": {"pre_aggregation": "nnm", "aggregation": "median"},
     "one participant": {"num_participants": 1},
     "online-fed": {"algorithm": "online-fed"},
     "signsgd": {"algorithm": "signsgd", "attack": LOUD},

@@ -27,7 +27,7 @@ ATTACKS = {
     "gaussian": {"variance": 0.7},
     "colluding-gaussian": {"variance": 0.7},
     "constant-bias": {"bias": 0.4},
-    "sign-flip": {"scale": 0.8},
+    "sign-flip": {"scale": 0.8, "of": "update"},
     "sign-flip of the model": {"kind": "sign-flip", "scale": 0.6, "of": "model"},
     "scaled-update": {"scale": 2.5},
     "drop-out": {},

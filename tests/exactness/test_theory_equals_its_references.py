@@ -115,7 +115,7 @@ AFFINE = [
     {"kind": "gaussian"},
     {"kind": "colluding-gaussian"},
     {"kind": "constant-bias"},
-    {"kind": "sign-flip", "scale": 0.5},
+    {"kind": "sign-flip", "scale": 0.5, "of": "update"},
     {"kind": "sign-flip", "scale": 0.5, "of": "model"},
     {"kind": "scaled-update", "scale": 2.0},
     {"kind": "drop-out"},

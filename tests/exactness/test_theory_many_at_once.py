@@ -54,7 +54,7 @@ def test_lumping_clients_changes_nothing(options, system, monkeypatch: pytest.Mo
 
 
 def test_many_stepsizes_at_once_are_what_each_is_alone() -> None:
-    scenario = fleet_of({"kind": "sign-flip"}, True)
+    scenario = fleet_of({"kind": "sign-flip", "of": "update"}, True)
     curve = predict_stepsizes(scenario, [0.02, 0.1, 0.3, 0.9])
     for index, mu in enumerate(curve.stepsize):
         alone = psofed.predict(scenario.replace(stepsize=float(mu)))

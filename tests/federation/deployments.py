@@ -1,8 +1,11 @@
 """A federation of real processes on loopback, with TLS and node keys, for tests."""
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
+from psofed import Scenario
+from psofed.attacks import Gaussian
 from psofed.federation.app import client_app, run_server
 from psofed.federation.deploy.credentials import make_credentials
 from psofed.federation.deploy.processes import Supervisor, flower_environment, free_port, wait_until
@@ -91,6 +94,27 @@ class Deployment:
 
     def last_round_has(self, name):
         return name in (self.status().get("last") or {"accepted": []})["accepted"]
+
+
+NAMES = [f"node-{k}" for k in range(3)]
+SCENARIO = Scenario(
+    num_clients=3,
+    dimension=4,
+    num_participants=2,
+    iterations=6,
+    attack=Gaussian(num_byzantine=1, probability=0.5),
+)
+
+
+@contextmanager
+def three_nodes(folder):
+    """Run a server and three nodes, the first of them Byzantine, for :data:`SCENARIO` and others like it."""
+    with Deployment(folder, NAMES) as deployed:
+        deployed.start_server()
+        deployed.start_node(0, "--byzantine")
+        for k in (1, 2):
+            deployed.start_node(k)
+        yield deployed
 
 
 def run_in_process(settings, partitions, folder, *, byzantine=None, numbers=None):

@@ -15,9 +15,9 @@ import numpy as np
 from deployments import Deployment
 
 from psofed import Data, Scenario
-from psofed import aggregations as rules
 from psofed.attacks import ConstantBias, SignFlip
 from psofed.federation.settings import RunSettings
+from psofed.parts.registry import built_in_parts
 
 NODES, LIAR, TAIL = 5, 0, 5
 HONEST = [k for k in range(NODES) if k != LIAR]
@@ -31,24 +31,12 @@ SCENARIO = Scenario(
     iterations=30,
     data=Data(input_variance=1.0, noise_variance=0.01),
 )
-RULES = {
-    rule.kind: rule
-    for rule in (
-        rules.Mean(),
-        rules.Median(),
-        rules.TrimmedMean(),
-        rules.GeometricMedian(),
-        rules.Krum(),
-        rules.MultiKrum(),
-        rules.NormClipping(),
-        rules.CentredClipping(),
-    )
-}
-"""Every rule but FLTrust, which a federation refuses."""
+RULES = {part.kind: part() for part in built_in_parts("aggregation") if not part.has_root_data}
+"""Every rule but those that need root data, which a federation refuses."""
 
 LIES = {
     "1e300": ConstantBias(num_byzantine=1, probability=1.0, bias=1e300),
-    "update turned round": SignFlip(num_byzantine=1, probability=1.0),
+    "update turned round": SignFlip(num_byzantine=1, probability=1.0, of="update"),
     "model turned round": SignFlip(num_byzantine=1, probability=1.0, of="model"),
     "bias +0.15": ConstantBias(num_byzantine=1, probability=1.0, bias=0.15),
     "bias -0.15": ConstantBias(num_byzantine=1, probability=1.0, bias=-0.15),

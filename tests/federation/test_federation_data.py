@@ -84,7 +84,7 @@ def test_a_row_counts_once_its_line_is_complete_and_bad_rows_are_skipped_with_th
     ("changes", "message"),
     [
         ({"target_column": "height"}, "no column height; there are time, station"),
-        ({"features": ("pressure", "output")}, "cannot be a feature, it is the --target-column"),
+        ({"features": ("pressure", "output")}, "cannot be a feature, it is the target"),
         ({"features": ("wind",)}, r"1 features \(wind\) where the run's dimension is 2.*dimension=1"),
     ],
 )
@@ -128,8 +128,12 @@ def test_a_federation_learns_from_raw_units_and_keeps_the_scaling(tmp_path):
 @pytest.mark.parametrize(
     ("text", "node_config", "remark"),
     [
-        ("time,x,z,y\nnoon,a,b,c\n", {}, "no sample read, 2 rows were skipped"),
-        ("x,z,y\n1,b,2\n", {"target-column": "y"}, "'b' in column z is not a number"),
+        (
+            "time,x,y\nnoon,a,b\nnoon,1,2\n",
+            {"target-column": "y", "features": "time,x"},
+            "no sample read, 2 rows were skipped",
+        ),
+        ("x,z,y\n1,b,2\n", {"target-column": "y", "features": "x,z"}, "column z: 'b' is not a number"),
         ("x,z,y\n", {"target-column": "y"}, "no sample read"),
         ("x,z,y\n1,2,3\n2,2,3\n", {"target-column": "y"}, "only feed the means"),
     ],

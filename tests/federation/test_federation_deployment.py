@@ -267,7 +267,8 @@ def test_clients_of_csv_files_learn_from_what_arrives(tmp_path):
         context.run_config = settings.to_config()
     run_server(grid, settings, Home(tmp_path / "home"))
     result = read_json(tmp_path / "home" / "result.json")
-    np.testing.assert_allclose(result["model"], truth, atol=0.05)
+    # Scaled as they come: the inputs have a deviation of 1, the target one of ‖truth‖.
+    np.testing.assert_allclose(np.array(result["model"]) * np.linalg.norm(truth), truth, atol=0.15)
     examples = sum(record["examples"] for record in result["history"])
     lines = sum(len(path.read_text().splitlines()) for path in files)
     assert lines - 3 * 20 * 12 < examples <= lines

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from flwr.clientapp import ClientApp
 
-from psofed import Data, NotCoveredError, PsofedError, Scenario
-from psofed.attacks import ConstantBias, Gaussian, Mimic
+from psofed import Attack, Data, InvalidValueError, NotCoveredError, PsofedError, Scenario
+from psofed.aggregations import MDA
+from psofed.attacks import ConstantBias, Gaussian, InnerProduct, LittleIsEnough, Mimic
 from psofed.federation import PSOFed, SuppliedMasks, online_regression, partial_sharing
 from psofed.federation.aggregate import aggregate
 from psofed.federation.attacks import PoisonedSource, rehearse
@@ -17,6 +18,7 @@ from psofed.federation.synthetic import SyntheticSource
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet import draw_fleet
 from psofed.parts.affine import Affine
+from psofed.parts.pre_aggregations import Bucketing
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
 from psofed.reference.literal import run_literally
@@ -62,6 +64,7 @@ def run_federation(scenario: Scenario) -> np.ndarray:
     models = []
     strategy = PSOFed(
         num_shared=scenario.num_shared, newcomers="zeros", masks=masks, aggregation=scenario.aggregation,
+        pre_aggregation=scenario.pre_aggregation,
         participants=SuppliedParticipants(
             {n + 1: [nodes[k] for k in np.flatnonzero(a)] for n, a in enumerate(draws.participants)}
         ),
@@ -73,8 +76,13 @@ def run_federation(scenario: Scenario) -> np.ndarray:
     return np.array(models)
 
 
-@pytest.mark.parametrize("rule", part_names("aggregation"))
-@pytest.mark.parametrize("kind", part_names("attack"))
+ATTACKS, RULES = part_names("attack"), part_names("aggregation")
+# Every attack with a third of the rules and every rule with a third of the attacks: what they do together is in tests
+# of the simulation, which runs the same bodies.
+A_THIRD = [(a, r) for i, a in enumerate(ATTACKS) for j, r in enumerate(RULES) if (i + j) % 3 == 0]
+
+
+@pytest.mark.parametrize(("kind", "rule"), A_THIRD)
 def test_the_federation_does_what_the_literal_form_says(kind: str, rule: str) -> None:
     attack = find_part("attack", kind)(num_byzantine=2, probability=1.0)
     scenario = Scenario(**SIZES, attack=attack, aggregation=rule)
@@ -94,6 +102,38 @@ def test_the_federation_does_what_the_literal_form_says(kind: str, rule: str) ->
     if not is_random and not is_dropped:
         literal = run_literally(scenario, seed=3, trial=0)
         np.testing.assert_allclose(models, literal.models[1:, 0], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", part_names("pre_aggregation"))
+def test_the_federation_mixes_uploads_as_the_literal_form_does(kind: str) -> None:
+    attack = find_part("attack", "sign-flip")(num_byzantine=2, probability=1.0)
+    scenario = Scenario(**SIZES, attack=attack, aggregation="median", pre_aggregation=kind)
+    models = run_federation(scenario)
+    assert np.isfinite(models).all()
+    if kind == "bucketing":  # which is drawn otherwise here, but the same each time
+        assert np.array_equal(models, run_federation(scenario))
+        assert not np.allclose(models, run_federation(scenario.replace(pre_aggregation=None)))
+    else:
+        literal = run_literally(scenario, seed=3, trial=0)
+        np.testing.assert_allclose(models, literal.models[1:, 0], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("attack", [
+    InnerProduct(num_byzantine=2, probability=1.0, scale=4.0, search=4),
+    LittleIsEnough(num_byzantine=2, probability=1.0, search=4),
+], ids=repr)  # fmt: skip
+def test_attackers_try_strengths_against_the_federations_own_rule(attack: Attack) -> None:
+    scenario = Scenario(**SIZES, attack=attack, aggregation="krum", pre_aggregation="nnm")
+    literal = run_literally(scenario, seed=3, trial=0)
+    np.testing.assert_allclose(run_federation(scenario), literal.models[1:, 0], rtol=1e-9, atol=1e-12)
+
+
+def test_mixed_uploads_have_no_weights_and_a_rule_for_few_is_given_few() -> None:
+    with pytest.raises(InvalidValueError, match=r'weighted = True .*pre_aggregation = "nnm"'):
+        PSOFed(weighted=True, pre_aggregation="nnm")
+    with pytest.raises(InvalidValueError, match=r"aggregation_options.tolerated = 6 .*593,775"):
+        PSOFed(num_participants=30, aggregation=MDA(tolerated=6))
+    PSOFed(num_participants=30, aggregation=MDA(tolerated=6), pre_aggregation=Bucketing(size=2))
 
 
 @pytest.mark.parametrize("kind", part_names("attack"))

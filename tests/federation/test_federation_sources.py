@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from psofed import Data, Scenario
 from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.federation.columns import TableSource
 from psofed.federation.online import lms, split_pending
-from psofed.federation.sources import CsvSource, GeneratorSource, ParquetSource, Position, open_source
+from psofed.federation.sources import GeneratorSource, Position, open_source
 from psofed.federation.synthetic import SyntheticSource, evaluate_model
 from psofed.fleet import draw_fleet
 
@@ -19,11 +20,11 @@ from psofed.fleet import draw_fleet
 def test_a_line_counts_once_it_is_complete(tmp_path):
     path = tmp_path / "readings.csv"
     path.write_bytes(b"x1,x2,y\n1,2,3\n4,5,")
-    source = CsvSource(path, dimension=2)
+    source = TableSource(path, dimension=2)
     first = source.read(Position(), limit=10)
     assert first.inputs.tolist() == [[1, 2]]
     assert first.targets.tolist() == [3]
-    assert first.ends[-1] == Position(samples=1, offset=14, skipped=1)
+    assert first.ends[-1] == Position(samples=1, offset=14)
     with path.open("ab") as file:
         file.write(b"6\n7,8,9\n")
     second = source.read(first.ends[-1], limit=10)
@@ -40,7 +41,7 @@ def test_however_a_file_grows_every_sample_is_read_once(tmp_path_factory, cuts, 
         with path.open("ab") as file:
             file.write(text[written:cut])
         written = max(written, min(cut, len(text)))
-        while len(samples := CsvSource(path, 1).read(position, limit)):
+        while len(samples := TableSource(path, 1).read(position, limit)):
             read += samples.targets.tolist()
             position = samples.ends[-1]
     assert read == [i * i for i in range(25)]
@@ -48,23 +49,52 @@ def test_however_a_file_grows_every_sample_is_read_once(tmp_path_factory, cuts, 
 
 def test_rows_that_are_no_sample_are_skipped_and_counted(tmp_path):
     path = tmp_path / "r.csv"
-    path.write_bytes(b"1;2\n\nnan,1\n1,2,3\nabc,1\n\xff\xfe\n3\t4\n")
-    samples = CsvSource(path, 1).read(Position(), 10)
+    path.write_bytes(b"1;2\n\n1;nan\n1;2;3\nabc;1\n\xff\xfe\n1e999;1\n3;4\n")
+    samples = TableSource(path, 1).read(Position(), 10)
     assert samples.inputs.ravel().tolist() == [1, 3]
-    assert samples.ends[-1].skipped == 5
+    assert samples.ends[-1].skipped == 5  # a line with nothing in it is none
+
+
+def test_bare_numbers_are_a_table_whose_last_column_is_the_target(tmp_path):
+    bare, named = tmp_path / "bare.csv", tmp_path / "named.csv"
+    rows = "1,2,3\n4,,6\n7,8,9\n"
+    bare.write_bytes(b"\xef\xbb\xbf" + rows.encode())
+    named.write_text("a,b,c\n" + rows)
+    assert TableSource(bare, 2).columns() == (("x1", "x2"), "y")
+    assert TableSource(named, 2).columns() == (("a", "b"), "c")
+    samples = [TableSource(path, 2).read(Position(), 9) for path in (bare, named)]
+    for found in samples:
+        np.testing.assert_array_equal(found.inputs, [[1, 2], [4, np.nan], [7, 8]])
+        assert found.targets.tolist() == [3, 6, 9]
+    with pytest.raises(PsofedError, match=r"2 features \(x1, x2\) where the run's dimension is 5"):
+        TableSource(bare, 5).read(Position(), 9)
+
+
+def test_a_header_of_numbers_is_one_if_the_target_is_named_by_it(tmp_path):
+    path = tmp_path / "years.csv"
+    path.write_text("2001,2002\n1,2\n")
+    assert TableSource(path, 1, "2002").columns() == (("2001",), "2002")
+    assert TableSource(path, 1, "2002").read(Position(), 9).targets.tolist() == [2]
+
+
+def test_a_file_without_a_line_yet_has_no_sample(tmp_path):
+    path = tmp_path / "later.csv"
+    path.write_text("1,2")
+    found = TableSource(path, 1).read(Position(), 9)
+    assert (len(found), found.problem) == (0, "later.csv has no complete line yet")
 
 
 def test_a_file_that_was_replaced_is_read_from_its_beginning(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text("1,1\n2,2\n3,3\n")
-    end = CsvSource(path, 1).read(Position(), 10).ends[-1]
+    end = TableSource(path, 1).read(Position(), 10).ends[-1]
     path.write_text("9,9\n")
-    assert CsvSource(path, 1).read(end, 10).targets.tolist() == [9]
+    assert TableSource(path, 1).read(end, 10).targets.tolist() == [9]
 
 
 def test_a_missing_file_is_a_clear_error(tmp_path):
     with pytest.raises(PsofedError, match=r"absent\.csv"):
-        CsvSource(tmp_path / "absent.csv", 1).read(Position(), 1)
+        TableSource(tmp_path / "absent.csv", 1).read(Position(), 1)
 
 
 def test_parquet_files_that_come_to_a_folder_are_read_in_turn(tmp_path):
@@ -76,22 +106,22 @@ def test_parquet_files_that_come_to_a_folder_are_read_in_turn(tmp_path):
 
     write("a.parquet", [1.0, 2.0])
     source = open_source(str(tmp_path), dimension=1)
-    assert isinstance(source, ParquetSource)
+    assert isinstance(source, TableSource)
     first = source.read(Position(), 10)
     assert first.targets.tolist() == [1.5, 2.5]
     write("b.parquet", [3.0, float("nan"), 4.0])
     second = source.read(first.ends[-1], 10)
-    assert second.inputs.ravel().tolist() == [3, 4]
+    np.testing.assert_array_equal(second.inputs.ravel(), [3, 4])
     assert len(source.read(second.ends[-1], 10)) == 0
-    assert source.read(Position(samples=1), 2).inputs.ravel().tolist() == [2, 3]
-    with pytest.raises(PsofedError, match="columns"):
-        ParquetSource(tmp_path / "a.parquet", 3).read(Position(), 1)
+    assert source.read(first.ends[0], 2).inputs.ravel().tolist() == [2, 3]
+    with pytest.raises(PsofedError, match=r"1 features \(x\)"):
+        TableSource(tmp_path / "a.parquet", 3).read(Position(), 1)
 
 
 def test_without_pyarrow_the_error_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(PsofedError, match=r"psofed\[parquet\]"):
-        ParquetSource(tmp_path / "a.parquet", 1).read(Position(), 1)
+        TableSource(tmp_path / "a.parquet", 1).read(Position(), 1)
 
 
 def test_a_generator_begins_anywhere(tmp_path, monkeypatch):
@@ -164,5 +194,5 @@ def test_the_servers_test_mse_follows_its_deviation():
 
 def test_names_of_files_are_told_from_names_of_functions(tmp_path):
     (tmp_path / "plain").write_text("1,2\n")
-    assert isinstance(open_source(str(tmp_path / "plain"), 1), CsvSource)
-    assert isinstance(open_source(str(Path("a.parquet")), 1), ParquetSource)
+    assert isinstance(open_source(str(tmp_path / "plain"), 1), TableSource)
+    assert isinstance(open_source(str(Path("a.parquet")), 1), TableSource)

@@ -1,6 +1,8 @@
 """The strategy on a Grid within this process: rounds, bad replies, lost state, checkpoints."""
 
 import collections
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -110,7 +112,7 @@ def run(grid, rounds=3, timeout=0.05, **options):
 
 
 def test_every_kind_of_bad_reply_is_tried():
-    assert {*BAD, "unasked"} == set(KINDS)
+    assert {*BAD, "unasked", "doubtful"} == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", BAD)
@@ -195,6 +197,28 @@ def test_an_unreadable_reply_harms_nobody_else(make_app):
     strategy, _ = run(Broken({node: make_app() for node in NODES}), rounds=2)
     assert strategy.conduct.counts == {"11": {"malformed": 2}}
     assert strategy.state.history[-1]["accepted"] == ["12", "13"]
+
+
+def test_a_reply_that_never_becomes_whole_costs_no_more_than_the_deadline(make_app):
+    """Flower asks three minutes for the rest of a reply that was announced and not sent."""
+    release = threading.Event()
+
+    class Stuck(InProcessGrid):
+        def pull_messages(self, message_ids):
+            pulled = list(super().pull_messages(message_ids))
+            if any(message.metadata.src_node_id == NODES[0] for message in pulled):
+                release.wait(60)
+            return pulled
+
+    grid = Stuck({node: make_app() for node in NODES})
+    started = time.monotonic()
+    strategy = PSOFed(num_shared=3)
+    strategy.start(grid, np.zeros(5), num_rounds=1, timeout=2.0)
+    took = time.monotonic() - started
+    release.set()
+    assert took < 10
+    assert strategy.conduct.counts == {str(NODES[0]): {"no-reply": 1}}
+    assert len(strategy.state.history[0]["accepted"]) == len(NODES) - 1
 
 
 @settings(max_examples=30, deadline=None)
@@ -615,6 +639,37 @@ def test_a_full_synchronisation_makes_all_models_one(make_app):
     )  # each has the server's model and its own step of this round
     assert gaps[5] == pytest.approx(0.0, abs=1e-12)
     assert min(gaps[1], gaps[4]) > 0.005
+
+
+@pytest.mark.parametrize("value", [1e300, np.nan])
+def test_a_poisoned_checkpoint_is_not_gone_on_with(make_app, tmp_path, value):
+    path = tmp_path / "checkpoint.npz"
+    grid = InProcessGrid({node: make_app() for node in NODES})
+    run(grid, rounds=3, checkpoint=path)
+    store = CheckpointStore(path)
+    state = store.load()
+    state.model[0] = value
+    store.save(state)
+    with pytest.raises(PsofedError, match=r"rollback --to-round N` \(there are 1, 2, 3\)"):
+        run(grid, rounds=5, checkpoint=path, resume=True)
+    store.rollback(2)
+    strategy, _ = run(grid, rounds=5, checkpoint=path, resume=True)
+    assert np.isfinite(strategy.state.model).all()
+
+
+def test_an_early_lie_is_left_out_until_there_is_a_history_and_then_dropped(make_app):
+    """800 where others send 1: within the wide bound of the first rounds, and still no takeover."""
+    grid = InProcessGrid({node: make_app(step=800.0 if node == 11 else 1.0) for node in NODES})
+    strategy, _ = run(grid, rounds=16, num_shared=5, limits=ReplyLimits())
+    assert strategy.conduct.counts == {"11": {"doubtful": 10, "implausible": 3}}
+    assert strategy.conduct.benched == {"11"}
+    assert np.abs(strategy.state.model).max() <= 16  # as without it: one a round
+
+
+def test_of_two_replies_neither_is_doubted(make_app):
+    grid = InProcessGrid({11: make_app(step=300.0), 12: make_app()})
+    strategy, _ = run(grid, rounds=1, num_shared=5)
+    assert strategy.conduct.counts == {}
 
 
 def test_without_the_guard_the_mean_is_taken_over(make_app):

@@ -1,87 +1,257 @@
-"""The report opens from disk in a real browser and draws all figures."""
+"""What the report says, and that it needs nothing but itself; how it behaves is tested in tests/browser."""
 
+import dataclasses
+import logging
 import re
-import shutil
-import subprocess
+from concurrent.futures import Executor, Future
+from concurrent.futures.process import BrokenProcessPool
+from html.parser import HTMLParser
+from importlib.resources import files
 
+import numpy as np
 import pytest
 
+from psofed.paper.charts import make_headline, make_panels, spread_labels
 from psofed.paper.figures import figure_names
+from psofed.paper.findings import answer, find_findings
+from psofed.paper.look import LOOKS, look_of
+from psofed.paper.page import write_page
+from psofed.paper.page_claims import claim_sections, verdict_tiles
+from psofed.paper.reproduction import drawing_helpers, save_reproduction
+from psofed.paper.typeset import typeset
+from psofed.paper.verdict import FAILS, HOLDS, Check, Claim
+from psofed.plots.pages import embed
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
-
-def browse(page, profile, *options):
-    flags = (
-        "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-        "--disable-component-update", "--disable-sync", "--virtual-time-budget=5000",
-    )  # fmt: skip
-    command = [BROWSER, *flags, f"--user-data-dir={profile}", *options, page.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=True).stdout
-
-
-@pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
-def test_a_browser_draws_every_figure_without_an_error(saved, tmp_path):
-    _, _, page = saved
-    document = browse(page, tmp_path / "profile", "--dump-dom")
-    body = re.search(r"<body[^>]*>", document)[0]
-    assert f'data-drawn="{len(figure_names())}"' in body
-    assert "data-error" not in body
-    for name in figure_names():
-        chart = document.split(f'id="{name}-chart"')[1].split("<details>")[0]
-        assert chart.count('role="img"') == 2
-        assert chart.count("<path") > 50
-        assert "NaN" not in chart
-        assert "undefined" not in chart
+CSS = files("psofed.paper").joinpath("page.css").read_text("utf-8")
+COLOURS = {
+    name: (light, dark)
+    for name, light, dark in re.findall(r"--(\w+): light-dark\((#\w{6}), (#\w{6})\);", CSS)
+}
+PAGE = files("psofed.paper").joinpath("controls.js").read_text("utf-8")
 
 
-@pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
-def test_the_page_looks_like_something(saved, tmp_path):
-    from matplotlib.image import imread
+def text_of(saved):
+    return saved[2].read_text(encoding="utf-8")
 
-    _, _, page = saved
-    picture = tmp_path / "page.png"
-    browse(
-        page, tmp_path / "profile", "--window-size=1200,5200", "--hide-scrollbars", f"--screenshot={picture}"
+
+def own_text(saved):
+    """The page without BokehJS and the charts' models, which say nothing to a reader."""
+    return re.sub(r"<script.*?</script>", "", text_of(saved), flags=re.DOTALL)
+
+
+def luminance(colour):
+    channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+
+def contrast(first, second):
+    low, high = sorted((luminance(first), luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_contrast_is_what_the_standard_says():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("ink", ["ink", "muted", "accent", "good", "some", "bad"])
+@pytest.mark.parametrize("ground", ["page", "panel"])
+def test_text_has_the_contrast_of_level_aa(scheme, ink, ground):
+    assert contrast(COLOURS[ink][scheme], COLOURS[ground][scheme]) >= 4.5
+
+
+def test_text_on_the_accent_has_the_contrast_of_level_aa():
+    for scheme in (0, 1):
+        assert contrast(COLOURS["page"][scheme], COLOURS["accent"][scheme]) >= 4.5
+
+
+@pytest.mark.parametrize("label", LOOKS)
+def test_every_curve_can_be_seen_on_both_pages(label):
+    """Graphics need 3 to 1. On a dark page curves are three tenths nearer to white."""
+    colour = LOOKS[label].colour
+    lighter = "#" + "".join(
+        f"{round(c + 0.3 * (255 - c)):02x}"
+        for c in (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     )
-    pixels = imread(picture)[..., :3]
-    assert pixels.shape[:2] == (5200, 1200)
-    for colour in ((0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)):  # curves in the palette's first colours
-        near = abs(pixels - [channel / 255 for channel in colour]).max(axis=2) < 0.02
-        assert near.sum() > 500
+    assert "0.3 * (255 - channel)" in PAGE
+    for ground in ("page", "panel"):
+        assert contrast(colour, COLOURS[ground][0]) >= 3
+        assert contrast(lighter, COLOURS[ground][1]) >= 3
+
+
+def test_every_curve_of_the_figures_has_a_look_of_its_own_kept_in_all_figures(reproduction):
+    for data in reproduction.figures.values():
+        looks = [look_of(label, curve) for curve, label in data.curve_labels.items()]
+        assert len({look.colour for look in looks}) == len(looks)
+        assert all(label in LOOKS for label in data.curve_labels.values())
+
+
+def test_the_right_panel_of_figure_1_shows_only_what_it_has(reproduction):
+    assert {series.label for series in reproduction.figures["fig1"].panel("redrawn")} == {
+        "PSO-Fed",
+        "Online-Fed",
+    }
+
+
+def test_bokeh_finds_no_fault_with_the_charts(reproduction, caplog):
+    data = reproduction.figures["fig8"]
+    with caplog.at_level(logging.WARNING, logger="bokeh"):
+        script, places = embed({**make_panels(data), "headline": make_headline(data, "same")})
+    assert caplog.records == []
+    assert set(places) == {"fig8-same", "fig8-redrawn", "headline"}
+    assert "<script" in script
+
+
+def test_labels_beside_curves_do_not_cover_each_other():
+    levels = np.array([-11.2, -11.1, -3.0, -11.15, -18.0])
+    found = spread_labels(levels)
+    assert np.all(np.diff(np.sort(found)) >= 0.05 * 15 - 1e-9)
+    assert list(np.argsort(found)) == list(np.argsort(levels))
+    np.testing.assert_allclose(found[[2, 4]], levels[[2, 4]])
 
 
 def test_the_page_needs_nothing_from_elsewhere(saved):
-    _, _, page = saved
-    text = page.read_text(encoding="utf-8")
-    assert not re.search(r"""(?:src|href)=["'](?:https?:)?//""", text)
-    assert "url(" not in text.split("<script")[0]
-    assert not re.search(r"\b(?:fetch|XMLHttpRequest|import)\s*\(", text)
+    text = text_of(saved)
+    assert "default-src 'none'" in text
+    assert not re.search(r"""(?:src|href)=["'](?:https?:)?//""", own_text(saved))
+    assert "url(" not in CSS
+    assert text.count("<script") < 10
+    assert len(text) < 2_500_000
+
+
+def test_the_page_is_well_formed(saved):
+    open_tags: list[str] = []
+    void = {"meta", "link", "br", "img", "input", "path", "circle"}
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag, attrs):
+            if tag not in void:
+                open_tags.append(tag)
+
+        def handle_endtag(self, tag):
+            if tag not in void:
+                assert open_tags.pop() == tag
+
+    Reader().feed(own_text(saved))
+    assert open_tags == []
+    names = re.findall(r'\bid="([^"]+)"', own_text(saved))
+    assert len(names) == len(set(names))
+    for target in re.findall(r'href="#([^"]+)"', own_text(saved)):
+        assert target in names
 
 
 def test_the_page_tells_claims_scenarios_machine_versions_and_seed(saved):
-    _, claims, page = saved
-    text = page.read_text(encoding="utf-8")
-    assert text.count("<tr>") == 1 + len(claims)
-    for claim in claims:
-        assert claim.verdict in text
-    for words in (
-        "num_clients = 50",
-        "num_clients = 100",
-        "seed",
-        "processor",
-        "numba",
-        "wall time",
-        "PhD thesis",
-    ):
-        assert words in text
-    assert text.count("data:image/svg+xml;base64,") == len(figure_names())
+    _, claims, _ = saved
+    text = own_text(saved)
+    assert text.count("<article") == len(claims)
+    words = ("num_clients = 50", "num_clients = 100", "seed", "processor", "numba", "wall time", "PhD thesis")
+    for word in words:
+        assert word in text
 
 
-def test_data_in_the_page_cannot_end_its_script(saved):
-    _, _, page = saved
-    text = page.read_text(encoding="utf-8")
-    data = text.split('<script type="application/json" id="data">')[1].split("</script>")[0]
-    import json
+def test_the_tables_hold_every_point(saved, reproduction):
+    text = own_text(saved)
+    for name in figure_names():
+        section = text.split(f'id="{name}"')[1].split("</section>")[0]
+        data = reproduction.figures[name]
+        for uplink in data.panels:
+            for series in data.panel(uplink):
+                for level in series.y_db:
+                    assert f"{level:.2f}".replace("-", "−") in section
 
-    assert [figure["figure"] for figure in json.loads(data)["figures"]] == list(figure_names())
+
+def test_symbols_are_typeset_and_numbers_stay_with_their_units(saved):
+    text = re.sub(r"<(pre|style|title)\b.*?</\1>", "", own_text(saved), flags=re.DOTALL)
+    seen = re.sub(r"<[^>]*>", "", text)
+    for raw in ("S_B", "σ_B", "p_a", "E_ω", "E_φ", "α₁"):
+        assert raw not in seen
+    assert "|<i>S</i><sub>B</sub>|" in text
+    assert typeset("μ* = 0.03, dB & <b>") == "<i>μ</i>*\u00a0=\u00a00.03, dB &amp; &lt;b&gt;"
+
+
+def test_one_case_is_not_called_all_one_cases(saved):
+    assert "all 1 cases" not in own_text(saved)
+    claim = Claim("statement", "source", ("fig1",), "criterion", (Check({"M": 1}, True, "finding"),))
+    assert "cases" not in claim_sections([claim])
+    assert "1 claim holds" in claim_sections([claim])
+
+
+def test_tiles_count_the_verdicts(saved):
+    _, claims, _ = saved
+    numbers = [int(number) for number in re.findall(r"<b>(\d+)</b>", verdict_tiles(claims))]
+    assert sum(numbers) == len(claims)
+    assert numbers[0] == sum(claim.verdict == HOLDS for claim in claims)
+    assert numbers[2] == sum(claim.verdict == FAILS for claim in claims)
+
+
+def swapped(data, first, second):
+    """The figure with two curves' simulations exchanged."""
+    names = {first: second, second: first}
+    labels = {label: curve for curve, label in data.curve_labels.items()}
+    series = tuple(
+        dataclasses.replace(s, label=names[s.label], curve=labels[names[s.label]])
+        if s.kind == "simulation" and s.label in names
+        else s
+        for s in data.series
+    )
+    return dataclasses.replace(data, series=series)
+
+
+def test_the_answer_turns_when_the_numbers_do(reproduction):
+    data = reproduction.figures["fig1"]
+    assert answer(reproduction.figures).startswith("Yes. With 20 of 100 clients lying")
+    turned = {"fig1": swapped(data, "PSO-Fed", "Online-Fed")}
+    assert answer(turned).startswith("No.")
+    [finding] = find_findings(turned)
+    assert finding.title.startswith("PSO-Fed is beaten by Online-Fed")
+
+
+def test_findings_are_the_first_three_that_the_figures_can_show(reproduction):
+    every = find_findings(reproduction.figures)
+    assert [finding.figures[0] for finding in every] == ["fig2", "fig2", "fig1"]
+    assert "lowers the error by 4." in every[0].title
+    some = {name: reproduction.figures[name] for name in ("fig6", "fig9")}
+    assert [finding.figures[0] for finding in find_findings(some)] == ["fig6", "fig6", "fig9"]
+    assert "figure 6 and figure 9 only" in answer(some)
+
+
+def test_some_figures_alone_make_a_page(reproduction, tmp_path):
+    alone = dataclasses.replace(reproduction, figures={"fig9": reproduction.figures["fig9"]})
+    text = write_page(alone, [], 1.0, tmp_path).read_text(encoding="utf-8")
+    assert 'data-chart="fig9-same"' in text
+    assert 'data-chart="headline"' in text
+
+
+def test_helpers_draw_the_same_pictures(reproduction, saved, tmp_path):
+    some = {name: reproduction.figures[name] for name in ("fig2", "fig9")}
+    with drawing_helpers(2) as helpers:
+        save_reproduction(dataclasses.replace(reproduction, figures=some), tmp_path, helpers)
+    for name in some:
+        for kind in ("svg", "png"):
+            assert (tmp_path / f"{name}.{kind}").read_bytes() == (saved[0] / f"{name}.{kind}").read_bytes()
+
+
+def test_pictures_are_drawn_here_when_a_helper_dies(reproduction, tmp_path):
+    class Killed(Executor):
+        def submit(self, function, /, *arguments, **options):
+            future = Future()
+            future.set_exception(BrokenProcessPool("killed"))
+            return future
+
+    some = {"fig9": reproduction.figures["fig9"]}
+    steps = []
+    save_reproduction(
+        dataclasses.replace(reproduction, figures=some),
+        tmp_path,
+        Killed(),
+        lambda done, total: steps.append((done, total)),
+    )
+    assert (tmp_path / "fig9.png").exists()
+    assert steps == [(step, 4) for step in range(1, 5)]
+
+
+def test_one_figure_is_drawn_without_helpers():
+    with drawing_helpers(1) as helpers:
+        assert helpers is None

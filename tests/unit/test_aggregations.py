@@ -15,14 +15,18 @@ from psofed import (
     simulate,
 )
 from psofed.parts.aggregations import (
+    CGE,
+    MDA,
     CentredClipping,
     FLTrust,
     GeometricMedian,
     Krum,
+    MeaMed,
     Mean,
     Median,
     MultiKrum,
     NormClipping,
+    Phocas,
     TrimmedMean,
 )
 from psofed.parts.models import Rff
@@ -60,6 +64,22 @@ BY_HAND = [
     (TrimmedMean(trim=1), TWO_OF_FIVE, [1.4, 1.0]),
     # Entry 0: 1, 1, 2, 3 without its ends; entry 1: 0, 1, 1, 3.
     (TrimmedMean(trim=1, quorum=4), TWO_OF_FIVE, [1.2, 1.0]),
+    # Medians 2 and 1; the farthest, 101 and −99, are left out.
+    (MeaMed(tolerated=1), FIVE, [1.75, 1.125]),
+    # f = 2: 1.5, 2, 2.5; and 0, 1, 1.5, where 0 and 2 are equally near to 1 and the lower counts.
+    (MeaMed(tolerated=2), FIVE, [2.0, 2.5 / 3]),
+    # Entry 0: 2, 4, 9 without 9, of which three of four: 1 + ¾·2. Entry 1: 3 alone against 1 and 1.
+    (MeaMed(tolerated=1), SPARSE, [2.5, 1.0]),
+    (MeaMed(tolerated=1, quorum=1), SPARSE, [2.5, 1.5]),
+    # Trimmed means 2 and 5/6; the farthest, 101 and −99, are left out.
+    (Phocas(tolerated=1), FIVE, [1.75, 1.125]),
+    (Phocas(tolerated=1), SPARSE, [2.5, 1.0]),
+    # The longest update is the last one's. Of updates of 1, 2, 3 and 8 the first two stay, (1, 0) and (0, 2).
+    (CGE(tolerated=1), FIVE, [1.75, 1.125]),
+    (CGE(tolerated=2), SPARSE, [1.5, 2.0]),
+    # Without the last one the largest squared distance is 4.25, of 0 and 2: f = 2 leaves 1, 3 and one of them.
+    (MDA(tolerated=1), FIVE, [1.75, 1.125]),
+    (MDA(tolerated=2), FIVE, [5.0 / 3, 1.5]),
     # Squared distances: 01 1.25, 02 4.25, 03 3.25, 12 2, 13 0.5, 23 2.5. f = 1: the two nearest of each,
     # scores 4.5, 1.75, 4.5, 3: participant 1.
     (Krum(tolerated=1), FIVE, [1.5, 1.0]),
@@ -188,3 +208,9 @@ def test_the_block_form_refuses_what_it_does_not_know(small_scenario: Scenario) 
     scenario = small_scenario.replace(aggregation="median")
     with pytest.raises(NotCoveredError, match=r"block form"):
         run_reference(scenario, draw_trial(scenario, 0, 0))
+
+
+def test_mda_refuses_more_subsets_than_it_can_try_by_name() -> None:
+    MDA(tolerated=5).check_participants(16)
+    with pytest.raises(InvalidValueError, match=r"aggregation_options.tolerated = 6 .*593,775"):
+        Scenario(num_clients=50, dimension=2, num_participants=30, aggregation=MDA(tolerated=6))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from psofed import Attack, InvalidValueError, Scenario, UnknownFieldError
+from psofed import Attack, InvalidValueError, NotCoveredError, Scenario, UnknownFieldError, simulate
 from psofed.engine.attackers import draw_shocks, make_attackers
 from psofed.engine.frames.poison import poison_hook
 from psofed.engine.hooks import take_poison
@@ -21,11 +21,14 @@ from psofed.parts.attacks import (
     LabelPoisoning,
     LittleIsEnough,
     Mimic,
+    MinMax,
+    MinSum,
     NonFinite,
     ScaledUpdate,
     SignFlip,
 )
 from psofed.parts.plain import corrupt_uploads, poison_sample
+from psofed.reference.literal import run_literally
 from psofed.scenario.file import with_values
 
 NAN = np.nan
@@ -36,20 +39,37 @@ UPLOADS = np.array([[2.0, 2.5, NAN], [1.0, NAN, 3.0], [NAN, 1.0, 5.0], [3.0, 2.0
 ATTACKING = np.array([True, False, False, False])
 ALWAYS = {"num_byzantine": 1, "probability": 1.0}
 
+# The root of ‖m + γp − u‖² = 11¼ for the third clean update of MinMax below.
+SLOPE = 1.5 * 1.75**0.5 + (1 / 3) ** 1.5 - 2 / 3 * (4 / 3) ** 0.5
+FARTHEST = ((SLOPE**2 + 41 / 12 * (11.25 - 101 / 36)) ** 0.5 - SLOPE) / (41 / 12)
+
 BY_HAND = [
     # w' = w_n − 2 (w − w_n): 0.5 − 2·1.5, 2 − 2·0.5
-    (SignFlip(scale=2.0, **ALWAYS), [-2.5, 1.0, NAN]),
+    (SignFlip(scale=2.0, of="update", **ALWAYS), [-2.5, 1.0, NAN]),
     # w' = −½ w
-    (SignFlip(scale=0.5, of="model", **ALWAYS), [-1.0, -1.25, NAN]),
+    (SignFlip(scale=0.5, **ALWAYS), [-1.0, -1.25, NAN]),
     # w' = w_n + 3 (w − w_n): 0.5 + 3·1.5, 2 + 3·0.5
     (ScaledUpdate(scale=3.0, **ALWAYS), [5.0, 3.5, NAN]),
     (ConstantBias(bias=-0.25, **ALWAYS), [1.75, 2.25, NAN]),
     # Entry 0: clean 1 and 3, mean 2, deviation √2. Entry 1: clean 1 and 2, mean 1.5, deviation √½.
-    (LittleIsEnough(deviations=2**0.5, **ALWAYS), [4.0, 2.5, NAN]),
+    (LittleIsEnough(deviations=2**0.5, statistics="honest", **ALWAYS), [4.0, 2.5, NAN]),
+    # In either entry n = 3 and a = 1: s' = 2 − 1, z = Φ⁻¹(½) = 0. And alone it has no deviation to go by.
+    (LittleIsEnough(statistics="honest", **ALWAYS), [2.0, 1.5, NAN]),
+    (LittleIsEnough(deviations=9.0, **ALWAYS), [2.0, 2.5, NAN]),
+    # Clean updates (½, 0, 0), (0, −1, 2), (2½, 0, 0) have the mean (1, −⅓, ⅔) and the deviations √1.75, √⅓, √(4/3);
+    # between the last two lie 6¼ + 1 + 4. The third, (−1½, −⅓, ⅔) from the mean, is the first that gets too far away.
+    (MinMax(**ALWAYS), [1.5 - FARTHEST * 1.75**0.5, 5 / 3 - FARTHEST * (1 / 3) ** 0.5, NAN]),
+    # Sums of squared distances: 5¼ + 4, 5¼ + 11¼, 4 + 11¼; from the mean 6.83333. ‖p‖² = 3.41667.
+    (
+        MinSum(**ALWAYS),
+        [1.5 - (29 / 3 / 10.25 * 1.75) ** 0.5, 5 / 3 - (29 / 3 / 10.25 / 3) ** 0.5, NAN],
+    ),
     # w' = w_n − 2 (mean − w_n): 0.5 − 2·1.5, 2 + 2·0.5
     (InnerProduct(scale=2.0, **ALWAYS), [-2.5, 3.0, NAN]),
     # The lowest clean client that shares entry 0 is client 1, entry 1 client 2.
-    (Mimic(**ALWAYS), [1.0, 1.0, NAN]),
+    (Mimic(victim="lowest", **ALWAYS), [1.0, 1.0, NAN]),
+    # Updates vary most in entries 0 and 2, against each other; there client 3 stands out, who shares entries 0 and 1.
+    (Mimic(**ALWAYS), [3.0, 2.0, NAN]),
     (DropOut(**ALWAYS), [NAN, NAN, NAN]),
     (NonFinite(**ALWAYS), [NAN, np.inf, NAN]),
 ]
@@ -101,7 +121,7 @@ def test_noise_is_the_drawn_normal_times_the_deviation(run_attack: Callable, kin
     )
 
 
-@pytest.mark.parametrize("kind", [LittleIsEnough, InnerProduct, Mimic])
+@pytest.mark.parametrize("kind", [LittleIsEnough, InnerProduct, Mimic, MinMax, MinSum])
 def test_without_clean_uploads_the_omniscient_send_their_own(
     run_attack: Callable, kind: type[Attack]
 ) -> None:
@@ -118,8 +138,8 @@ def test_without_clean_uploads_the_omniscient_send_their_own(
 def test_one_clean_upload_has_no_spread_to_hide_in() -> None:
     uploads, attacking = np.array([[1.0], [3.0]]), np.array([True, False])
     received = corrupt_uploads(
-        LittleIsEnough(num_byzantine=1), uploads, attacking, server=np.zeros(1), clients=np.arange(2), iteration=0,
-        normals=np.zeros((2, 1)), common_normals=np.zeros(1),
+        LittleIsEnough(num_byzantine=1, statistics="honest"), uploads, attacking, server=np.zeros(1),
+        clients=np.arange(2), iteration=0, normals=np.zeros((2, 1)), common_normals=np.zeros(1),
     )  # fmt: skip
     assert received[0, 0] == 3.0
 
@@ -199,3 +219,112 @@ def test_another_kind_starts_from_its_own_options_and_keeps_who_attacks_and_when
     assert changed == ConstantBias(num_byzantine=1, probability=0.7, bias=0.5)
     both = with_values(scenario, {"attack.kind": "constant-bias", "attack.bias": 3}).attack
     assert both == ConstantBias(num_byzantine=1, probability=0.7, bias=3.0)
+
+
+@pytest.mark.parametrize(("n", "attackers", "z"), [(6, 1, -0.25), (30, 6, 0.21), (50, 24, 1.43), (3, 1, 0.0)])
+def test_a_little_is_enough_goes_as_far_as_the_paper_derives_from_the_numbers(
+    n: int, attackers: int, z: float
+) -> None:
+    uploads = np.random.default_rng(0).normal(size=(n, 1))
+    attacking = np.arange(n) < attackers
+    received = corrupt_uploads(
+        LittleIsEnough(num_byzantine=attackers, statistics="honest"), uploads, attacking, server=np.zeros(1),
+        clients=np.arange(n), iteration=0, normals=np.zeros((n, 1)), common_normals=np.zeros(1),
+    )  # fmt: skip
+    honest = uploads[attackers:]
+    assert np.allclose(received[:attackers], received[0, 0])
+    assert abs((received[0, 0] - honest.mean()) / honest.std(ddof=1) - z) < 0.005
+
+
+@pytest.mark.parametrize("direction", ["deviation", "unit", "sign"])
+@pytest.mark.parametrize("kind", [MinMax, MinSum])
+def test_how_far_min_max_and_min_sum_go_is_what_the_papers_search_finds(
+    kind: type[Attack], direction: str
+) -> None:
+    rng = np.random.default_rng(3)
+    for size in ((4, 1), (7, 3), (12, 6)):
+        honest = rng.normal(size=size) + 0.5
+        uploads = np.vstack([np.zeros(size[1]), honest])
+        received = corrupt_uploads(
+            kind(num_byzantine=1, direction=direction), uploads, np.arange(len(uploads)) < 1, server=np.zeros(size[1]),
+            clients=np.arange(len(uploads)), iteration=0, normals=np.zeros_like(uploads),
+            common_normals=np.zeros(size[1]),
+        )[0]  # fmt: skip
+        mean = honest.mean(axis=0)
+        away = {
+            "deviation": honest.std(axis=0, ddof=1),
+            "unit": mean / np.linalg.norm(mean),
+            "sign": np.sign(mean),
+        }
+        squares = ((honest[:, None] - honest[None]) ** 2).sum(axis=2)
+
+        def allowed(gamma: float) -> bool:
+            own = ((mean - gamma * away[direction] - honest) ** 2).sum(axis=1)  # noqa: B023
+            if kind is MinMax:
+                return own.max() <= squares.max()  # noqa: B023
+            return own.sum() <= squares.sum(axis=1).max()  # noqa: B023
+
+        gamma, step, best = 10.0, 10.0, 0.0
+        while step > 1e-9:  # their Algorithm 1
+            if allowed(gamma):
+                best, gamma = gamma, gamma + step / 2
+            else:
+                gamma -= step / 2
+            step /= 2
+        assert np.allclose(received, mean - best * away[direction], atol=1e-6)
+
+
+@pytest.mark.parametrize("rule", ["krum", "median", "centred-clipping", "fltrust"])
+@pytest.mark.parametrize("pre", [None, "nnm", "bucketing"])
+def test_strengths_are_tried_against_the_rule_as_literally(rule: str, pre: str | None) -> None:
+    attack = InnerProduct(num_byzantine=4, probability=0.8, scale=6.0, search=4)
+    scenario = Scenario(
+        num_clients=9, dimension=4, num_participants=6, num_shared=2, iterations=12, aggregation=rule,
+        pre_aggregation=pre, attack=attack,
+    )  # fmt: skip
+    found = simulate(scenario, trials=2, seed=1, keep_trials=True).trial_curves["server_msd"][1]
+    assert np.allclose(found, run_literally(scenario, seed=1, trial=1).server_msd, rtol=1e-9)
+
+
+def test_a_strength_found_by_search_takes_the_server_farther_than_any_one_of_them() -> None:
+    """From the same state: in the first iteration in which anybody attacks."""
+    base = Scenario(
+        num_clients=9, dimension=2, num_participants=9, num_shared=2, iterations=2, aggregation="krum"
+    )
+    searched = InnerProduct(num_byzantine=3, probability=1.0, scale=4.0, search=8)
+    levels = [
+        run_literally(base.replace(attack=attack), seed=0, trial=0).models[1, 0]
+        for attack in (searched, *(searched.replace(search=0, scale=s) for s in searched.strengths()))
+    ]
+    honest = run_literally(base, seed=0, trial=0).models[1, 4:].mean(axis=0)
+    away = [np.sum((model - honest) ** 2) for model in levels]
+    assert away[0] == pytest.approx(max(away[1:]))
+    assert searched.strengths() == tuple(0.5 * j for j in range(1, 9))
+
+
+def test_mimic_settles_on_one_victim_that_stands_out() -> None:
+    """Client 5 of 8 alone has an update that always points the same way."""
+    rng, attack = np.random.default_rng(0), Mimic(num_byzantine=2, warm_up=20, probability=1.0)
+    memory, copied = np.zeros(attack.memory_size(8, 3)), []
+    for n in range(60):
+        uploads = rng.normal(size=(8, 3)) * 0.1
+        uploads[5] += (0.5, -0.5, 0.0) if n < 20 else (-9.0, 9.0, 9.0)
+        received = corrupt_uploads(
+            attack, uploads, np.arange(8) < 2, server=np.zeros(3), clients=np.arange(8), iteration=n,
+            normals=np.zeros((8, 3)), common_normals=np.zeros(3), num_clients=8, memory=memory,
+        )  # fmt: skip
+        copied.append(int(np.flatnonzero((uploads == received[0]).all(axis=1))[0]))
+    assert set(copied[5:]) == {5}
+    # Once it is chosen nothing more is learned.
+    before = memory.copy()
+    corrupt_uploads(
+        attack, uploads, np.arange(8) < 2, server=np.zeros(3), clients=np.arange(8), iteration=60,
+        normals=np.zeros((8, 3)), common_normals=np.zeros(3), num_clients=8, memory=memory,
+    )  # fmt: skip
+    assert np.array_equal(memory, before)
+
+
+def test_an_attack_that_would_keep_too_much_is_refused_by_name() -> None:
+    scenario = Scenario(num_clients=5, dimension=5000, iterations=1, attack=Mimic(num_byzantine=1))
+    with pytest.raises(NotCoveredError, match=r'"mimic" keeps 25,040,001 numbers'):
+        simulate(scenario, trials=1)

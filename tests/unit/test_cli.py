@@ -8,6 +8,7 @@ import time
 import pytest
 from typer.testing import CliRunner
 
+from psofed import read_scenario, simulate
 from psofed.cli import app
 from psofed.scenario.file import EXAMPLE
 
@@ -94,6 +95,26 @@ def test_a_users_mistake_ends_with_code_2_and_no_traceback(
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_two_scenarios_are_compared_trial_by_trial(scenario_file, tmp_path) -> None:
+    other = tmp_path / "full.toml"
+    other.write_text(scenario_file.read_text().replace("num_shared = 1 ", "num_shared = 5 "))
+    done = run("simulate", scenario_file, "--versus", other, "--trials", 8, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["difference"]["paired"] is True
+    assert told["difference"]["network_mse"]["db"] < 0
+    assert told["versus"]["scenario"]["num_shared"] == 5
+    shown = CliRunner().invoke(app, ["simulate", str(scenario_file), "--versus", str(other), "--trials", "8"])
+    assert "8 pairs of trials on equal draws" in " ".join(shown.stdout.split())
+
+
+def test_options_for_sweeps_are_refused_for_simulations(scenario_file, tmp_path) -> None:
+    simulate(read_scenario(scenario_file), trials=2).save(tmp_path / "r.nc")
+    refused = run("plot", tmp_path / "r.nc", tmp_path / "p.svg", "--x", "stepsize")
+    assert refused.returncode == 2
+    assert "--x is for sweeps" in refused.stderr
 
 
 def test_a_missing_file_is_a_users_mistake(tmp_path) -> None:

@@ -129,7 +129,8 @@ def test_data_of_your_own_are_watched_too(tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text("\n".join(lines), encoding="utf-8")
     data = psofed.read_data(tmp_path / "table.csv", "client", "y")
     settings = {
-        "num_participants": 4, "attack": {"num_byzantine": 2, "probability": 0.6}, "defence": {"false_alarm_every": 100.0}
+        "num_participants": 4, "attack": {"num_byzantine": 2, "probability": 0.6},
+        "defence": {"false_alarm_every": 100.0},
     }  # fmt: skip
     record = simulate(fit_scenario(data, settings), trials=4, data=data).defence
     assert record.variance == "estimated"

@@ -246,10 +246,10 @@ BAD_TABLES = {
     "who,x,y\na,1,2\na,inf,3\n": "row 3, column x: 'inf' is not finite",
     "who,x,y\na,1,2\na,3\n": "row 3 has 2 fields, the header has 3",
     "who,x,y\n,1,2\n": "row 2 names no client",
-    "who,x,y\na,1,2\nb,1,\n": "client b has no row with a value of y",
-    "who,x,y\na,1,2\n": "client a has 1 rows with y",
+    "who,x,y\na,1,2\nb,1,\n": "cannot take part: it has 1 row with y, and at least 30 are needed",
+    "who,x,y\na,1,2\n": "client a cannot take part: it has 1 row with y",
     'who,x,y\na,1,"2\n': "row 2 is not CSV",
-    "who,x,y\n" + "a,1,2\n" * 50: "y never changes for client a",
+    "who,x,y\n" + "a,1,2\n" * 50: "client a cannot take part: its y never changes",
     "who,y\n" + "a,2\n" * 50: "no column is left for features",
 }
 

@@ -7,43 +7,67 @@ import math
 import numpy as np
 import pytest
 
+from psofed import load_result
 from psofed.paper import resilience
 from psofed.paper.resilience import (
     ATTACKS,
     MODES,
     OCCASIONS,
     RULES,
-    Cell,
     Matrix,
+    Place,
+    carried_away,
+    make_attack,
+    make_rule,
     participants,
+    quantiles_db,
+    resilience_grid,
     run_resilience,
 )
 from psofed.parts.aggregations import Krum
 from psofed.parts.registry import part_names
+from psofed.sweeps import Axis, CellResult, Grid, SweepResult
 
 
-def two_cells(few: list[float], many: list[float]) -> tuple[Matrix, Cell, Cell]:
-    a, b = (Cell("persistent", "mimic", "mean", m, 30 // m) for m in (1, 5))
-    states = {cell: {"network_mse": np.array(values)} for cell, values in ((a, few), (b, many))}
-    return Matrix((1, 5), len(few), 10, 3, 0, states), a, b
+def cell_of(values: list[float], change: float = 0.0) -> CellResult:
+    level = np.array(values)
+    metrics = ("network_mse", "server_msd", "test_mse")
+    changes = np.where(np.isfinite(level), change, math.nan)
+    diverged = np.where(np.isinf(level), 7, -1)
+    return CellResult(dict.fromkeys(metrics, level), dict.fromkeys(metrics, changes), diverged, "", 0.0)
+
+
+def two_cells(few: list[float], many: list[float]) -> tuple[Matrix, Place, Place]:
+    a, b = (Place("persistent", "mimic", "mean", m, 30 // m) for m in (1, 5))
+    designs = Axis(("num_shared",), ((1,), (5,)), (a.design_name, b.design_name))
+    attacks = Axis(("attack",), ((make_attack("persistent", "mimic"),),), (a.attack_name,))
+    base = resilience_grid().base
+    sweep = SweepResult(Grid(base, (attacks, designs), trials=len(few)), (cell_of(few), cell_of(many)))
+    return Matrix(sweep, (1, 5)), a, b
 
 
 def test_every_attack_and_every_rule_has_its_place() -> None:
-    assert set(RULES) == set(part_names("aggregation"))
+    assert set(RULES) == set(part_names("aggregation")) - {"mda"}  # too many ways with 30 participants
     assert {options.get("kind") for options in ATTACKS.values()} == {None, *part_names("attack")}
 
 
-@pytest.mark.parametrize("occasion", OCCASIONS)
 @pytest.mark.parametrize("m", [1, 3, 5])
-def test_equal_traffic_means_as_many_numbers_in_every_iteration(occasion: str, m: int) -> None:
-    cell = Cell(occasion, "Gaussian", "krum", m, participants("equal traffic", m))
-    assert cell.scenario(10).num_participants * cell.scenario(10).num_shared == 30
-    assert cell.scenario(10).aggregation == Krum(tolerated=30 // m // 5)
+def test_equal_traffic_means_as_many_numbers_in_every_iteration(m: int) -> None:
+    count = participants("equal traffic", m)
+    assert count * m == 30
+    assert make_rule("krum", count) == Krum(tolerated=30 // m // 5)
 
 
-def test_sharing_everything_is_the_same_cell_in_both_modes() -> None:
+def test_the_grid_holds_every_combination_once() -> None:
+    grid = resilience_grid(shared=(1, 5), trials=4, iterations=30)
+    assert grid.shape == (len(OCCASIONS) * len(ATTACKS), 3 * len(RULES))
+    # Without attack both occasions are the same cell, computed once.
+    assert len({cell.key for cell in grid.cells()}) == (2 * len(ATTACKS) - 1) * 3 * len(RULES)
+
+
+def test_sharing_everything_is_the_same_place_in_both_modes() -> None:
     matrix, _, _ = two_cells([1.0, 1.0], [1.0, 1.0])
-    assert len({matrix.cell("persistent", mode, "mimic", "mean", 5) for mode in MODES}) == 1
+    assert len({matrix.place("persistent", mode, "mimic", "mean", 5) for mode in MODES}) == 1
 
 
 def test_a_gain_is_the_ratio_of_means_in_decibels() -> None:
@@ -56,7 +80,7 @@ def test_a_gain_is_the_ratio_of_means_in_decibels() -> None:
 
 
 def test_a_gain_within_its_interval_is_not_significant() -> None:
-    matrix, few, many = two_cells([1.0, 2.0, 3.0, 2.0], [2.1, 2.0, 1.0, 3.0])
+    matrix, few, many = two_cells([1.0, 1.2, 1.3, 1.1], [1.2, 1.0, 1.1, 1.4])
     gain = matrix.gain(few, many, "network_mse")
     assert gain.interval[0] < 0 < gain.interval[1]
     assert not gain.is_significant
@@ -75,6 +99,15 @@ def test_nothing_is_claimed_where_both_diverge_or_one_does_by_chance() -> None:
     assert not matrix.gain(many, many, "network_mse").is_significant
 
 
+def test_a_trial_is_carried_away_if_it_knows_less_than_nothing() -> None:
+    cell = cell_of([0.1, 0.2, 5.0, math.inf], change=1.0)
+    found = carried_away(cell)
+    assert found["carried_away"] == 0.5
+    assert found["growth_db"] == pytest.approx(10 * math.log10(5.5 / 4.5))
+    assert quantiles_db(cell, "server_msd")[-1] == math.inf
+    assert quantiles_db(cell, "server_msd")[2] == pytest.approx(10 * math.log10(0.2))
+
+
 def test_the_command_line_reaches_the_matrix(tmp_path, monkeypatch) -> None:
     from typer.testing import CliRunner
 
@@ -82,7 +115,7 @@ def test_the_command_line_reaches_the_matrix(tmp_path, monkeypatch) -> None:
 
     seen = {}
 
-    def pretend(out, quick, trials, threads, progress, seed):
+    def pretend(out, quick, trials, threads, progress, seed, executor):
         seen.update(out=out, quick=quick, trials=trials, seed=seed)
 
     monkeypatch.setattr(resilience, "run_resilience", pretend)
@@ -94,19 +127,25 @@ def test_the_command_line_reaches_the_matrix(tmp_path, monkeypatch) -> None:
     assert "resilience.json" in result.output
 
 
-def test_the_matrix_is_written_as_pictures_and_as_numbers(tmp_path, monkeypatch) -> None:
+def test_the_matrix_is_written_kept_and_not_computed_twice(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(resilience, "RULES", ("mean", "krum"))
     monkeypatch.setattr(resilience, "ATTACKS", {"none": {}, "update ×10": ATTACKS["update ×10"]})
     monkeypatch.setattr("psofed.paper.resilience_plots.RULES", resilience.RULES)
     monkeypatch.setattr("psofed.paper.resilience_plots.ATTACKS", resilience.ATTACKS)
-    seen: list[tuple[int, int]] = []
+    seen: list[tuple[float, int]] = []
     run_resilience(tmp_path, quick=True, trials=4, progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (23, 24)
+    assert seen[-1] == (18, 18)
     for suffix in ("svg", "png"):
         assert len(list(tmp_path.glob(f"resilience*.{suffix}"))) == 6
     document = json.loads((tmp_path / "resilience.json").read_text())
     assert len(document["cells"]) == 24
     assert len(document["gains"]) == 2 * 2 * 2 * 2 * 3
-    assert any(cell["network_mse"]["mean"] == "diverged" for cell in document["cells"])
+    lost = [cell for cell in document["cells"] if cell["carried_away"] == 1.0]
+    assert lost
+    assert all(cell["network_mse"]["mean"] is None for cell in lost if cell["diverged_trials"])
     with (tmp_path / "resilience.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) == 24 * 3
+    assert len(load_result(tmp_path / "resilience.nc").cells) == 4 * 6
+    seen.clear()
+    run_resilience(tmp_path, quick=True, trials=4, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(18, 18)]

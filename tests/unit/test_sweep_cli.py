@@ -39,11 +39,28 @@ def test_a_sweep_prints_a_table_and_leaves_data_picture_and_cells(grid, tmp_path
     done = run("sweep", grid, "--out", out, "--plot", plot)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].split() == ["num_shared", "uplink", "network", "MSE", "test", "MSE"]
-    assert len(lines) == 5
+    assert lines[0].startswith("SweepResult: 2 num_shared × 2 uplink = 4 points, 4 trials each")
+    assert lines[1].split() == ["num_shared", "uplink", "network", "MSE", "server", "MSD", "test", "MSE"]
+    assert [line.split()[:2] for line in lines[2:6]] == [
+        ["1", "same"], ["1", "redrawn"], ["4", "same"], ["4", "redrawn"]
+    ]  # fmt: skip
     assert {path.name for path in out.iterdir()} == {"sweep.nc", "sweep.csv", "cells"}
     assert len(list((out / "cells").iterdir())) == 4
     assert plot.read_text().lstrip().startswith("<?xml")
+
+
+def test_a_saved_sweep_is_drawn_as_asked(grid, tmp_path):
+    out = tmp_path / "out"
+    assert run("sweep", grid, "--out", out).returncode == 0
+    first, second = tmp_path / "a.svg", tmp_path / "b.svg"
+    asked = ("--x", "num_shared", "--hue", "uplink", "--metric", "server_msd", "--only", "uplink=same")
+    for done in (run("plot", out, first), run("plot", out / "sweep.nc", second, *asked)):
+        assert done.returncode == 0, done.stderr
+    assert first.read_bytes() != second.read_bytes()
+    wrong = run("plot", out, tmp_path / "c.svg", "--x", "num_share")
+    assert wrong.returncode == 2
+    assert "did you mean num_shared?" in wrong.stderr
+    assert not (tmp_path / "c.svg").exists()
 
 
 def test_a_sweep_tells_machines_in_json_and_the_options_beat_the_file(grid):

@@ -1,11 +1,24 @@
 """The command line: one module per command, heavy imports inside the commands so that --help is instant."""
 
+import os
 import sys
 
 import typer
 
 from psofed._version import __version__
-from psofed.cli import compare, example, federation, plot, predict, reproduce, simulate, sweep, tune
+from psofed.cli import (
+    advise,
+    compare,
+    example,
+    explore,
+    federation,
+    plot,
+    predict,
+    reproduce,
+    simulate,
+    sweep,
+    tune,
+)
 from psofed.common.errors import PsofedError
 from psofed.common.notices import listen
 
@@ -16,7 +29,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (example, simulate, plot, predict, tune, compare, sweep, reproduce, federation):
+_COMMANDS = (example, advise, simulate, plot, predict, tune, compare, sweep, explore, reproduce, federation)
+for command in _COMMANDS:
     command.register(app)
 
 
@@ -39,7 +53,24 @@ def main() -> None:
     """Run the command line; a user's mistake ends with exit code 2 and one line, never a traceback."""
     listen(lambda text: print(f"psofed: {text}", file=sys.stderr))
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except PsofedError as error:
         print(f"psofed: {error}", file=sys.stderr)
         sys.exit(2)
+    except BrokenPipeError:  # `| head` has seen enough
+        _forget_output()
+        sys.exit(0)
+    except OSError as error:  # a full disk, a folder that cannot be written, files that cannot be opened
+        from psofed.common.files import reason_of
+
+        _forget_output()
+        print(f"psofed: {error.filename or 'output'}: {reason_of(error)}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _forget_output() -> None:
+    # Python writes what is left when it ends, and would complain once more.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

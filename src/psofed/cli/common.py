@@ -3,14 +3,17 @@
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from psofed.cli.completion import complete_settings
+
 if TYPE_CHECKING:
+    from psofed.common.types import ProgressCallback
     from psofed.scenario import Scenario
 
 ScenarioFile = Annotated[
@@ -18,7 +21,12 @@ ScenarioFile = Annotated[
 ]
 Settings = Annotated[
     list[str],
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a field, e.g. attack.variance=1.0; repeatable."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a field, e.g. attack.variance=1.0; repeatable.",
+        autocompletion=complete_settings,
+    ),
 ]
 Plugins = Annotated[
     list[Path],
@@ -65,7 +73,7 @@ def decibels(value: float) -> str:
 
 
 @contextmanager
-def progress(label: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
+def progress(label: str, unit: str = "") -> Iterator["ProgressCallback"]:
     """Show a bar with the time left on stderr for work that takes more than a second.
 
     Yields a function to be called with (done, total). Nothing is shown when stderr is no terminal.
@@ -76,23 +84,24 @@ def progress(label: str, unit: str = "") -> Iterator[Callable[[int, int], None]]
     import time
 
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit),
+        TextColumn("{task.fields[counted]}"),
         TimeRemainingColumn(),
+        TextColumn("left"),
     )
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task(label, total=None)
+    task = bar.add_task(label, total=None, counted="")
     start = time.monotonic()
 
-    def update(done: int, total: int) -> None:
+    def update(done: float, total: int) -> None:
         if not bar.live.is_started and time.monotonic() - start > 1.0:
             bar.start()
-        bar.update(task, completed=done, total=total)
+        counted = f"{int(done)} of {total} {unit}" if unit else f"{done / total:.0%}"
+        bar.update(task, completed=done, total=total, counted=counted)
 
     try:
         yield update

@@ -1,7 +1,5 @@
 """``psofed compare``: simulate and predict the same scenario."""
 
-import math
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,25 +17,7 @@ from psofed.cli.common import (
 from psofed.cli.simulate import Seed, Threads, Trials
 
 if TYPE_CHECKING:
-    from psofed.results import SimulationResult
-    from psofed.theory.prediction import Prediction
-
-# Agreement: within this ratio, or within so many standard errors, whichever is more.
-TOLERANCES = {"network_mse": 0.005, "server_msd": 0.01, "test_mse": 0.01}
-STANDARD_ERRORS = 3.5
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One metric, simulated and predicted."""
-
-    metric: str
-    simulated: float
-    standard_error: float
-    predicted: float
-    difference: float
-    z_score: float
-    agrees: bool
+    from psofed.comparison import Comparison
 
 
 def register(app: typer.Typer) -> None:
@@ -64,86 +44,42 @@ def compare(
         from psofed.plots.curves import check_picture_format
 
         check_picture_format(plot)
-    from psofed.simulation.monte_carlo import simulate as run
-    from psofed.theory.prediction import predict
+    from psofed.comparison import compare as run
 
-    prediction = predict(scenario, theory)
     with progress("simulating") as report:
-        result = run(scenario, trials, seed, threads, progress=report)
-    rows = compare_metrics(result, prediction)
-    agrees = all(row.agrees for row in rows)
+        found = run(scenario, trials, seed, threads, theory=theory, progress=report)
     if plot is not None:
         from psofed.plots.curves import save_figure
-        from psofed.plots.theory import plot_comparison
 
-        save_figure(plot_comparison(result, {theory: prediction.learning_curve()}), plot)
+        save_figure(found.plot(), plot)
     if as_json:
-        print_json(
-            {
-                "agrees": agrees,
-                "metrics": {
-                    row.metric: {k: v for k, v in asdict(row).items() if k != "metric"} for row in rows
-                },
-                "tolerances": TOLERANCES,
-                "standard_errors": STANDARD_ERRORS,
-                "theory": theory,
-                "trials": trials,
-                "seed": seed,
-                "scenario": scenario.to_mapping(),
-            }
-        )
+        print_json(found.to_json())
     else:
-        _print(rows, agrees, theory, result)
-    raise typer.Exit(0 if agrees else 1)
+        _print(found)
+    raise typer.Exit(0 if found.agrees else 1)
 
 
-def compare_metrics(result: "SimulationResult", prediction: "Prediction") -> list[Comparison]:
-    """Compare every metric's steady state."""
-    rows = []
-    for metric, tolerance in TOLERANCES.items():
-        simulated, predicted = getattr(result, metric), getattr(prediction, metric)
-        difference = predicted - simulated.mean
-        if not (math.isfinite(predicted) and math.isfinite(simulated.mean)):
-            # Both diverge, or they disagree.
-            agrees = not math.isfinite(predicted) and not math.isfinite(simulated.mean)
-            rows.append(Comparison(metric, simulated.mean, math.nan, predicted, math.nan, math.nan, agrees))
-            continue
-        error = simulated.standard_error
-        allowed = max(tolerance * simulated.mean, STANDARD_ERRORS * error)
-        z_score = difference / error if error > 0 else math.nan
-        agrees = abs(difference) <= allowed
-        rows.append(
-            Comparison(metric, simulated.mean, error, predicted, difference / simulated.mean, z_score, agrees)
-        )
-    return rows
-
-
-def _print(rows: list[Comparison], agrees: bool, theory: str, result: "SimulationResult") -> None:
+def _print(found: "Comparison") -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from psofed.comparison import STANDARD_ERRORS, TOLERANCES
+    from psofed.comparison.agreement import HEAD
     from psofed.results import METRIC_TITLES
 
+    result, theory = found.simulation, found.prediction.theory
     table = Table(title=f"{result.trials} trials against the {theory} theory", title_justify="left")
-    for name in ("", "simulated", "±", "predicted", "difference", "z", ""):
+    for name in HEAD:
         table.add_column(name, justify="right" if name else "left")
-    for row in rows:
-        table.add_row(
-            METRIC_TITLES[row.metric],
-            f"{row.simulated:.6g}",
-            f"{row.standard_error:.2g}",
-            f"{row.predicted:.6g}",
-            f"{row.difference:+.2%}",
-            f"{row.z_score:+.2f}",
-            "agrees" if row.agrees else "DIFFERS",
-        )
+    for row in found.rows():
+        table.add_row(*row)
     console = Console()
     console.print(table)
     allowed = ", ".join(
         f"{tolerance:.1%} for {METRIC_TITLES[metric]}" for metric, tolerance in TOLERANCES.items()
     )
     console.print(f"allowed: {STANDARD_ERRORS} standard errors, or {allowed}, whichever is more")
-    console.print("agreement" if agrees else "[bold]no agreement[/bold]")
+    console.print(found.verdict if found.agrees else f"[bold]{found.verdict}[/bold]")
     for metric, change in result.unsteady_metrics.items():
         console.print(
             f"note: the simulated {METRIC_TITLES[metric]} still changes by {change:+.1%} within its tail"

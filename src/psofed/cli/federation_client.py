@@ -30,7 +30,7 @@ def run_client(
     ] = "",
     target_column: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The column to be predicted; the others are scaled as they come."),
+        typer.Option(metavar="NAME", help="The column to be predicted; the last one by default."),
     ] = None,
     features: Annotated[
         str | None, typer.Option(metavar="A,B,C", help="Columns to predict from; all others by default.")
@@ -127,8 +127,13 @@ def _check_data(name: str, columns: dict[str, str | None]) -> dict[str, str]:
         raise PsofedError(f"there is no {path}")
     settings = {"data": str(path.resolve()), **given}
     source = open_data(settings, 0)
-    if isinstance(source, TableSource):
-        say(f"features {', '.join(source.columns())}; target {source.target_column}; scaled as they come")
+    assert isinstance(source, TableSource)  # generators have returned above
+    if path.is_file() and not path.stat().st_size:
+        say(f"{path} is empty so far")
+        return settings
+    chosen, target = source.columns()
+    shown = ", ".join(chosen[:8]) + (f", … ({len(chosen)})" if len(chosen) > 8 else "")
+    say(f"features {shown}; target {target}; scaled as they come")
     return settings
 
 

@@ -36,6 +36,9 @@ PlotFile = Annotated[
 ]
 
 
+_said: dict[str, str] = {}  # the nodes' last remarks, in the one run that a command follows
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     for command in (demo, run, resume, stop, rollback, export, predict):
@@ -303,7 +306,9 @@ def _show_round(status: dict[str, Any], update: Any) -> None:
     line = f"round {last['round']}/{status['rounds']}: {answered}, {last['seconds']:.1f} s"
     say(f"{line}; dropped {dropped}" if dropped else line)
     for node, remark in last["remarks"].items():
-        say(f"  {node}: {remark}")
+        if _said.get(node) != remark:  # once is enough, until it changes
+            say(f"  {node}: {remark}")
+    _said.update(last["remarks"])
 
 
 def _print_curve(result: dict[str, Any], prediction: Any) -> None:

@@ -57,8 +57,14 @@ def server(
     home: HomeFolder = DEFAULT_HOME,
     host: Annotated[str, typer.Option("--host", help="Address to listen on for nodes.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 for any, kept from then on.")
-    ] = 9092,
+        int | None,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="Port to listen on, 0 for any; by default the one before, or 9092.",
+        ),
+    ] = None,
     metrics_port: Annotated[
         int | None,
         typer.Option("--metrics-port", min=0, max=65535, help="Serve figures for Prometheus on this port."),
@@ -72,12 +78,16 @@ def server(
     with ready():
         load_plugins(plugins)
         from psofed.federation.deploy.server import exposure_warning, serve
+        from psofed.federation.files import read_json
 
+        place = open_home(home)
+        if port is None:
+            port = int(read_json(place.server_info)["port"]) if place.server_info.exists() else 9092
         warning = exposure_warning(host, port)
         if warning:
             say(warning)
         with contextlib.ExitStack() as stack:
-            running = stack.enter_context(serve(open_home(home), host, port))
+            running = stack.enter_context(serve(place, host, port))
             if metrics_port is not None:
                 from psofed.federation.deploy.metrics import serve_metrics
 

@@ -71,6 +71,7 @@ def _print(prediction: "Prediction") -> None:
         *([("  from targets of their own", terms.targets)] if terms.targets else []),
         ("server MSD", prediction.server_msd),
         ("test MSE", prediction.test_mse),
+        *_evasion_rows(prediction),
     ]
     for name, value in rows:
         table.add_row(name, f"{value:.6g}", decibels(value) if value != 0 else "none")
@@ -95,6 +96,21 @@ def _print(prediction: "Prediction") -> None:
             f"[bold]unstable:[/bold] at stepsize {scenario.stepsize:g} the mean square grows without bound; "
             f"choose one below {prediction.max_stepsize:.5g}"
         )
+
+
+def _evasion_rows(prediction: "Prediction") -> list[tuple[str, float]]:
+    from psofed.common.errors import NotCoveredError
+
+    try:
+        found = prediction.evasion
+    except NotCoveredError as error:
+        from rich.console import Console
+
+        Console(stderr=True).print(f"note: {error}", markup=False)
+        return []
+    if found is None:
+        return []
+    return [("  with moved inputs, at least", found.lower), ("  with moved inputs, at most", found.upper)]
 
 
 def _print_curve(prediction: "Prediction") -> None:

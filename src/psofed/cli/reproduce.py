@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from psofed.cli.common import AsJson, print_json, progress
-from psofed.cli.sweep import Cluster
+from psofed.cli.completion import complete_figures
+from psofed.cli.sweep import Cluster, stopped_by_hand
 
 
 def register(app: typer.Typer) -> None:
@@ -20,6 +21,7 @@ def reproduce(
         typer.Argument(
             metavar="[FIGURE]...",
             help="fig1 … fig9, or all (the default); resilience alone: the matrix attack × aggregation × M.",
+            autocompletion=complete_figures,
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A rough version in seconds.")] = False,
@@ -45,23 +47,24 @@ def reproduce(
     from psofed.paper.model import Quality
     from psofed.paper.reproduce import choose_figures
     from psofed.paper.reproduce import reproduce as make_figures
-    from psofed.paper.reproduction import save_reproduction
+    from psofed.paper.reproduction import drawing_helpers, save_reproduction
     from psofed.sweeps import CellStore
     from psofed.sweeps.execute import connect
 
     if figures == ["resilience"]:
-        _reproduce_resilience(out, quick, trials, threads, seed, as_json)
+        _reproduce_resilience(out, quick, trials, threads, seed, cluster, as_json)
         return
     names = choose_figures(figures or [])
     if trials is not None:
         check_integer("--trials", trials, 2)
     quality = Quality(quick=quick, trials=trials, seed=check_integer("--seed", seed, 0))
     store = CellStore(out / "cells")
-    with connect(cluster) as executor, progress("simulating", "M updates") as report:
+    with stopped_by_hand(), connect(cluster) as executor, progress("simulating", "points") as report:
         found = make_figures(names, quality, threads=threads, executor=executor, store=store, progress=report)
     if store.damaged:
         typer.echo(f"psofed: {len(store.damaged)} damaged cells were computed again", err=True)
-    claims, page = save_reproduction(found, out)
+    with drawing_helpers(len(found.figures)) as helpers, progress("writing", "steps") as report:
+        claims, page = save_reproduction(found, out, helpers, report)
     if as_json:
         documents = [data.to_json() for data in found.figures.values()]
         about = {"claims": [claim.to_json() for claim in claims], "report": str(page)}
@@ -78,13 +81,20 @@ def reproduce(
 
 
 def _reproduce_resilience(
-    out: Path, quick: bool, trials: int | None, threads: int | None, seed: int, as_json: bool
+    out: Path,
+    quick: bool,
+    trials: int | None,
+    threads: int | None,
+    seed: int,
+    cluster: str | None,
+    as_json: bool,
 ) -> None:
     from psofed.paper.resilience import run_resilience
+    from psofed.sweeps.execute import connect
 
-    with progress("simulating", "cells") as report:
-        matrix = run_resilience(out, quick, trials, threads, report, seed)
+    with stopped_by_hand(), connect(cluster) as executor, progress("simulating", "points") as report:
+        matrix = run_resilience(out, quick, trials, threads, report, seed, executor)
     if as_json:
         print_json(matrix.to_json())
         return
-    typer.echo(f"See {out}/resilience_*.svg, resilience.json and resilience.csv")
+    typer.echo(f"See {out}/resilience_*.svg, resilience.json, resilience.csv and resilience.nc")

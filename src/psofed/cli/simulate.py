@@ -1,5 +1,6 @@
 """``psofed simulate``: simulate a scenario and say what came out."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,8 @@ from psofed.cli.own_data import (
     DataFile,
     Epochs,
     Features,
+    LeaveOut,
+    MinRows,
     OptionalScenarioFile,
     TargetColumn,
     print_data_summary,
@@ -26,7 +29,7 @@ from psofed.cli.own_data import (
 )
 
 if TYPE_CHECKING:
-    from psofed.results import SimulationResult
+    from psofed.results import Difference, SimulationResult
 
 Trials = Annotated[int, typer.Option(min=1, help="Independent repetitions.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all randomness but the fleet's.")]
@@ -54,20 +57,31 @@ def simulate(
     plot: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Draw the learning curves (.png, .svg or .pdf).")
     ] = None,
+    versus: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Compare with a second scenario, trial by trial; --set changes both."
+        ),
+    ] = None,
     table: DataFile = None,
     client_column: ClientColumn = None,
     target_column: TargetColumn = None,
     features: Features = None,
     epochs: Epochs = 1,
+    min_rows: MinRows = None,
+    leave_out: LeaveOut = None,
     settings: Settings = [],  # noqa: B006 (Typer reads it, nobody writes it)
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
     """Simulate a scenario many times over and report MSE and MSD with their uncertainty.
 
     With --data clients learn from a table of yours; each is compared with itself alone and with all data pooled.
+
+    With --versus a second scenario is simulated on the same draws, and the difference said in dB and per cent.
     """
-    data = read_own_data(table, client_column, target_column, features, epochs)
+    data = read_own_data(table, client_column, target_column, features, epochs, min_rows, leave_out)
     scenario = scenario_for(file, settings, plugins, data)
+    other = None if versus is None else scenario_for(versus, settings, plugins, data)
     if plot is not None:
         from psofed.plots.curves import check_picture_format
 
@@ -76,6 +90,10 @@ def simulate(
 
     with progress("simulating") as report:
         result = run(scenario, trials, seed, threads, tail=tail, progress=report, data=data)
+    if other is not None:
+        with progress("simulating the second") as report:
+            second = run(other, trials, seed, threads, tail=tail, progress=report, data=data)
+        found = result - second
     if out is not None:
         result.save(out)
     if plot is not None:
@@ -83,7 +101,10 @@ def simulate(
 
         save_figure(plot_learning_curves(result), plot)
     if as_json:
-        print_json(result.to_json())
+        more = {} if other is None else {"versus": second.to_json(), "difference": found.to_json()}
+        print_json(result.to_json() | more)
+    elif other is not None:
+        _print_difference(found, _names(file, versus), (result, second))
     else:
         _print_summary(result)
         if data is not None:
@@ -92,9 +113,10 @@ def simulate(
 
 def _print_summary(result: "SimulationResult") -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    from psofed.results import METRIC_TITLES
+    from psofed.results.metrics import ALL_TITLES
 
     scenario, console = result.scenario, Console()
     table = Table(
@@ -102,16 +124,21 @@ def _print_summary(result: "SimulationResult") -> None:
     )
     for heading in ("", "mean", "standard error", "95 % interval", "in dB"):
         table.add_column(heading, justify="left" if not heading else "right")
-    for metric, title in METRIC_TITLES.items():
-        value = getattr(result, metric)
+    for metric, value in result.estimates().items():
+        if math.isnan(value.mean):
+            continue  # not measured
         low, high = value.interval
-        table.add_row(
-            title,
-            f"{value.mean:.6f}",
-            f"{value.standard_error:.6f}",
-            f"{low:.6f} … {high:.6f}",
-            decibels(value.mean),
+        error = (
+            "–"
+            if math.isnan(value.standard_error) or value.is_heavy_tailed
+            else f"{value.standard_error:.6f}"
         )
+        ends = "–" if math.isnan(low) else f"{low:.6f} … {high:.6f}"
+        table.add_row(ALL_TITLES[metric], f"{value.mean:.6f}", error, ends, decibels(value.mean))
+        if not value.is_typical and result.trials > 1:
+            middle, (low, high) = value.median, value.median_interval
+            ends = "–" if math.isnan(low) else f"{low:.6f} … {high:.6f}"
+            table.add_row("  median", f"{middle:.6f}", "", ends, decibels(middle))
     console.print(table)
     traffic = result.communication
     console.print(
@@ -123,26 +150,37 @@ def _print_summary(result: "SimulationResult") -> None:
     if result.defence is not None:
         console.print(result.defence.describe())
     console.print(f"{result.client_updates_per_second / 1e6:.1f} million client updates per second.")
-    for line in _warnings(result):
-        console.print(f"[bold]Note:[/bold] {line}")
+    for line in result.remarks():
+        console.print(f"[bold]Note:[/bold] {escape(line)}")
 
 
-def _warnings(result: "SimulationResult") -> list[str]:
-    from psofed.results import METRIC_TITLES
+def _names(file: Path | None, versus: Path | None) -> tuple[str, str]:
+    first = "the data's own scenario" if file is None else str(file)
+    return first, f"{versus} (the second)" if file == versus else str(versus)
 
-    lines = []
-    diverged = result.diverged_trials
-    if diverged.size:
-        times = result.diverged_at[diverged]
-        lines.append(
-            f"{diverged.size} of {result.trials} trials diverged (trial {diverged[times.argmin()]} first, "
-            f"at iteration {times.min()}): the stepsize {result.scenario.stepsize:g} is too large for this fleet."
-        )
-    remedy = (
-        "the data are not stationary"
-        if "data" in result.details
-        else "no steady state yet, give more iterations"
-    )
-    for metric, change in result.unsteady_metrics.items():
-        lines.append(f"the {METRIC_TITLES[metric]} still changes by {change:+.1%} within the tail: {remedy}.")
-    return [*lines, *(f"{note}." for note in result.notes)]
+
+def _print_difference(
+    found: "Difference", names: tuple[str, str], results: "tuple[SimulationResult, SimulationResult]"
+) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from psofed.results.metrics import ALL_TITLES
+    from psofed.results.show import show_estimate
+
+    console = Console()
+    table = Table(title="Steady state, 95 % intervals", title_justify="left")
+    for heading in ("", *names, "difference"):
+        table.add_column(escape(heading), justify="left" if not heading else "right")
+    every = [result.estimates() for result in results]
+    for metric in found.metrics:
+        shown = ["\n".join(filter(None, show_estimate(estimates[metric]))) for estimates in every]
+        low, high = found[metric].interval
+        ends = "" if math.isnan(low) else f"\n{low:+.2f} … {high:+.2f} dB"
+        table.add_row(ALL_TITLES[metric], *shown, f"{found[metric].decibels:+.2f} dB{ends}")
+    console.print(table)
+    console.print(escape(found.describe("network_mse", *names)), highlight=False)
+    for name, result in zip(names, results, strict=True):
+        for line in result.remarks():
+            console.print(f"[bold]Note[/bold] on {escape(name)}: {escape(line)}")

@@ -1,14 +1,16 @@
 """``psofed sweep``: simulate every combination of values in a grid file."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from psofed.cli.common import AsJson, Plugins, decibels, load_plugins, print_json, progress
+from psofed.cli.common import AsJson, Plugins, load_plugins, print_json, progress
 
 GridFile = Annotated[
-    Path, typer.Argument(metavar="GRID", help="Grid, a TOML file: [base] scenario and [grid] lists.")
+    Path, typer.Argument(metavar="GRID", help="Grid, a TOML file: \\[base] scenario and \\[grid] lists.")
 ]
 Cluster = Annotated[
     str | None,
@@ -45,11 +47,13 @@ def sweep(
     """
     import dataclasses
 
-    from psofed.common.errors import PsofedError
-    from psofed.common.files import atomic_path
-    from psofed.sweeps import CellStore, read_grid, run_sweep
+    from psofed.plots.curves import check_picture_format, save_figure
+    from psofed.plots.sweeps import choose_layout
+    from psofed.sweeps import CellStore, SweepResult, read_grid, run_sweep
     from psofed.sweeps.execute import connect
 
+    if plot is not None:
+        check_picture_format(plot)
     load_plugins(plugins)
     description = read_grid(grid)
     changes: dict[str, Any] = {
@@ -57,37 +61,32 @@ def sweep(
     }
     description = dataclasses.replace(description, **changes)
     store = CellStore(out / "cells") if out is not None else None
-    with connect(cluster) as executor, progress("sweep", "M updates") as report:
+    if plot is not None:
+        choose_layout(
+            SweepResult(description, ())
+        )  # refuses what cannot be drawn, before anything is computed
+    with stopped_by_hand(), connect(cluster) as executor, progress("sweep", "points") as report:
         result = run_sweep(description, threads=threads, executor=executor, store=store, progress=report)
     if store is not None and store.damaged:
         typer.echo(f"psofed: {len(store.damaged)} damaged cells were computed again", err=True)
     if out is not None:
         result.save(out)
     if plot is not None:
-        from psofed.plots.sweeps import plot_sweep
-
-        figure = plot_sweep(result)
-        with atomic_path(plot) as temporary:
-            try:
-                figure.savefig(temporary)
-            except ValueError as error:
-                raise PsofedError(f"{plot}: cannot be drawn ({error})") from None
+        save_figure(result.plot(), plot)
     if as_json:
         print_json(result.to_json())
         return
-    names = [axis.name for axis in description.axes]
-    rows = [
-        [
-            *(str(row[name]) for name in names),
-            decibels(row["network_mse"]["mean"]),
-            decibels(row["test_mse"]["mean"]),
-        ]
-        for row in result.points()
-    ]
-    _print_table([*names, "network MSE", "test MSE"], rows)
+    typer.echo(result.summary())
 
 
-def _print_table(header: list[str], rows: list[list[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    for row in [header, *rows]:
-        typer.echo("  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)))
+@contextmanager
+def stopped_by_hand() -> Iterator[None]:
+    """End with exit code 130 where a sweep is interrupted, and say how much of it is kept."""
+    from psofed.sweeps import SweepInterrupted
+
+    try:
+        yield
+    except SweepInterrupted as stopped:
+        hint = "" if stopped.is_kept else " (--out DIR keeps them)"
+        typer.echo(f"psofed: {stopped}{hint}", err=True)
+        raise typer.Exit(130) from None

@@ -11,6 +11,8 @@ from psofed.cli.own_data import (
     DataFile,
     Epochs,
     Features,
+    LeaveOut,
+    MinRows,
     OptionalScenarioFile,
     TargetColumn,
     read_own_data,
@@ -18,7 +20,6 @@ from psofed.cli.own_data import (
 )
 
 if TYPE_CHECKING:
-    from psofed.fleet import Fleet
     from psofed.fleet.own_data import OwnData
     from psofed.scenario import Scenario
     from psofed.theory.tuning import Tuning
@@ -55,6 +56,8 @@ def tune(
     target_column: TargetColumn = None,
     features: Features = None,
     epochs: Epochs = 1,
+    min_rows: MinRows = None,
+    leave_out: LeaveOut = None,
     settings: Settings = [],  # noqa: B006
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
@@ -62,7 +65,7 @@ def tune(
 
     With --data the fleet's covariances and noise are measured in a table of yours.
     """
-    data = read_own_data(table, client_column, target_column, features, epochs)
+    data = read_own_data(table, client_column, target_column, features, epochs, min_rows, leave_out)
     scenario = scenario_for(file, settings, plugins, data)
     measured = None
     if data is not None:
@@ -82,7 +85,9 @@ def tune(
     with progress("tuning", "choices of M") as report:
         tuning = tune_(scenario, metric, counts, theory, horizon, report, measured)
     if plot is not None:
-        _plot(scenario, tuning, theory, plot, measured)
+        from psofed.plots.curves import save_figure
+
+        save_figure(tuning.plot(), plot)
     if as_json:
         print_json(tuning.to_json() | {"theory": theory, "scenario": scenario.to_mapping()})
     else:
@@ -130,32 +135,6 @@ def _print_measured(data: "OwnData", scenario: "Scenario") -> None:
         "it assumes samples unrelated in time and one model to be best for all; "
         "check the choice with psofed simulate --data."
     )
-
-
-def _plot(
-    scenario: "Scenario", tuning: "Tuning", theory: str, path: Path, measured: "Fleet | None" = None
-) -> None:
-    import numpy as np
-
-    from psofed.plots.curves import save_figure
-    from psofed.plots.theory import plot_tuning
-    from psofed.theory.tuning import error_curve
-
-    top = max(point.max_stepsize for point in tuning.points)
-    bottom = min(0.3 * min(point.stepsize for point in tuning.points), 0.01 * top)
-    stepsizes = np.geomspace(bottom, 0.98 * top, 32)
-    errors = {
-        point.num_shared: error_curve(
-            scenario.replace(num_shared=point.num_shared),
-            stepsizes,
-            tuning.metric,
-            theory,
-            tuning.horizon,
-            measured,
-        )
-        for point in tuning.points
-    }
-    save_figure(plot_tuning(tuning, stepsizes, errors), path)
 
 
 def _print(tuning: "Tuning") -> None:

@@ -1,6 +1,9 @@
 """What can go wrong through a user's hands, as exceptions the command line turns into exit code 2."""
 
+from collections.abc import Sequence
 from typing import Any
+
+from psofed.common.suggest import did_you_mean
 
 
 class PsofedError(Exception):
@@ -18,6 +21,8 @@ class InvalidValueError(PsofedError, ValueError):
         What was given.
     allowed : str
         What would have been accepted.
+    hint : str
+        What else to say, such as the name that may have been meant.
 
     Examples
     --------
@@ -26,14 +31,15 @@ class InvalidValueError(PsofedError, ValueError):
     psofed.common.errors.InvalidValueError: num_shared = 7 is not allowed; allowed: an integer from 1 to dimension = 5
     """
 
-    def __init__(self, field: str, value: Any, allowed: str) -> None:
-        super().__init__(f"{field} = {_short(value)} is not allowed; allowed: {allowed}")
+    def __init__(self, field: str, value: Any, allowed: str, hint: str = "") -> None:
+        super().__init__(f"{field} = {_short(value)} is not allowed; allowed: {allowed}{hint}")
         self.field = field
         self.value = value
         self.allowed = allowed
+        self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.field, self.value, self.allowed)
+        return type(self), (self.field, self.value, self.allowed, self.hint)
 
 
 class UnknownFieldError(PsofedError, ValueError):
@@ -45,15 +51,36 @@ class UnknownFieldError(PsofedError, ValueError):
         The unknown field's full name.
     known : sequence of str
         The fields the table has.
+    what : str
+        What it should have been.
+    elsewhere : sequence of str
+        Fields of other tables, by their full names, that may have been meant.
+
+    Examples
+    --------
+    >>> raise UnknownFieldError("attack.varianc", ("num_byzantine", "variance"))
+    Traceback (most recent call last):
+    psofed.common.errors.UnknownFieldError: attack.varianc is not a known field; allowed: num_byzantine, variance; did
+    you mean attack.variance?
     """
 
-    def __init__(self, field: str, known: tuple[str, ...]) -> None:
-        super().__init__(f"{field} is not a known field; allowed: {', '.join(known) or 'no fields here'}")
-        self.field = field
-        self.known = known
+    def __init__(
+        self, field: str, known: Sequence[str], what: str = "a known field", elsewhere: Sequence[str] = ()
+    ) -> None:
+        table, dot, _ = field.rpartition(".")
+        # Full names, as one would write them instead.
+        full = [name if "." in name or what != "a known field" else f"{table}{dot}{name}" for name in known]
+        hint = did_you_mean(field, full) or did_you_mean(field, elsewhere)
+        super().__init__(f"{field} is not {what}; allowed: {', '.join(known) or 'no fields here'}{hint}")
+        self.field, self.known = field, tuple(known)
+        self._arguments = (field, tuple(known), what, tuple(elsewhere))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.field, self.known)
+        return type(self), self._arguments
+
+
+class UnknownArgumentError(UnknownFieldError, TypeError):
+    """A keyword argument that a scenario, a table of it or a part does not take."""
 
 
 class NotCoveredError(PsofedError):

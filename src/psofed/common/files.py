@@ -1,5 +1,6 @@
 """Files written whole or not at all."""
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     """Give a temporary path beside `path`, and move it there when the block ends well.
 
     A reader sees the old file or the new one, never a part; a crash leaves the old one. The folder is made
-    if it is missing.
+    if it is missing. A full disk or a folder that cannot be written is a :class:`PsofedError` that names the file, and
+    leaves nothing behind, not even folders made for it.
 
     Examples
     --------
@@ -26,11 +28,13 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     'whole'
     """
     target = Path(path)
+    made: list[Path] = []
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        made = _make_folders(target.parent)
         handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
     except OSError as error:
-        raise PsofedError(f"{target}: cannot be written ({error.strerror})") from None
+        _remove_folders(made)
+        raise PsofedError(f"{target}: cannot be written ({reason_of(error)})") from None
     os.close(handle)
     temporary = Path(name)
     try:
@@ -39,8 +43,40 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(target)
+    except OSError as error:
+        raise PsofedError(f"{target}: cannot be written ({reason_of(error)})") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if not target.exists():
+            _remove_folders(made)
+
+
+def reason_of(error: OSError) -> str:
+    """Return in a few words why the system refused."""
+    if error.errno is not None:
+        return os.strerror(error.errno)
+    return str(error).partition("\n")[0]
+
+
+def _make_folders(folder: Path) -> list[Path]:
+    """Make a folder and those above it; return what was made, the deepest first."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    made: list[Path] = []
+    try:
+        for place in reversed(missing):
+            place.mkdir(exist_ok=True)
+            made.insert(0, place)
+    except OSError:
+        _remove_folders(made)
+        raise
+    return made
+
+
+def _remove_folders(made: list[Path]) -> None:
+    with contextlib.suppress(OSError):  # not empty: somebody else uses it by now
+        for place in made:
+            place.rmdir()
 
 
 def _umask() -> int:

@@ -7,5 +7,5 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-# Called now and then with (done, total).
-ProgressCallback = Callable[[int, int], None]
+# Called now and then with (done, total); what is under way may count in part.
+ProgressCallback = Callable[[float, int], None]

@@ -1,11 +1,16 @@
 """Checks that return a clean value or raise an error naming field, value and what is allowed."""
 
+import dataclasses
+import functools
 import math
 from collections.abc import Iterable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
-from psofed.common.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError, UnknownArgumentError
+from psofed.common.suggest import did_you_mean
+
+T = TypeVar("T")
 
 
 def check_integer(field: str, value: Any, minimum: int, maximum: int | None = None, bound: str = "") -> int:
@@ -52,8 +57,25 @@ def check_choice(field: str, value: Any, choices: Iterable[str]) -> str:
     """Return `value` if it is one of the named `choices`."""
     names = tuple(choices)
     if not isinstance(value, str) or value not in names:
-        raise InvalidValueError(field, value, "one of " + ", ".join(f'"{name}"' for name in names))
+        allowed = "one of " + ", ".join(f'"{name}"' for name in names)
+        raise InvalidValueError(field, value, allowed, did_you_mean(value, names))
     return value
+
+
+def names_its_arguments(cls: type[T]) -> type[T]:
+    """Have a dataclass refuse unknown keyword arguments by name, with the one that may have been meant."""
+    plain: Any = cls.__init__
+
+    @functools.wraps(plain)
+    def init(self: Any, *arguments: Any, **named: Any) -> None:
+        known = tuple(field.name for field in dataclasses.fields(cls) if field.init)  # type: ignore[arg-type]
+        for name in named:
+            if type(self) is cls and name not in known:
+                raise UnknownArgumentError(name, known, f"an argument of {cls.__name__}")
+        plain(self, *arguments, **named)
+
+    cls.__init__ = init  # type: ignore[method-assign]
+    return cls
 
 
 def _describe_range(low: float, high: float, open_low: bool, open_high: bool) -> str:

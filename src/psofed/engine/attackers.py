@@ -24,9 +24,14 @@ _REDRAWN = np.uint64(1 << 63)
 
 
 def make_attackers(
-    attack: Attack | None, is_byzantine: NDArray[np.bool_], stream: Stream, options: FloatArray
+    attack: Attack | None,
+    is_byzantine: NDArray[np.bool_],
+    stream: Stream,
+    options: FloatArray,
+    dimension: int = 0,
 ) -> Attackers:
     """Return who attacks in several trials; `is_byzantine` (K,) says who can where the set is fixed."""
+    size = 0 if attack is None else attack.memory_size(len(is_byzantine), dimension)
     redrawn = attack.num_byzantine if attack is not None and attack.byzantine_set == "redrawn" else -1
     return Attackers(
         stream=stream,
@@ -34,6 +39,7 @@ def make_attackers(
         redrawn=redrawn,
         is_byzantine=np.repeat(is_byzantine[:, None], stream.key.size, axis=1),
         options=options,
+        memory=np.zeros((stream.key.size, size)),
     )
 
 

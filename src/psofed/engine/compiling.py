@@ -109,7 +109,8 @@ def own_cache(made_of: str = "") -> Iterator[Path]:
 def is_cold() -> bool:
     """Whether nothing of this version of the engine has been compiled on this machine yet."""
     config: Any = numba_config
-    folder = Path(config.CACHE_DIR) / _folder_name() if config.CACHE_DIR else _cache_folder()
+    with _SETTING_CACHE:  # another thread may be compiling
+        folder = Path(config.CACHE_DIR) / _folder_name() if config.CACHE_DIR else _cache_folder()
     # Numba makes the folder when it decorates, so that it is there says nothing.
     return not any(folder.rglob("*.nbi"))
 

@@ -28,6 +28,8 @@ class Attackers(NamedTuple):
         The set; it is overwritten where it is redrawn.
     options : array (any,)
         Values of the attack's fields.
+    memory : array (lanes, any)
+        What the attack keeps from iteration to iteration.
     """
 
     stream: Stream
@@ -35,6 +37,7 @@ class Attackers(NamedTuple):
     redrawn: int
     is_byzantine: Any
     options: Any
+    memory: Any
 
 
 class Uploads(NamedTuple):
@@ -122,9 +125,27 @@ class Watching(NamedTuple):
     entry_of: Any
 
 
+class MixMemory(NamedTuple):
+    """What a pre-aggregation's frame works in, as :class:`RuleMemory`; `mixed` is what it writes.
+
+    Attributes
+    ----------
+    numbers, flags, row_of, entry_of
+        As in :class:`RuleMemory`.
+    mixed : Uploads
+        The mixed uploads, as many as there are, of all entries that can be shared.
+    """
+
+    numbers: Any
+    flags: Any
+    row_of: Any
+    entry_of: Any
+    mixed: Uploads
+
+
 _VECTOR, _MATRIX, _CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
 _STREAM = types.NamedUniTuple(uint64[::1], 2, Stream)
-ATTACKERS = types.NamedTuple((_STREAM, float64, int64, boolean[:, ::1], _VECTOR), Attackers)
+ATTACKERS = types.NamedTuple((_STREAM, float64, int64, boolean[:, ::1], _VECTOR, _MATRIX), Attackers)
 UPLOADS = types.NamedTuple((int32[:, ::1], int32[:, :, ::1], _CUBE), Uploads)
 
 # attack(token, n, attackers, target (D,), server (D, lanes), uploads)
@@ -153,6 +174,10 @@ WATCHING = types.NamedTuple(
 )  # fmt: skip
 DEFENCE = types.void(int64, int64, _MATRIX, UPLOADS, _VECTOR, WATCHING)
 
+# mix(token, n, num_clients, target (D,), uploads, options (any,), stream, memory, server (D, lanes))
+MIX_MEMORY = types.NamedTuple((_VECTOR, boolean[::1], _PLACES, _PLACES, UPLOADS), MixMemory)
+MIX = types.void(int64, int64, int64, _VECTOR, UPLOADS, _VECTOR, _STREAM, MIX_MEMORY, _MATRIX)
+
 # evaluate(token, options (any,), inputs (d, N), out (N,))
 FUNCTION = types.void(int64, _VECTOR, _MATRIX, _VECTOR)
 
@@ -180,6 +205,7 @@ take_attack = hook_taker(ATTACK)
 take_poison = hook_taker(POISON)
 take_aggregation = hook_taker(AGGREGATION)
 take_defence = hook_taker(DEFENCE)
+take_mix = hook_taker(MIX)
 take_function = hook_taker(FUNCTION)
 take_selection = hook_taker(SELECTION)
 take_drift = hook_taker(DRIFT)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # About how many bytes of participants and masks are drawn ahead at a time.
 _CHUNK_BYTES = 4_000_000
 
+_SOURCES = ("data", "participation", "uplink", "masks", "attack", "test", "root", "pre_aggregation")
+
 # What the kernel is handed where it needs none.
 _NO_INPUTS, _NO_RESIDUALS, _NO_MOVES = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0)), np.zeros((0, 0, 0))
 
@@ -55,10 +57,7 @@ class PsoFedRun:
     ) -> None:
         self._scenario = scenario
         lanes = len(trials)
-        self._streams = {
-            source: make_stream(seed, source, trials)
-            for source in ("data", "participation", "uplink", "masks", "attack", "test", "root")
-        }
+        self._streams = {source: make_stream(seed, source, trials) for source in _SOURCES}
         if samples is None and not scenario.is_linear:
             samples = FunctionSamples(scenario, fleet, self._streams["data"])
         self._samples = samples
@@ -79,7 +78,13 @@ class PsoFedRun:
         # Root data are drawn as y = wᵀx + ν; for other streams there are none.
         root = self._streams["root"] if samples is None else None
         self._server_side = ServerSide(
-            scenario, fleet, self._streams["attack"], root, scenario.num_shared, plan
+            scenario,
+            fleet,
+            self._streams["attack"],
+            self._streams["pre_aggregation"],
+            root,
+            scenario.num_shared,
+            plan,
         )
         self._target = fleet.target.copy()
         self._offsets = _NO_MOVES

@@ -19,6 +19,7 @@ from psofed.engine.lanes import WIDTH, empty_lanes, fma, load, spread, store, to
 from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product, step_against
 from psofed.engine.normals import WORDS_AHEAD, next_normals
 from psofed.engine.samples import error_on_next, has_sample, take_sample
+from psofed.engine.search import corrupt_at_best
 from psofed.engine.server_side import aggregate, leave_out
 from psofed.engine.streams import WordArray
 from psofed.engine.test_set import test_error
@@ -187,11 +188,13 @@ def advance(
         uploaders, uploaded = exchange.uploaders[t], exchange.uploaded[t]
         _upload(clients, uploaders, uploaded, room.sent)
         uploads = Uploads(uploaders, uploaded, room.sent)
-        if attack.on_uploads:
+        if attack.on_uploads and attack.search.options.shape[0] > 0:
+            corrupt_at_best(attack, rule, first + t, target, server, uploads, room.distance)
+        elif attack.on_uploads:
             corrupt(attack.token, first + t, attack.attackers, target, server, uploads)
         if defence is not None:
             leave_out(defence, first + t, server, uploads)
-        aggregate(rule, target, uploads, room.distance, server)
+        aggregate(rule, first + t, target, uploads, room.distance, server)
 
 
 @compiled(allocates=False)

@@ -156,8 +156,8 @@ class SampleSource(Protocol):
     def epochs(self) -> int:
         """How many times each client goes through its samples."""
 
-    def fleet(self, features: FeatureMap | None = None) -> "Fleet":
-        """Return the fleet as measured."""
+    def fleet(self, features: FeatureMap | None = None, higher_moments: bool = True) -> "Fleet":
+        """Return the fleet as measured, with fourth moments or without."""
 
     def samples_from(self, iteration: int) -> FloatArray:
         """Return how many samples each client still has from an iteration on."""
@@ -166,7 +166,7 @@ class SampleSource(Protocol):
 def make_table_samples(scenario: "Scenario", source: SampleSource) -> "tuple[Fleet, TableSamples]":
     """Return the fleet of a table and its samples, as features for the scenario's model."""
     features = scenario.model.make_features(source.inputs[0].shape[1], scenario.dimension)
-    fleet = source.fleet(features)
+    fleet = source.fleet(features, higher_moments=False)
     inputs = [features(rows) for rows in source.inputs]
     residuals = [y - z @ fleet.target for y, z in zip(source.targets, inputs, strict=True)]
     return fleet, TableSamples(inputs, residuals, source.epochs)

@@ -20,6 +20,7 @@ from psofed.engine.lanes import WIDTH
 from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product
 from psofed.engine.normals import WORDS_AHEAD, mix_word, next_normals, normal_pair, unit_uniform
 from psofed.engine.participation import draw_participants
+from psofed.engine.search import corrupt_at_best
 from psofed.engine.server_side import ServerSide, aggregate, leave_out
 from psofed.engine.streams import make_stream
 from psofed.engine.test_set import draw_test_set, test_error
@@ -59,15 +60,16 @@ class ServerModelRun:
         lanes = len(trials)
         self._streams = {
             source: make_stream(seed, source, trials)
-            for source in ("data", "participation", "attack", "test", "algorithm", "root")
+            for source in ("data", "participation", "attack", "test", "algorithm", "root", "pre_aggregation")
         }
         self._test_set = draw_test_set(scenario, fleet, self._streams["test"])
         self._inputs = make_input_model(fleet)
         # Root data are of the model's entries, so a rule that has some can only join models.
         root = self._streams["root"] if exchange.sends_model else None
         self._server_side = ServerSide(
-            scenario, fleet, self._streams["attack"], root, max(exchange.numbers, scenario.dimension), plan
-        )
+            scenario, fleet, self._streams["attack"], self._streams["pre_aggregation"], root,
+            max(exchange.numbers, scenario.dimension), plan,
+        )  # fmt: skip
         self._hooks = _ExchangeHooks(*exchange_hooks(algorithm))
         self._layout = _Layout(
             exchange.words_per_iteration(scenario.num_clients), exchange.normals, exchange.uniforms,
@@ -241,12 +243,14 @@ def _advance(
             for p in range(count):
                 sends[p] += server
         uploads = Uploads(participants[t][:count], sent_entries[:count], sends)
-        if attack.on_uploads:
+        if attack.on_uploads and attack.search.options.shape[0] > 0:
+            corrupt_at_best(attack, rule, n, base, server, uploads, change)
+        elif attack.on_uploads:
             corrupt(attack.token, n, attack.attackers, base, server if sends_model else nothing, uploads)
         if defence is not None:
             leave_out(defence, n, server if sends_model else nothing, uploads)
         if sends_model:
-            aggregate(rule, base, uploads, change, server)
+            aggregate(rule, n, base, uploads, change, server)
             continue
         joined[:] = 0.0
         if decodes_each:
@@ -254,7 +258,7 @@ def _advance(
             decode_(decode.token, count, stepsize, decode.options, sends, normals, uniforms, decoded[:count])
             _negate(decoded[:count])
             uploads = Uploads(participants[t][:count], joined_entries[:count], decoded[:count])
-        aggregate(rule, zeros, uploads, joined_room, joined)
+        aggregate(rule, n, zeros, uploads, joined_room, joined)
         for i in range(joined_size):
             for lane in range(lanes):
                 joined[i, lane] = -joined[i, lane]

@@ -4,6 +4,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
@@ -14,10 +15,21 @@ from psofed.engine.frames.aggregation import aggregation_hook, make_memory
 from psofed.engine.frames.attack import attack_hook
 from psofed.engine.frames.defence import defence_hook, make_watching
 from psofed.engine.frames.poison import poison_hook
-from psofed.engine.hooks import Attackers, RuleMemory, Watching, take_aggregation, take_defence
+from psofed.engine.frames.pre_aggregation import make_mix_memory, mix_hook
+from psofed.engine.hooks import (
+    Attackers,
+    MixMemory,
+    RuleMemory,
+    Uploads,
+    Watching,
+    take_aggregation,
+    take_defence,
+    take_mix,
+)
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.streams import Stream
 from psofed.parts.aggregations.mean import Mean
+from psofed.parts.plain import check_memory
 from psofed.parts.watching import WatchPlan
 
 if TYPE_CHECKING:
@@ -38,6 +50,8 @@ class AttackSide(NamedTuple):
         What they are called with.
     attackers : Attackers
         Who attacks when.
+    search : SearchSide
+        Strengths that are tried against the rule, if any.
     """
 
     on_uploads: bool
@@ -46,6 +60,33 @@ class AttackSide(NamedTuple):
     poison: int
     token: int
     attackers: Attackers
+    search: "SearchSide"
+
+
+class SearchSide(NamedTuple):
+    """Strengths that attackers try against the rule, and room for that.
+
+    Attributes
+    ----------
+    options : array (G, any)
+        The attack's options with each strength; none if G = 0.
+    clean, best : array (P, M, lanes)
+        Uploads before the attack, and those that hurt most.
+    following, honest : array (D, lanes)
+        Where the rule, and where the mean of the clean uploads, would take the server.
+    farthest : array (lanes,)
+        The largest squared distance between the two so far.
+    counts : int array (lanes,)
+        How many do not attack.
+    """
+
+    options: FloatArray
+    clean: FloatArray
+    best: FloatArray
+    following: FloatArray
+    honest: FloatArray
+    farthest: FloatArray
+    counts: NDArray[np.int64]
 
 
 class RuleSide(NamedTuple):
@@ -65,6 +106,8 @@ class RuleSide(NamedTuple):
         Samples of the server's own, none for most rules.
     memory : RuleMemory
         What the hook works in.
+    mixing : MixingSide
+        What is done with the uploads before.
     """
 
     is_mean: bool
@@ -73,6 +116,36 @@ class RuleSide(NamedTuple):
     options: FloatArray
     root: "RootSet"
     memory: RuleMemory
+    mixing: "MixingSide"
+
+
+class MixingSide(NamedTuple):
+    """The pre-aggregation, if there is one.
+
+    Attributes
+    ----------
+    is_on : bool
+        Whether there is one.
+    mix, token, options
+        The hook.
+    num_clients : int
+        K.
+    stream : Stream
+        Its randomness.
+    memory : MixMemory
+        What the hook works in, and the mixed uploads.
+    counts : int array (P + 1,)
+        How many mixed uploads there are of so many participants.
+    """
+
+    is_on: bool
+    mix: int
+    token: int
+    options: FloatArray
+    num_clients: int
+    stream: Stream
+    memory: MixMemory
+    counts: NDArray[np.int64]
 
 
 class DefenceSide(NamedTuple):
@@ -126,8 +199,8 @@ class ServerSide:
         What is simulated.
     fleet : Fleet
         Its clients; their names resolve ``attack.clients``.
-    stream, root_stream : Stream
-        Randomness of the attack and of the server's root data; None where there can be none.
+    stream, mix_stream, root_stream : Stream
+        Randomness of the attack, of the pre-aggregation and of the server's root data; None where there can be none.
     numbers : int
         How many numbers a participant's upload comes to, at most.
     plan : WatchPlan, optional
@@ -139,11 +212,13 @@ class ServerSide:
         scenario: "Scenario",
         fleet: "Fleet",
         stream: Stream,
+        mix_stream: Stream,
         root_stream: Stream | None,
         numbers: int,
         plan: WatchPlan | None = None,
     ) -> None:
         attack, rule = scenario.attack, scenario.aggregation
+        check_memory(attack, scenario.num_clients, max(numbers, scenario.dimension))
         poisons = attack is not None and attack.poisons_samples()
         byzantine = fleet.byzantine_mask(attack)
         idle = attack is None
@@ -156,16 +231,37 @@ class ServerSide:
             corrupt=corrupt.address,
             poison=poison.address,
             token=own.token,
-            attackers=make_attackers(attack, byzantine, stream, own.options),
+            attackers=make_attackers(
+                attack, byzantine, stream, own.options, max(numbers, scenario.dimension)
+            ),
+            search=_make_search(scenario, own, numbers, len(stream.key)),
         )
         combine = NO_HOOK if type(rule) is Mean else aggregation_hook(rule)
+        mix = NO_HOOK if scenario.pre_aggregation is None else mix_hook(scenario.pre_aggregation)
+        dimension = max(numbers, scenario.dimension)
         self.rule = RuleSide(
             is_mean=type(rule) is Mean,
             combine=combine.address,
             token=combine.token,
             options=combine.options,
             root=_draw_root(scenario, fleet, root_stream),
-            memory=make_memory(scenario.num_participants, numbers, max(numbers, scenario.dimension)),
+            memory=make_memory(scenario.num_participants, numbers, dimension),
+            mixing=MixingSide(
+                is_on=scenario.pre_aggregation is not None,
+                mix=mix.address,
+                token=mix.token,
+                options=mix.options,
+                num_clients=scenario.num_clients,
+                stream=mix_stream,
+                memory=make_mix_memory(
+                    scenario.pre_aggregation,
+                    scenario.num_participants,
+                    _shared_by_all(scenario, numbers),
+                    dimension,
+                    len(stream.key),
+                ),
+                counts=np.array([_mixed_uploads(scenario, p) for p in range(scenario.num_participants + 1)]),
+            ),
         )
         judge = NO_HOOK
         self.defence: DefenceSide | None = None
@@ -177,7 +273,7 @@ class ServerSide:
             )  # fmt: skip
             download = scenario.defence.excluded_download
             self.defence = DefenceSide(judge.address, judge.token, judge.options, download, watching)
-        self._hooks: tuple[Hook, ...] = (own, combine, judge)
+        self._hooks: tuple[Hook, ...] = (own, combine, mix, judge)
 
     @property
     def watching(self) -> Watching | None:
@@ -190,6 +286,42 @@ class ServerSide:
 
     def __del__(self) -> None:
         release(*getattr(self, "_hooks", ()))
+
+
+def _make_search(scenario: "Scenario", hook: Hook, numbers: int, lanes: int) -> SearchSide:
+    attack, algorithm = scenario.attack, scenario.algorithm
+    strengths = () if attack is None else attack.strengths()
+    if attack is None or not strengths:
+        empty, nothing = np.zeros((0, 0, 0)), np.zeros((0, 0))
+        return SearchSide(nothing, empty, empty, nothing, nothing, np.zeros(0), np.zeros(0, np.int64))
+    if not (algorithm.holds_models or algorithm.exchange(scenario).sends_model):
+        raise NotCoveredError(
+            f'attack.kind = "{attack.kind}" that tries strengths against the rule needs models to be sent, and '
+            f'algorithm = "{algorithm.kind}" sends none'
+        )
+    if hook.token:
+        raise NotCoveredError(
+            f'attack.kind = "{attack.kind}" cannot be compiled, so it cannot try strengths against the rule'
+        )
+    place = list(attack.options()).index(attack.strength_field())
+    options = np.repeat(hook.options[None], len(strengths), axis=0)
+    options[:, place] = strengths
+    uploads, model = (scenario.num_participants, numbers, lanes), (scenario.dimension, lanes)
+    return SearchSide(
+        options, np.empty(uploads), np.empty(uploads), np.empty(model), np.empty(model), np.empty(lanes),
+        np.empty(lanes, np.int64),
+    )  # fmt: skip
+
+
+def _mixed_uploads(scenario: "Scenario", participants: int) -> int:
+    return 0 if scenario.pre_aggregation is None else scenario.pre_aggregation.uploads_after(participants)
+
+
+def _shared_by_all(scenario: "Scenario", numbers: int) -> int:
+    """Return how many entries all participants together share, at most."""
+    if scenario.selection.coordinated or not scenario.algorithm.holds_models:
+        return numbers
+    return min(scenario.dimension, scenario.num_participants * numbers)
 
 
 def _draw_root(scenario: "Scenario", fleet: "Fleet", stream: Stream | None) -> RootSet:
@@ -271,8 +403,23 @@ def move_by_mean(uploads, server, change):
 
 
 @compiled(allocates=False)
-def aggregate(rule, target, uploads, room, server):
-    """Let the server take in what was uploaded; ``room`` (D, lanes) is to work in."""
+def aggregate(rule, n, target, uploads, room, server):
+    """Let the server take in what was uploaded in iteration n; ``room`` (D, lanes) is to work in."""
+    mixing = rule.mixing
+    if mixing.is_on:
+        take_mix(mixing.mix)(
+            mixing.token,
+            n,
+            mixing.num_clients,
+            target,
+            uploads,
+            mixing.options,
+            mixing.stream,
+            mixing.memory,
+            server,
+        )
+        mixed, count = mixing.memory.mixed, mixing.counts[uploads.sent.shape[0]]
+        uploads = Uploads(mixed.clients[:count], mixed.entries[:count], mixed.sent[:count])
     if rule.is_mean:
         move_by_mean(uploads, server, room)
         return

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 # What randomness is for. The order is part of the contract: it decides the bits of every seed.
-SOURCES = ("data", "participation", "uplink", "masks", "attack", "test", "algorithm", "root", "drift")
+SOURCES = (
+    "data", "participation", "uplink", "masks", "attack", "test", "algorithm", "root", "drift", "pre_aggregation",
+)  # fmt: skip
 
 WordArray = NDArray[np.uint64]
 

@@ -184,6 +184,24 @@ def _mean_of_inner(values, cut):
     return body
 
 
+@_word(vectors.mean_near)
+def _mean_near(values, centre, count):
+    def body(values, centre, count):
+        _bring_lowest(values, values.size)
+        first, end = 0, values.size
+        while end - first > count:
+            if centre - values[first] > values[end - 1] - centre:
+                first += 1
+            else:
+                end -= 1
+        total = 0.0
+        for j in range(first, end):
+            total += values[j]
+        return total / count
+
+    return body
+
+
 @_word(vectors.ranks)
 def _ranks(first, second, out):
     def body(first, second, out):

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.parts.aggregations.mean import Mean
-from psofed.parts.base import Aggregation
-from psofed.parts.plain import combine_uploads
+from psofed.parts.base import Aggregation, PreAggregation
+from psofed.parts.plain import combine_uploads, mix_uploads
 
 Vector = NDArray[Any]
 
@@ -22,6 +22,8 @@ def aggregate(
     uploads: Sequence[tuple[NDArray[np.int64], Vector]],
     weights: Sequence[float] | None = None,
     rule: Aggregation | None = None,
+    pre: PreAggregation | None = None,
+    uniforms: Vector | None = None,
 ) -> Vector:
     """Return w_{n+1}: by default the average over participants of (uploaded entry, or w_n's where not shared).
 
@@ -37,6 +39,10 @@ def aggregate(
         a_k, at least one of them positive; only with the average.
     rule : Aggregation, optional
         Another rule, applied to the entries that each participant shared.
+    pre : PreAggregation, optional
+        What is done with the uploads before that.
+    uniforms : array (participants,), optional
+        The random numbers in [0, 1) that it needs, one for each participant.
 
     Returns
     -------
@@ -52,8 +58,9 @@ def aggregate(
     result = model.astype(np.float64)
     if not uploads:
         return model.copy()
-    if rule is not None and not isinstance(rule, Mean):
-        return np.asarray(_combine(result, uploads, rule).astype(model.dtype))
+    if pre is not None or (rule is not None and not isinstance(rule, Mean)):
+        joined = _combine(result, uploads, rule or Mean(), pre, uniforms)
+        return np.asarray(joined.astype(model.dtype))
     shares = np.ones(len(uploads)) if weights is None else np.asarray(weights, dtype=np.float64)
     shares = shares / shares.sum()
     change = np.zeros_like(result)
@@ -62,11 +69,22 @@ def aggregate(
     return np.asarray((result + change).astype(model.dtype))
 
 
-def _combine(model: Vector, uploads: Sequence[tuple[NDArray[np.int64], Vector]], rule: Aggregation) -> Vector:
+def _combine(
+    model: Vector,
+    uploads: Sequence[tuple[NDArray[np.int64], Vector]],
+    rule: Aggregation,
+    pre: PreAggregation | None,
+    uniforms: Vector | None,
+) -> Vector:
     entries = np.unique(np.concatenate([indices for indices, _ in uploads]))
     sent = np.full((len(uploads), len(entries)), np.nan)
     for row, (indices, values) in zip(sent, uploads, strict=True):
         row[np.searchsorted(entries, indices)] = values
+    if pre is not None:
+        sent = mix_uploads(
+            pre, sent, model[entries], uniforms=np.zeros(len(sent)) if uniforms is None else uniforms
+        )
+    rule.check_participants(len(sent))
     if len(entries) >= _LARGE:
         from psofed.engine.combine import combine_compiled as combine
     else:

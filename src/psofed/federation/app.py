@@ -23,6 +23,7 @@ from psofed.federation.attacks import PoisonedSource, rehearse
 from psofed.federation.checkpoint import ServerState
 from psofed.federation.client import STATE_DIRECTORY, ClientFunction, Mod, partial_sharing
 from psofed.federation.columns import TableSource
+from psofed.federation.deploy.guard import die_with_parent
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.deploy.traffic import read_traffic
 from psofed.federation.files import only_one, read_json, write_json
@@ -75,6 +76,7 @@ def main(grid: Grid, context: Context) -> None:
             "this app is started by `psofed federation server`, which says where to keep its files"
         )
     home = Home(Path(os.environ[HOME_VARIABLE]))
+    die_with_parent()  # SuperExec, which the server has started: a run without its server holds the lock for nothing
     try:
         run_server(grid, RunSettings.from_config(context.run_config), home)
     except Exception as error:
@@ -118,6 +120,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
         pattern=scenario.selection.pattern.kind,
         coordinated=scenario.selection.coordinated,
         aggregation=scenario.aggregation,
+        pre_aggregation=scenario.pre_aggregation,
         seed=settings.seed,
         num_participants=scenario.num_participants,
         min_nodes=settings.min_nodes,
@@ -184,8 +187,7 @@ def _texts(context: Context) -> tuple[str, str]:
 def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, OnlineRegression]:
     """Return a run's settings and a node's training function, made once and then kept."""
     settings = RunSettings.from_config(json.loads(run_config))
-    source = _source_of(json.loads(node_config), settings)
-    scaled = isinstance(source, TableSource)
+    source, scaled = _source_of(json.loads(node_config), settings)
     return settings, online_regression(
         source, settings.scenario.stepsize, settings.samples_per_round, scaled=scaled
     )
@@ -206,12 +208,15 @@ def _attack_of(node_config: Mapping[str, Any], settings: RunSettings) -> Attack 
     return attack_from_mapping(values)
 
 
-def _source_of(node_config: Mapping[str, Any], settings: RunSettings) -> Source:
+def _source_of(node_config: Mapping[str, Any], settings: RunSettings) -> tuple[Source, bool]:
+    """Return a node's samples, and whether they are to be scaled."""
     source = _clean_source(node_config, settings)
+    scaled = isinstance(source, TableSource)
     attack = _attack_of(node_config, settings)
     if attack is None or not attack.poisons_samples():
-        return source
-    return PoisonedSource(source, attack, int(str(node_config.get("partition", 0))), settings.seed)
+        return source, scaled
+    partition = int(str(node_config.get("partition", 0)))
+    return PoisonedSource(source, attack, partition, settings.seed), scaled
 
 
 def _clean_source(node_config: Mapping[str, Any], settings: RunSettings) -> Source:

@@ -10,9 +10,10 @@ server's entries as it last downloaded them, so attacks that see what others upl
 ``PSOFed(rehearsal=Mimic(num_byzantine=2))`` corrupts what the Byzantine nodes have sent once all of it is there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 from flwr.app import Array as FlowerArray
@@ -27,8 +28,8 @@ from psofed.federation.layout import Vector
 from psofed.federation.masks import ATTACK, MAX_SEED, derive_words
 from psofed.federation.sources import Position, Samples, Source
 from psofed.federation.wire import ARRAYS, FULL, SETTINGS, SYNC, VALUES, decode_instruction
-from psofed.parts.base import Attack
-from psofed.parts.plain import corrupt_uploads, poison_sample
+from psofed.parts.base import Aggregation, Attack, PreAggregation
+from psofed.parts.plain import check_memory, corrupt_at_best, corrupt_uploads, poison_sample
 
 # Whose normal numbers all attackers have in common; no node has this number.
 _EVERYBODY = 2**64 - 1
@@ -162,15 +163,39 @@ class Rehearsal:
                 f'attack.kind = "{attack.kind}" changes what nodes learn from: let them read a PoisonedSource'
             )
         self.attack, self.seed = attack, seed
+        # What an attack keeps from round to round, and which of its numbers is whose; forgotten with the process.
+        self._memory, self._numbers = np.zeros(0), dict[str, int]()
 
     def corrupt(
-        self, round_number: int, model: Vector, uploads: Mapping[str, tuple[NDArray[np.int64], Vector]]
+        self,
+        round_number: int,
+        model: Vector,
+        uploads: Mapping[str, tuple[NDArray[np.int64], Vector]],
+        rule: Aggregation | None = None,
+        pre: PreAggregation | None = None,
+        uniforms: FloatArray | None = None,
     ) -> dict[str, tuple[NDArray[np.int64], Vector]]:
-        """Return the uploads (indices, values) by node, those of Byzantine nodes corrupted."""
+        """Return the uploads (indices, values) by node, those of Byzantine nodes corrupted.
+
+        Attackers that try strengths against the server's rule do so against `rule` and `pre`, with the `uniforms` of
+        all nodes in alphabetical order.
+        """
         names = sorted(uploads)
         chosen = [str(client) for client in self.attack.clients] or names[: self.attack.num_byzantine]
         numbers = {name: k for k, name in enumerate(names)}
-        return _corrupt(self.attack, self.seed, round_number, numbers, uploads, model, chosen)
+        if self.attack.memory_size(1, 1):
+            for name in names:
+                self._numbers.setdefault(name, len(self._numbers))
+            numbers = self._numbers
+            check_memory(self.attack, len(numbers), len(model))
+            missing = self.attack.memory_size(len(numbers), len(model)) - self._memory.size
+            self._memory = np.concatenate([self._memory, np.zeros(missing)])
+        against = None
+        if self.attack.strengths() and rule is not None:
+            against = {"rule": rule, "pre": pre, "uniforms": uniforms}
+        return _corrupt(
+            self.attack, self.seed, round_number, numbers, uploads, model, chosen, self._memory, against
+        )
 
 
 def _corrupt(
@@ -181,13 +206,20 @@ def _corrupt(
     uploads: Mapping[str, tuple[NDArray[np.int64], Vector]],
     server: Vector,
     byzantine: list[str],
+    memory: FloatArray | None = None,
+    against: Mapping[str, Any] | None = None,
 ) -> dict[str, tuple[NDArray[np.int64], Vector]]:
-    """Corrupt uploads; `server` has the numbers of all entries that are uploaded, or of the model's."""
+    """Corrupt uploads; `server` has the numbers of all entries that are uploaded, or of the model's.
+
+    An attack with a `memory` knows entries by their numbers in the model, and needs all of it.
+    """
     names = sorted(uploads, key=lambda name: numbers[name])
     entries = (
         np.unique(np.concatenate([uploads[name][0] for name in names])) if names else np.zeros(0, np.int64)
     )
     own = np.asarray(server, dtype=np.float64)
+    if memory is not None and memory.size:
+        entries = np.arange(own.size)
     own = own if own.size == entries.size else own[entries]
     sent = np.full((len(names), len(entries)), np.nan)
     attacking, normals = np.zeros(len(names), np.bool_), np.zeros_like(sent)
@@ -196,9 +228,13 @@ def _corrupt(
         sent[p, np.searchsorted(entries, indices)] = values
         attacks, normals[p] = _draw(attack, seed, numbers[name], round_number, len(entries))
         attacking[p] = attacks and name in byzantine
-    received = corrupt_uploads(
-        attack, sent, attacking, server=own, clients=np.array([numbers[name] for name in names]),
+    corrupt: Callable[..., FloatArray] = corrupt_uploads
+    if against is not None:
+        corrupt = partial(corrupt_at_best, **against)
+    received = corrupt(
+        attack, uploads=sent, attacking=attacking, server=own, clients=np.array([numbers[name] for name in names]),
         iteration=round_number, normals=normals, common_normals=_normals(seed, _EVERYBODY, round_number, len(entries)),
+        num_clients=len(numbers), memory=memory,
     )  # fmt: skip
     changed = dict(uploads)
     for p, name in enumerate(names):

@@ -19,6 +19,7 @@ KINDS = {
     "wrong-key": "arrays of other names than asked for",
     "out-of-bound": "a value beyond the bound that was set",
     "implausible": "far beyond the server's model and the other replies",
+    "doubtful": "far beyond all other replies, before there is any history: left out, without blame",
     "inflated-examples": "a claimed number of examples that is negative or beyond the limit",
     "stale-round": "an answer to another round",
     "foreign-session": "an answer to another federation",
@@ -30,7 +31,8 @@ KINDS = {
 }
 """Kinds of bad replies, as they are counted in the result."""
 
-_NOT_A_STRIKE = ("no-reply", "error")  # an accident, not an offence: the node rests but is not benched
+_ACCIDENTS = ("no-reply", "error")  # the node rests but is not benched
+_NOT_A_STRIKE = (*_ACCIDENTS, "doubtful")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +91,7 @@ class Conduct:
         if kind not in KINDS:
             raise InvalidValueError("kind", kind, ", ".join(KINDS))
         self.counts.setdefault(node, Counter())[kind] += 1
-        if kind in _NOT_A_STRIKE:
+        if kind in _ACCIDENTS:
             self.resting[node] = round_number + self.limits.rest_rounds
 
     def forgive(self, node: str) -> None:

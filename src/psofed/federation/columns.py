@@ -1,11 +1,14 @@
-"""A client's samples from a table with named columns, read as it grows; the same table that ``read_data`` reads.
+"""A client's samples from a table, read as it grows; the same table that ``read_data`` reads.
 
-Which columns, what counts as a number and what as missing is decided by :mod:`psofed.fleet.table`, in one place for
-simulation and federation. Only the way to meet a bad row differs: a file that is read whole is refused, a stream that
-goes on skips the row, counts it and says why.
+Which columns, what counts as a number and what as missing is decided by :mod:`psofed.fleet.values`, in one place for
+simulation and federation. Two things differ for a stream that goes on. A bad row is skipped, counted and named, where
+a file that is read whole is refused. And a CSV file may do without a header: if its first line holds numbers only, its
+columns are called x1, x2, …, and the last one y.
 """
 
 import csv
+import itertools
+import logging
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,44 +17,56 @@ from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.federation.sources import Position, Samples, collect
-from psofed.fleet.table import _DELIMITERS, _PARQUET, _number, _read_parquet
+from psofed.fleet.frames import is_parquet, parquet_rows
+from psofed.fleet.table import JUDGED_ROWS
+from psofed.fleet.values import client_name, delimiter_of, number, numeric_columns, shown
+
+Rows = Iterator[tuple[int, Sequence[Any]]]
+
+_log = logging.getLogger("psofed.federation")
 
 
 @dataclass(frozen=True)
 class TableSource:
-    """Rows of a CSV or Parquet file with a header, of one client if asked for.
+    """Rows of a CSV or Parquet file, of one client if asked for.
 
     Parameters
     ----------
     path : path
-        ``.parquet`` and ``.pq`` are Parquet, all else is CSV.
+        ``.parquet`` and ``.pq`` are Parquet, a folder is all such files in it by name, all else is CSV. A line of CSV
+        counts once its line feed is there. A file that has become shorter was replaced, and is read from its beginning.
     dimension : int
         D; there must be as many features. 0 lets any number pass.
-    target_column : str
-        y; if empty there is none, and targets are NaN.
+    target_column : str or None
+        y; None for the last column; if empty there is none, and targets are NaN.
     features : tuple of str
-        Columns of x; all others if empty.
+        Columns of x; if empty all others that are numbers, judged by the rows that are there.
     client_column, client : str
         Take only the rows that name `client` in that column.
     """
 
     path: Path
     dimension: int
-    target_column: str
+    target_column: str | None = None
     features: tuple[str, ...] = ()
     client_column: str = ""
     client: str = ""
 
-    def columns(self) -> tuple[str, ...]:
-        """Return the names of the features; a PsofedError says what does not fit."""
-        return self._choose(self._open()[0])
+    def columns(self) -> tuple[tuple[str, ...], str]:
+        """Return the names of the features and of the target; a PsofedError says what does not fit."""
+        header, _, _ = self._open()
+        if not header:
+            raise PsofedError(f"{self.path}: has no complete line yet")
+        return self._choose(header)
 
     def read(self, start: Position, limit: int) -> Samples:
         """Return the rows from `start` on, NaN where an input is missing; those without a target are skipped."""
-        header, rows = self._open(start)
-        features = self._choose(header)
+        header, rows, delimiter = self._open(start)
+        if not header:
+            return collect([], [], self.dimension, start, f"{self.path.name} has no complete line yet")
+        features, target_column = self._choose(header)
         at = [header.index(name) for name in features]
-        target_at = header.index(self.target_column) if self.target_column else -1
+        target_at = header.index(target_column) if target_column else -1
         client_at = header.index(self.client_column) if self.client_column else -1
         found: list[list[float]] = []
         ends: list[Position] = []
@@ -63,12 +78,12 @@ class TableSource:
             try:
                 if len(row) != len(header):
                     raise PsofedError(f"{len(row)} fields where the header has {len(header)}")
-                if client_at >= 0 and str(row[client_at]).strip() != self.client:
+                if client_at >= 0 and client_name(row[client_at]) != self.client:
                     continue
-                values = [self._value(features[i], row[k]) for i, k in enumerate(at)]
-                target = math.nan if target_at < 0 else self._value(self.target_column, row[target_at])
+                values = [_value(features[i], row[k], delimiter) for i, k in enumerate(at)]
+                target = math.nan if target_at < 0 else _value(target_column, row[target_at], delimiter)
                 if math.isnan(target) and target_at >= 0:
-                    raise PsofedError(f"no value of {self.target_column}")
+                    raise PsofedError(f"no value of {target_column}")
             except PsofedError as error:
                 position = Position(position.samples, offset, position.skipped + 1)
                 problem = str(error)
@@ -78,47 +93,68 @@ class TableSource:
             ends.append(position)
         return collect(found, ends, len(features), position, problem)
 
-    def _value(self, column: str, value: Any) -> float:
-        try:
-            return _number(self.path, 0, column, value)
-        except PsofedError:
-            raise PsofedError(f"{str(value)[:40]!r} in column {column} is not a number") from None
+    def _open(self, start: Position | None = None) -> tuple[list[str], Rows, str]:
+        """Return the header, the rows after `start` with the position behind each, and what separates fields.
 
-    def _open(self, start: Position | None = None) -> tuple[list[str], Iterator[tuple[int, Sequence[Any]]]]:
-        """Return the header, and the rows after `start` with the position behind each."""
-        if self.path.suffix.lower() in _PARQUET:
-            header, rows = _read_parquet(self.path)
-            first = start.offset if start else 0
-            return header, ((number, row) for number, row in rows if number > first)
+        Of an empty file there is neither header nor row.
+        """
+        first = start.offset if start else 0
+        if self.path.is_dir() or is_parquet(self.path):
+            return *self._open_parquet(first), ","
         try:
             with self.path.open("rb") as file:
                 line = file.readline()
+                length = file.seek(0, 2)
         except OSError as error:
             raise PsofedError(f"{self.path}: cannot be read ({error.strerror})") from None
         text = _decode(line.removeprefix(b"\xef\xbb\xbf"))
-        if not text.strip():
-            raise PsofedError(f"{self.path}: is empty; a header line with the columns' names must come first")
-        delimiter = max(_DELIMITERS, key=text.count)
+        if not text.strip() or not line.endswith(b"\n"):
+            return [], iter(()), ","
+        if length < first:
+            _log.warning("%s has become shorter: reading it from its beginning", self.path)
+            first = 0
+        delimiter = delimiter_of(text)
         header = [name.strip() for name in _split(text, delimiter)]
-        return header, self._lines(max(len(line), start.offset if start else 0), delimiter)
+        if self.target_column not in header and all(map(_is_number, header)):
+            return _numbered(len(header)), self._lines(first, delimiter), delimiter
+        return header, self._lines(max(len(line), first), delimiter), delimiter
 
-    def _lines(self, offset: int, delimiter: str) -> Iterator[tuple[int, Sequence[Any]]]:
+    def _open_parquet(self, first: int) -> tuple[list[str], Rows]:
+        files = [self.path]
+        if self.path.is_dir():
+            files = sorted(path for path in self.path.iterdir() if is_parquet(path))
+        header: list[str] = []
+        tables = []
+        for path in files:
+            names, rows = parquet_rows(path)
+            if header and names != header:
+                raise PsofedError(f"{path}: columns {', '.join(names)} where others have {', '.join(header)}")
+            header = names
+            tables.append(row for _, row in rows)
+        numbered = enumerate(itertools.chain.from_iterable(tables), start=1)
+        return header, ((at, row) for at, row in numbered if at > first)
+
+    def _lines(self, offset: int, delimiter: str) -> Rows:
         with self.path.open("rb") as file:
-            if file.seek(0, 2) < offset:
-                raise PsofedError(f"{self.path} has become shorter: rows that were read are gone")
             file.seek(offset)
             for line in file:
                 if not line.endswith(b"\n"):
                     return  # still being written
                 offset += len(line)
-                text = _decode(line)
+                text = _decode(line.removeprefix(b"\xef\xbb\xbf"))
                 if text.strip():
                     yield offset, _split(text, delimiter)
 
-    def _choose(self, header: list[str]) -> tuple[str, ...]:
-        roles = {self.target_column: "--target-column", self.client_column: "--client-column"}
+    def _numeric(self) -> tuple[str, ...]:
+        header, rows, delimiter = self._open()
+        return numeric_columns(header, [row for _, row in itertools.islice(rows, JUDGED_ROWS)], delimiter)
+
+    def _choose(self, header: list[str]) -> tuple[tuple[str, ...], str]:
+        """Return the names of the features and of the target."""
+        target = header[-1] if self.target_column is None else self.target_column
+        roles = {target: "target", self.client_column: "--client-column"}
         roles.pop("", None)
-        chosen = self.features or tuple(name for name in header if name not in roles)
+        chosen = self.features or tuple(name for name in self._numeric() if name not in roles)
         for name in (*roles, *chosen):
             if header.count(name) != 1:
                 times = "no column" if name not in header else "more than one column"
@@ -131,7 +167,29 @@ class TableSource:
                 f"{self.path}: {len(chosen)} features ({', '.join(chosen)}) where the run's dimension is "
                 f"{self.dimension}; choose with --features, or run with --set dimension={len(chosen)}"
             )
-        return chosen
+        return chosen, target
+
+
+def _numbered(count: int) -> list[str]:
+    """Return the names of columns that have none: x1, x2, …, y."""
+    return [*(f"x{i}" for i in range(1, count)), "y"]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _value(column: str, value: Any, delimiter: str) -> float:
+    try:
+        found = number(value, delimiter)
+    except ValueError as error:
+        raise PsofedError(f"column {column}: {error}") from None
+    if math.isinf(found):
+        raise PsofedError(f"{shown(value)} in column {column} is not finite")
+    return found
 
 
 def _decode(line: bytes) -> str:

@@ -3,8 +3,13 @@
 Flower's ``send_and_receive`` polls every three seconds and pulls all replies in one go, so that one reply
 which cannot be put together again takes the others with it. Here every reply is pulled by itself, as soon as the
 doorbell (:mod:`psofed.federation.deploy.bell`) says that its node is done; without a bell by looking now and then.
+
+A node can announce a reply and never send all of it, because it was killed or because it means harm. Flower then asks
+for the rest for three minutes. So replies are pulled in threads of their own, and one that is not whole at the deadline
+is left behind.
 """
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +25,8 @@ from psofed.federation.packing import is_packed, pack, unpack
 _LOOK_EVERY = 1.0  # with a bell: for a node whose ring was lost
 _POLL_EVERY = 0.25  # without one
 _ROLL_CALL_EVERY = 2.0
+_PATIENCE = 0.5  # for a reply to be pulled; after that the others go on
+_SLOW_LOOK_EVERY = 0.05  # while a reply is being pulled
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,34 @@ class Answers:
 
     replies: list[Message] = field(default_factory=list)
     unreadable: set[str] = field(default_factory=set)
+
+
+class _Pull:
+    """A reply on its way from the SuperLink, in a thread of its own."""
+
+    def __init__(self, grid: Grid, message_id: str) -> None:
+        self.messages: list[Message] = []
+        self.error: Exception | None = None
+        self.packed = False
+        # A daemon: one that never ends must not keep the process from ending.
+        self._thread = threading.Thread(target=self._work, args=(grid, message_id), daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait at most so long, and return whether it is done."""
+        self._thread.join(max(0.0, seconds))
+        return not self._thread.is_alive()
+
+    def _work(self, grid: Grid, message_id: str) -> None:
+        try:
+            pulled = list(grid.pull_messages([message_id]))
+            self.packed = any(message.has_content() and is_packed(message.content) for message in pulled)
+            for message in pulled:
+                if message.has_content():
+                    message.content = unpack(message.content)
+            self.messages = pulled
+        except Exception as error:
+            self.error = error
 
 
 class Exchange:
@@ -67,23 +102,35 @@ class Exchange:
         look_every = _LOOK_EVERY if self.bell.is_connected else _POLL_EVERY
         next_look = start if not self.bell.is_connected else start + look_every
         next_roll_call = start + _ROLL_CALL_EVERY
+        under_way: dict[str, _Pull] = {}
+
+        def pull(message_id: str, seconds: float) -> None:
+            """Pull one reply, and go on without it if that takes longer than `seconds`."""
+            if message_id not in under_way:
+                under_way[message_id] = _Pull(grid, message_id)
+            if under_way[message_id].wait(seconds):
+                self._take(under_way.pop(message_id), message_id, waiting, numbers, answers)
+
         while waiting:
             now = time.monotonic()
-            heard = self.bell.wait(max(0.0, min(next_look, start + timeout) - now))
+            pause = max(0.0, min(next_look, start + timeout) - now)
+            heard = self.bell.wait(min(pause, _SLOW_LOOK_EVERY) if under_way else pause)
             now = time.monotonic()
             everybody = now >= next_look or now >= start + timeout
             if everybody:
                 next_look = now + look_every
             for message_id, node_id in list(waiting.items()):
-                if everybody or numbers.get(node_id) in heard:
-                    self._pull(grid, message_id, waiting, numbers, answers)
+                if message_id in under_way:
+                    pull(message_id, 0.0)
+                elif everybody or numbers.get(node_id) in heard:
+                    pull(message_id, _PATIENCE)
             if waiting and now >= start + timeout:
                 break
             if waiting and now >= next_roll_call:
                 next_roll_call = now + _ROLL_CALL_EVERY
                 online = set(grid.get_node_ids())
                 for message_id in [key for key, node_id in waiting.items() if node_id not in online]:
-                    self._pull(grid, message_id, waiting, numbers, answers)
+                    pull(message_id, _PATIENCE)
                     waiting.pop(message_id, None)
         return answers
 
@@ -105,30 +152,25 @@ class Exchange:
         self.bell.ring(numbers[node_id] for node_id in waiting.values() if node_id in numbers)
         return waiting
 
-    def _pull(
+    def _take(
         self,
-        grid: Grid,
+        pull: _Pull,
         message_id: str,
         waiting: dict[str, int],
         numbers: Mapping[int, int],
         answers: Answers,
     ) -> None:
-        try:
-            pulled = list(grid.pull_messages([message_id]))
-            packed = any(message.has_content() and is_packed(message.content) for message in pulled)
-            for message in pulled:
-                if message.has_content():
-                    message.content = unpack(message.content)
-        except (httpx.HTTPError, ConnectionError):
-            raise  # the SuperLink is gone, which is no client's fault
-        except Exception:
+        """Add a reply that was pulled, if there was one."""
+        if isinstance(pull.error, httpx.HTTPError | ConnectionError):
+            raise pull.error  # the SuperLink is gone, which is no client's fault
+        if pull.error is not None:
             # A client can send objects that fit no message; whatever that raises concerns it alone.
             answers.unreadable.add(message_id)
             waiting.pop(message_id, None)
             return
-        if not pulled:
+        if not pull.messages:
             return
-        answers.replies.extend(pulled)
+        answers.replies.extend(pull.messages)
         number = numbers.get(waiting.pop(message_id, 0), 0)
         # A node that fails may have been replaced by one that does not unpack: it gets plain messages again.
-        self._packing.add(number) if packed else self._packing.discard(number)
+        self._packing.add(number) if pull.packed else self._packing.discard(number)

@@ -22,7 +22,7 @@ DERIVATION = 1
 PATTERNS = ("random", "round-robin")
 MAX_SEED = 2**63 - 1
 
-MASK, OFFSET, PARTICIPANTS, ATTACK = 1, 2, 3, 4
+MASK, OFFSET, PARTICIPANTS, ATTACK, MIXING = 1, 2, 3, 4, 5
 """What a stream of words is for; the third word of Philox's counter."""
 
 _BLOCK = 1 << 20  # entries whose words are held at once, so that memory follows M and not D

@@ -24,6 +24,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.federation.client import CURRENT, DIVERGED, ELAPSED, MISSED, PHASE, REMARK, ROUND
 from psofed.federation.client_state import STATE, commit_state, copy_records, latest_state
+from psofed.federation.columns import TableSource
 from psofed.federation.sources import MAX_SAMPLES_PER_CALL, Position, Samples, Source
 from psofed.fleet.standardise import Standardiser
 
@@ -33,7 +34,7 @@ _ERRORS_REPORTED = 1024  # rounds whose mean squared error is reported in one re
 
 
 def online_regression(
-    source: Source, stepsize: float, samples_per_round: int = 0, *, scaled: bool = False
+    source: Source, stepsize: float, samples_per_round: int = 0, *, scaled: bool | None = None
 ) -> "OnlineRegression":
     """Return a training function for linear regression by LMS on a stream; use it with ``catch_up=True``.
 
@@ -49,8 +50,9 @@ def online_regression(
         μ.
     samples_per_round : int
         q: how many samples arrive per round; by round n no more than n q are read. 0: all there are.
-    scaled : bool
-        Standardise online, as :func:`psofed.read_data` does (see :mod:`psofed.fleet.standardise`).
+    scaled : bool, optional
+        Standardise online, as :func:`psofed.read_data` does (see :mod:`psofed.fleet.standardise`); by default if the
+        source is a table.
 
     Examples
     --------
@@ -68,12 +70,12 @@ class OnlineRegression:
     """What :func:`online_regression` returns: a training function, and :meth:`learn_arrived` between its calls."""
 
     def __init__(
-        self, source: Source, stepsize: float, samples_per_round: int = 0, *, scaled: bool = False
+        self, source: Source, stepsize: float, samples_per_round: int = 0, *, scaled: bool | None = None
     ) -> None:
         self.source = source
         self.stepsize = check_number("stepsize", stepsize, 0, open_low=True)
         self.samples_per_round = check_integer("samples_per_round", samples_per_round, 0)
-        self.scaled = check_boolean("scaled", scaled)
+        self.scaled = isinstance(source, TableSource) if scaled is None else check_boolean("scaled", scaled)
         self.problem = ""
 
     def __call__(self, message: Message, context: Context) -> Message:
@@ -125,7 +127,7 @@ class OnlineRegression:
         pending = self.source.read(stream.position, limit)
         self.problem = pending.problem or self.problem
         if not self.scaled and np.isnan(pending.inputs).any():
-            raise PsofedError("values are missing, which only scaled data may: name a --target-column")
+            raise PsofedError("values are missing, which only scaled data may")
         return pending
 
     def _learn(

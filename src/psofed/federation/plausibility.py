@@ -12,6 +12,13 @@ with o_k the median deviation of the round's *other* replies, h the median of th
 median of the model's root mean square over the last rounds. Medians move only if many agree: one liar in three moves
 neither o nor h, and needs 25 rounds to move s once. While fewer than 20 replies have been accepted the factor is 100
 times larger, for first deviations of honest clients differ much.
+
+That alone would let a liar in the first rounds take over a model that is still near zero. So in these rounds a reply is
+*doubtful*, and left out without blame, if there are at least two others and
+
+    d_k > 10 · factor · max(largest o, largest h, s)
+
+which one honest client among others hardly ever is: with one sample each, once in some 10⁵ first rounds of four.
 """
 
 import math
@@ -24,7 +31,7 @@ from numpy.typing import NDArray
 from psofed.federation.layout import Vector
 
 _DEVIATIONS, _SIZES = 200, 50
-_FEW, _EARLY = 20, 100.0
+_FEW, _EARLY, _DOUBT = 20, 100.0, 10.0
 
 
 class Plausibility:
@@ -60,6 +67,20 @@ class Plausibility:
             limit = self._limit(others)
             if not math.isfinite(deviation) or deviation > limit:
                 found[node] = f"{deviation:.3g} away from the model, of at most {limit:.3g}"
+        return found
+
+    def doubt(self, model: Vector, uploads: Mapping[str, tuple[NDArray[np.int64], Vector]]) -> dict[str, str]:
+        """Return what is odd about each upload that is too far off to be used before there is any history."""
+        if self.factor is None or len(self._deviations) >= _FEW or len(uploads) < 3:
+            return {}
+        deviations = {node: _deviation(model, *upload) for node, upload in uploads.items()}
+        size = float(np.median(self._sizes)) if self._sizes else 0.0
+        found = {}
+        for node, deviation in deviations.items():
+            others = [value for other, value in deviations.items() if other != node]
+            most = max([*others, *self._deviations, size])
+            if 0.0 < _DOUBT * self.factor * most < deviation:
+                found[node] = f"{deviation:.3g} away from the model, all others at most {most:.3g}"
         return found
 
     def note(self, model: Vector, uploads: Mapping[str, tuple[NDArray[np.int64], Vector]]) -> None:

@@ -137,7 +137,7 @@ def save_result(result: dict[str, Any], path: Path) -> None:
     """Write `result` as JSON to `path` and its curves as NetCDF beside it, both atomically."""
     write_json(path, result)
     with atomic_path(path.with_suffix(".nc")) as temporary:
-        result_dataset(result).to_netcdf(temporary, engine="h5netcdf")
+        temporary.write_bytes(result_dataset(result).to_netcdf(engine="h5netcdf"))
 
 
 def load_federation_result(path: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from flwr.app import ArrayRecord
 
 from psofed.common.errors import PsofedError
@@ -24,7 +25,7 @@ def new_session(initial: ArrayRecord, layout: Layout, settings: Mapping[str, Any
 
 
 def resumed_session(store: CheckpointStore, layout: Layout, settings: Mapping[str, Any]) -> ServerState:
-    """Return the state of the newest checkpoint; it must be of the same model and the same settings."""
+    """Return the state of the newest checkpoint; it must be of the same model and settings, and usable."""
     state = store.load()
     if state.layout != layout:
         raise PsofedError(f"{store.path} holds another model than the one given")
@@ -32,4 +33,12 @@ def resumed_session(store: CheckpointStore, layout: Layout, settings: Mapping[st
     if changed:
         was = ", ".join(f"{name} = {state.settings.get(name)}" for name in changed)
         raise PsofedError(f"{store.path} was made with {was}; a resumed run must keep that")
+    with np.errstate(over="ignore"):
+        usable = bool(np.isfinite(np.sum(np.square(state.model.astype(np.float64)))))
+    if not usable:
+        kept = ", ".join(map(str, store.rounds()))
+        raise PsofedError(
+            f"the model in {store.path} is not finite, or too large to compute with; go back to an earlier round "
+            f"by `psofed federation rollback --to-round N` (there are {kept}), or begin anew"
+        )
     return state

@@ -108,6 +108,8 @@ def _check_covered(scenario: Scenario) -> None:
         raise NotCoveredError(
             'defence.variance = "theory": nodes come and go, so in a federation their variances are estimated'
         )
+    if scenario.evasion is not None:
+        raise NotCoveredError("[evasion] is measured in a simulation; a federation does not measure it")
     if scenario.aggregation.has_root_data:
         raise NotCoveredError(
             f'aggregation = "{scenario.aggregation.kind}" needs root data of the server, which a federation has not'

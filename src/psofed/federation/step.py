@@ -7,16 +7,20 @@ the rule.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
 
 from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.federation.aggregate import aggregate
 from psofed.federation.attacks import Rehearsal
 from psofed.federation.layout import Vector
-from psofed.federation.masks import Indices
+from psofed.federation.masks import MIXING, Indices, derive_words
 from psofed.federation.plausibility import Plausibility
 from psofed.federation.suspects import Suspects
 from psofed.parts.aggregations.mean import Mean
-from psofed.parts.base import Aggregation
+from psofed.parts.base import Aggregation, PreAggregation
 
 Upload = tuple[Indices, Vector]
 """The entries S_{k,n+1} that a node has shared, ascending, and its values there; both of shape (M,)."""
@@ -32,15 +36,15 @@ class Outcome:
         w_{n+1}; the very w_n if nothing was used.
     used : tuple of str
         The nodes whose uploads went into it.
-    implausible : mapping
-        For each node whose upload was dropped, why.
+    refused : mapping
+        For each node whose upload was not used, the kind of bad reply (:data:`psofed.federation.checks.KINDS`) and why.
     suspects : mapping
         For each node that a defence leaves out, since when.
     """
 
     model: Vector
     used: tuple[str, ...] = ()
-    implausible: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     suspects: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -57,6 +61,10 @@ class ServerStep:
         An attack that is tried on the uploads first.
     suspects : Suspects or None
         A defence that watches the nodes, and leaves out whom it suspects.
+    pre : PreAggregation or None
+        What is done with the uploads before they are joined.
+    seed : int
+        With the round it gives the random numbers of that.
 
     Examples
     --------
@@ -75,6 +83,8 @@ class ServerStep:
         weighted: bool = False,
         rehearsal: Rehearsal | None = None,
         suspects: Suspects | None = None,
+        pre: PreAggregation | None = None,
+        seed: int = 0,
     ) -> None:
         if rule.has_root_data:
             raise NotCoveredError(
@@ -82,9 +92,12 @@ class ServerStep:
             )
         if weighted and not isinstance(rule, Mean):
             raise InvalidValueError("weighted", True, f'false with aggregation = "{rule.kind}"')
+        if weighted and pre is not None:
+            raise InvalidValueError("weighted", True, f'false with pre_aggregation = "{pre.kind}"')
         self.rule = rule
         self.weighted = weighted
         self.rehearsal = rehearsal
+        self.pre, self.seed = pre, seed
         self.plausibility = plausibility
         self.suspects = suspects
 
@@ -94,17 +107,29 @@ class ServerStep:
         """Join the uploads of a round that began with `model`; `examples` are the nodes' numbers of examples."""
         received = dict(uploads)
         if self.rehearsal is not None:
-            received = self.rehearsal.corrupt(round_number, model, received)
-        implausible = self.plausibility.judge(model, received)
+            drawn = self._uniforms(round_number, sorted(received))
+            received = self.rehearsal.corrupt(round_number, model, received, self.rule, self.pre, drawn)
         # A crude lie is a reason for suspicion as well.
         suspects = {} if self.suspects is None else self.suspects.judge(round_number, model, received)
-        received = {
-            name: upload
-            for name, upload in received.items()
-            if name not in implausible and name not in suspects
-        }
+        refused: dict[str, tuple[str, str]] = {}
+        for kind, judge in (("implausible", self.plausibility.judge), ("doubtful", self.plausibility.doubt)):
+            refused |= {name: (kind, reason) for name, reason in judge(model, received).items()}
+            received = {name: upload for name, upload in received.items() if name not in refused}
+        received = {name: upload for name, upload in received.items() if name not in suspects}
         self.plausibility.note(model, received)
         weights = [float(examples[name]) for name in received] if self.weighted else None
         if weights is None or sum(weights) > 0:
-            model = aggregate(model, list(received.values()), weights, self.rule)
-        return Outcome(model, tuple(received), implausible, suspects)
+            drawn = self._uniforms(round_number, list(received))
+            model = aggregate(model, list(received.values()), weights, self.rule, self.pre, drawn)
+        return Outcome(model, tuple(received), refused, suspects)
+
+    def _uniforms(self, round_number: int, names: list[str]) -> Vector:
+        """Return a random number in [0, 1) for each node, which depends on seed, round and name alone."""
+        if self.pre is None:
+            return np.zeros(len(names))
+        nodes = [int.from_bytes(sha256(name.encode()).digest()[:8], "little") for name in names]
+        return np.array([_unit(derive_words(self.seed, node, round_number, MIXING, 1)[0]) for node in nodes])
+
+
+def _unit(word: Any) -> float:
+    return float(int(word) >> 11) * 2.0**-53

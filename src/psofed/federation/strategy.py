@@ -33,7 +33,7 @@ from psofed.federation.sessions import new_session, resumed_session
 from psofed.federation.step import ServerStep, Upload
 from psofed.federation.suspects import Suspects
 from psofed.federation.wire import LOST, BadReplyError, Reply
-from psofed.parts.base import Aggregation, Attack, Defence, Pattern
+from psofed.parts.base import Aggregation, Attack, Defence, Pattern, PreAggregation
 from psofed.parts.watching import WatchPlan
 from psofed.scenario.scenario import as_part
 
@@ -77,6 +77,8 @@ class PSOFed(Strategy):
     aggregation : Aggregation, or its name
         How uploads are put together, on the entries that each participant shared: ``psofed.aggregations.Median()``,
         or one of your own. The mean by default, which one clever liar can lead away; see docs/resilience.md.
+    pre_aggregation : PreAggregation, or its name, optional
+        What is done with the uploads before they are put together: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
     rehearsal : Attack, optional
         Try an attack on your own federation: the uploads of the Byzantine nodes are corrupted here, after they have
         arrived and before they are judged, by an attacker who sees whatever the attack says it knows. The nodes are
@@ -128,6 +130,7 @@ class PSOFed(Strategy):
         sync_every: int = 0,
         weighted: bool = False,
         aggregation: Aggregation | str = "mean",
+        pre_aggregation: PreAggregation | str | None = None,
         rehearsal: Attack | None = None,
         defence: Defence | str | None = None,
         plan: WatchPlan | None = None,
@@ -165,7 +168,13 @@ class PSOFed(Strategy):
             weighted=check_boolean("weighted", weighted),
             rehearsal=None if rehearsal is None else Rehearsal(as_part("attack", rehearsal), seed),
             suspects=None if watching is None else Suspects(watching, plan),
+            pre=None if pre_aggregation is None else as_part("pre_aggregation", pre_aggregation),
+            seed=seed,
         )
+        if self.num_participants is not None:
+            pre = self.step.pre
+            after = self.num_participants if pre is None else pre.uploads_after(self.num_participants)
+            self.step.rule.check_participants(after)
         check_integer("keep", keep, 1)
         self.checkpoints = None if checkpoint is None else CheckpointStore(Path(checkpoint), keep)
         self.resume = check_boolean("resume", resume)
@@ -302,8 +311,8 @@ class PSOFed(Strategy):
         uploads = self._uploads(server_round, replies_by_name)
         outcome = self.step.take(server_round, state.model, uploads, examples)
         state.model = outcome.model
-        for name, reason in outcome.implausible.items():
-            dropped.append((name, BadReplyError("implausible", reason)))
+        for name, (kind, reason) in outcome.refused.items():
+            dropped.append((name, BadReplyError(kind, reason)))
             del replies_by_name[name]
         for name, error in dropped:
             self.conduct.note(name, error.kind, server_round)
@@ -397,6 +406,7 @@ class PSOFed(Strategy):
             "newcomers": self.instructor.newcomers,
             "weighted": self.step.weighted,
             "aggregation": repr(self.step.rule),
+            "pre_aggregation": None if self.step.pre is None else repr(self.step.pre),
             "sync_every": self.instructor.sync_every,
             "defence": None if self.step.suspects is None else repr(self.step.suspects.defence),
         }

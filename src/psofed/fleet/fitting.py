@@ -70,7 +70,8 @@ def measured_scenario(scenario: Scenario, data: "OwnData") -> Scenario:
     solution on all samples leaves. The theory takes inputs for Gaussian and independent over time, and all clients for
     having the same best weights; real data are neither, so its numbers are approximations (docs/own_data.md).
     """
-    fleet = data.fleet(scenario.model.make_features(data.num_columns, scenario.dimension))
+    features = scenario.model.make_features(data.num_columns, scenario.dimension)
+    fleet = data.fleet(features, higher_moments=False)
     return linear_scenario(scenario, fleet.covariances(), fleet.noise_variance)
 
 

@@ -1,22 +1,30 @@
 """A table as the clients see it: standardised samples in order, and the statistics that theory needs of them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from psofed.common.errors import PsofedError
+from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer, check_number
 from psofed.fleet import Fleet
 from psofed.fleet.nonlinear import StreamMoments
-from psofed.fleet.table import Table, read_table
+from psofed.fleet.standardise import CLIP, WARMUP, standardise
+from psofed.fleet.table import Table, read_table, table_from_arrays
 from psofed.parts.features import FeatureMap, identity
 
+if TYPE_CHECKING:
+    import pandas
+
 # A client needs at least this many samples after its warm-up.
-_FEWEST_SAMPLES = 10
+FEWEST_SAMPLES = 10
+_MOST_LISTED = 5
+_LARGEST = 1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +45,8 @@ class OwnData:
         How many of them were.
     epochs : int
         How many times each client goes through its samples.
+    left_out : mapping from str to str
+        Clients that cannot take part, with the reason.
     """
 
     table: Table
@@ -46,6 +56,7 @@ class OwnData:
     clip: float
     clipped: int
     epochs: int
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def num_clients(self) -> int:
@@ -92,8 +103,11 @@ class OwnData:
         )
         return pooled.best_weights()
 
-    def fleet(self, features: FeatureMap | None = None) -> Fleet:
-        """Return the fleet as measured: w° for the target, the residuals' variances for the noise."""
+    def fleet(self, features: FeatureMap | None = None, higher_moments: bool = True) -> Fleet:
+        """Return the fleet as measured: w° for the target, the residuals' variances for the noise.
+
+        Fourth moments, K·D⁴ numbers that only theory needs, can be left out.
+        """
         features = identity(self.num_columns) if features is None else features
         weights, moments = self.best_weights(features), self.moments(features)
         return Fleet(
@@ -103,8 +117,8 @@ class OwnData:
             correlation=0.0,
             explicit_covariances=moments.covariances,
             names=tuple(self.table.clients),
-            fourth_moments=self.fourth_moments(features),
-            weighted_noise=self.weighted_noise(weights, features),
+            fourth_moments=self.fourth_moments(features) if higher_moments else None,
+            weighted_noise=self.weighted_noise(weights, features) if higher_moments else None,
         )
 
     def weighted_noise(self, weights: FloatArray, features: FeatureMap | None = None) -> FloatArray:
@@ -142,17 +156,42 @@ class OwnData:
             "missing_values": table.missing,
             "rows_without_target": sum(table.dropped),
             "constant_columns": {name: list(clients) for name, clients in table.constant.items()},
+            "columns_left_out": dict(table.left_out),
+            "clients_left_out": dict(self.left_out),
+            "duplicated_rows": table.duplicates,
+            "decimal_commas": list(table.decimal_commas),
             "samples": dict(zip(table.clients, self.samples, strict=True)),
         }
 
     def notes(self) -> list[str]:
         """Return sentences on what a reader of the results should know of the data."""
         table, lines = self.table, []
+        if table.left_out:
+            listed = ", ".join(f"{name} ({holds})" for name, holds in table.left_out.items())
+            lines.append(f"columns were left out: {listed}.")
+        for name, client in table.out_of_order.items():
+            lines.append(
+                f"rows are taken in the order of the file; by {name} those of {client} go back in time."
+            )
+        if table.decimal_commas:
+            lines.append(f"decimal commas were read in {', '.join(table.decimal_commas)}.")
+        for name, reason in itertools.islice(self.left_out.items(), _MOST_LISTED):
+            lines.append(f"client {name} was left out: {reason}.")
+        if len(self.left_out) > _MOST_LISTED:
+            lines.append(f"{len(self.left_out) - _MOST_LISTED} more clients were left out for such reasons.")
+        if table.duplicates:
+            lines.append(
+                f"{_count(table.duplicates, 'row repeats', 'rows repeat')} an earlier one in every column; "
+                "they count like all others."
+            )
         if table.missing:
             listed = ", ".join(f"{name} ({count})" for name, count in table.missing.items())
             lines.append(f"missing values count as the client's running mean: {listed}.")
         if sum(table.dropped):
-            lines.append(f"{sum(table.dropped)} rows without {table.target_column} were left out.")
+            lines.append(
+                f"{_count(sum(table.dropped), 'row', 'rows')} without {table.target_column} "
+                f"{'was' if sum(table.dropped) == 1 else 'were'} left out."
+            )
         for name, clients in table.constant.items():
             where = "all clients" if len(clients) == self.num_clients else _few(clients)
             lines.append(f"column {name} never changes in {where} and is 0 there.")
@@ -167,27 +206,33 @@ class OwnData:
 
 
 def read_data(
-    path: str | Path,
+    data: "str | Path | pandas.DataFrame | Any",
     client_column: str,
     target_column: str,
     features: Sequence[str] | None = None,
     *,
     epochs: int = 1,
-    warmup: int = 20,
-    clip: float = 5.0,
+    warmup: int = WARMUP,
+    clip: float = CLIP,
+    min_rows: int | None = None,
+    leave_out: Sequence[str] = (),
 ) -> OwnData:
     r"""Read a table and make it a fleet: one client for each value of `client_column`, streaming its rows in order.
 
     Parameters
     ----------
-    path, client_column, target_column, features
-        See :func:`psofed.fleet.table.read_table`.
+    data, client_column, target_column, features
+        A CSV or Parquet file, a pandas or a polars DataFrame; see :func:`psofed.fleet.table.read_table`.
     epochs : int
         How many times each client goes through its rows.
     warmup : int
         Rows of each client that only feed its running means and deviations.
     clip : float
         Inputs are limited to this many standard deviations.
+    min_rows : int, optional
+        A client with fewer rows is left out, and :meth:`OwnData.notes` says so; by default `warmup` + 10.
+    leave_out : sequence of str
+        Names of clients to leave out in any case.
 
     Examples
     --------
@@ -199,31 +244,122 @@ def read_data(
     >>> data.num_clients, data.num_columns, data.samples
     (2, 1, (30, 30))
     """
+    table = read_table(data, client_column, target_column, features)
+    return stream_table(
+        table, epochs=epochs, warmup=warmup, clip=clip, min_rows=min_rows, leave_out=leave_out
+    )
+
+
+def from_arrays(
+    X: ArrayLike,
+    y: ArrayLike,
+    clients: ArrayLike,
+    *,
+    features: Sequence[str] | None = None,
+    epochs: int = 1,
+    warmup: int = WARMUP,
+    clip: float = CLIP,
+    min_rows: int | None = None,
+    leave_out: Sequence[str] = (),
+) -> OwnData:
+    """Make a fleet of arrays: inputs (rows, d), targets (rows,), and whose row it is (rows,).
+
+    Parameters
+    ----------
+    X, y, clients : arrays
+        One row per observation, in the order of time; NaN where a value is missing.
+    features : sequence of str, optional
+        Names of the columns of X; ``x1``, ``x2``, … by default.
+    epochs, warmup, clip, min_rows, leave_out
+        See :func:`read_data`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((200, 2))
+    >>> data = from_arrays(X, X @ [1.0, -1.0], ["north", "south"] * 100)
+    >>> data.table.clients, data.samples
+    (('north', 'south'), (80, 80))
+    """
+    table = table_from_arrays(X, y, clients, features)
+    return stream_table(
+        table, epochs=epochs, warmup=warmup, clip=clip, min_rows=min_rows, leave_out=leave_out
+    )
+
+
+def stream_table(
+    table: Table,
+    *,
+    epochs: int = 1,
+    warmup: int = WARMUP,
+    clip: float = CLIP,
+    min_rows: int | None = None,
+    leave_out: Sequence[str] = (),
+) -> OwnData:
+    """Standardise every client's rows, and leave out the clients that have too few."""
     epochs = check_integer("epochs", epochs, 1)
     warmup = check_integer("warmup", warmup, 2)
     clip = check_number("clip", clip, 0, open_low=True)
-    table = read_table(path, client_column, target_column, features)
-    return stream_table(table, epochs=epochs, warmup=warmup, clip=clip)
-
-
-def stream_table(table: Table, *, epochs: int = 1, warmup: int = 20, clip: float = 5.0) -> OwnData:
-    """Standardise every client's rows."""
-    from psofed.fleet.standardise import standardise
-
-    inputs, targets, clipped = [], [], 0
-    for client, x, y in zip(table.clients, table.inputs, table.targets, strict=True):
-        if np.all(y == y[0]) and len(y) > warmup:
-            raise PsofedError(f"{table.path}: {table.target_column} never changes for client {client}")
-        samples = standardise(x, y, warmup, clip)
-        if len(samples[1]) < _FEWEST_SAMPLES:
-            raise PsofedError(
-                f"{table.path}: client {client} has {len(y)} rows with {table.target_column}, of which "
-                f"{len(samples[1])} are left after the warm-up of {warmup}; at least {_FEWEST_SAMPLES} are needed"
+    fewest = warmup + FEWEST_SAMPLES
+    wanted = fewest if min_rows is None else check_integer("min_rows", min_rows, 1)
+    unknown = [name for name in leave_out if name not in table.clients]
+    if isinstance(leave_out, str) or unknown:
+        allowed = f"names of clients, such as {', '.join(table.clients[:3])}"
+        raise InvalidValueError("leave_out", leave_out if isinstance(leave_out, str) else unknown[0], allowed)
+    kept, inputs, targets, clipped = [], [], [], 0
+    left_out: dict[str, str] = {}
+    for k, (client, x, y) in enumerate(zip(table.clients, table.inputs, table.targets, strict=True)):
+        rows = f"it has {_count(len(y), 'row', 'rows')} with {table.target_column}"
+        if client in leave_out:
+            left_out[client] = "as asked"
+            continue
+        if len(y) < max(wanted, fewest):
+            more = (
+                f" ({warmup} for the first means, {FEWEST_SAMPLES} to learn from)" if wanted <= fewest else ""
             )
+            left_out[client] = f"{rows}, and at least {max(wanted, fewest)} are needed{more}"
+            continue
+        if np.all(y == y[0]):
+            left_out[client] = f"its {table.target_column} never changes"
+            continue
+        if max(np.nanmax(np.abs(x), initial=0.0), np.abs(y).max()) > _LARGEST:
+            left_out[client] = f"it has values beyond {_LARGEST:g}, too large to be squared"
+            continue
+        samples = standardise(x, y, warmup, clip)
+        if len(samples[1]) < FEWEST_SAMPLES:
+            left_out[client] = (
+                f"its {table.target_column} changes only in its last {len(samples[1]) + 1} rows"
+            )
+            continue
+        kept.append(k)
         inputs.append(samples[0])
         targets.append(samples[1])
         clipped += samples[2]
-    return OwnData(table, tuple(inputs), tuple(targets), warmup, clip, clipped, epochs)
+    if not kept:
+        first, reason = next(iter(left_out.items()))
+        others = "" if len(left_out) == 1 else f"; so it is, or alike, with all {len(left_out)} clients"
+        raise PsofedError(f"{table.path}: client {first} cannot take part: {reason}{others}")
+    if not any(x.any() for x in inputs):
+        raise PsofedError(
+            f"{table.path}: no feature ever changes ({', '.join(table.features)}): nothing to learn from"
+        )
+    return OwnData(_only(table, kept), tuple(inputs), tuple(targets), warmup, clip, clipped, epochs, left_out)
+
+
+def _only(table: Table, kept: Sequence[int]) -> Table:
+    if len(kept) == len(table.clients):
+        return table
+    return replace(
+        table,
+        clients=tuple(table.clients[k] for k in kept),
+        inputs=tuple(table.inputs[k] for k in kept),
+        targets=tuple(table.targets[k] for k in kept),
+        dropped=tuple(table.dropped[k] for k in kept),
+    )
+
+
+def _count(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
 
 
 def _few(names: Sequence[str]) -> str:

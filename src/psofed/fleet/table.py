@@ -1,21 +1,24 @@
-"""Reads a table with one row per observation (CSV or Parquet) and splits it into clients; trusts nothing in it."""
+"""A table with one row per observation, split into clients; from a file, a data frame or arrays, all distrusted."""
 
-import csv
-import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from psofed.common.errors import PsofedError
+from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.types import FloatArray
+from psofed.fleet.frames import Frame, read_frame
+from psofed.fleet.values import client_name, is_text, is_time, number, shown
 
-# How a missing number is written, apart from leaving it out.
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "?"})
-_DELIMITERS = ",;\t"
-_PARQUET = (".parquet", ".pq")
+if TYPE_CHECKING:
+    import pandas
+
+# Whether a column holds numbers, times or text is judged by so many rows at the start.
+JUDGED_ROWS = 1000
+_MOST_NAMES = 12  # shown in an error
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +40,14 @@ class Table:
         Rows without a target are left out.
     dropped : tuple of int
         How many rows each client had without a target.
+    left_out : mapping from str to str
+        Columns that are not numbers and were not asked for, and what they hold instead.
+    duplicates : int
+        Rows that repeat an earlier one in every column; they are kept.
+    decimal_commas : tuple of str
+        Columns whose numbers have decimal commas.
+    out_of_order : mapping from str to str
+        Columns of times in whose order the rows are not, with a client for which they are not.
     """
 
     path: str
@@ -47,6 +58,10 @@ class Table:
     inputs: tuple[FloatArray, ...]
     targets: tuple[FloatArray, ...]
     dropped: tuple[int, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    duplicates: int = 0
+    decimal_commas: tuple[str, ...] = ()
+    out_of_order: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def missing(self) -> dict[str, int]:
@@ -57,183 +72,300 @@ class Table:
     @property
     def constant(self) -> dict[str, tuple[str, ...]]:
         """Input columns that never change, with the clients in which they do not."""
-        found: dict[str, tuple[str, ...]] = {}
-        for j, name in enumerate(self.features):
-            clients = tuple(
-                c for c, x in zip(self.clients, self.inputs, strict=True) if _is_constant(x[:, j])
-            )
-            if clients:
-                found[name] = clients
-        return found
+        never = np.array([_is_constant(x) for x in self.inputs])
+        return {
+            name: tuple(client for client, is_so in zip(self.clients, never[:, j], strict=True) if is_so)
+            for j, name in enumerate(self.features)
+            if never[:, j].any()
+        }
 
 
 def read_table(
-    path: str | Path, client_column: str, target_column: str, features: Sequence[str] | None = None
+    source: "str | Path | pandas.DataFrame | Any",
+    client_column: str,
+    target_column: str,
+    features: Sequence[str] | None = None,
 ) -> Table:
-    """Read a CSV or Parquet file.
+    """Read a CSV or Parquet file, or a data frame.
 
     Parameters
     ----------
-    path : path
-        ``.parquet`` and ``.pq`` are Parquet (needs pyarrow), all else is CSV with a header line; fields are
-        separated by commas, semicolons or tabs, whichever the header has.
+    source : path, pandas.DataFrame or polars.DataFrame
+        Of files, ``.parquet`` and ``.pq`` are Parquet (needs pyarrow), all else is CSV with a header line; fields are
+        separated by commas, semicolons or tabs, whichever the header has most of.
     client_column : str
         Whose row it is.
     target_column : str
         y.
     features : sequence of str, optional
-        Columns of x; by default all others.
+        Columns of x; by default all others that are numbers. Times and text are left out, and
+        :attr:`Table.left_out` says so.
 
     Raises
     ------
     PsofedError
         If there is no such file or column, if a field is not a number (the row is named), or if nothing is left.
     """
-    path = Path(path)
-    header, rows = _read_parquet(path) if path.suffix.lower() in _PARQUET else _read_csv(path)
-    names = _choose_columns(path, header, client_column, target_column, features)
-    client_at, target_at = header.index(client_column), header.index(target_column)
-    feature_at = [header.index(name) for name in names]
-    inputs: dict[str, list[list[float]]] = {}
-    targets: dict[str, list[float]] = {}
-    dropped: dict[str, int] = {}
-    for number, row in rows:
-        client = str(row[client_at]).strip() if row[client_at] is not None else ""
-        if not client:
-            raise PsofedError(f"{path}: row {number} names no client in column {client_column}")
-        target = _number(path, number, target_column, row[target_at])
-        dropped.setdefault(client, 0)
-        if math.isnan(target):
-            dropped[client] += 1
+    frame = _open(source, client_column)
+    data = frame.data
+    if isinstance(features, str):
+        raise InvalidValueError("features", features, "a list of columns' names")
+    candidates = _choose_columns(frame, client_column, target_column, features)
+    left_out: dict[str, str] = {}
+    values: dict[str, FloatArray] = {}
+    with_commas = []
+    if not len(data):
+        raise PsofedError(f"{frame.source}: has a header but no rows")
+    owner, names = _clients(frame, client_column)
+    for name in (target_column, *candidates):
+        holds = _content_of(frame, name)
+        if features is None and name != target_column and holds != "numbers":
+            left_out[name or "(unnamed)"] = holds
             continue
-        values = [_number(path, number, name, row[at]) for name, at in zip(names, feature_at, strict=True)]
-        inputs.setdefault(client, []).append(values)
-        targets.setdefault(client, []).append(target)
-    if not dropped:
-        raise PsofedError(f"{path}: has a header but no rows")
-    clients = tuple(dropped)
-    for client in clients:
-        if client not in inputs:
-            raise PsofedError(f"{path}: client {client} has no row with a value of {target_column}")
+        values[name], has_commas = _numbers(frame, name, target_column, features is not None)
+        if has_commas:
+            with_commas.append(name)
+    chosen = tuple(name for name in candidates if name in values)
+    if not chosen:
+        listed = ", ".join(f"{name} ({holds})" for name, holds in left_out.items())
+        raise PsofedError(
+            f"{frame.source}: no column of numbers is left for features besides {client_column} and {target_column}; "
+            f"left out: {listed}"
+        )
+    target = values[target_column]
+    has_target = ~np.isnan(target)
+    inputs = np.column_stack([values[name] for name in chosen])
+    rows = _split(owner, has_target)
     return Table(
-        str(path),
+        frame.source,
         client_column,
         target_column,
+        chosen,
         names,
-        clients,
-        tuple(np.array(inputs[client]) for client in clients),
-        tuple(np.array(targets[client]) for client in clients),
-        tuple(dropped[client] for client in clients),
+        tuple(inputs[own] for own in rows),
+        tuple(target[own] for own in rows),
+        tuple(np.bincount(owner[~has_target], minlength=len(names)).tolist()),
+        left_out,
+        _count_duplicates(data),
+        tuple(with_commas),
+        {name: who for name in left_out if (who := _out_of_order(data, name, owner, names))},
     )
 
 
-def read_header(path: str | Path) -> list[str]:
-    """Return the names of the columns of a CSV or Parquet file."""
-    path = Path(path)
-    return (_read_parquet(path) if path.suffix.lower() in _PARQUET else _read_csv(path))[0]
+def table_from_arrays(
+    inputs: ArrayLike,
+    targets: ArrayLike,
+    clients: ArrayLike,
+    features: Sequence[str] | None = None,
+) -> Table:
+    """Make a table of arrays: inputs (rows, d) or (rows,), targets (rows,) and whose row it is (rows,).
+
+    Examples
+    --------
+    >>> table = table_from_arrays([[1.0], [2.0], [3.0]], [0.1, 0.2, 0.3], ["a", "b", "a"])
+    >>> table.features, table.clients, table.inputs[0].tolist()
+    (('x1',), ('a', 'b'), [[1.0], [3.0]])
+    """
+    import pandas
+
+    x, y, owner = np.asarray(inputs), np.asarray(targets), np.asarray(clients)
+    x = x[:, None] if x.ndim == 1 else x
+    if x.ndim != 2 or y.ndim != 1 or owner.ndim != 1:
+        shapes = f"X {x.shape}, y {y.shape}, clients {owner.shape}"
+        raise InvalidValueError("arrays", shapes, "X (rows, d), y (rows,), clients (rows,)")
+    if not len(x) == len(y) == len(owner):
+        raise InvalidValueError("arrays", f"{len(x)}, {len(y)} and {len(owner)} rows", "equally many rows")
+    names = [f"x{j + 1}" for j in range(x.shape[1])] if features is None else [str(name) for name in features]
+    if len(names) != x.shape[1]:
+        raise InvalidValueError("features", names, f"{x.shape[1]} names, one for each column of X")
+    client, target = (_unused(name, names) for name in ("client", "y"))
+    columns = {client: owner, target: y, **{name: x[:, j] for j, name in enumerate(names)}}
+    if len(columns) != len(names) + 2:
+        raise InvalidValueError("features", names, "names that differ")
+    return read_table(pandas.DataFrame(columns), client, target, names)
 
 
-Rows = Iterator[tuple[int, Sequence[Any]]]
+def _open(source: Any, client_column: str) -> Frame:
+    if isinstance(source, str | Path):
+        return read_frame(Path(source), client_column)
+    import pandas
 
-
-def _read_csv(path: Path) -> tuple[list[str], Rows]:
-    try:
-        # Undecodable bytes would surface row by row; a strict read at once says it clearly.
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise PsofedError(f"{path}: no such file") from None
-    except UnicodeDecodeError:
-        raise PsofedError(f"{path}: is not UTF-8 text") from None
-    except OSError as error:
-        raise PsofedError(f"{path}: cannot be read ({error.strerror})") from None
-    lines = text.splitlines()
-    if not lines or not lines[0].strip():
-        raise PsofedError(f"{path}: is empty; a header line with the columns' names must come first")
-    delimiter = max(_DELIMITERS, key=lines[0].count)
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    try:
-        header = [name.strip() for name in next(reader)]
-    except csv.Error as error:
-        raise PsofedError(f"{path}: the header is not CSV ({error})") from None
-    return header, _csv_rows(path, reader, len(header))
-
-
-def _csv_rows(path: Path, reader: Any, width: int) -> Rows:
-    while True:
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise PsofedError(f"{path}: row {reader.line_num} is not CSV ({error})") from None
-        if not row:
-            continue
-        if len(row) != width:
-            raise PsofedError(f"{path}: row {reader.line_num} has {len(row)} fields, the header has {width}")
-        yield reader.line_num, row
-
-
-def _read_parquet(path: Path) -> tuple[list[str], Rows]:
-    try:
-        from pyarrow import ArrowException
-        from pyarrow.parquet import read_table as read
-    except ImportError:
-        raise PsofedError(
-            f'{path}: Parquet needs pyarrow, which is not installed; pip install "psofed[parquet]"'
-        ) from None
-    try:
-        table = read(path)
-    except FileNotFoundError:
-        raise PsofedError(f"{path}: no such file") from None
-    except (ArrowException, OSError) as error:
-        raise PsofedError(f"{path}: is not Parquet ({str(error).splitlines()[0]})") from None
-    columns = [column.to_pylist() for column in table.columns]
-    return list(table.column_names), enumerate(zip(*columns, strict=True), start=1)
+    if isinstance(source, pandas.DataFrame):
+        frame = source.set_axis([str(name) for name in source.columns], axis=1)
+    elif type(source).__module__.partition(".")[0] == "polars":
+        collected = source.collect() if hasattr(source, "collect") else source
+        frame = pandas.DataFrame({name: collected[name].to_numpy() for name in collected.columns})
+    else:
+        allowed = "a path, a pandas or a polars DataFrame; arrays go to psofed.from_arrays"
+        raise InvalidValueError("data", type(source).__name__, allowed)
+    return Frame(frame.reset_index(drop=True), "DataFrame")
 
 
 def _choose_columns(
-    path: Path, header: list[str], client: str, target: str, features: Sequence[str] | None
+    frame: Frame, client: str, target: str, features: Sequence[str] | None
 ) -> tuple[str, ...]:
-    repeated = sorted({name for name in header if header.count(name) > 1})
+    header, source = list(frame.data.columns), frame.source
+    repeated = [name for name in dict.fromkeys(header) if name and header.count(name) > 1]
     if repeated:
-        raise PsofedError(f"{path}: column {repeated[0]} appears {header.count(repeated[0])} times")
+        raise PsofedError(f"{source}: column {repeated[0]} appears {header.count(repeated[0])} times")
     chosen = (
-        tuple(features) if features is not None else tuple(n for n in header if n not in (client, target))
+        tuple(features)
+        if features is not None
+        else tuple(dict.fromkeys(n for n in header if n not in (client, target)))
     )
     for name in (client, target, *chosen):
         if name not in header:
-            raise PsofedError(f"{path}: no column {name}; there are {', '.join(header)}")
+            there = ", ".join(header[:_MOST_NAMES]) + (", …" if len(header) > _MOST_NAMES else "")
+            missing = "; is the header line missing?" if any(not is_text([n]) for n in header if n) else ""
+            raise PsofedError(f"{source}: no column {name}; there are {there}{missing}")
     if client == target:
-        raise PsofedError(f"{path}: column {client} cannot be both client and target")
+        raise PsofedError(f"{source}: column {client} cannot be both client and target")
     for name in chosen:
         if name in (client, target):
-            raise PsofedError(f"{path}: column {name} cannot be a feature, it is the {_role(name, client)}")
+            role = "client" if name == client else "target"
+            raise PsofedError(f"{source}: column {name} cannot be a feature, it is the {role}")
         if chosen.count(name) > 1:
-            raise PsofedError(f"{path}: feature {name} is named {chosen.count(name)} times")
+            raise PsofedError(f"{source}: feature {name} is named {chosen.count(name)} times")
     if not chosen:
-        raise PsofedError(f"{path}: no column is left for features besides {client} and {target}")
+        raise PsofedError(f"{source}: no column is left for features besides {client} and {target}")
     return chosen
 
 
-def _role(name: str, client: str) -> str:
-    return "client" if name == client else "target"
+def _content_of(frame: Frame, name: str) -> str:
+    """Return what a column holds: "numbers", "times", "text", or "no name" if it has none."""
+    if not name:
+        return "no name"
+    column = frame.data[name]
+    if column.dtype.kind in "biuf":
+        return "numbers"
+    if column.dtype.kind in "mM":
+        return "times"
+    start = column.iloc[:JUDGED_ROWS]
+    there = start[start.notna()].tolist()
+    if not is_text(there, frame.delimiter):
+        return "numbers"
+    times = sum(map(is_time, there))
+    return "times" if 2 * times > len(there) else "text"
 
 
-def _number(path: Path, row: int, column: str, value: Any) -> float:
-    if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
-        return math.nan
+def _numbers(frame: Frame, name: str, target: str, is_named: bool) -> tuple[FloatArray, bool]:
+    """Return a column as numbers, NaN where one is missing, and whether any had a decimal comma."""
+    column = frame.data[name]
+    has_commas = False
+    if column.dtype.kind in "biuf":
+        values = column.to_numpy(np.float64, na_value=np.nan)
+    else:
+        import pandas
+
+        codes, distinct = pandas.factorize(column.astype(object))
+        parsed = np.full(
+            len(distinct) + 1, np.nan
+        )  # the last is for those that are missing: their code is −1
+        for at, value in enumerate(distinct):
+            try:
+                parsed[at] = number(value, frame.delimiter)
+            except ValueError as error:
+                row = int(np.argmax(codes == at))
+                advice = _advice(frame, name, target, is_named)
+                raise _bad_field(frame, row, name, f"{error}; {advice}") from None
+        values = parsed[codes]
+        has_commas = any(isinstance(value, str) and "," in value for value in distinct)
+        if has_commas:
+            _refuse_mixed_points(frame, name, codes, distinct)
+    if np.isinf(values).any():
+        row = int(np.argmax(np.isinf(values)))
+        raise _bad_field(frame, row, name, f"{shown(frame.field(row, name))} is not finite")
+    return values, has_commas
+
+
+def _refuse_mixed_points(frame: Frame, name: str, codes: NDArray[np.int64], distinct: Any) -> None:
+    for at, value in enumerate(distinct):
+        if isinstance(value, str) and "." in value and "," not in value:
+            what = f"{shown(value)} has a decimal point where other rows have decimal commas"
+            raise _bad_field(frame, int(np.argmax(codes == at)), name, what)
+
+
+def _advice(frame: Frame, name: str, target: str, is_named: bool) -> str:
+    if name == target:
+        return "the target must be a number, or empty where it is missing"
+    if _content_of(frame, name) != "numbers":
+        return f"{name} holds {_content_of(frame, name)}: leave it out of the features"
+    if is_named:
+        return "mend the value, or leave it empty if it is missing"
+    return (
+        f"mend the value, leave it empty if it is missing, or leave {name} out by naming the features to use"
+    )
+
+
+def _bad_field(frame: Frame, row: int, column: str, what: str) -> PsofedError:
+    return PsofedError(f"{frame.source}: row {frame.line_of(row)}, column {column}: {what}")
+
+
+def _clients(frame: Frame, column: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return each row's client as a number, and the clients' names in the order of their first rows."""
+    import pandas
+
+    values = frame.data[column]
+    codes, distinct = pandas.factorize(values if values.dtype.kind in "iuf" else values.astype(object))
+    names: dict[str, int] = {}
+    numbers = np.empty(len(distinct) + 1, np.int64)
+    numbers[-1] = -1
+    for at, value in enumerate(distinct):
+        name = client_name(value.item() if isinstance(value, np.generic) else value)
+        numbers[at] = names.setdefault(name, len(names)) if name else -1
+    owner = numbers[codes]
+    if (owner < 0).any():
+        row = frame.line_of(int(np.argmax(owner < 0)))
+        raise PsofedError(f"{frame.source}: row {row} names no client in column {column}")
+    return owner, tuple(names)
+
+
+def _split(owner: NDArray[np.int64], keep: NDArray[np.bool_]) -> list[NDArray[Any]]:
+    """Return the numbers of each client's rows, in their order."""
+    order = np.argsort(owner, kind="stable")
+    edges = np.cumsum(np.bincount(owner))[:-1]
+    return [rows[keep[rows]] for rows in np.split(order, edges)]
+
+
+def _count_duplicates(data: "pandas.DataFrame") -> int:
     try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise PsofedError(
-            f"{path}: row {row}, column {column}: {value!r} is not a number; "
-            "choose columns of numbers with --features"
-        ) from None
-    if math.isinf(number):
-        raise PsofedError(f"{path}: row {row}, column {column}: {value!r} is not finite")
-    return number
+        return int(data.duplicated().sum())
+    except TypeError:  # a Parquet file may hold lists
+        return 0
 
 
-def _is_constant(column: Iterable[float]) -> bool:
-    present = [value for value in column if not math.isnan(value)]
-    return not present or min(present) == max(present)
+def _out_of_order(
+    data: "pandas.DataFrame", name: str, owner: NDArray[np.int64], names: tuple[str, ...]
+) -> str:
+    """Return a client whose rows go back in time; empty if there is none, or if times cannot be compared."""
+    if name not in data.columns:
+        return ""
+    column = data[name]
+    if column.dtype.kind == "M":
+        times: Any = column.to_numpy("datetime64[ns]")
+    else:
+        # Text sorts as time if it is written as year, month, day, in equal length.
+        there = column.dropna()
+        texts = there.astype(str)
+        is_iso = len(there) == len(data) and texts.str.match(r"\d{4}-\d\d-\d\d").all()
+        if not is_iso or texts.str.len().nunique() != 1:
+            return ""
+        import pandas
+
+        times = pandas.factorize(column.astype(object), sort=True)[0]
+    order = np.argsort(owner, kind="stable")
+    back = (times[order][1:] < times[order][:-1]) & (owner[order][1:] == owner[order][:-1])
+    return names[owner[order][1:][back][0]] if back.any() else ""
+
+
+def _unused(name: str, taken: Sequence[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _is_constant(columns: FloatArray) -> NDArray[np.bool_]:
+    there = ~np.isnan(columns)
+    lowest = np.where(there, columns, np.inf).min(axis=0, initial=np.inf)
+    highest = np.where(there, columns, -np.inf).max(axis=0, initial=-np.inf)
+    return np.asarray(lowest >= highest)

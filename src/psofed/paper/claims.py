@@ -16,6 +16,9 @@ from psofed.scenario.file import with_values
 
 Figures = dict[str, FigureData]
 
+# The source of a claim that is ours.
+NOT_IN_PAPER = "not in the paper"
+
 # In dB: what nobody sees in a printed figure, what a reader would call agreement, and what he would call alike.
 INVISIBLE, CLOSE, SIMILAR = 0.05, 0.1, 0.2
 
@@ -154,7 +157,7 @@ def _theory_claims(figures: Figures) -> Iterator[Claim]:
             for curve in _curves(figures[name]):
                 checks += _fits(figures[name], uplink, kind, curve)
         if checks:
-            source = "experiments 2 to 8" if kind == "paper-theory" else "not in the paper"
+            source = "experiments 2 to 8" if kind == "paper-theory" else NOT_IN_PAPER
             criterion = f"within {CLOSE} dB of the simulation, or 3.5 standard errors"
             yield Claim(statement, source, shown, criterion, tuple(checks))
 

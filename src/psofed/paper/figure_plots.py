@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psofed.common.files import atomic_path
+from psofed.paper.look import look_of
 from psofed.paper.model import FigureData, Series
-from psofed.plots.style import COLOURS, MARKERS, make_canvas, plot_style
+from psofed.plots.style import make_canvas, plot_style
 from psofed.results import METRIC_TITLES
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ BAND = 1.96
 
 def plot_figure(data: FigureData) -> "Figure":
     """Draw simulation, both theories and the printed points in dB, one panel per uplink on one scale."""
+    labels = data.curve_labels
     with plot_style():
         handles = [*_curve_handles(data), *_kind_handles(data)]
         width, legend = 4.6 * len(data.panels) + 0.6, 0.17 * -(-len(handles) // _LEGEND_COLUMNS)
@@ -51,8 +53,9 @@ def plot_figure(data: FigureData) -> "Figure":
         plots = figure.subplots(1, len(data.panels), sharey=True, squeeze=False)[0]
         for plot, uplink in zip(plots, data.panels, strict=True):
             for series in data.panel(uplink):
-                _draw(plot, series)
-            plot.set_title(f"{PANEL_TITLES[uplink]}\n{describe_misfit(data, uplink)}")
+                _draw(plot, series, _look(labels[series.curve], series.curve))
+            # A title of fixed height: looking for a free place takes a sixth of the drawing.
+            plot.set_title(f"{PANEL_TITLES[uplink]}\n{describe_misfit(data, uplink)}", y=1.0)
             plot.set_xlabel(_mathtext(data.x_label))
             if all(float(x).is_integer() for series in data.series for x in series.x):
                 plot.set_xticks(sorted({float(x) for series in data.series for x in series.x}))
@@ -95,8 +98,7 @@ def worst_misfit_db(data: FigureData, uplink: str, kind: str) -> float | None:
     return float(max(distances)) if distances else None
 
 
-def _draw(plot: "Axes", series: Series) -> None:
-    look = _look(series.curve)
+def _draw(plot: "Axes", series: Series, look: dict[str, Any]) -> None:
     colour = look["color"]
     if series.kind == "simulation":
         plot.plot(series.x, series.y_db, linestyle="none", markersize=5, zorder=4, **look)
@@ -114,8 +116,9 @@ def _draw(plot: "Axes", series: Series) -> None:
         plot.plot(series.x, series.y_db, color=colour, zorder=3, **_line(series))
 
 
-def _look(curve: int) -> dict[str, Any]:
-    return {"color": COLOURS[curve % len(COLOURS)], "marker": MARKERS[curve % len(MARKERS)]}
+def _look(label: str, curve: int) -> dict[str, Any]:
+    look = look_of(label, curve)
+    return {"color": look.colour, "marker": look.marker}
 
 
 def _line(series: Series) -> dict[str, Any]:
@@ -129,13 +132,9 @@ def _line(series: Series) -> dict[str, Any]:
 def _curve_handles(data: FigureData) -> list[Any]:
     from matplotlib.lines import Line2D
 
-    labels: dict[int, str] = {}
-    for series in data.series:
-        if series.kind == "simulation":
-            labels.setdefault(series.curve, series.label)
     return [
-        Line2D([], [], linestyle="none", label=_mathtext(label), **_look(curve))
-        for curve, label in sorted(labels.items())
+        Line2D([], [], linestyle="none", label=_mathtext(label), **_look(label, curve))
+        for curve, label in data.curve_labels.items()
     ]
 
 

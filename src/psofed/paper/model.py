@@ -1,6 +1,7 @@
 """What a figure is made of: series of points with their uncertainty, and the plan that leads to them."""
 
 import csv
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from psofed._version import __version__
 from psofed.common.files import atomic_path
 from psofed.common.types import FloatArray
 from psofed.results import METRIC_TITLES
+from psofed.results.dataset import save_dataset
 from psofed.scenario import Scenario
 from psofed.sweeps import Cell, CellResult
 
@@ -140,8 +142,27 @@ class FigureData:
         ]
 
     def panel(self, uplink: str) -> list[Series]:
-        """Return what is drawn in a panel: its uplink's series, the paper's theory and the printed points."""
-        return [s for s in self.series if s.uplink in (uplink, None) or s.kind == "paper-theory"]
+        """Return what is drawn in a panel: its uplink's series, the paper's theory and the printed points.
+
+        A panel shows a curve only if it is simulated there; the paper's theory is shown beside both uplinks.
+        """
+        simulated = {s.curve for s in self.series if s.kind == "simulation" and s.uplink == uplink}
+        drawn = [s for s in self.series if s.uplink in (uplink, None) or s.kind == "paper-theory"]
+        return [s for s in drawn if s.curve in simulated]
+
+    def without_trials(self) -> "FigureData":
+        """Return the figure as it is drawn, without single trials: small enough to be sent to another process."""
+        plain = tuple(dataclasses.replace(series, trials=None) for series in self.series)
+        return dataclasses.replace(self, series=plain, other_series=())
+
+    @property
+    def curve_labels(self) -> dict[int, str]:
+        """The label of every simulated curve, by its number, in order."""
+        labels: dict[int, str] = {}
+        for series in self.series:
+            if series.kind == "simulation":
+                labels.setdefault(series.curve, series.label)
+        return dict(sorted(labels.items()))
 
     @property
     def worst_standard_error_db(self) -> float:
@@ -202,8 +223,7 @@ class FigureData:
     def save_data(self, folder: Path) -> list[Path]:
         """Write the series as NetCDF and CSV; return the paths."""
         netcdf, table = folder / f"{self.name}.nc", folder / f"{self.name}.csv"
-        with atomic_path(netcdf) as temporary:
-            self.to_dataset().to_netcdf(temporary, engine="h5netcdf")
+        save_dataset(self.to_dataset(), netcdf)
         with atomic_path(table) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(["metric", "label", "kind", "uplink", "x", "y", "y_db", "standard_error"])

@@ -1,40 +1,47 @@
-"""The report: one HTML page that opens from disk, with everything inside."""
+"""The report: one HTML page that opens from disk, with everything inside.
 
-import base64
+It begins with the answer: a sentence, a picture, how many of the paper's claims hold, and three findings. Then come
+the claims as cards and the figures, each with the table behind it. The charts are Bokeh's; ``controls.js`` connects
+the page's own buttons to them.
+"""
+
 import html
-import json
 import os
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from psofed._version import __version__
 from psofed.common.files import atomic_path
-from psofed.paper.figure_plots import ORDINATES, PANEL_TITLES, describe_misfit
-from psofed.paper.model import FigureData
+from psofed.paper.charts import HEADLINE, make_headline, make_panels
+from psofed.paper.claims import NOT_IN_PAPER
+from psofed.paper.findings import answer, find_findings
+from psofed.paper.page_claims import claim_sections, figure_links, figure_title, verdict_tiles
+from psofed.paper.page_figures import figure_section, headline_figure
 from psofed.paper.published import published_table
 from psofed.paper.reproduce import Reproduction
-from psofed.paper.verdict import CONDITIONAL, FAILS, HOLDS, UNDECIDED, Claim, describe_case
-from psofed.plots.style import COLOURS, MARKERS
+from psofed.paper.typeset import count_of, typeset
+from psofed.paper.verdict import Claim
+from psofed.plots.pages import bokeh_script, embed
 
-_SIGNS = {HOLDS: "✓", CONDITIONAL: "◐", FAILS: "✗", UNDECIDED: "?"}
-_CLASSES = {HOLDS: "holds", CONDITIONAL: "conditional", FAILS: "fails", UNDECIDED: "undecided"}
+# Nothing may be fetched, whatever a script should try.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 
 
 def write_page(reproduction: Reproduction, claims: list[Claim], seconds: float, folder: Path) -> Path:
-    """Write ``report.html`` beside the figures' files, which must be there; return its path."""
+    """Write ``report.html`` beside the figures' files, to which it links; return its path."""
     path = folder / "report.html"
+    text = _page(reproduction, claims, seconds)
     with atomic_path(path) as temporary:
-        temporary.write_text(_page(reproduction, claims, seconds, folder), encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
     return path
 
 
 def describe_machine() -> dict[str, str]:
     """Return processor, cores, system and the versions that matter."""
-    packages = ("numpy", "scipy", "numba", "xarray", "matplotlib")
+    packages = ("numpy", "scipy", "numba", "xarray", "matplotlib", "bokeh")
     return {
         "processor": _processor(),
         "cores": str(os.cpu_count()),
@@ -45,122 +52,94 @@ def describe_machine() -> dict[str, str]:
     }
 
 
-def _page(reproduction: Reproduction, claims: list[Claim], seconds: float, folder: Path) -> str:
-    figures = list(reproduction.figures.values())
-    data = {
-        "look": {"colours": COLOURS, "markers": MARKERS},
-        "figures": [_chart_data(figure) for figure in figures],
-    }
-    # "</" would end the script element that holds the data.
-    embedded = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("</", "<\\/")
-    links = " ".join(f'<a href="#{figure.name}">{figure.name}</a>' for figure in figures)
+def _page(reproduction: Reproduction, claims: list[Claim], seconds: float) -> str:
+    figures = reproduction.figures
+    first = figures.get("fig1", next(iter(figures.values())))
+    uplink = first.panels[0]
+    charts = {HEADLINE: make_headline(first, uplink)}
+    for figure in figures.values():
+        charts |= make_panels(figure)
+    script, places = embed(charts)
+    sections = "".join(figure_section(figure, places) for figure in figures.values())
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>PSO-Fed: the paper's figures, reproduced</title>
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="color-scheme" content="light dark">
+<title>PSO-Fed: the paper’s figures, reproduced</title>
 <link rel="icon" href="data:,">
 <style>{_resource("page.css")}</style>
 </head>
 <body>
-<header><div>
-<h1>PSO-Fed: the paper’s figures, reproduced</h1>
-<p>Simulation with 95 % bands, the paper’s theory, the exact theory and the printed points. Left panels simulate
-the paper’s equations, in which those who download also upload (uplink <i>same</i>); right panels the system that
-its analysis describes, in which the uploading clients are drawn afresh (uplink <i>redrawn</i>). The exact theory
-is solved for each; the paper’s theory makes no difference between them. The paper’s fleet (its drawn variances)
-is unknown: between fleets levels differ by some tenths of a dB, slopes and order hardly.</p>
-<nav><a href="#claims">claims</a> {links} <a href="#run">how it was made</a></nav>
-</div></header>
-<main>
-<div id="failure" role="alert"></div>
-{_claims_table(claims, reproduction)}
+<a class="skip" href="#main">Skip to the report</a>
+{_bar(list(figures))}
+<main id="main">
+{_opening(reproduction, claims, headline_figure(first, uplink, places[HEADLINE]))}
+{_claims(claims)}
 <h2 id="figures">Figures</h2>
-{"".join(_figure_section(figure, folder) for figure in figures)}
+<p class="lead">Points are simulations, drawn with their 95 % bands, which are often too narrow to see. The pale line
+beneath is the exact theory, the dashed one the paper’s theory; rings are what the paper printed. The paper’s fleet (its
+drawn variances) is unknown: between fleets levels differ by some tenths of a dB, slopes and order hardly.</p>
+<noscript><p class="card fails">The charts need JavaScript. The tables below them, and the files beside this page, do
+not.</p></noscript>
+{sections}
 {_run_section(reproduction, seconds)}
 </main>
-<script type="application/json" id="data">{embedded}</script>
-<script>{_resource("page.js")}</script>
+{bokeh_script()}
+{script}
+<script>{_resource("controls.js")}</script>
 </body>
 </html>
 """
 
 
-def _chart_data(figure: FigureData) -> dict[str, Any]:
-    return {
-        **figure.to_json(),
-        "panel_titles": {uplink: PANEL_TITLES[uplink] for uplink in figure.panels},
-        "misfits": {uplink: describe_misfit(figure, uplink) for uplink in figure.panels},
-        "ordinates": ORDINATES,
-    }
+def _bar(names: list[str]) -> str:
+    numbers = "".join(
+        f'<a href="#{name}" aria-label="{figure_title(name)}">{name.removeprefix("fig")}</a>'
+        for name in names
+    )
+    return f"""<header class="bar"><div>
+<a class="brand" href="#answer">PSO-Fed, reproduced</a>
+<details class="menu"><summary>Contents</summary>
+<nav aria-label="Contents"><a href="#answer">Answer</a><a href="#claims">Claims</a>
+<span class="figures"><a href="#figures">Figures</a>{numbers}</span><a href="#run">How it was made</a></nav></details>
+<button type="button" id="theme" aria-label="Dark colours" aria-pressed="false"><span aria-hidden="true">◐</span><span
+class="word" aria-hidden="true"> Dark</span></button>
+</div></header>"""
 
 
-def _claims_table(claims: list[Claim], reproduction: Reproduction) -> str:
-    counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in _SIGNS}
-    words = {
-        HOLDS: "hold",
-        CONDITIONAL: "hold only under a condition",
-        FAILS: "do not hold",
-        UNDECIDED: "are open",
-    }
-    summary = ", ".join(f"{count} {words[verdict]}" for verdict, count in counts.items() if count)
+def _opening(reproduction: Reproduction, claims: list[Claim], picture: str) -> str:
+    findings = "".join(
+        f'<li class="finding"><h3>{typeset(finding.title)}</h3><p>{typeset(finding.text)}</p>'
+        f'<p class="muted">See {figure_links(finding.figures)}.</p></li>'
+        for finding in find_findings(reproduction.figures)
+    )
     rough = (
-        ""
-        if not reproduction.quality.quick
-        else " This was a quick run: differences near the noise are rough."
-    )
-    rows = "".join(_claim_row(claim) for claim in claims)
-    return f"""<h2 id="claims">Claims of the paper</h2>
-<p class="muted">Verdicts are computed from the numbers behind the figures: {summary}. Comparisons are paired (equal
-seeds give equal draws); ± is one standard error.{rough}</p>
-<table class="claims"><thead><tr><th>claim</th><th>verdict</th><th>numbers</th></tr></thead>
-<tbody>{rows}</tbody></table>
-"""
-
-
-def _claim_row(claim: Claim) -> str:
-    links = ", ".join(f'<a href="#{name}">{name}</a>' for name in claim.figures)
-    evidence = "".join(f"<li>{html.escape(line)}</li>" for line in claim.evidence)
-    cases = "".join(
-        f"<li>{_SIGNS[{True: HOLDS, False: FAILS, None: UNDECIDED}[check.passed]]} "
-        f"{html.escape(describe_case(check.case))}: {html.escape(check.finding)}</li>"
-        for check in claim.checks
-    )
-    look = f'class="verdict {_CLASSES[claim.verdict]}" data-sign="{_SIGNS[claim.verdict]}"'
-    verdict = f"<span {look}>{claim.verdict}</span>"
-    condition = f"<div>{html.escape(claim.condition)}</div>" if claim.condition else ""
-    return f"""<tr><td>{html.escape(claim.statement)}<div class="muted">{html.escape(claim.source)}; {links}</div></td>
-<td>{verdict}{condition}</td>
-<td><div class="muted">{html.escape(claim.criterion)}</div><ul class="evidence">{evidence}</ul>
-<details><summary>all {len(claim.checks)} cases</summary><ul class="evidence">{cases}</ul></details></td></tr>
-"""
-
-
-def _figure_section(figure: FigureData, folder: Path) -> str:
-    picture = base64.b64encode((folder / f"{figure.name}.svg").read_bytes()).decode("ascii")
-    varied = "\n".join(
-        f"# {field} takes the values {json.dumps(values, ensure_ascii=False)}"
-        for field, values in figure.varied.items()
-    )
-    files_ = ", ".join(
-        f'<a href="{figure.name}.{kind}">{kind}</a>' for kind in ("svg", "png", "json", "nc", "csv")
-    )
-    unsteady = (
-        f"<p class='verdict fails' data-sign='!'>Not yet in steady state: {html.escape('; '.join(figure.unsteady))}</p>"
-        if figure.unsteady
+        '<p class="muted rough">A quick run with few trials: differences near the noise are rough.</p>'
+        if reproduction.quality.quick
         else ""
     )
-    return f"""<section class="figure" id="{figure.name}">
-<h3>{figure.name}: {html.escape(figure.title)}</h3>
-<p class="muted">{html.escape(figure.caption)} {figure.trials} trials; standard errors at most
-{figure.worst_standard_error_db:.3f} dB. Files: {files_}.</p>{unsteady}
-<div id="{figure.name}-chart"></div>
-<details><summary>static picture</summary>
-<img alt="{html.escape(figure.title)}" src="data:image/svg+xml;base64,{picture}"></details>
-<details><summary>scenario</summary><pre>{html.escape(figure.base.to_toml())}
-{html.escape(varied)}</pre></details>
+    return f"""<section id="answer">
+<h1>Does sharing less keep a federation accurate when clients lie?</h1>
+<p class="answer">{typeset(answer(reproduction.figures))}</p>{rough}
+<div class="opening">{picture}
+<div class="verdicts"><h2>{count_of(len(claims), "claim", "claims")} checked</h2>
+{verdict_tiles(claims)}</div></div>
+<h2>What to remember</h2>
+<ol class="findings">{findings}</ol>
 </section>
+"""
+
+
+def _claims(claims: list[Claim]) -> str:
+    ours = sum(claim.source == NOT_IN_PAPER for claim in claims)
+    note = f" {count_of(ours, 'claim is', 'claims are')} ours and not the paper’s." if ours else ""
+    return f"""<h2 id="claims">The paper’s claims</h2>
+<p class="lead">Every verdict, and every condition, is computed from the numbers behind the figures. Comparisons are
+paired (equal seeds give equal draws); ± is one standard error.{note}</p>
+{claim_sections(claims)}
 """
 
 
@@ -178,7 +157,7 @@ def _run_section(reproduction: Reproduction, seconds: float) -> str:
     rows = "".join(
         f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>" for name, value in facts.items()
     )
-    return f'<h2 id="run">How it was made</h2><dl class="facts">{rows}</dl><p class="muted">&nbsp;</p>'
+    return f'<h2 id="run">How it was made</h2><dl class="facts">{rows}</dl>'
 
 
 def _resource(name: str) -> str:

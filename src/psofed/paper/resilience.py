@@ -10,25 +10,36 @@ two ways:
 With M = D they are the same scenario. There are two *occasions*: intermittent attacks as in the paper (p_a = 0.2, 30 %
 of the clients Byzantine), and persistent ones (p_a = 1, 20 % Byzantine). Rules that assume a number of attackers
 assume a fifth of the participants, at least one.
+
+The matrix is an ordinary sweep over two axes, *attack* (with its occasion) and *design* (M, P and rule): it is kept
+in a store, resumed, run on a cluster and saved as any other. Many of its cells are heavy-tailed, so medians and
+quantiles stand beside means, and a trial that is *carried away* is an outcome of its own: one that diverged, or whose
+server ended further from the target than a server that knows nothing.
 """
 
 import csv
 import json
 import math
-from dataclasses import dataclass, field
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from psofed._version import __version__
 from psofed.common.files import atomic_path
+from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_integer
+from psofed.parts.base import Attack
 from psofed.parts.registry import find_part
-from psofed.results import METRIC_TITLES, Estimate, estimate
+from psofed.results import METRIC_TITLES, Estimate, MetricDifference
+from psofed.results.dataset import save_dataset
+from psofed.results.differences import paired_difference
 from psofed.scenario import Scenario
+from psofed.sweeps import Axis, CellResult, CellStore, Grid, SweepResult, run_sweep
 
 DIMENSION, TRAFFIC = 5, 30
 MODES = ("equal traffic", "equal participants")
@@ -45,22 +56,34 @@ ATTACKS: dict[str, dict[str, Any]] = {
     "flipped model": {"kind": "sign-flip", "of": "model"},
     "flipped update ×5": {"kind": "sign-flip", "of": "update", "scale": 5.0},
     "update ×10": {"kind": "scaled-update", "scale": 10.0},
-    "a little is enough": {"kind": "little-is-enough", "deviations": 1.5},
+    "a little is enough": {"kind": "little-is-enough"},
+    "… at 1.5 σ": {"kind": "little-is-enough", "deviations": 1.5, "statistics": "honest"},
+    "… searched": {"kind": "little-is-enough", "statistics": "honest", "search": 12},
     "inner product": {"kind": "inner-product", "scale": 2.0},
+    "inner product, searched": {"kind": "inner-product", "scale": 4.0, "search": 12},
+    "Min-Max": {"kind": "min-max"},
+    "Min-Sum": {"kind": "min-sum"},
     "mimic": {"kind": "mimic"},
     "poisoned labels": {"kind": "label-poisoning"},
     "poisoned inputs": {"kind": "data-poisoning", "variance": 0.5},
     "silence": {"kind": "drop-out"},
     "NaN and ∞": {"kind": "non-finite"},
 }
+# All but "mda", which tries all ways to leave out attackers: too many with 30 participants.
 RULES = (
-    "mean", "median", "trimmed-mean", "krum", "multi-krum",
+    "mean", "median", "trimmed-mean", "meamed", "phocas", "krum", "multi-krum", "cge",
     "geometric-median", "centred-clipping", "norm-clipping", "fltrust",
 )  # fmt: skip
 
 
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+# A server that knows nothing is ‖w*‖² = 1 away from the target; one that is further has been led away.
+_KNOWS_NOTHING = 1.0
+
+
 @dataclass(frozen=True)
-class Cell:
+class Place:
     """Where a simulation stands in the matrix: which occasion, attack and rule, how many entries and participants."""
 
     occasion: str
@@ -69,155 +92,152 @@ class Cell:
     num_shared: int
     num_participants: int
 
-    def scenario(self, iterations: int) -> Scenario:
-        """Return what is simulated for the cell.
-
-        Examples
-        --------
-        >>> cell = Cell("persistent", "mimic", "krum", num_shared=1, num_participants=30)
-        >>> cell.scenario(100).aggregation
-        Krum(tolerated=6)
-        """
-        rule = find_part("aggregation", self.rule)
-        assumed = max(1, self.num_participants // 5)
-        options = {name: assumed for name in ("trim", "tolerated") if name in rule.options()}
-        mapping = {**OCCASIONS[self.occasion], **ATTACKS[self.attack]}
-        kind = mapping.pop("kind", None)
-        attack = None if kind is None else find_part("attack", kind).from_mapping(mapping)
-        return Scenario(
-            num_clients=100,
-            dimension=DIMENSION,
-            num_participants=self.num_participants,
-            num_shared=self.num_shared,
-            iterations=iterations,
-            aggregation=rule(**options),
-            attack=attack,
-        )
-
-
-@dataclass(frozen=True)
-class Gain:
-    """How many dB one cell lies below another, with an interval over trials on the same data.
-
-    Attributes
-    ----------
-    decibels : float
-        Positive where the first is better; infinite where only the second diverges, NaN where both do.
-    interval : (float, float)
-        Simultaneous 95 % interval over all comparisons of a panel.
-    """
-
-    decibels: float
-    interval: tuple[float, float]
+    @property
+    def attack_name(self) -> str:
+        """The label on the axis of attacks."""
+        return f"{self.occasion}: {self.attack}"
 
     @property
-    def is_significant(self) -> bool:
-        """Whether the interval excludes 0."""
-        return self.interval[0] > 0 or self.interval[1] < 0
+    def design_name(self) -> str:
+        """The label on the axis of designs."""
+        return f"M = {self.num_shared}, P = {self.num_participants}, {self.rule}"
 
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """All cells' steady states.
+    """The sweep, read as a matrix.
 
     Attributes
     ----------
+    sweep : SweepResult
     shared : tuple of int
         The values of M, the last of which is D.
-    trials, iterations, tail, seed : int
-        How each cell was simulated.
-    steady_states : dict of dict of arrays (trials,)
-        By cell and metric; infinite where a trial diverged.
     """
 
+    sweep: SweepResult
     shared: tuple[int, ...]
-    trials: int
-    iterations: int
-    tail: int
-    seed: int
-    steady_states: dict[Cell, dict[str, FloatArray]] = field(default_factory=dict)
 
-    def cell(self, occasion: str, mode: str, attack: str, rule: str, num_shared: int) -> Cell:
-        """Return the cell of a panel, in one of the MODES."""
-        return Cell(occasion, attack, rule, num_shared, participants(mode, num_shared))
+    @property
+    def trials(self) -> int:
+        """Of every cell."""
+        return self.sweep.grid.trials
 
-    def estimate(self, cell: Cell, metric: str) -> Estimate:
-        """Return mean and interval of a cell."""
-        return estimate(self.steady_states[cell][metric])
+    def place(self, occasion: str, mode: str, attack: str, rule: str, num_shared: int) -> Place:
+        """Return the place in a panel, in one of the MODES."""
+        return Place(occasion, attack, rule, num_shared, participants(mode, num_shared))
 
-    def gain(self, better: Cell, worse: Cell, metric: str) -> Gain:
-        """Compare two cells on the same data: dB by which `better` lies below `worse`."""
-        a, b = self.steady_states[better][metric], self.steady_states[worse][metric]
-        level = 0.05 / (len(ATTACKS) * len(RULES))
-        lost, won = np.isinf(a).sum(), np.isinf(b).sum()
-        if lost or won:
-            # A sign test, where only one of the two diverges; otherwise nothing can be said.
-            clear = not (lost and won) and 2 * 0.5 ** (lost + won) < level
-            value = (math.inf if won else -math.inf) if clear else math.nan
-            return Gain(value, (value, value))
-        from scipy.special import stdtrit
+    def cell(self, place: Place) -> CellResult:
+        """Return what was simulated there."""
+        attacks, designs = self._numbers
+        return self.sweep.cells[attacks[place.attack_name] * len(designs) + designs[place.design_name]]
 
-        # Delta method for the logarithm of a ratio of means, with trials as pairs.
-        spread = np.std(b / b.mean() - a / a.mean(), ddof=1) / math.sqrt(len(a))
-        reach = 10 / math.log(10) * float(stdtrit(len(a) - 1, 1 - level / 2)) * float(spread)
-        value = 10 * math.log10(b.mean() / a.mean())
-        return Gain(value, (value - reach, value + reach))
+    def estimate(self, place: Place, metric: str) -> Estimate:
+        """Return mean and median with their intervals."""
+        return self.cell(place).estimate(metric)
 
-    def sharing_gain(self, occasion: str, mode: str, attack: str, rule: str, metric: str) -> Gain:
+    def gain(self, better: Place, worse: Place, metric: str) -> MetricDifference:
+        """Compare two cells on the same data: dB by which `better` lies below `worse` (+), or above (−).
+
+        Intervals hold simultaneously for all comparisons of a panel, and for heavy tails
+        (:func:`psofed.results.differences.paired_difference`).
+        """
+        confidence = 1 - 0.05 / (len(ATTACKS) * len(RULES))
+        return paired_difference(
+            self.cell(worse).steady_state[metric], self.cell(better).steady_state[metric], confidence
+        )
+
+    def sharing_gain(self, occasion: str, mode: str, attack: str, rule: str, metric: str) -> MetricDifference:
         """Return what sharing least gains over sharing everything."""
-        few, all_ = (self.cell(occasion, mode, attack, rule, m) for m in (self.shared[0], self.shared[-1]))
+        few, all_ = (self.place(occasion, mode, attack, rule, m) for m in (self.shared[0], self.shared[-1]))
         return self.gain(few, all_, metric)
+
+    def places(self) -> list[Place]:
+        """Return all cells' places, each once."""
+        return _places(self.shared)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists: every cell, and what partial sharing gains in each."""
         cells = []
-        for cell in self.steady_states:
-            found = {metric: self.estimate(cell, metric) for metric in METRIC_TITLES}
+        for place in self.places():
+            cell = self.cell(place)
+            levels = {
+                metric: {
+                    **cell.estimate(metric).to_json(),
+                    "quantiles_db": dict(zip(map(str, QUANTILES), quantiles_db(cell, metric), strict=True)),
+                }
+                for metric in METRIC_TITLES
+            }
             cells.append(
                 {
-                    "occasion": cell.occasion,
-                    "attack": cell.attack,
-                    "aggregation": cell.rule,
-                    "num_shared": cell.num_shared,
-                    "num_participants": cell.num_participants,
-                    "diverged_trials": int(np.isinf(self.steady_states[cell]["server_msd"]).sum()),
-                    **{metric: _estimate_to_json(value) for metric, value in found.items()},
+                    "occasion": place.occasion,
+                    "attack": place.attack,
+                    "aggregation": place.rule,
+                    "num_shared": place.num_shared,
+                    "num_participants": place.num_participants,
+                    "diverged_trials": cell.num_diverged,
+                    **carried_away(cell),
+                    **levels,
                 }
             )
-        gains = []
-        for occasion, mode, attack, rule, metric in product(OCCASIONS, MODES, ATTACKS, RULES, METRIC_TITLES):
-            gain = self.sharing_gain(occasion, mode, attack, rule, metric)
-            gains.append(
-                {
-                    "occasion": occasion,
-                    "mode": mode,
-                    "attack": attack,
-                    "aggregation": rule,
-                    "metric": metric,
-                    "gain_db": _number(gain.decibels),
-                    "interval_db": [_number(end) for end in gain.interval],
-                    "significant": gain.is_significant,
-                }
+        gains = [
+            {
+                "occasion": occasion,
+                "mode": mode,
+                "attack": attack,
+                "aggregation": rule,
+                "metric": metric,
+                **self.sharing_gain(occasion, mode, attack, rule, metric).to_json(),
+            }
+            for occasion, mode, attack, rule, metric in product(
+                OCCASIONS, MODES, ATTACKS, RULES, METRIC_TITLES
             )
-        about = {"trials": self.trials, "iterations": self.iterations, "tail": self.tail, "seed": self.seed}
-        return {**about, "version": __version__, "shared": list(self.shared), "cells": cells, "gains": gains}
+        ]
+        grid = self.sweep.grid
+        about = {
+            "trials": grid.trials,
+            "iterations": grid.base.iterations,
+            "tail": grid.tail,
+            "seed": grid.seed,
+        }
+        plain = {
+            **about,
+            "version": self.sweep.version,
+            "shared": list(self.shared),
+            "cells": cells,
+            "gains": gains,
+        }
+        cleaned: dict[str, Any] = finite_or_none(plain)
+        return cleaned
 
     def save_csv(self, path: Path) -> None:
         """Write one line per cell and metric."""
-        with atomic_path(path) as temporary, Path(temporary).open("w", newline="", encoding="utf-8") as file:
+        with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow([
-                "occasion", "attack", "aggregation", "num_shared", "num_participants", "metric",
-                "mean", "low_95", "high_95", "mean_db", "diverged_trials",
+                "occasion", "attack", "aggregation", "num_shared", "num_participants", "metric", "mean", "low_95",
+                "high_95", "mean_db", "median_db", "median_low_db", "median_high_db",
+                *(f"quantile_{q:g}_db" for q in QUANTILES), "heavy_tailed", "diverged_trials", "carried_away",
             ])  # fmt: skip
-            for cell, states in self.steady_states.items():
-                for metric, values in states.items():
-                    found = estimate(values)
+            for place in self.places():
+                cell = self.cell(place)
+                away = carried_away(cell)["carried_away"]
+                for metric in METRIC_TITLES:
+                    found = cell.estimate(metric)
+                    ends = [10 * math.log10(end) if end > 0 else math.nan for end in found.median_interval]
+                    numbers = [found.mean, *found.interval, found.decibels, found.median_decibels, *ends]
                     writer.writerow([
-                        cell.occasion, cell.attack, cell.rule, cell.num_shared, cell.num_participants, metric,
-                        *(f"{x:.6g}" for x in (found.mean, *found.interval, found.decibels)),
-                        int(np.isinf(values).sum()),
+                        place.occasion, place.attack, place.rule, place.num_shared, place.num_participants, metric,
+                        *(f"{number:.6g}" for number in (*numbers, *quantiles_db(cell, metric))),
+                        found.is_heavy_tailed, cell.num_diverged, f"{away:.6g}",
                     ])  # fmt: skip
+
+    @cached_property
+    def _numbers(self) -> tuple[dict[str, int], dict[str, int]]:
+        attacks, designs = self.sweep.grid.axes
+        return (
+            {name: number for number, name in enumerate(attacks.names)},
+            {name: number for number, name in enumerate(designs.names)},
+        )
 
 
 def participants(mode: str, num_shared: int) -> int:
@@ -231,41 +251,87 @@ def participants(mode: str, num_shared: int) -> int:
     return TRAFFIC // num_shared if mode == "equal traffic" else TRAFFIC // DIMENSION
 
 
-def run_matrix(
-    *,
-    shared: tuple[int, ...] = (1, 3, DIMENSION),
-    trials: int = 32,
-    iterations: int = 1200,
-    seed: int = 0,
-    threads: int | None = None,
-    progress: ProgressCallback | None = None,
-) -> Matrix:
-    """Simulate all cells.
+def resilience_grid(
+    shared: tuple[int, ...] = (1, 3, DIMENSION), trials: int = 256, iterations: int = 1200, seed: int = 0
+) -> Grid:
+    """Return the matrix as a grid, for :func:`psofed.sweeps.run_sweep`.
 
     Parameters
     ----------
     shared : tuple of int
         Values of M in ascending order; D last.
-    trials, iterations, seed, threads
+    trials, iterations, seed : int
         As in :func:`psofed.simulate`; the steady state is the last third.
-    progress : callable, optional
-        Called with (done, total) cells.
-    """
-    from psofed.simulation.monte_carlo import simulate
 
-    matrix = Matrix(shared, trials, iterations, iterations // 3, seed)
-    cells = list(
-        dict.fromkeys(
-            matrix.cell(occasion, mode, attack, rule, m)
-            for occasion, mode, attack, rule, m in product(OCCASIONS, MODES, ATTACKS, RULES, shared)
+    Examples
+    --------
+    >>> grid = resilience_grid(shared=(1, 5))
+    >>> [len(axis.values) for axis in grid.axes], grid.axes[1].names[3]
+    ([38, 36], 'M = 1, P = 30, meamed')
+    """
+    places = _places(shared)
+    attacks = {place.attack_name: (make_attack(place.occasion, place.attack),) for place in places}
+    designs = {
+        place.design_name: (
+            place.num_shared,
+            place.num_participants,
+            make_rule(place.rule, place.num_participants),
         )
+        for place in places
+    }
+    base = Scenario(num_clients=100, dimension=DIMENSION, num_participants=6, iterations=iterations)
+    fields = ("num_shared", "num_participants", "aggregation")
+    axes = (
+        Axis(("attack",), tuple(attacks.values()), tuple(attacks)),
+        Axis(fields, tuple(designs.values()), tuple(designs)),
     )
-    for done, cell in enumerate(cells):
-        if progress is not None:
-            progress(done, len(cells))
-        result = simulate(cell.scenario(iterations), trials, seed, threads, tail=matrix.tail)
-        matrix.steady_states[cell] = result.steady_state
-    return matrix
+    return Grid(base, axes, trials=trials, seed=seed, tail=iterations // 3)
+
+
+def make_attack(occasion: str, attack: str) -> Attack | None:
+    """Return an attack of the matrix, as it is made on an occasion."""
+    mapping = {**OCCASIONS[occasion], **ATTACKS[attack]}
+    kind = mapping.pop("kind", None)
+    made: Attack | None = None if kind is None else find_part("attack", kind).from_mapping(mapping)
+    return made
+
+
+def make_rule(rule: str, num_participants: int) -> Any:
+    """Return a rule that assumes a fifth of the participants to attack.
+
+    Examples
+    --------
+    >>> make_rule("krum", 30)
+    Krum(tolerated=6)
+    """
+    part = find_part("aggregation", rule)
+    assumed = max(1, num_participants // 5)
+    return part(**{name: assumed for name in ("trim", "tolerated") if name in part.options()})
+
+
+def quantiles_db(cell: CellResult, metric: str) -> list[float]:
+    """Return the QUANTILES over trials in dB; infinite where so many diverged."""
+    values: FloatArray = cell.steady_state[metric]
+    # Of the sample itself: between a finite and an infinite value there is no mean.
+    found = np.quantile(values, QUANTILES, method="inverted_cdf")
+    return [10 * math.log10(value) if value > 0 else -math.inf for value in found.tolist()]
+
+
+def carried_away(cell: CellResult) -> dict[str, Any]:
+    """Return the fraction of trials that were carried away, and how fast these still go.
+
+    A trial is carried away if it diverged, or if its server ended further from the target than a server that knows
+    nothing. The growth is the median over such trials: dB of server MSD from the first half of the tail to the second.
+    """
+    level, change = cell.steady_state["server_msd"], cell.tail_change["server_msd"]
+    away = ~(level <= _KNOWS_NOTHING)
+    finite = away & np.isfinite(level) & np.isfinite(change)
+    growth = math.nan
+    if finite.any():
+        before, after = level[finite] - change[finite] / 2, level[finite] + change[finite] / 2
+        both = (before > 0) & (after > 0)
+        growth = float(np.median(10 * np.log10(after[both] / before[both]))) if both.any() else math.nan
+    return {"carried_away": float(np.mean(away)), "growth_db": growth}
 
 
 def run_resilience(
@@ -275,50 +341,46 @@ def run_resilience(
     threads: int | None = None,
     progress: ProgressCallback | None = None,
     seed: int = 0,
+    executor: Executor | None = None,
 ) -> Matrix:
-    """Make the matrix and write ``resilience*.svg``, ``.png``, ``.json`` and ``.csv`` into the folder `out`.
+    """Make the matrix and write ``resilience*.svg``, ``.png``, ``.json``, ``.csv`` and ``.nc`` into the folder `out`.
 
     Parameters
     ----------
     out : path
-        Made if it is not there.
+        Made if it is not there. Finished cells are kept in ``out/cells``, and not simulated again.
     quick : bool
         A rough version: fewer trials, iterations and values of M.
-    trials, threads, progress, seed
-        See :func:`run_matrix`.
+    trials : int, optional
+        256 by default, 16 of the quick version.
+    threads, progress, executor
+        See :func:`psofed.sweep`.
+    seed : int
     """
     from psofed.paper.resilience_plots import plot_gains, plot_matrix, save_picture
 
-    default = 16 if quick else 32
-    matrix = run_matrix(
-        shared=(1, DIMENSION) if quick else (1, 3, DIMENSION),
-        trials=default if trials is None else check_integer("trials", trials, 2),
-        iterations=600 if quick else 1200,
-        seed=seed,
-        threads=threads,
-        progress=progress,
-    )
+    shared = (1, DIMENSION) if quick else (1, 3, DIMENSION)
+    number = check_integer("trials", trials if trials is not None else (16 if quick else 256), 2)
+    grid = resilience_grid(shared, number, 600 if quick else 1200, seed)
     folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    store = CellStore(folder / "cells")
+    sweep = run_sweep(grid, threads=threads, executor=executor, store=store, progress=progress)
+    matrix = Matrix(sweep, shared)
     for metric in ("network_mse", "server_msd"):
         for occasion in OCCASIONS:
             save_picture(plot_matrix(matrix, occasion, metric), folder / f"resilience_{occasion}_{metric}")
         save_picture(plot_gains(matrix, metric), folder / f"resilience_gain_{metric}")
     with atomic_path(folder / "resilience.json") as temporary:
-        Path(temporary).write_text(json.dumps(matrix.to_json(), indent=1, allow_nan=False), encoding="utf-8")
+        temporary.write_text(json.dumps(matrix.to_json(), indent=1, allow_nan=False), encoding="utf-8")
     matrix.save_csv(folder / "resilience.csv")
+    save_dataset(sweep.to_dataset(), folder / "resilience.nc")
     return matrix
 
 
-def _estimate_to_json(value: Estimate) -> dict[str, Any]:
-    ends = [_number(end) for end in value.interval]
-    return {"mean": _number(value.mean), "interval_95": ends, "mean_db": _number(value.decibels)}
-
-
-def _number(value: float) -> float | str | None:
-    """JSON has no infinity; a diverged cell says so in words."""
-    if math.isnan(value):
-        return None
-    if math.isinf(value):
-        return "diverged" if value > 0 else "-diverged"
-    return value
+def _places(shared: tuple[int, ...]) -> list[Place]:
+    return list(
+        dict.fromkeys(
+            Place(occasion, attack, rule, m, participants(mode, m))
+            for occasion, mode, attack, m, rule in product(OCCASIONS, MODES, ATTACKS, shared, RULES)
+        )
+    )

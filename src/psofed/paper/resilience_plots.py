@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from psofed.common.files import atomic_path
-from psofed.paper.resilience import ATTACKS, MODES, OCCASIONS, RULES, Gain, Matrix, participants
-from psofed.results import METRIC_TITLES, Estimate
+from psofed.paper.resilience import (
+    ATTACKS,
+    MODES,
+    OCCASIONS,
+    RULES,
+    Matrix,
+    carried_away,
+    participants,
+)
+from psofed.plots.curves import save_figure
+from psofed.results import METRIC_TITLES, Estimate, MetricDifference
+from psofed.results.estimates import in_decibels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,17 +29,21 @@ _MOST_GAIN = 12.0
 
 
 def plot_matrix(matrix: Matrix, occasion: str, metric: str, mode: str = "equal traffic") -> "Figure":
-    """Draw one heat map attack × rule for each M: steady state in dB and half of its 95 % interval."""
+    """Draw one heat map attack × rule for each M: steady state in dB, its 95 % interval, trials carried away.
+
+    Where tails are heavy or trials diverged it is the median, with its own interval.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5.6 * len(matrix.shared), 6.0), layout="constrained")
+    width, height = 0.62 * len(RULES), 0.43 * len(ATTACKS)
+    figure = Figure(figsize=(width * len(matrix.shared), height), layout="constrained")
     panels = np.atleast_1d(figure.subplots(1, len(matrix.shared), sharey=True))
     image: Any = None
     for axes, m in zip(panels, matrix.shared, strict=True):
-        found = [
-            [matrix.estimate(matrix.cell(occasion, mode, a, r, m), metric) for r in RULES] for a in ATTACKS
-        ]
-        values = np.array([[value.decibels for value in row] for row in found])
+        places = [[matrix.place(occasion, mode, a, r, m) for r in RULES] for a in ATTACKS]
+        found = [[matrix.estimate(place, metric) for place in row] for row in places]
+        away = [[float(carried_away(matrix.cell(place))["carried_away"]) for place in row] for row in places]
+        values = np.array([[in_decibels(value.typical[0]) for value in row] for row in found])
         image = axes.imshow(
             np.clip(values, _BEST[metric], _WORST),
             cmap="viridis_r",
@@ -40,11 +53,11 @@ def plot_matrix(matrix: Matrix, occasion: str, metric: str, mode: str = "equal t
         )
         for i, row in enumerate(found):
             for j, value in enumerate(row):
-                dark = value.decibels > (_BEST[metric] + _WORST) / 2
+                dark = values[i, j] > (_BEST[metric] + _WORST) / 2
                 axes.text(
                     j,
                     i,
-                    _cell_text(value),
+                    _cell_text(value, away[i][j]),
                     ha="center",
                     va="center",
                     fontsize=6,
@@ -55,7 +68,8 @@ def plot_matrix(matrix: Matrix, occasion: str, metric: str, mode: str = "equal t
     settings = OCCASIONS[occasion]
     figure.suptitle(
         f"{METRIC_TITLES[metric]} at {mode}, {occasion} attacks: {settings['num_byzantine']} of 100 clients Byzantine, "
-        f"attack probability {settings['probability']:g} ({matrix.trials} trials, ± half of the 95 % interval)",
+        f"attack probability {settings['probability']:g} ({matrix.trials} trials)\n"
+        "mean [95 % interval]; ~ median, where a few trials decide the mean; ↑ trials carried away",
         fontsize=11,
     )
     return figure
@@ -65,7 +79,7 @@ def plot_gains(matrix: Matrix, metric: str) -> "Figure":
     """Draw by how many dB sharing least beats sharing everything; cells that are not significant stay grey."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12.5, 11.0), layout="constrained")
+    figure = Figure(figsize=(1.35 * len(RULES) + 0.4, 0.78 * len(ATTACKS)), layout="constrained")
     panels = figure.subplots(len(OCCASIONS), len(MODES), sharex=True, sharey=True)
     image: Any = None
     for row, occasion in zip(panels, OCCASIONS, strict=True):
@@ -90,7 +104,8 @@ def plot_gains(matrix: Matrix, metric: str) -> "Figure":
     figure.colorbar(image, ax=panels.ravel().tolist(), label="dB gained", shrink=0.5)
     figure.suptitle(
         f"What M = {matrix.shared[0]} gains over M = {matrix.shared[-1]} in {METRIC_TITLES[metric]}, in dB; grey: not "
-        f"significant (simultaneous 95 % intervals, {matrix.trials} paired trials)",
+        f"significant (simultaneous 95 % intervals, {matrix.trials} paired trials); "
+        "~ median pair, where tails are heavy",
         fontsize=11,
     )
     return figure
@@ -98,32 +113,31 @@ def plot_gains(matrix: Matrix, metric: str) -> "Figure":
 
 def save_picture(figure: "Figure", path: Path) -> None:
     """Write a figure as SVG and PNG, whole or not at all."""
-    import matplotlib
-
     for suffix in (".svg", ".png"):
-        # Without a salt and a date, the same figure is the same file.
-        with (
-            atomic_path(path.with_suffix(suffix)) as temporary,
-            matplotlib.rc_context({"svg.hashsalt": "psofed"}),
-        ):
-            metadata = {"Date": None} if suffix == ".svg" else {}
-            figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=metadata)
+        save_figure(figure, path.with_suffix(suffix))
 
 
-def _cell_text(value: Estimate) -> str:
-    if not math.isfinite(value.mean):
-        return "diverged"
-    half = 10 * math.log10(value.interval[1] / value.mean) if value.interval[1] > value.mean else 0.0
-    digits = 2 if half < 0.095 else 1
-    return f"{value.decibels:.{digits}f}\n±{half:.{digits}f}"
+def _cell_text(value: Estimate, away: float) -> str:
+    middle, low, high = value.typical
+    lost = f"\n↑{away:.0%}" if away >= 0.005 else ""
+    if not math.isfinite(middle):
+        return f"diverged{lost}"
+    mark = "" if value.is_typical else "~"
+    text = f"{mark}{in_decibels(middle):.1f}"
+    if not (low > 0 and math.isfinite(high)):
+        return text + lost
+    ends = in_decibels(low), in_decibels(high)
+    if ends[1] - ends[0] < 0.2:
+        return f"{mark}{in_decibels(middle):.2f}{lost}"
+    return f"{text}\n[{ends[0]:.1f}, {ends[1]:.1f}]{lost}"
 
 
-def _gain_text(gain: Gain) -> str:
+def _gain_text(gain: MetricDifference) -> str:
     if math.isnan(gain.decibels):
         return "both\ndiverge"
     if math.isinf(gain.decibels):
         return "M = D\ndiverges" if gain.decibels > 0 else "M = 1\ndiverges"
-    return f"{gain.decibels:+.1f}"
+    return f"{'~' if gain.is_heavy_tailed else ''}{gain.decibels:+.1f}"
 
 
 def _label(axes: "Axes", title: str) -> None:

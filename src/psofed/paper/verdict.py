@@ -70,7 +70,7 @@ class Check:
     case : dict
         What distinguishes it from the other cases, say ``{"uplink": "same", "M": 3}``.
     passed : bool or None
-        Whether the claim is true of it; None if the simulation's noise leaves it open.
+        Whether the claim holds for it; None if the simulation's noise leaves it open.
     finding : str
         The number behind it, with its uncertainty.
     weight : float
@@ -126,7 +126,7 @@ class Claim:
             for outcome in (True, False, None)
         }
         count = len(self.checks)
-        lines = [f"true of {len(by_outcome[True])} of {count} cases"] if count > 1 else []
+        lines = [f"holds in {len(by_outcome[True])} of {count} cases"] if count > 1 else []
         if by_outcome[None]:
             lines[0] += f", {len(by_outcome[None])} within noise"
         for outcome, title in ((True, "weakest that passes"), (False, "worst that fails")):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from psofed.common.types import FloatArray
     from psofed.parts.affine import Statement
-    from psofed.parts.contexts import Evidence, Mask, Message, Received, Sample, Step
+    from psofed.parts.contexts import AllUpdates, Conspiracy, Evidence, Mask, Message, Received, Sample, Step
     from psofed.parts.features import FeatureMap
     from psofed.parts.traffic import Exchange, Traffic
     from psofed.scenario import Scenario
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Attack(Part):
     """Poisoning by Byzantine clients, each time with some probability.
 
-    An attack changes what is uploaded, by :meth:`corrupt`, or what is learned from, by :meth:`poison`: it has
-    one of the two.
+    An attack changes what is uploaded, number by number with :meth:`corrupt` or as vectors with :meth:`craft`, or what
+    is learned from, with :meth:`poison`: it has one of the three.
 
     Parameters
     ----------
@@ -89,6 +89,26 @@ class Attack(Part):
         """
         raise NotImplementedError
 
+    def craft(self, conspiracy: "Conspiracy", out: "FloatArray") -> None:
+        """Write the updates that arrive instead of the attackers' into ``out`` (A, E), which holds the honest ones.
+
+        Of each row, the entries that the attacker shares are sent. It is called where somebody attacks and, if
+        :meth:`memory_size` is not 0, in every other iteration too, with A = 0.
+        """
+        raise NotImplementedError
+
+    def memory_size(self, num_clients: int, dimension: int) -> int:
+        """Return how many numbers :meth:`craft` keeps from iteration to iteration."""
+        return 0
+
+    def strengths(self) -> tuple[float, ...]:
+        """Return the strengths that attackers try against the server's rule, each iteration anew; none: as it is.
+
+        They use the one that takes the server's next model farthest from what the mean of the honest uploads would make
+        it.
+        """
+        return ()
+
     def poison(self, sample: "Sample") -> "tuple[FloatArray, float]":
         """Return the inputs and the label that an attacker learns from instead of the sample's."""
         raise NotImplementedError
@@ -113,6 +133,11 @@ class Attack(Part):
     def poisons_samples(cls) -> bool:
         """Whether it changes what clients learn from, and not what they upload."""
         return cls.poison is not Attack.poison
+
+    @classmethod
+    def crafts_vectors(cls) -> bool:
+        """Whether it changes uploads as vectors, and not number by number."""
+        return cls.craft is not Attack.craft
 
     @property
     def is_idle(self) -> bool:
@@ -206,6 +231,33 @@ class Aggregation(Part):
     def fewest_numbers(self) -> int:
         """Return how many numbers of an entry the rule needs; the server's own value stands in for missing ones."""
         return 1
+
+    def check_participants(self, participants: int) -> None:
+        """Refuse more participants than the rule can work on."""
+
+
+class PreAggregation(Part):
+    """What is done with the uploads before a rule puts them together: each is replaced by a mixture of them.
+
+    The engine forms the mixed updates Σ_p weight(p) · u_p, where u_p is 0, the server's own value, in entries that
+    participant p did not share. A mixed upload holds the entries that one of those mixed into it shared. The rule then
+    sees the mixed uploads as if participants had sent them.
+    """
+
+    family: ClassVar[str] = "pre_aggregation"
+    table: ClassVar[str] = "pre_aggregation"
+
+    def weigh(self, updates: "AllUpdates", out: "FloatArray") -> None:
+        """Write the weight of each participant in each mixed upload into ``out`` (uploads, P), which holds zeros."""
+        raise NotImplementedError
+
+    def uploads_after(self, participants: int) -> int:
+        """Return how many mixed uploads there are, at most as many as participants."""
+        return participants
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return kind and options side by side, as they stand in TOML."""
+        return {"kind": self.kind, **super().to_mapping()}
 
 
 class Defence(Part):
@@ -422,7 +474,7 @@ class Algorithm(Part):
         return cls.decode is not Algorithm.decode
 
 
-BASES = (Attack, Aggregation, Defence, Pattern, Drift, Model, Function, Algorithm)
+BASES = (Attack, Aggregation, PreAggregation, Defence, Pattern, Drift, Model, Function, Algorithm)
 
 
 def _check_clients(clients: Any) -> tuple[int | str, ...]:

@@ -88,6 +88,51 @@ class UploadAndEveryone(NamedTuple):
     honest: FloatArray
 
 
+class Conspiracy(NamedTuple):
+    """All uploads of an iteration as vectors: what an attack that has ``craft`` is shown, and so knows everyone's.
+
+    Clients are in the order of their numbers.
+
+    Attributes
+    ----------
+    honest : array (H, E)
+        By how much each participant who does not attack now would change the server's model; 0 in entries it does not
+        share. E is the number of entries that anybody shares.
+    honest_shared : bool array (H, E)
+        Which entries each of them shares.
+    honest_clients : int array (H,)
+        Who they are.
+    accomplices, accomplices_shared : arrays (A, E)
+        Likewise, of those who attack now: what they would honestly send.
+    server : array (E,)
+        The server's own numbers.
+    entries : int array (E,)
+        Which entries of the model these are, ascending.
+    common_normals : array (E,)
+        Standard normal numbers of this iteration and entry.
+    num_clients, dimension, iteration : int
+        K, D and n.
+    memory : array (any,)
+        Kept from iteration to iteration, zeros at first: as many as ``memory_size`` says.
+    room : array (any,)
+        Memory to work in, at least P² + 2 · P + 2 · E numbers.
+    """
+
+    honest: FloatArray
+    honest_shared: NDArray[np.bool_]
+    honest_clients: NDArray[np.int64]
+    accomplices: FloatArray
+    accomplices_shared: NDArray[np.bool_]
+    server: FloatArray
+    entries: NDArray[np.int64]
+    common_normals: FloatArray
+    num_clients: int
+    dimension: int
+    iteration: int
+    memory: FloatArray
+    room: FloatArray
+
+
 # What an attack says it knows, from least to most, and what it is shown for it.
 KNOWLEDGE = {
     "upload": Upload,
@@ -182,6 +227,31 @@ class Evidence(NamedTuple):
     scores: FloatArray
     client: int
     iteration: int
+
+
+class AllUpdates(NamedTuple):
+    """The uploads of all participants as vectors: what a pre-aggregation is shown.
+
+    Attributes
+    ----------
+    changes : array (P, E)
+        By how much each participant would change the server's model; 0 in entries it did not share, and everywhere
+        if it did not answer. E is the number of entries that anybody shared.
+    shared : bool array (P, E)
+        Which entries each of them shared; none if it did not answer.
+    server : array (E,)
+        The server's own numbers.
+    uniforms : array (P,)
+        A random number in [0, 1) of each participant, fresh in each iteration.
+    room : array (any,)
+        Memory to work in, at least P² + 2 · P + 2 · E numbers.
+    """
+
+    changes: FloatArray
+    shared: NDArray[np.bool_]
+    server: FloatArray
+    uniforms: FloatArray
+    room: FloatArray
 
 
 class Mask(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self, dataclass_transform
 
 from psofed.common.errors import InvalidValueError, UnknownFieldError
+from psofed.common.validation import names_its_arguments
 from psofed.parts.options import Options, check_option, option
 
 
@@ -31,7 +32,7 @@ class Part:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+        names_its_arguments(dataclasses.dataclass(frozen=True, kw_only=True)(cls))
         if "kind" not in cls.__dict__:
             cls.kind = kebab_case(cls.__name__)
         # What compiled bodies take for `self`; it can be imported by name, as Numba's cache on disk wants it.

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
-from psofed.parts.base import Aggregation, Attack
+from psofed.parts.base import Aggregation, Attack, PreAggregation
 from psofed.parts.contexts import (
     KNOWLEDGE,
+    AllUpdates,
+    Conspiracy,
     Numbers,
     Sample,
     Updates,
@@ -21,8 +24,21 @@ from psofed.parts.contexts import (
     room_for,
 )
 
+# So many numbers an attack may keep in each trial; beyond that a fleet of large models would fill the memory.
+MOST_MEMORY = 20_000_000
+
 # Beyond this the sum of squares of two numbers and more overflows; such a number counts as not sent.
 LARGEST = 1e150
+
+
+def check_memory(attack: Attack | None, num_clients: int, dimension: int) -> None:
+    """Refuse an attack that keeps more numbers than there is room for."""
+    size = 0 if attack is None else attack.memory_size(num_clients, dimension)
+    if attack is not None and size > MOST_MEMORY:
+        raise NotCoveredError(
+            f'attack.kind = "{attack.kind}" keeps {size:,} numbers for {num_clients} clients and {dimension} entries; '
+            f"at most {MOST_MEMORY:,} can be kept"
+        )
 
 
 def corrupt_uploads(
@@ -35,6 +51,8 @@ def corrupt_uploads(
     iteration: int,
     normals: FloatArray,
     common_normals: FloatArray,
+    num_clients: int | None = None,
+    memory: FloatArray | None = None,
 ) -> FloatArray:
     """Return the uploads as the server receives them.
 
@@ -54,6 +72,10 @@ def corrupt_uploads(
         n.
     normals, common_normals : array (P, D), array (D,)
         Standard normal numbers of each participant, and of all.
+    num_clients : int, optional
+        K; by default just enough for the `clients`.
+    memory : array (any,), optional
+        What the attack keeps from iteration to iteration, if anything; it is changed.
 
     Examples
     --------
@@ -67,6 +89,12 @@ def corrupt_uploads(
     """
     received = uploads.copy()
     shared = ~np.isnan(uploads)
+    if attack.crafts_vectors():
+        total = int(clients.max(initial=-1)) + 1 if num_clients is None else num_clients
+        kept = np.zeros(attack.memory_size(total, len(server))) if memory is None else memory
+        if attacking.any() or kept.size:
+            _craft(attack, received, attacking, server, clients, iteration, common_normals, total, kept)
+        return received
     context = KNOWLEDGE[attack.knows]
     for p in np.flatnonzero(attacking):
         for i in np.flatnonzero(shared[p]):
@@ -82,11 +110,118 @@ def corrupt_uploads(
     return received
 
 
+def _craft(
+    attack: Attack,
+    received: FloatArray,
+    attacking: NDArray[np.bool_],
+    server: FloatArray,
+    clients: NDArray[Any],
+    iteration: int,
+    common_normals: FloatArray,
+    num_clients: int,
+    memory: FloatArray,
+) -> None:
+    sent = ~np.isnan(received)
+    entries = np.flatnonzero(sent.any(axis=0))
+    shared, own = sent[:, entries], server[entries].astype(np.float64)
+    changes = np.where(shared, received[:, entries] - own, 0.0)
+    crafted = changes[attacking]
+    attack.craft(
+        Conspiracy(
+            changes[~attacking], shared[~attacking], np.asarray(clients)[~attacking], changes[attacking],
+            shared[attacking], own, entries, common_normals[entries], num_clients, len(server), iteration, memory,
+            np.empty(room_for(*changes.shape)),
+        ),
+        crafted,
+    )  # fmt: skip
+    rows = received[attacking]
+    rows[:, entries] = np.where(shared[attacking], own + crafted, np.nan)
+    received[attacking] = rows
+
+
+def corrupt_at_best(
+    attack: Attack,
+    rule: Aggregation,
+    pre: PreAggregation | None,
+    uploads: FloatArray,
+    attacking: NDArray[np.bool_],
+    *,
+    server: FloatArray,
+    uniforms: FloatArray | None = None,
+    own_step: FloatArray | None = None,
+    **known: Any,
+) -> FloatArray:
+    """Return the uploads as the server receives them from attackers who choose their strength to hurt most.
+
+    Each of :meth:`Attack.strengths` is tried against the rule. The one is used that takes the server's next model
+    farthest from where the mean of the clean uploads would take it; of equally harmful ones the first.
+
+    Parameters
+    ----------
+    attack, uploads, attacking, server
+        As in :func:`corrupt_uploads`, which also says what else is `known`.
+    rule, pre, own_step
+        How the server puts uploads together.
+    uniforms : array (P,), optional
+        The pre-aggregation's random numbers.
+    """
+    usable = ~attacking[:, None] & (np.abs(uploads) <= LARGEST)
+    clean = np.where(usable, uploads - server, 0.0).sum(axis=0) / max(int((~attacking).sum()), 1)
+    best, farthest = uploads, -1.0
+    for strength in attack.strengths() if attacking.any() else ():
+        tried = attack.replace(**{attack.strength_field(): strength})
+        received = corrupt_uploads(tried, uploads, attacking, server=server, **known)
+        mixed = received
+        if pre is not None:
+            assert uniforms is not None
+            mixed = mix_uploads(pre, received, server, uniforms=uniforms)
+        following = combine_uploads(rule, mixed, server, own_step)
+        away = float(np.sum((following - server - clean) ** 2))
+        if away > farthest * (1.0 + 1e-9):
+            best, farthest = received, away
+    return best
+
+
 def poison_sample(
     attack: Attack, inputs: FloatArray, label: float, *, normals: FloatArray, client: int, iteration: int
 ) -> tuple[FloatArray, float]:
     """Return the sample that an attacking client learns from instead of the given one."""
     return attack.poison(Sample(inputs.copy(), label, normals, client, iteration))
+
+
+def mix_uploads(
+    pre: PreAggregation, uploads: FloatArray, server: FloatArray, *, uniforms: FloatArray
+) -> FloatArray:
+    """Return the mixed uploads that a rule is given instead of what the participants sent.
+
+    Parameters
+    ----------
+    pre : PreAggregation
+        How they are mixed.
+    uploads : array (P, D)
+        Models of the participants; NaN where an entry was not sent.
+    server : array (D,)
+        w_n.
+    uniforms : array (P,)
+        A random number in [0, 1) of each participant.
+
+    Returns
+    -------
+    array (P', D)
+        NaN in entries that none of those mixed into an upload shared.
+    """
+    usable = np.abs(uploads) <= LARGEST
+    entries = np.flatnonzero(usable.any(axis=0))
+    shared = usable[:, entries]
+    own = server[entries].astype(np.float64)
+    changes = np.where(shared, uploads[:, entries] - own, 0.0)
+    weights = np.zeros((pre.uploads_after(len(uploads)), len(uploads)))
+    if len(entries):
+        pre.weigh(AllUpdates(changes, shared, own, uniforms, np.empty(room_for(*changes.shape))), weights)
+    mixed = np.full((len(weights), len(server)), np.nan)
+    held = ((weights != 0.0).astype(np.int64) @ shared.astype(np.int64)) > 0
+    mixed[:, entries] = np.where(held, own + weights @ changes, np.nan)
+    return mixed
 
 
 def combine_uploads(

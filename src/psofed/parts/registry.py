@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from psofed.common.errors import PsofedError
+from psofed.common.suggest import did_you_mean
 from psofed.common.validation import check_choice
 from psofed.parts.part import Part
 
@@ -24,6 +25,7 @@ FAMILIES = {
     "attack": "attacks",
     "aggregation": "aggregations",
     "defence": "defences",
+    "pre_aggregation": "pre_aggregations",
     "pattern": "patterns",
     "drift": "drifts",
     "model": "models",
@@ -140,7 +142,8 @@ def class_in(family: str, name: str) -> type[Part]:
             part: type[Part] = find_part(family, kind)
             if part.__name__ == name:
                 return part
-    raise AttributeError(f"module 'psofed.{FAMILIES[family]}' has no attribute {name!r}")
+    hint = "" if name.startswith("_") else did_you_mean(name, class_names(family))
+    raise AttributeError(f"module 'psofed.{FAMILIES[family]}' has no attribute {name!r}{hint}")
 
 
 def built_in_parts(family: str) -> list[Any]:

@@ -1,7 +1,8 @@
 """A small vocabulary for the bodies of rules: NumPy here, loops without memory of their own where compiled.
 
 Bodies may use all of NumPy that Numba knows; these are for what a rule does very often. Those that look for low and
-high values (:func:`middle`, :func:`sum_of_lowest`, :func:`mean_of_inner`) may leave them in another order.
+high values (:func:`middle`, :func:`sum_of_lowest`, :func:`mean_of_inner`, :func:`mean_near`) may leave them in another
+order.
 """
 
 import math
@@ -157,6 +158,24 @@ def mean_of_inner(values: FloatArray, cut: int) -> float:
     3.0
     """
     return float(np.mean(np.sort(values)[cut : values.size - cut]))
+
+
+def mean_near(values: FloatArray, centre: float, count: int) -> float:
+    """Return the mean of the `count` values nearest to a centre; of two that are equally near, the lower counts.
+
+    Examples
+    --------
+    >>> mean_near(np.array([9.0, 1.0, 4.0, 2.0]), 3.0, 3)
+    2.3333333333333335
+    """
+    ordered = np.sort(values)
+    first, end = 0, ordered.size
+    while end - first > count:
+        if centre - ordered[first] > ordered[end - 1] - centre:
+            first += 1
+        else:
+            end -= 1
+    return float(np.mean(ordered[first:end]))
 
 
 def middle_of_each(changes: FloatArray, room: FloatArray, out: FloatArray) -> None:

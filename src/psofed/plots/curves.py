@@ -1,14 +1,18 @@
 """Pictures of simulations: one look for all, safe for the colour-blind and readable in grey print."""
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.files import atomic_path
 from psofed.common.types import FloatArray
-from psofed.results import METRIC_TITLES, SimulationResult
+from psofed.results import METRIC_TITLES, SimulationResult, describe_scenario
+from psofed.results.estimates import students_factor
+from psofed.results.show import show_estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,30 +22,66 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#000000")
 PICTURE_FORMATS = (".png", ".svg", ".pdf")
 
+# Points of a learning curve per tenfold of iterations.
+BINS_PER_DECADE = 30
+
 
 def plot_learning_curves(result: SimulationResult) -> "Figure":
-    """Draw the mean learning curves in dB, with 95 % bands."""
+    """Draw the mean learning curves in dB, with 95 % bands.
+
+    Points are means over bins that grow with the iteration, so that the steady state can be read.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    # On a logarithmic axis both the descent and the steady state can be seen; it begins at 1.
-    x = result.iterations + 1
     for colour, (metric, title) in zip(COLOURS, METRIC_TITLES.items(), strict=False):
-        mean, error = result.curve[metric], result.curve_standard_error[metric]
-        low, high = np.maximum(mean - 1.96 * error, 0.05 * mean), mean + 1.96 * error
-        label = f"{title}, steady state {getattr(result, metric).decibels:.2f} dB"
-        axes.plot(x, to_decibels(mean), color=colour, lw=1.2, label=label)
-        axes.fill_between(x, to_decibels(low), to_decibels(high), color=colour, alpha=0.25, lw=0)
+        if not draw_band(axes, result, metric, colour):
+            continue  # not measured
+        shown = show_estimate(getattr(result, metric))[0]
+        axes.plot([], [], color=colour, lw=1.6, label=f"{title}, steady state {shown}")
     axes.set_xscale("log")
-    scenario = result.scenario
-    axes.set_title(
-        f"{scenario.num_clients} clients, {scenario.num_byzantine} Byzantine, sharing {scenario.num_shared} of "
-        f"{scenario.dimension} entries ({result.trials} trials)",
-        fontsize=10,
-    )
+    trials = f"{result.trials} trial{'s' if result.trials > 1 else ''}"
+    diverged = f", {result.diverged_trials.size} diverged" if result.diverged_trials.size else ""
+    axes.set_title(f"{describe_scenario(result.scenario)}\n({trials}{diverged})", fontsize=10)
     finish_axes(axes, "iteration, from 1", "dB")
     return figure
+
+
+def draw_band(axes: "Axes", result: SimulationResult, metric: str, colour: str) -> bool:
+    """Draw one metric's mean and 95 % band over the iterations; return whether there was anything to draw.
+
+    Within a bin of iterations the mean of their standard errors is taken: never less than the standard error of the
+    bin's mean, whatever the iterations have to do with each other.
+    """
+    x, mean, error = log_bins(
+        result.iterations, result.curve[metric], np.nan_to_num(result.curve_standard_error[metric])
+    )
+    if not np.isfinite(mean).any():
+        return False
+    factor = students_factor(result.trials) if result.trials > 1 else 0.0
+    low, high = np.maximum(mean - factor * error, 0.05 * mean), mean + factor * error
+    axes.plot(x, to_decibels(mean), color=colour, lw=1.6)
+    axes.fill_between(x, to_decibels(low), to_decibels(high), color=colour, alpha=0.25, lw=0)
+    return True
+
+
+def log_bins(iterations: NDArray[np.int64], *curves: FloatArray) -> tuple[FloatArray, ...]:
+    """Average curves over bins that are equally wide on a logarithmic axis; return bin centres (from 1) and means.
+
+    Examples
+    --------
+    >>> x, y = log_bins(np.arange(1000), np.ones(1000))
+    >>> x.size < 120, float(x[0]), float(y[-1])
+    (True, 1.0, 1.0)
+    """
+    places = np.asarray(iterations, dtype=np.float64) + 1.0
+    numbers = np.floor(np.log10(places / places[0]) * BINS_PER_DECADE)
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(numbers)) + 1])
+    counts = np.diff(np.append(starts, places.size))
+    centres = 10 ** (np.add.reduceat(np.log10(places), starts) / counts)
+    with np.errstate(invalid="ignore"):
+        return (centres, *(np.add.reduceat(curve, starts) / counts for curve in curves))
 
 
 def finish_axes(axes: "Axes", x_label: str, y_label: str) -> None:
@@ -77,5 +117,9 @@ def save_figure(figure: "Figure", path: str | Path) -> None:
 
     check_picture_format(Path(path))
     dateless = {".png": None, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    with atomic_path(path) as temporary, mpl.rc_context({"svg.hashsalt": "psofed"}):
-        figure.savefig(temporary, dpi=150, metadata=dateless[Path(path).suffix.lower()])
+    suffix, content = Path(path).suffix.lower(), io.BytesIO()
+    # In memory first: on a full disk some of Matplotlib's writers stumble over their own error.
+    with mpl.rc_context({"svg.hashsalt": "psofed"}):
+        figure.savefig(content, format=suffix[1:], dpi=150, metadata=dateless[suffix])
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content.getvalue())

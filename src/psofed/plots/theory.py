@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.plots.curves import COLOURS, finish_axes, to_decibels
-from psofed.results import METRIC_TITLES, SimulationResult
-from psofed.theory.prediction import LearningCurve
+from psofed.plots.curves import COLOURS, draw_band, finish_axes, log_bins, to_decibels
+from psofed.results import METRIC_TITLES, SimulationResult, describe_scenario
+from psofed.theory.prediction import LearningCurve, Prediction, StepsizeCurve
 from psofed.theory.tuning import Tuning, metric_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _STYLES = ("-", "--", "-.", ":")
+_THEORY_STYLES = ("--", ":")
 _TITLES = {"network": "network MSE", "test": "test MSE", "msd": "server MSD"}
 
 
@@ -49,7 +50,7 @@ def plot_tuning(tuning: Tuning, stepsizes: FloatArray, errors: Mapping[int, Floa
 
 
 def plot_comparison(result: SimulationResult, curves: Mapping[str, LearningCurve]) -> "Figure":
-    """Draw simulated learning curves with 95 % bands, and predicted ones on top.
+    """Draw simulated learning curves with 95 % bands, and predicted ones on top, in one colour for each metric.
 
     Parameters
     ----------
@@ -60,18 +61,59 @@ def plot_comparison(result: SimulationResult, curves: Mapping[str, LearningCurve
 
     figure = Figure(figsize=(7.2, 4.6), layout="constrained")
     axes = figure.add_subplot()
-    x = result.iterations + 1
     for colour, (metric, title) in zip(COLOURS, METRIC_TITLES.items(), strict=False):
-        mean, error = result.curve[metric], result.curve_standard_error[metric]
-        low, high = np.maximum(mean - 1.96 * error, 0.05 * mean), mean + 1.96 * error
-        axes.fill_between(x, to_decibels(low), to_decibels(high), color=colour, alpha=0.35, lw=0)
-        axes.plot(x, to_decibels(mean), color=colour, lw=0.8, alpha=0.7, label=f"{title}, simulated")
-        for (theory, curve), style in zip(curves.items(), ("--", ":"), strict=False):
-            predicted = bin_means(getattr(curve, metric), result.bin_width)
-            axes.plot(x, to_decibels(predicted), color="black", lw=1.3, ls=style,
-                      label=f"{theory} theory" if metric == "network_mse" else None)  # fmt: skip
+        draw_band(axes, result, metric, colour)
+        axes.plot([], [], color=colour, lw=4, alpha=0.45, label=f"{title}, simulated")
+        for (_, curve), style in zip(curves.items(), _THEORY_STYLES, strict=False):
+            x, predicted = log_bins(result.iterations, bin_means(getattr(curve, metric), result.bin_width))
+            axes.plot(x, to_decibels(predicted), color="black", lw=1.4, ls=style)
+    for theory, style in zip(curves, _THEORY_STYLES, strict=False):
+        axes.plot([], [], color="black", lw=1.4, ls=style, label=f"{theory} theory")
     axes.set_xscale("log")
+    axes.set_title(f"{describe_scenario(result.scenario)}\n({result.trials} trials, 95 % bands)", fontsize=10)
     finish_axes(axes, "iteration, from 1", "dB")
+    return figure
+
+
+def plot_prediction(prediction: Prediction) -> "Figure":
+    """Draw the predicted learning curve of every metric, and its steady state."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    curve = prediction.learning_curve()
+    x = np.arange(curve.network_mse.size) + 1
+    for index, (metric, title) in enumerate(METRIC_TITLES.items()):
+        steady, values = getattr(prediction, metric), getattr(curve, metric)
+        level = f"{10 * np.log10(steady):.2f} dB" if np.isfinite(steady) and steady > 0 else "unstable"
+        if np.isnan(values).all():
+            continue
+        axes.plot(x, to_decibels(values), color=COLOURS[index], ls=_STYLES[index], lw=1.6,
+                  label=f"{title}, steady state {level}")  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_title(f"{prediction.theory} theory, {describe_scenario(prediction.scenario)}", fontsize=10)
+    finish_axes(axes, "iteration, from 1", "dB")
+    return figure
+
+
+def plot_stepsizes(curve: StepsizeCurve) -> "Figure":
+    """Draw every metric's predicted steady state over the stepsize; what is unstable is shaded."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    order = np.argsort(curve.stepsize)
+    x = curve.stepsize[order]
+    for index, (metric, title) in enumerate(METRIC_TITLES.items()):
+        values = getattr(curve, metric)[order]
+        axes.plot(
+            x, to_decibels(values), color=COLOURS[index], ls=_STYLES[index], marker="o", ms=3, label=title
+        )
+    unstable = x[~curve.is_stable[order]]
+    if unstable.size:
+        axes.axvspan(unstable[0], unstable[-1], color="0.9", lw=0, label="unstable")
+    axes.set_xscale("log")
+    finish_axes(axes, "stepsize μ", "steady state (dB)")
     return figure
 
 

@@ -78,7 +78,7 @@ def is_covered(scenario: Scenario) -> bool:
     adds = scenario.attack is None or (
         isinstance(statement, Affine) and (statement.own, statement.server) == (1.0, 0.0)
     )
-    return adds and isinstance(scenario.aggregation, Mean)
+    return adds and isinstance(scenario.aggregation, Mean) and scenario.pre_aggregation is None
 
 
 def _perturbations(scenario: Scenario, draws: Draws) -> FloatArray:

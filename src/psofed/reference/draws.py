@@ -93,6 +93,16 @@ def draw_trial(scenario: Scenario, seed: int, trial: int) -> Draws:
     )
 
 
+def draw_mix_uniforms(
+    scenario: Scenario, seed: int, trial: int, n: int, clients: NDArray[np.int64]
+) -> FloatArray:
+    """Return the random number in [0, 1) that the pre-aggregation has for each of the `clients` in iteration n."""
+    stream = make_stream(seed, "pre_aggregation", [trial])
+    words = stream.words(n * scenario.num_clients, scenario.num_clients)[clients, 0]
+    uniforms: FloatArray = np.float64(2.0**-53) * (words >> np.uint64(11)).astype(np.float64)
+    return uniforms
+
+
 def _draw_moves(scenario: Scenario, seed: int, trial: int) -> FloatArray:
     if scenario.drift is None:
         return np.zeros((scenario.iterations, scenario.dimension))

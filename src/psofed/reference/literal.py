@@ -5,16 +5,25 @@ mean. Here attack and rule are the parts themselves, run as plain Python (:mod:`
 on errors. Slow; the fast engine is tested against it on the same draws.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.engine.server_side import draw_root_samples
 from psofed.engine.streams import make_stream
 from psofed.fleet import draw_fleet
-from psofed.parts.plain import combine_uploads, corrupt_uploads, poison_sample
+from psofed.parts.plain import (
+    combine_uploads,
+    corrupt_at_best,
+    corrupt_uploads,
+    mix_uploads,
+    poison_sample,
+)
 from psofed.parts.watching import Watch, WatchPlan
 from psofed.reference.block_form import ReferenceRun, is_covered, run_reference
-from psofed.reference.draws import draw_trial
+from psofed.reference.draws import draw_mix_uniforms, draw_trial
 from psofed.reference.server_model import run_server_model_reference
 from psofed.scenario import Scenario
 
@@ -46,6 +55,7 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
     root = _draw_root(scenario, seed, trial, start)
     watch = None if plan is None or scenario.defence is None else Watch(scenario.defence, plan, clients)
     stays_behind = watch is not None and not scenario.defence.excluded_download  # type: ignore[union-attr]
+    memory = np.zeros(0 if attack is None else attack.memory_size(clients, dimension))
     models = np.zeros((iterations + 1, clients + 1, dimension))
     network_mse, server_msd, test_mse = np.zeros(iterations), np.empty(iterations), np.empty(iterations)
     for n in range(iterations):
@@ -65,17 +75,26 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
             local[k] = local[k] + scenario.stepsize * x * (y - local[k] @ x)
         uploaders = np.flatnonzero(draws.uploaders[n])
         uploads = np.where(draws.upload_masks[n, uploaders], local[uploaders], np.nan)
-        if attack is not None and not attack.poisons_samples():
-            uploads = corrupt_uploads(
-                attack, uploads, shocks.attacking[n, uploaders], server=server, clients=uploaders, iteration=n,
-                normals=shocks.normals[n, uploaders], common_normals=shocks.common_normals[n],
-            )  # fmt: skip
-        if watch is not None:
-            uploads[watch.judge(uploads, server, uploaders, n)] = np.nan
+        pre, uniforms = scenario.pre_aggregation, draw_mix_uniforms(scenario, seed, trial, n, uploaders)
         own_step = None
         if root is not None:
             inputs, outputs = root
             own_step = scenario.stepsize * inputs.T @ (outputs - inputs @ server) / len(outputs)
+        if attack is not None and not attack.poisons_samples():
+            corrupt: Callable[..., FloatArray] = corrupt_uploads
+            if attack.strengths():
+                corrupt = partial(
+                    corrupt_at_best, rule=scenario.aggregation, pre=pre, uniforms=uniforms, own_step=own_step
+                )
+            uploads = corrupt(
+                attack, uploads=uploads, attacking=shocks.attacking[n, uploaders], server=server, clients=uploaders,
+                iteration=n, normals=shocks.normals[n, uploaders], common_normals=shocks.common_normals[n],
+                num_clients=clients, memory=memory,
+            )  # fmt: skip
+        if watch is not None:
+            uploads[watch.judge(uploads, server, uploaders, n)] = np.nan
+        if pre is not None:
+            uploads = mix_uploads(pre, uploads, server, uniforms=uniforms)
         models[n + 1, 0] = combine_uploads(scenario.aggregation, uploads, server, own_step)
         models[n + 1, 1:] = local
     return ReferenceRun(models, network_mse, server_msd, test_mse, watch)

@@ -16,11 +16,11 @@ from psofed.engine.participation import draw_participants
 from psofed.engine.streams import Stream, make_stream
 from psofed.fleet import draw_fleet
 from psofed.parts.contexts import Message, Received
-from psofed.parts.plain import combine_uploads, corrupt_uploads, poison_sample
+from psofed.parts.plain import combine_uploads, corrupt_uploads, mix_uploads, poison_sample
 from psofed.parts.traffic import Exchange
 from psofed.parts.watching import Watch, WatchPlan
 from psofed.reference.block_form import ReferenceRun
-from psofed.reference.draws import Draws, draw_trial
+from psofed.reference.draws import Draws, draw_mix_uniforms, draw_trial
 from psofed.scenario import Scenario
 
 
@@ -47,6 +47,10 @@ def run_server_model_reference(
     memory = np.zeros(exchange.memory)
     watched = plan is not None and scenario.defence is not None
     watch = Watch(scenario.defence, plan, scenario.num_clients) if watched else None  # type: ignore[arg-type]
+    attack = scenario.attack
+    kept = np.zeros(0 if attack is None else attack.memory_size(scenario.num_clients, exchange.numbers))
+    if attack is not None and attack.strengths():
+        raise NotCoveredError(f'the literal form does not try strengths of "{attack.kind}" against the rule')
     for n in range(scenario.iterations):
         model = models[n, 0]
         network_mse[n] = np.mean((draws.inputs[n] @ (target - model) + draws.noise[n]) ** 2)
@@ -71,10 +75,12 @@ def run_server_model_reference(
             uploads = corrupt_uploads(
                 scenario.attack, uploads, shocks.attacking[n, clients], server=base, clients=clients, iteration=n,
                 normals=shocks.normals[n, clients], common_normals=shocks.common_normals[n],
+                num_clients=scenario.num_clients, memory=kept,
             )  # fmt: skip
         if watch is not None:
             uploads[watch.judge(uploads, base, clients, n)] = np.nan
         if exchange.sends_model:
+            uploads = _mix(scenario, seed, trial, n, clients, uploads, model)
             models[n + 1] = combine_uploads(scenario.aggregation, uploads, model)
             continue
 
@@ -84,13 +90,24 @@ def run_server_model_reference(
         )  # fmt: skip
         if algorithm.decodes() and not exchange.decode_joined:
             uploads = np.array([_decode(scenario, receive(numbers)) for numbers in uploads])
-        joined = combine_uploads(scenario.aggregation, uploads, np.zeros(uploads.shape[1]))
+        zeros = np.zeros(uploads.shape[1])
+        uploads = _mix(scenario, seed, trial, n, clients, uploads, zeros)
+        joined = combine_uploads(scenario.aggregation, uploads, zeros)
         if algorithm.decodes() and exchange.decode_joined:
             joined = _decode(scenario, receive(joined))
         change = np.empty(scenario.dimension)
         algorithm.apply(receive(joined), memory, change)
         models[n + 1] += change
     return ReferenceRun(models, network_mse, server_msd, test_mse, watch)
+
+
+def _mix(
+    scenario: Scenario, seed: int, trial: int, n: int, clients: Any, uploads: FloatArray, server: FloatArray
+) -> FloatArray:
+    if scenario.pre_aggregation is None:
+        return uploads
+    uniforms = draw_mix_uniforms(scenario, seed, trial, n, clients)
+    return mix_uploads(scenario.pre_aggregation, uploads, server, uniforms=uniforms)
 
 
 def _decode(scenario: Scenario, received: Received) -> FloatArray:

@@ -1,21 +1,21 @@
-"""What simulations found: estimates, learning curves, traffic, tracking, and the files they are kept in."""
+"""What simulations found: estimates, differences, curves, traffic, tracking, and the files they are kept in."""
 
 from psofed.results.defence import DefenceRecord
-from psofed.results.simulation import (
-    METRIC_TITLES,
-    Estimate,
-    SimulationResult,
-    estimate,
-    find_unsteady,
-    load_result,
-)
+from psofed.results.differences import Difference, MetricDifference, difference
+from psofed.results.estimates import Estimate, estimate, find_unsteady
+from psofed.results.metrics import EVASION_TITLES, METRIC_TITLES
+from psofed.results.simulation import SimulationResult, describe_scenario
 
 __all__ = [
+    "EVASION_TITLES",
     "METRIC_TITLES",
     "DefenceRecord",
+    "Difference",
     "Estimate",
+    "MetricDifference",
     "SimulationResult",
+    "describe_scenario",
+    "difference",
     "estimate",
     "find_unsteady",
-    "load_result",
 ]

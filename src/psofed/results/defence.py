@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from psofed.scenario import Scenario
 
 
+DEFENCE_LONG_NAMES = {
+    "first_excluded_at": ("iteration in which the client was left out first, or -1", "iterations"),
+    "exclusions": ("how often the client was left out", "1"),
+    "iterations_excluded": ("for how many iterations the client was left out", "iterations"),
+}
+
+
 @dataclass(frozen=True, eq=False)
 class DefenceRecord:
     """Who was left out when.
@@ -133,13 +140,12 @@ class DefenceRecord:
             },
         }
 
-    def to_variables(self) -> dict[str, Any]:
-        """Return arrays for a labelled data set."""
-        axes = ("trial", "client")
+    def arrays(self) -> dict[str, NDArray[np.int64]]:
+        """Return what is known of every client in every trial, by the name it has in files."""
         return {
-            "first_excluded_at": (axes, self.first),
-            "exclusions": (axes, self.exclusions),
-            "iterations_excluded": (axes, self.time_out),
+            "first_excluded_at": self.first,
+            "exclusions": self.exclusions,
+            "iterations_excluded": self.time_out,
         }
 
 

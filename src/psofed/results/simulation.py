@@ -1,7 +1,5 @@
 """What a simulation found: estimates with their uncertainty, learning curves, and all that led to them."""
 
-import json
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,89 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed._version import __version__
-from psofed.common.errors import PsofedError
-from psofed.common.files import atomic_path
-from psofed.common.numbers import finite_or_none, student_quantile
+from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray
-from psofed.fleet import Fleet, draw_fleet
+from psofed.fleet import Fleet
 from psofed.results.defence import DefenceRecord
+from psofed.results.estimates import Estimate, estimate, find_unsteady
+from psofed.results.metrics import ALL_TITLES, METRIC_TITLES
 from psofed.results.traffic import Communication, measure_communication
 from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
+    import pandas
     import xarray
+    from matplotlib.figure import Figure
 
+    from psofed.results.differences import Difference
     from psofed.results.tracking import Tracking
-
-METRIC_TITLES = {"network_mse": "network MSE", "server_msd": "server MSD", "test_mse": "test MSE"}
-
-# A tail whose second half differs from its first by this much, significantly, is not a steady state.
-_DRIFT_RATIO, _DRIFT_SCORE = 0.01, 4.0
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over independent trials.
-
-    Attributes
-    ----------
-    mean : float
-        Infinite if a trial diverged.
-    standard_error : float
-        Of the mean; NaN if there was but one trial.
-    interval : (float, float)
-        95 % confidence interval (Student's t).
-    """
-
-    mean: float
-    standard_error: float
-    interval: tuple[float, float]
-
-    @property
-    def decibels(self) -> float:
-        """The mean in dB."""
-        return 10 * math.log10(self.mean) if self.mean > 0 else -math.inf
-
-
-def estimate(values: FloatArray) -> Estimate:
-    """Estimate the mean of independent `values`.
-
-    Examples
-    --------
-    >>> estimate(np.array([1.0, 2.0, 3.0])).mean
-    2.0
-    """
-    mean, count = float(np.mean(values)), len(values)
-    if count < 2 or not math.isfinite(mean):
-        return Estimate(mean, math.nan, (math.nan, math.nan))
-    error = float(np.std(values, ddof=1)) / math.sqrt(count)
-    reach = student_quantile(0.975, count - 1) * error
-    return Estimate(mean, error, (mean - reach, mean + reach))
-
-
-def find_unsteady(
-    steady_state: dict[str, FloatArray], tail_change: dict[str, FloatArray]
-) -> dict[str, float]:
-    """Return the metrics that still change over the tail, with the relative change between its halves.
-
-    Examples
-    --------
-    >>> level, change = np.array([1.0, 1.1, 0.9, 1.0]), np.array([0.10, 0.11, 0.09, 0.10])
-    >>> {metric: round(ratio, 3) for metric, ratio in find_unsteady({"mse": level}, {"mse": change}).items()}
-    {'mse': 0.1}
-    """
-    found = {}
-    for metric, change in tail_change.items():
-        change_estimate, level = estimate(change), estimate(steady_state[metric]).mean
-        if not (math.isfinite(level) and level > 0 and change_estimate.standard_error > 0):
-            continue
-        ratio = change_estimate.mean / level
-        if (
-            abs(ratio) > _DRIFT_RATIO
-            and abs(change_estimate.mean) > _DRIFT_SCORE * change_estimate.standard_error
-        ):
-            found[metric] = ratio
-    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +59,9 @@ class SimulationResult:
         What should be known of how it was computed, such as a part that Numba could not compile.
     defence : DefenceRecord or None
         Who was left out when; None without a defence.
+    evasion : dict of arrays (trials,), or None
+        With ``[evasion]``: mean square error over the tail on inputs moved to hurt most, at the server
+        (``"evasion_test_mse"``) and over all clients (``"evasion_network_mse"``).
     """
 
     scenario: Scenario
@@ -146,6 +80,7 @@ class SimulationResult:
     details: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     defence: DefenceRecord | None = None
+    evasion: dict[str, FloatArray] | None = None
 
     @property
     def network_mse(self) -> Estimate:
@@ -161,6 +96,11 @@ class SimulationResult:
     def test_mse(self) -> Estimate:
         """Steady-state test MSE at the server."""
         return estimate(self.steady_state["test_mse"])
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Return the steady state of everything that was measured, by metric."""
+        found = {metric: self.steady_state[metric] for metric in METRIC_TITLES} | (self.evasion or {})
+        return {metric: estimate(values) for metric, values in found.items()}
 
     @property
     def trials(self) -> int:
@@ -203,7 +143,7 @@ class SimulationResult:
         """Return plain dicts and lists, ready for JSON: what is not finite is None."""
         diverged = self.diverged_trials
         plain = {
-            **{metric: _estimate_to_json(getattr(self, metric)) for metric in METRIC_TITLES},
+            **{metric: found.to_json() for metric, found in self.estimates().items()},
             "tail": self.tail,
             "trials": self.trials,
             "diverged": {
@@ -231,124 +171,86 @@ class SimulationResult:
 
     def to_dataset(self) -> "xarray.Dataset":
         """Return a labelled data set, with all that is needed to make the result again in its attributes."""
-        import xarray
+        from psofed.results.dataset import simulation_to_dataset
 
-        variables: dict[str, Any] = {}
-        for metric in METRIC_TITLES:
-            variables[metric] = ("trial", self.steady_state[metric])
-            variables[f"{metric}_tail_change"] = ("trial", self.tail_change[metric])
-            variables[f"{metric}_curve"] = ("iteration", self.curve[metric])
-            variables[f"{metric}_curve_standard_error"] = ("iteration", self.curve_standard_error[metric])
-            if self.trial_curves is not None:
-                variables[f"{metric}_trial_curves"] = (("trial", "iteration"), self.trial_curves[metric])
-        variables["diverged_at"] = ("trial", self.diverged_at)
-        variables["input_variance"] = ("client", self.fleet.input_variance)
-        variables["noise_variance"] = ("client", self.fleet.noise_variance)
-        if "data" in self.details:
-            variables["target"] = ("entry", self.fleet.target)
-            variables["covariances"] = (("client", "entry", "other_entry"), self.fleet.covariances())
-            variables["client_name"] = ("client", np.array(self.fleet.names, dtype=object))
-        clients = np.arange(self.scenario.num_clients)
-        watched: dict[str, Any] = {}
-        if self.defence is not None:
-            variables |= self.defence.to_variables()
-            watched = {
-                "defence_threshold": self.defence.threshold,
-                "defence_variance": self.defence.variance,
-            }
-        variables["is_byzantine"] = ("client", self.fleet.byzantine_mask(self.scenario.attack))
-        return xarray.Dataset(
-            variables,
-            coords={"trial": np.arange(self.trials), "iteration": self.iterations, "client": clients},
-            attrs={
-                "title": "psofed simulation",
-                "scenario": self.scenario.to_toml(),
-                "seed": self.seed,
-                "version": self.version,
-                "tail": self.tail,
-                "bin_width": self.bin_width,
-                "seconds": self.seconds,
-                "communication": json.dumps(self.communication.to_json()),
-                "details": json.dumps(self.details),
-                "notes": json.dumps(self.notes),
-                **watched,
-            },
-        )
+        return simulation_to_dataset(self)
+
+    def to_dataframe(self, table: str = "trials") -> "pandas.DataFrame":
+        """Return one table, as its name says.
+
+        Parameters
+        ----------
+        table : str
+            ``"trials"``: a row per trial with its steady state. ``"curve"``: a row per metric and point of the learning
+            curve. ``"clients"``: a row per client, by name where it has one, with its error where it was measured.
+        """
+        from psofed.results.dataset import simulation_to_dataframe
+
+        return simulation_to_dataframe(self, table)
 
     def save(self, path: str | Path) -> None:
-        """Write the result as NetCDF; :func:`load_result` reads it back."""
-        with atomic_path(path) as temporary:
-            self.to_dataset().to_netcdf(temporary, engine="h5netcdf")
+        """Write the result as NetCDF; :func:`psofed.load_result` reads it back."""
+        from psofed.results.dataset import save_dataset
+
+        save_dataset(self.to_dataset(), path)
+
+    def plot(self) -> "Figure":
+        """Draw the mean learning curves with 95 % bands; returns a Matplotlib figure."""
+        from psofed.results.show import draw
+
+        return draw("curves.plot_learning_curves", self)
+
+    def summary(self) -> str:
+        """Return the steady state and what should be known of it, as text."""
+        return "\n".join([repr(self), *(f"  note: {line}" for line in self.remarks())])
+
+    def remarks(self) -> list[str]:
+        """Return sentences on what a reader should know: divergence, heavy tails, no steady state yet, notes."""
+        from psofed.results.remarks import make_remarks
+
+        return make_remarks(self)
+
+    def __sub__(self, other: "SimulationResult") -> "Difference":
+        """Compare with another result, trial by trial (:func:`psofed.difference`)."""
+        if not isinstance(other, SimulationResult):
+            return NotImplemented
+        from psofed.results.differences import difference
+
+        return difference(self, other)
+
+    def __repr__(self) -> str:
+        from psofed.results.show import show_estimate, text_table
+
+        rows = [(ALL_TITLES[metric], *show_estimate(found)) for metric, found in self.estimates().items()]
+        head = ("", "steady state", "95 % interval")
+        return "\n".join([f"SimulationResult: {self._headline()}", *text_table(head, rows)])
+
+    def _repr_html_(self) -> str:
+        from psofed.results.show import html_card, show_estimate
+
+        rows = [(ALL_TITLES[metric], *show_estimate(found)) for metric, found in self.estimates().items()]
+        head = ("", "steady state", "95 % interval")
+        return html_card(self._headline(), head, rows, self.remarks(), self.plot)
+
+    def _headline(self) -> str:
+        return f"{describe_scenario(self.scenario)}; {self.trials} trials, seed {self.seed}"
 
 
-def load_result(path: str | Path) -> SimulationResult:
-    """Read a result that :meth:`SimulationResult.save` wrote."""
-    import xarray
+def describe_scenario(scenario: Scenario) -> str:
+    """Return what a scenario is in a few words.
 
-    try:
-        with xarray.open_dataset(path, engine="h5netcdf") as opened:
-            data = opened.load()
-        scenario = Scenario.from_toml(data.attrs["scenario"])
-
-        def by_metric(suffix: str) -> dict[str, FloatArray]:
-            return {metric: data[f"{metric}{suffix}"].values for metric in METRIC_TITLES}
-
-        details = json.loads(data.attrs.get("details", "{}"))
-        fleet = _measured_fleet(data) if "data" in details else draw_fleet(scenario)
-        return SimulationResult(
-            scenario=scenario,
-            fleet=fleet,
-            seed=int(data.attrs["seed"]),
-            tail=int(data.attrs["tail"]),
-            bin_width=int(data.attrs["bin_width"]),
-            steady_state=by_metric(""),
-            tail_change=by_metric("_tail_change"),
-            curve=by_metric("_curve"),
-            curve_standard_error=by_metric("_curve_standard_error"),
-            diverged_at=data["diverged_at"].values,
-            trial_curves=by_metric("_trial_curves") if "network_mse_trial_curves" in data else None,
-            seconds=float(data.attrs["seconds"]),
-            version=str(data.attrs["version"]),
-            details=details,
-            notes=tuple(json.loads(data.attrs.get("notes", "[]"))),
-            defence=_defence_record(data, scenario, fleet) if "first_excluded_at" in data else None,
-        )
-    except FileNotFoundError:
-        raise PsofedError(f"{path}: no such file") from None
-    except PsofedError as error:  # such as a part of one's own that is not loaded
-        raise PsofedError(f"{path}: {error}") from None
-    except (OSError, KeyError, ValueError) as error:
-        raise PsofedError(f"{path}: not a psofed result ({error})") from None
-
-
-def _defence_record(data: "xarray.Dataset", scenario: Scenario, fleet: Fleet) -> DefenceRecord:
-    return DefenceRecord(
-        threshold=float(data.attrs["defence_threshold"]),
-        variance=str(data.attrs["defence_variance"]),
-        iterations=scenario.iterations,
-        is_byzantine=DefenceRecord.who_lies(scenario, fleet),
-        first=data["first_excluded_at"].values,
-        exclusions=data["exclusions"].values,
-        time_out=data["iterations_excluded"].values,
+    Examples
+    --------
+    >>> describe_scenario(Scenario(num_clients=50, dimension=5))
+    '50 clients, sharing 1 of 5 entries, stepsize 0.15, no attack'
+    """
+    attack = scenario.attack
+    threat = "no attack" if attack is None else f"{attack.num_byzantine} Byzantine ({attack.kind})"
+    rule = scenario.aggregation.kind
+    algorithm = scenario.algorithm.kind
+    return (
+        ("" if algorithm == "pso-fed" else f"{algorithm}, ")
+        + f"{scenario.num_clients} clients, sharing {scenario.num_shared} of {scenario.dimension} entries, "
+        + f"stepsize {scenario.stepsize:g}, {threat}"
+        + ("" if rule == "mean" else f", {rule}")
     )
-
-
-def _measured_fleet(data: "xarray.Dataset") -> Fleet:
-    # Data of one's own are not in the file; their statistics are.
-    return Fleet(
-        target=data["target"].values,
-        input_variance=data["input_variance"].values,
-        noise_variance=data["noise_variance"].values,
-        correlation=0.0,
-        explicit_covariances=data["covariances"].values,
-        names=tuple(str(name) for name in data["client_name"].values) if "client_name" in data else (),
-    )
-
-
-def _estimate_to_json(value: Estimate) -> dict[str, Any]:
-    return {
-        "mean": value.mean,
-        "standard_error": value.standard_error,
-        "interval_95": list(value.interval),
-        "mean_db": value.decibels,
-    }

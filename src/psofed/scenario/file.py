@@ -8,16 +8,27 @@ from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
+from psofed.common.suggest import closest
 from psofed.parts.base import Attack
 from psofed.parts.part import Part
-from psofed.parts.registry import find_part, load_plugin, plugin_of
-from psofed.scenario.scenario import Data, Scenario, Selection, Uniform
+from psofed.parts.registry import find_part, load_plugin, part_names, plugin_of
+from psofed.scenario.scenario import Data, Evasion, Scenario, Selection, Uniform
 
 # Tables whose fields are a part's options beside its kind; those that a name stands outside of; and plain ones.
-_KIND_TABLES = ("model", "drift", "attack", "defence")
+_KIND_TABLES = ("model", "drift", "pre_aggregation", "attack", "defence")
 _NAMED = {"aggregation": "aggregation_options", "algorithm": "algorithm_options"}
-_PLAIN_TABLES = {"selection": Selection, "data": Data}
-_TABLE_NAMES = ("selection", "model", "data", "drift", "attack", "defence", *_NAMED.values())
+_PLAIN_TABLES = {"selection": Selection, "data": Data, "evasion": Evasion}
+_TABLE_NAMES = (
+    "selection",
+    "model",
+    "data",
+    "drift",
+    "pre_aggregation",
+    "attack",
+    "defence",
+    "evasion",
+    *_NAMED.values(),
+)
 _DEFAULT_KIND = {"model": "linear", "attack": "gaussian", "defence": "cusum"}
 PLUGINS = "plugins"
 
@@ -52,6 +63,9 @@ test_instances = 50              # the server's test set
 test_input_variance = 1.0
 # function = "root-sine"         # y = f(x) + noise instead of w'x + noise, with input_dimension entries of x
 
+# [pre_aggregation]              # what is done with uploads before they are put together
+# kind = "nnm"                   # with tolerated; or "bucketing" with size; "arc" with tolerated
+
 # [drift]                        # the target moves while it is learned
 # kind = "random-walk"           # with variance; or "jump" with size and at; "sinusoid" with amplitude and period
 # variance = 1e-5
@@ -68,6 +82,9 @@ variance = 0.5                   # of the noise; each kind has options of its ow
 # kind = "cusum"
 # false_alarm_every = 10000      # iterations per honest client left out by mistake, over the whole fleet
 # return_after = 100             # uploads without a new alarm until a client is let in again
+
+# [evasion]                      # measure errors on inputs that are moved to hurt most as well
+# epsilon = 0.1                  # by how much; norm = "2", or "inf"
 
 # [aggregation_options]          # what one rule alone knows, for example of "trimmed-mean":
 # trim = 1
@@ -104,6 +121,39 @@ def read_scenario(
         return scenario_from_mapping(set_values(mapping, changes or {}))
     except PsofedError as error:
         raise _named(error, path) from None
+
+
+def as_scenario(value: "Scenario | str | Path", name: str = "scenario") -> Scenario:
+    """Return a scenario as it is, or read from its file; refuse anything else by name.
+
+    Examples
+    --------
+    >>> as_scenario(["s.toml"])
+    Traceback (most recent call last):
+    psofed.common.errors.InvalidValueError: scenario = ['s.toml'] is not allowed; allowed: a psofed.Scenario, or the
+    path of its TOML file
+    """
+    if isinstance(value, Scenario):
+        return value
+    if isinstance(value, str | Path):
+        return read_scenario(value)
+    raise InvalidValueError(name, value, "a psofed.Scenario, or the path of its TOML file")
+
+
+def field_names() -> list[str]:
+    """Return every field of a scenario by its full name, those of all built-in parts included."""
+    names = [f.name for f in dataclasses.fields(Scenario) if f.name not in _TABLE_NAMES]
+    for table, kind in _PLAIN_TABLES.items():
+        names += [f"{table}.{f.name}" for f in dataclasses.fields(kind)]
+    # The attack first: of fields with the same name it is meant most often.
+    tables = {family: family for family in ("attack", *_KIND_TABLES)} | {"pattern": "selection"}
+    tables |= _NAMED
+    for family, table in tables.items():
+        own = {name for kind in part_names(family) for name in find_part(family, kind).options()}
+        names += [f"{table}.{name}" for name in sorted(own)]
+        if family in _KIND_TABLES:
+            names.append(f"{table}.kind")
+    return list(dict.fromkeys([*names, "attack.strength"]))
 
 
 def read_mapping(path: str | Path) -> dict[str, Any]:
@@ -143,7 +193,7 @@ def scenario_from_mapping(mapping: Mapping[str, Any]) -> Scenario:
             modules = ", ".join(map(str, named)) if isinstance(named, list) else named
             how = "load it with --plugin or psofed.load_plugin"
             hint = f"{error.allowed}; this scenario names the module {modules}: {how}"
-            raise InvalidValueError(error.field, error.value, hint) from None
+            raise InvalidValueError(error.field, error.value, hint, error.hint) from None
         raise
 
 
@@ -207,7 +257,9 @@ def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
     for dotted in sorted(changes, key=lambda name: name.rpartition(".")[2] not in ("kind", "pattern")):
         table, _, key = dotted.rpartition(".")
         if table and table not in _TABLE_NAMES:
-            raise UnknownFieldError(dotted, _TABLE_NAMES)
+            if hint := closest(table, _TABLE_NAMES):
+                raise UnknownFieldError(dotted, _TABLE_NAMES, elsewhere=[f"{hint}.{key}"])
+            raise UnknownFieldError(dotted, _TABLE_NAMES, elsewhere=field_names())
         if not table:
             if key in _NAMED and changes[dotted] != changed.get(key):
                 changed.pop(_NAMED[key], None)
@@ -228,7 +280,7 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
     """Put parts among the changes into the mapping `changed`, whole (None: no such part); return the others."""
     others = {}
     for dotted, value in changes.items():
-        if value is None and dotted in ("attack", "defence", "drift"):
+        if value is None and dotted in ("attack", "defence", "drift", "pre_aggregation", "evasion"):
             changed.pop(dotted, None)
         elif not isinstance(value, Part):
             others[dotted] = value
@@ -262,7 +314,7 @@ def attack_from_mapping(values: Mapping[str, Any]) -> Attack:
     return attack
 
 
-def parse_setting(text: str) -> tuple[str, Any]:
+def parse_setting(text: str, option: str = "--set") -> tuple[str, Any]:
     """Split ``key=value``; the value is read as TOML, or as a bare word if it is none.
 
     Examples
@@ -272,7 +324,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise InvalidValueError("--set", text, "key=value, for example stepsize=0.03 or attack.variance=1.0")
+        raise InvalidValueError(option, text, "key=value, for example stepsize=0.03 or attack.variance=1.0")
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
@@ -284,7 +336,7 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Scenario:
     known = tuple(f.name for f in dataclasses.fields(Scenario))
     for key in values:
         if key not in (*known, *_NAMED.values()):
-            raise UnknownFieldError(key, (*known, *_NAMED.values(), PLUGINS))
+            raise UnknownFieldError(key, (*known, *_NAMED.values(), PLUGINS), elsewhere=field_names())
     for family in _KIND_TABLES:
         if family in values:
             values[family] = _part_from_table(family, values[family])
@@ -298,6 +350,8 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Scenario:
         values["selection"] = _selection(_table("selection", values["selection"]))
     if "data" in values:
         values["data"] = _data(_table("data", values["data"]))
+    if "evasion" in values:
+        values["evasion"] = _evasion(_table("evasion", values["evasion"]))
     model = values.get("model")
     if "dimension" not in values and model is not None and model.num_features is not None:
         values["dimension"] = model.num_features
@@ -344,6 +398,16 @@ def _data(values: dict[str, Any]) -> Data:
         kind: Any = options.pop("kind", None)
         values["function"] = find_part("function", kind, "data.function.kind").from_mapping(options)
     return Data(**values)
+
+
+def _evasion(values: dict[str, Any]) -> Evasion:
+    known = tuple(f.name for f in dataclasses.fields(Evasion))
+    for key in values:
+        if key not in known:
+            raise UnknownFieldError(f"evasion.{key}", known)
+    if "epsilon" not in values:
+        raise InvalidValueError("evasion.epsilon", None, "a value must be given, it has no default")
+    return Evasion(**values)
 
 
 def _drop_own_options(table: str, key: str, values: dict[str, Any]) -> None:

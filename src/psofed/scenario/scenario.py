@@ -11,10 +11,26 @@ from pathlib import Path
 from typing import Any, Self
 
 from psofed.common.errors import InvalidValueError
-from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
+from psofed.common.validation import (
+    check_boolean,
+    check_choice,
+    check_integer,
+    check_number,
+    names_its_arguments,
+)
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.algorithms.pso_fed import PsoFed
-from psofed.parts.base import Aggregation, Algorithm, Attack, Defence, Drift, Function, Model, Pattern
+from psofed.parts.base import (
+    Aggregation,
+    Algorithm,
+    Attack,
+    Defence,
+    Drift,
+    Function,
+    Model,
+    Pattern,
+    PreAggregation,
+)
 from psofed.parts.models.linear import Linear
 from psofed.parts.part import Part
 from psofed.parts.patterns.random import Random
@@ -41,6 +57,7 @@ Variance = float | Uniform | tuple[float, ...]
 Covariances = tuple[tuple[tuple[float, ...], ...], ...]
 
 
+@names_its_arguments
 @dataclass(frozen=True, kw_only=True)
 class Selection:
     """Which M of the D entries a participant exchanges: the selection matrices S_{k,n}.
@@ -66,6 +83,7 @@ class Selection:
         check_boolean("selection.coordinated", self.coordinated)
 
 
+@names_its_arguments
 @dataclass(frozen=True, kw_only=True)
 class Data:
     """The clients' streams y = wᵀx + ν: inputs with covariance R_k, noise with variance σ_νk².
@@ -138,6 +156,32 @@ class Data:
                 )
 
 
+@names_its_arguments
+@dataclass(frozen=True, kw_only=True)
+class Evasion:
+    """Inputs that are moved to hurt most when a model is used: what is measured beside the errors on honest ones.
+
+    Parameters
+    ----------
+    epsilon : float
+        ε: how far an input may be moved.
+    norm : str
+        In what norm: ``"2"``, or ``"inf"``, each entry by at most ε.
+
+    Examples
+    --------
+    >>> Evasion(epsilon=0.1)
+    Evasion(epsilon=0.1, norm='2')
+    """
+
+    epsilon: float
+    norm: str = "2"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_number("evasion.epsilon", self.epsilon, 0))
+        check_choice("evasion.norm", self.norm, ("2", "inf"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
     """A fleet, the algorithm it runs and the attack on it.
@@ -147,7 +191,7 @@ class Scenario:
     num_clients, dimension : int
         K and D.
     num_participants : int
-        |S_n|: clients drawn by the server in each iteration.
+        |S_n|: clients drawn by the server in each iteration; by default 5, or all where there are fewer.
     num_shared : int
         M: entries a participant exchanges each way.
     stepsize : float
@@ -162,6 +206,8 @@ class Scenario:
         participants are drawn afresh, which is what the paper's analysis describes.
     aggregation : Aggregation, or its name
         How the server puts uploads together: ``psofed.aggregations.Mean()``, ``Median()``, ``Krum(tolerated=1)``, ….
+    pre_aggregation : PreAggregation, or its name, optional
+        What is done with the uploads before that: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
     selection, data
         See :class:`Selection` and :class:`Data`.
     model : Model, or its name
@@ -172,6 +218,9 @@ class Scenario:
         What Byzantine clients do: ``psofed.attacks.Gaussian(num_byzantine=15)``, ….
     defence : Defence, optional
         Who is watched and left out: ``psofed.defences.Cusum()``. ``"none"`` is the same as no defence.
+
+    evasion : Evasion, optional
+        Measure errors on inputs that are moved to hurt most as well.
 
     Where a part stands, its name stands for the part with its default options.
 
@@ -188,7 +237,7 @@ class Scenario:
 
     num_clients: int
     dimension: int
-    num_participants: int = 5
+    num_participants: int = None  # type: ignore[assignment]  # 5, or num_clients if that is less
     num_shared: int = 1
     stepsize: float = 0.15
     iterations: int = 3000
@@ -199,8 +248,10 @@ class Scenario:
     model: Model = field(default_factory=Linear)
     data: Data = field(default_factory=Data)
     drift: Drift | None = None
+    pre_aggregation: PreAggregation | None = None
     attack: Attack | None = None
     defence: Defence | None = None
+    evasion: Evasion | None = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -208,6 +259,8 @@ class Scenario:
         dimension = check_integer("dimension", self.dimension, 1)
         set_(self, "num_clients", clients)
         set_(self, "dimension", dimension)
+        if self.num_participants is None:
+            set_(self, "num_participants", min(5, clients))  # type: ignore[unreachable]
         set_(
             self,
             "num_participants",
@@ -219,7 +272,7 @@ class Scenario:
         check_choice("uplink", self.uplink, UPLINKS)
         for family in ("algorithm", "aggregation", "model"):
             set_(self, family, as_part(family, getattr(self, family)))
-        for family in ("drift", "attack", "defence"):
+        for family in ("drift", "pre_aggregation", "attack", "defence"):
             if getattr(self, family) is not None:
                 set_(self, family, as_part(family, getattr(self, family)))
         if self.defence is not None and self.defence.kind == "none":
@@ -227,10 +280,16 @@ class Scenario:
         for name, kind in (("selection", Selection), ("data", Data)):
             if not isinstance(getattr(self, name), kind):
                 raise InvalidValueError(name, getattr(self, name), f"a psofed.{kind.__name__}")
+        if self.evasion is not None and not isinstance(self.evasion, Evasion):
+            raise InvalidValueError("evasion", self.evasion, "a psofed.Evasion")
         self._check_input_dimension()
         self._check_data_sizes()
         self._check_drift()
         self._check_attack()
+        uploads = self.num_participants
+        if self.pre_aggregation is not None:
+            uploads = self.pre_aggregation.uploads_after(uploads)
+        self.aggregation.check_participants(uploads)
         self.algorithm.check(self)
 
     @property
@@ -264,8 +323,8 @@ class Scenario:
     def parts(self) -> tuple[Part, ...]:
         """Return all parts it holds."""
         held = (
-            self.algorithm, self.aggregation, self.selection.pattern, self.model, self.data.function, self.drift,
-            self.attack, self.defence,
+            self.algorithm, self.aggregation, self.pre_aggregation, self.selection.pattern, self.model,
+            self.data.function, self.drift, self.attack, self.defence,
         )  # fmt: skip
         return tuple(part for part in held if part is not None)
 

@@ -106,18 +106,30 @@ def describe_result(data: OwnData, result: SimulationResult, client_mse: FloatAr
     }
 
 
-def _squared_errors(samples: "TableSamples", target: FloatArray, scenario: Scenario) -> FloatArray:
-    """Squared errors of all baselines, shape (4, iterations, K); 0 where a client has no sample."""
-    clients = scenario.num_clients
-    out = np.empty((len(NAMES), scenario.iterations, clients))
+def lms_errors(
+    samples: "TableSamples", target: FloatArray, stepsize: float, clients: int, iterations: int
+) -> tuple[FloatArray, FloatArray]:
+    """Squared errors of each client alone and of the pooled model, (iterations, K) each; 0 without a sample."""
+    out = np.zeros((2, iterations, clients))
     # Errors w° − w of models that start from zero, as in the simulation's kernel.
     alone, pooled = np.tile(target, (clients, 1)), target.copy()
-    for first in range(0, scenario.iterations, _CHUNK):
-        count = min(_CHUNK, scenario.iterations - first)
-        chunk = samples.chunk(first, count)
-        part = out[:, first : first + count]
+    for first in range(0, iterations, _CHUNK):
+        chunk = samples.chunk(first, min(_CHUNK, iterations - first))
+        part = out[:, first : first + _CHUNK]
         inputs, residuals = chunk.inputs[..., 0], chunk.residuals[..., 0]
-        _run_lms(inputs, residuals, scenario.stepsize, alone, pooled, part[0], part[1])
+        _run_lms(inputs, residuals, stepsize, alone, pooled, part[0], part[1])
+    return out[0], out[1]
+
+
+def _squared_errors(samples: "TableSamples", target: FloatArray, scenario: Scenario) -> FloatArray:
+    """Squared errors of all baselines, shape (4, iterations, K); 0 where a client has no sample."""
+    clients, iterations = scenario.num_clients, scenario.iterations
+    out = np.empty((len(NAMES), iterations, clients))
+    out[0], out[1] = lms_errors(samples, target, scenario.stepsize, clients, iterations)
+    for first in range(0, iterations, _CHUNK):
+        chunk = samples.chunk(first, min(_CHUNK, iterations - first))
+        part = out[:, first : first + _CHUNK]
+        inputs, residuals = chunk.inputs[..., 0], chunk.residuals[..., 0]
         part[2] = residuals**2
         part[3] = (residuals + inputs @ target) ** 2
     return out

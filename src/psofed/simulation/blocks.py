@@ -14,6 +14,7 @@ from psofed.engine.samples import SampleSource, make_table_samples
 from psofed.fleet import draw_fleet
 from psofed.parts.watching import WatchPlan
 from psofed.scenario import Scenario
+from psofed.simulation.evasion import instants, measure
 
 # Trials that advance in lock step. Sums over trials are formed block by block, so this decides rounding.
 BLOCK = WIDTH
@@ -76,6 +77,8 @@ class Block:
         How often suspicion climbed how high, where that was to be counted.
     mean_log_level : float
         Mean over trials and iterations of the logarithm of the level that a defence saw.
+    evasion : array (2, trials) or None
+        The server's and the clients' mean square error on inputs moved to hurt most, over the tail, if asked for.
     """
 
     tail_halves: NDArray[np.float64]
@@ -88,6 +91,7 @@ class Block:
     watched: dict[str, NDArray[np.int64]] | None = None
     peaks: NDArray[np.int64] | None = None
     mean_log_level: float = 0.0
+    evasion: NDArray[np.float64] | None = None
 
 
 class Stopped(Exception):  # noqa: N818 (it is no error)
@@ -135,10 +139,18 @@ def run_block(
         np.zeros((count, bins, len(METRICS))) if recording.keep_trials else None,
     )
     kept = np.zeros((0, 0, 0)) if block.curves is None else block.curves
-    metrics = np.empty((min(run.chunk, iterations), len(METRICS), lanes))
-    for first in range(0, iterations, len(metrics)):
-        part = metrics[: iterations - first]
+    chunk = min(run.chunk, iterations)
+    if scenario.evasion is not None:
+        chunk = min(chunk, instants(recording.tail))
+    metrics = np.empty((chunk, len(METRICS), lanes))
+    evasions, fleet = [], draw_fleet(scenario) if scenario.evasion is not None else None
+    # The first chunk is the shorter one, so that models are looked at after the last iteration.
+    starts = [0, *range(iterations % chunk or chunk, iterations, chunk)]
+    for first, end in zip(starts, [*starts[1:], iterations], strict=True):
+        part = metrics[: end - first]
         run.advance(first, part)
+        if fleet is not None and end > iterations - recording.tail:
+            evasions.append(measure(scenario, fleet, run, count))
         _gather(
             part, first, iterations, recording.tail, recording.bin_width,
             bin_sums, block.curve_sum, block.curve_squares, tail_sums, diverged_at, kept,
@@ -151,6 +163,9 @@ def run_block(
     tail_sums[0] /= max(recording.tail - second, 1)
     tail_sums[1] /= second
     block = replace(block, notes=_notes(scenario), **_watched(run.watching, iterations, count))
+    if evasions:
+        worst = np.mean(evasions, axis=0)
+        block = replace(block, evasion=np.where(diverged_at < 0, worst, np.inf))
     if source is None:
         return block
     return replace(block, client_squares=run.client_squares[:, :count].copy())

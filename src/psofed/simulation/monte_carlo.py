@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -21,10 +22,11 @@ from psofed.engine.compiling import is_cold
 from psofed.engine.samples import make_table_samples
 from psofed.fleet import Fleet, draw_fleet
 from psofed.parts.watching import WatchPlan
-from psofed.results import SimulationResult
-from psofed.results.defence import DefenceRecord
+from psofed.results import EVASION_TITLES, DefenceRecord, SimulationResult
 from psofed.scenario import Scenario
+from psofed.scenario.file import as_scenario
 from psofed.simulation.blocks import BLOCK, METRICS, Block, Progress, Recording, run_block
+from psofed.simulation.evasion import check_evasion
 
 if TYPE_CHECKING:
     from psofed.fleet.own_data import OwnData
@@ -38,7 +40,7 @@ _LOADING = Lock()
 
 
 def simulate(
-    scenario: Scenario,
+    scenario: Scenario | str | Path,
     trials: int = 100,
     seed: int = 0,
     threads: int | None = None,
@@ -53,8 +55,8 @@ def simulate(
 
     Parameters
     ----------
-    scenario : Scenario
-        What is simulated.
+    scenario : Scenario or path
+        What is simulated, or the TOML file that describes it.
     trials : int
         Independent repetitions: fresh data, participants, masks and attacks; the same fleet.
     seed : int
@@ -86,6 +88,7 @@ def simulate(
     >>> 0.01 < result.network_mse.mean < 0.03
     True
     """
+    scenario = as_scenario(scenario)
     trials = check_integer("trials", trials, 1)
     seed = check_integer("seed", seed, 0)
     threads = check_integer("threads", threads if threads is not None else (os.cpu_count() or 1), 1)
@@ -119,6 +122,7 @@ def simulate(
 
 def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
     """Refuse what the scenario's algorithm cannot simulate, by name."""
+    check_evasion(scenario, data is not None)
     drift = scenario.drift
     wanted = {
         "a target that moves ([drift])": drift is not None,
@@ -234,11 +238,14 @@ class _Total:
         self._client_squares: list[FloatArray] = []
         self._watched: list[dict[str, NDArray[np.int64]]] = []
         self._notes: tuple[str, ...] = ()
+        self._evasions: list[FloatArray] = []
 
     def add(self, block: Block) -> None:
         self._curve_sum += block.curve_sum
         self._curve_squares += block.curve_squares
         self._notes = block.notes
+        if block.evasion is not None:
+            self._evasions.append(block.evasion)
         self._blocks.append((block.tail_halves, block.diverged_at, block.curves))
         if block.client_squares is not None:
             self._client_squares.append(block.client_squares)
@@ -281,6 +288,9 @@ class _Total:
             else dict(zip(METRICS, np.moveaxis(curves, 2, 0), strict=True)),
             seconds=seconds,
             notes=self._notes,
+            evasion=dict(zip(EVASION_TITLES, np.concatenate(self._evasions, axis=1), strict=True))
+            if self._evasions
+            else None,
             defence=None if plan is None else self._defence_record(scenario, fleet, plan),
         )
 

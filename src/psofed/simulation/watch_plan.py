@@ -55,7 +55,7 @@ def make_plan(scenario: Scenario, source: "SampleSource | None" = None) -> Watch
     """
     if scenario.defence is None:
         return None
-    honest = scenario.replace(attack=None)
+    honest = scenario.replace(attack=None, evasion=None)
     return _make_plan(honest) if source is None else _plan_of(honest, source)
 
 

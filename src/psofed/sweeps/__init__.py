@@ -5,7 +5,8 @@ that are missing, `result` labels what came out.
 """
 
 from psofed.sweeps.cell import Cell, CellResult, compute_cell
-from psofed.sweeps.execute import run_cells
+from psofed.sweeps.execute import SweepInterrupted, run_cells
+from psofed.sweeps.files import load_result
 from psofed.sweeps.grid import Axis, Grid, make_grid, read_grid
 from psofed.sweeps.result import SweepResult, run_sweep, sweep
 from psofed.sweeps.store import CellStore
@@ -16,8 +17,10 @@ __all__ = [
     "CellResult",
     "CellStore",
     "Grid",
+    "SweepInterrupted",
     "SweepResult",
     "compute_cell",
+    "load_result",
     "make_grid",
     "read_grid",
     "run_cells",

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,11 +10,22 @@ from numpy.typing import NDArray
 
 from psofed._version import __version__
 from psofed.common.fingerprint import class_digest, source_digest
+from psofed.common.types import ProgressCallback
 from psofed.results import METRIC_TITLES, Estimate, estimate, find_unsteady
 from psofed.scenario import Scenario
 
 # Rooms that cannot change what a simulation comes to. All others count, so a new one is never forgotten.
-_BYSTANDERS = ("cli", "federation", "paper", "plots", "reference", "sweeps", "testing", "theory")
+_BYSTANDERS = (
+    "cli",
+    "comparison",
+    "federation",
+    "paper",
+    "plots",
+    "reference",
+    "sweeps",
+    "testing",
+    "theory",
+)
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,8 @@ class CellResult:
         What should be known of how it was computed.
     defence : dict
         What a defence came to, by :attr:`psofed.results.DefenceRecord.summary`; empty without one.
+    evasion : dict of arrays (trials,), or None
+        As in :class:`psofed.results.SimulationResult`.
     """
 
     steady_state: dict[str, NDArray[np.float64]]
@@ -94,10 +106,16 @@ class CellResult:
     seconds: float
     notes: tuple[str, ...] = ()
     defence: dict[str, float] = field(default_factory=dict)
+    evasion: dict[str, NDArray[np.float64]] | None = None
 
     def estimate(self, metric: str) -> Estimate:
         """Mean and standard error of a metric's steady state over the trials."""
-        return estimate(self.steady_state[metric])
+        return estimate({**self.steady_state, **(self.evasion or {})}[metric])
+
+    @property
+    def num_diverged(self) -> int:
+        """Trials that diverged."""
+        return int((self.diverged_at >= 0).sum())
 
     @property
     def unsteady_metrics(self) -> dict[str, float]:
@@ -110,10 +128,15 @@ class CellResult:
 
     def _bits(self) -> list[bytes]:
         parts = (self.steady_state, self.tail_change)
-        return [self.diverged_at.tobytes(), *(part[m].tobytes() for part in parts for m in METRIC_TITLES)]
+        moved = [values.tobytes() for values in (self.evasion or {}).values()]
+        return [
+            self.diverged_at.tobytes(),
+            *(part[m].tobytes() for part in parts for m in METRIC_TITLES),
+            *moved,
+        ]
 
 
-def compute_cell(cell: Cell, progress: Callable[[int, int], None] | None = None) -> CellResult:
+def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellResult:
     """Simulate a cell on one thread; the bits depend on the cell alone.
 
     Examples
@@ -135,6 +158,7 @@ def compute_cell(cell: Cell, progress: Callable[[int, int], None] | None = None)
         seconds=result.seconds,
         notes=result.notes,
         defence={} if result.defence is None else result.defence.summary,
+        evasion=result.evasion,
     )
 
 

@@ -39,7 +39,12 @@ def run_cells(
     store : CellStore, optional
         Cells kept there are not computed; finished ones are kept there at once.
     progress : callable, optional
-        Called now and then with (done, total) in millions of client updates.
+        Called now and then with (done, total) cells; those under way count in part.
+
+    Raises
+    ------
+    SweepInterrupted
+        A KeyboardInterrupt that says how many cells are finished, and kept in the store if there is one.
 
     Examples
     --------
@@ -60,16 +65,32 @@ def run_cells(
             results[cell.key] = kept
         else:
             missing[cell.key] = cell
+    total, kept_before = len(results) + len(missing), len(results)
+
+    def report(done: float, _: int) -> None:
+        if progress is not None:
+            progress(kept_before + done, total)
+
+    report(0, 0)
+    if store is not None and missing:
+        store.check_writable()
     # The longest first, so that no core waits for a long last one.
     order = sorted(missing.values(), key=lambda cell: cell.cost, reverse=True)
-    for cell, result in _compute(order, threads, executor, progress):
-        if result.engine != engine_digest():
-            raise PsofedError(
-                "a worker runs another psofed than this machine; install the same version on both"
-            )
+    try:
+        for cell, result in _compute(order, threads, executor, report):
+            if result.engine != engine_digest():
+                raise PsofedError(
+                    "a worker runs another psofed than this machine; install the same version on both"
+                )
+            if store is not None:
+                store.save(cell, result)
+            results[cell.key] = result
+    except PsofedError:
         if store is not None:
-            store.save(cell, result)
-        results[cell.key] = result
+            store.remove_if_empty()
+        raise
+    except KeyboardInterrupt:
+        raise SweepInterrupted(len(results), total, store is not None) from None
     return [results[cell.key] for cell in cells]
 
 
@@ -95,6 +116,21 @@ def connect(address: str | None) -> Iterator[Executor | None]:
         client.close()
 
 
+class SweepInterrupted(KeyboardInterrupt):
+    """A sweep was stopped by hand; its text says what is kept.
+
+    Examples
+    --------
+    >>> print(SweepInterrupted(5, 20, True))
+    interrupted: 5 of 20 points kept; run again to go on
+    """
+
+    def __init__(self, done: int, total: int, is_kept: bool) -> None:
+        after = "kept; run again to go on" if is_kept else "were finished, but not kept: there is no store"
+        super().__init__(f"interrupted: {done} of {total} points {after}")
+        self.done, self.total, self.is_kept = done, total, is_kept
+
+
 class _Stopped(Exception):  # noqa: N818 (it is no error)
     """Ends a cell nobody waits for any more."""
 
@@ -105,9 +141,8 @@ def _compute(
     """Yield cells as they are finished; on any way out, end those under way."""
     if not cells:
         return
-    total = sum(cell.cost for cell in cells)
     stop = threading.Event()
-    partly: dict[str, int] = {}
+    partly: dict[str, float] = {}
     done = 0
     local = executor is None
     pool = executor if executor is not None else ThreadPoolExecutor(threads)
@@ -131,11 +166,11 @@ def _compute(
             for future in finished:
                 cell = running.pop(future)
                 result = future.result()
-                done += cell.cost
+                done += 1
                 partly.pop(cell.key, None)
                 yield cell, result
             if report is not None:
-                report((done + sum(list(partly.values()))) // 1_000_000, -(-total // 1_000_000))
+                report(done + sum(list(partly.values())), len(cells))
     finally:
         stop.set()
         for future in running:
@@ -144,10 +179,10 @@ def _compute(
             pool.shutdown(wait=True)
 
 
-def _watch(cell: Cell, partly: dict[str, int], stop: threading.Event) -> ProgressCallback:
-    def update(done: int, _: int) -> None:
+def _watch(cell: Cell, partly: dict[str, float], stop: threading.Event) -> ProgressCallback:
+    def update(done: float, total: int) -> None:
         if stop.is_set():
             raise _Stopped
-        partly[cell.key] = done * cell.scenario.num_clients
+        partly[cell.key] = min(done / total, 0.99)
 
     return update

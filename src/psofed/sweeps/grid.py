@@ -13,8 +13,9 @@ import numpy as np
 from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
 from psofed.common.validation import check_integer, check_number
 from psofed.parts.part import Part
+from psofed.parts.registry import find_part
 from psofed.scenario import Scenario
-from psofed.scenario.file import read_scenario, scenario_from_mapping, with_values
+from psofed.scenario.file import as_scenario, read_scenario, scenario_from_mapping, with_values
 from psofed.sweeps.cell import Cell
 
 _KEYS = ("base", "grid", "trials", "seed", "tail")
@@ -30,15 +31,21 @@ class Axis:
         Dotted names, as in the TOML file (``attack.num_byzantine``). The first one labels the axis.
     values : tuple of tuples
         One entry per point of the axis, holding a value for each field.
+    names : tuple of str
+        What the points are called, where their values say too little; made from the values by default.
 
     Examples
     --------
     >>> Axis(("stepsize", "iterations"), ((0.01, 8000), (0.1, 2000))).labels
     [0.01, 0.1]
+    >>> from psofed.attacks import SignFlip
+    >>> Axis(("attack",), tuple((SignFlip(num_byzantine=n),) for n in (1, 2))).labels
+    ['sign-flip(num_byzantine=1)', 'sign-flip(num_byzantine=2)']
     """
 
     fields: tuple[str, ...]
     values: tuple[tuple[Any, ...], ...]
+    names: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -48,11 +55,11 @@ class Axis:
     @property
     def labels(self) -> list[Any]:
         """A number, string or truth value per point; parts by name, other values (ranges, lists) as JSON text."""
+        if self.names:
+            return list(self.names)
         first = [_label(point[0]) for point in self.values]
         if len({str(value) for value in first}) < len(first):  # parts of one kind that differ in options
-            first = [
-                repr(point[0]) if isinstance(point[0], Part) else _label(point[0]) for point in self.values
-            ]
+            first = _tell_apart([point[0] for point in self.values])
         plain = all(isinstance(value, bool | int | float | str) for value in first)
         alike = len({isinstance(value, str) for value in first}) == 1
         return first if plain and alike else [json.dumps(value) for value in first]
@@ -105,6 +112,15 @@ class Grid:
                     f"grid.{axis.name}", axis.labels, "values that differ from each other"
                 )
 
+    def place(self, field: str) -> int:
+        """Return which axis varies a field; refuse a field that does not vary, by name."""
+        for number, axis in enumerate(self.axes):
+            if field in axis.fields:
+                return number
+        raise UnknownFieldError(
+            field, tuple(axis.name for axis in self.axes), "a field that varies in this sweep"
+        )
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Points along each axis."""
@@ -127,7 +143,7 @@ class Grid:
 
 
 def make_grid(
-    base: Scenario, grid: Mapping[Any, Any], trials: int = 100, seed: int = 0, tail: float = 0.2
+    base: Scenario | str | Path, grid: Mapping[Any, Any], trials: int = 100, seed: int = 0, tail: float = 0.2
 ) -> Grid:
     """Make a grid from lists of values by field; a tuple of fields takes tuples of values.
 
@@ -140,6 +156,8 @@ def make_grid(
     >>> grid.shape, grid.axes[0].labels
     ((3, 2), ['none', 'gaussian', 'sign-flip'])
     """
+    if not isinstance(grid, Mapping):
+        raise InvalidValueError("grid", grid, 'lists of values by field, for example {"num_shared": [1, 5]}')
     axes = []
     for key, values in grid.items():
         fields = key if isinstance(key, tuple) else (key,)
@@ -150,8 +168,12 @@ def make_grid(
         points = tuple(
             tuple(value) if isinstance(key, tuple) else (_plain_number(value),) for value in values
         )
+        if not points:
+            raise InvalidValueError(f"grid.{fields[0]}", [], "at least one value")
+        if any(len(point) != len(fields) for point in points):
+            raise InvalidValueError(f"grid.{fields[0]}", list(values), f"tuples of {len(fields)} values")
         axes.append(Axis(fields, points))
-    return checked_grid(Grid(base, tuple(axes), trials=trials, seed=seed, tail=tail))
+    return checked_grid(Grid(as_scenario(base, "base"), tuple(axes), trials=trials, seed=seed, tail=tail))
 
 
 def checked_grid(grid: Grid) -> Grid:
@@ -177,6 +199,27 @@ def read_grid(path: str | Path) -> Grid:
     except tomllib.TOMLDecodeError as error:
         raise PsofedError(f"{path}: not valid TOML ({error})") from None
     return grid_from_mapping(values, path.parent)
+
+
+def axes_to_json(axes: tuple[Axis, ...]) -> list[dict[str, Any]]:
+    """Return the axes as plain values that :func:`axes_from_json` reads back, parts included."""
+    return [
+        {"fields": list(axis.fields), "values": [list(map(_encode, point)) for point in axis.values]}
+        | ({"names": list(axis.names)} if axis.names else {})
+        for axis in axes
+    ]
+
+
+def axes_from_json(plain: list[dict[str, Any]]) -> tuple[Axis, ...]:
+    """Make the axes again."""
+    return tuple(
+        Axis(
+            tuple(axis["fields"]),
+            tuple(tuple(map(_decode, point)) for point in axis["values"]),
+            tuple(axis.get("names", ())),
+        )
+        for axis in plain
+    )
 
 
 def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
@@ -209,10 +252,43 @@ def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
     return checked_grid(Grid(scenario, tuple(_axis(key, value) for key, value in _flatten(grid)), **numbers))
 
 
+def _encode(value: Any) -> Any:
+    if isinstance(value, Part):
+        return {"part": value.family, "kind": value.kind, "options": value.to_mapping()}
+    return value
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, dict) and "part" in value:
+        return find_part(value["part"], value["kind"]).from_mapping(
+            {name: entry for name, entry in value["options"].items() if name != "kind"}
+        )
+    return value
+
+
 def _label(value: Any) -> Any:
     if value is None:
         return "none"
     return value.kind if isinstance(value, Part) else value
+
+
+def _tell_apart(values: list[Any]) -> list[Any]:
+    """Label parts by kind and by the options in which those of one kind differ."""
+    options: dict[str, dict[str, set[str]]] = {}
+    for part in values:
+        if isinstance(part, Part):
+            for name, value in part.to_mapping().items():
+                options.setdefault(part.kind, {}).setdefault(name, set()).add(repr(value))
+    labels = []
+    for part in values:
+        if not isinstance(part, Part):
+            labels.append(_label(part))
+            continue
+        plain = part.to_mapping()
+        told = [name for name, seen in options[part.kind].items() if len(seen) > 1 and name in plain]
+        inside = ", ".join(f"{name}={plain[name]}" for name in told)
+        labels.append(f"{part.kind}({inside})" if inside else part.kind)
+    return labels
 
 
 def _plain_number(value: Any) -> Any:

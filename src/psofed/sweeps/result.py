@@ -1,8 +1,6 @@
 """What a sweep found: labelled by the fields that vary, saved as NetCDF, CSV and JSON."""
 
-import csv
 import itertools
-import math
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -12,18 +10,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psofed._version import __version__
-from psofed.common.files import atomic_path
+from psofed.common.errors import InvalidValueError
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import ProgressCallback
-from psofed.results import METRIC_TITLES
+from psofed.results import EVASION_TITLES, METRIC_TITLES, MetricDifference, describe_scenario
+from psofed.results.differences import paired_difference
+from psofed.results.show import draw, html_card, show_estimate, text_table
 from psofed.scenario import Scenario
 from psofed.sweeps.cell import CellResult
 from psofed.sweeps.execute import run_cells
-from psofed.sweeps.grid import Grid, make_grid
+from psofed.sweeps.grid import Axis, Grid, make_grid
 from psofed.sweeps.store import CellStore
 
 if TYPE_CHECKING:
+    import pandas
     import xarray
+    from matplotlib.figure import Figure
+
+# Rows of a table that a person is shown before "…".
+_MOST_ROWS = 12
 
 
 def run_sweep(
@@ -50,7 +55,7 @@ def run_sweep(
 
 
 def sweep(
-    base: Scenario,
+    base: Scenario | str | Path,
     grid: Mapping[Any, Any],
     trials: int = 100,
     seed: int = 0,
@@ -65,8 +70,8 @@ def sweep(
 
     Parameters
     ----------
-    base : Scenario
-        What all points have in common.
+    base : Scenario or path
+        What all points have in common, or the TOML file that describes it.
     grid : mapping
         A list of values for each field that varies, by dotted name: ``{"num_shared": [1, 5]}``. A value may be a part:
         ``{"attack": [Gaussian(num_byzantine=5), SignFlip(num_byzantine=5)]}``. Fields that vary together stand in a
@@ -82,7 +87,12 @@ def sweep(
     store : path, optional
         A folder that keeps finished points; those there already are not simulated again.
     progress : callable, optional
-        Called now and then with (done, total) in millions of client updates.
+        Called now and then with (done, total) points; those under way count in part.
+
+    Returns
+    -------
+    SweepResult
+        Labelled by the fields: ``.to_dataset()``, ``.to_dataframe()``, ``.plot()``, ``.select(...)``.
 
     Examples
     --------
@@ -91,6 +101,8 @@ def sweep(
     >>> result = sweep(base, {"num_shared": [1, 3]}, trials=8)
     >>> result.to_dataset()["network_mse"].sizes["num_shared"]
     2
+    >>> result.select(num_shared=3).cells[0].estimate("network_mse").mean < 0.05
+    True
     """
     return run_sweep(
         make_grid(base, grid, trials, seed, tail),
@@ -103,34 +115,109 @@ def sweep(
 
 @dataclass(frozen=True, eq=False)
 class SweepResult:
-    """The cells' results, in the order of the grid's points."""
+    """The cells' results, in the order of the grid's points.
+
+    Attributes
+    ----------
+    grid : Grid
+        What was swept: base scenario, axes, trials and seed.
+    cells : tuple of CellResult
+        The last axis varies fastest.
+    version : str
+        Of the psofed that made it.
+    """
 
     grid: Grid
     cells: tuple[CellResult, ...]
+    version: str = __version__
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What should be known of how the points were computed, each once."""
         return tuple(dict.fromkeys(note for cell in self.cells for note in cell.notes))
 
+    @property
+    def titles(self) -> dict[str, str]:
+        """What was measured at every point, with its title."""
+        return METRIC_TITLES | (EVASION_TITLES if self.has_evasion else {})
+
+    @property
+    def has_evasion(self) -> bool:
+        """Whether errors on moved inputs were measured at every point."""
+        return all(cell.evasion is not None for cell in self.cells)
+
     def points(self) -> list[dict[str, Any]]:
         """Return one plain row per point: its labels, and each metric's mean, standard error and dB."""
         rows = []
-        labels = itertools.product(*(axis.labels for axis in self.grid.axes))
-        for values, cell in zip(labels, self.cells, strict=True):
-            row: dict[str, Any] = dict(zip((axis.name for axis in self.grid.axes), values, strict=True))
-            for metric in METRIC_TITLES:
-                found = cell.estimate(metric)
-                row[metric] = {
-                    "mean": found.mean, "standard_error": found.standard_error,
-                    "interval_95": list(found.interval), "mean_db": found.decibels,
-                }  # fmt: skip
-            row["diverged_trials"] = int((cell.diverged_at >= 0).sum())
+        for labels, cell in zip(self.labels(), self.cells, strict=True):
+            row: dict[str, Any] = dict(labels)
+            for metric in (*METRIC_TITLES, *(cell.evasion or {})):
+                row[metric] = cell.estimate(metric).to_json()
+            row["diverged_trials"] = cell.num_diverged
             row["unsteady"] = cell.unsteady_metrics
             if cell.defence:
                 row["defence"] = cell.defence
             rows.append(row)
         return rows
+
+    def labels(self) -> list[dict[str, Any]]:
+        """Return the labels of every point by field."""
+        names = [axis.name for axis in self.grid.axes]
+        return [
+            dict(zip(names, labels, strict=True))
+            for labels in itertools.product(*(axis.labels for axis in self.grid.axes))
+        ]
+
+    def select(self, where: Mapping[str, Any] | None = None, **fields: Any) -> "SweepResult":
+        """Return the part of the sweep where fields have one value, or one of a list.
+
+        Parameters
+        ----------
+        where : mapping
+            Values by field, for names with a dot: ``{"attack.kind": "gaussian"}``.
+        **fields
+            The same for names without one: ``num_shared=1``.
+        """
+        kept = [list(range(len(axis.values))) for axis in self.grid.axes]
+        for field, wanted in {**(where or {}), **fields}.items():
+            number = self.grid.place(field)
+            axis = self.grid.axes[number]
+            values = wanted if isinstance(wanted, list | tuple) else [wanted]
+            for value in values:
+                if not any(_is_label(axis, at, value) for at in kept[number]):
+                    raise InvalidValueError(field, value, f"one of {', '.join(map(str, axis.labels))}")
+            kept[number] = [at for at in kept[number] if any(_is_label(axis, at, value) for value in values)]
+        axes = tuple(
+            Axis(
+                axis.fields,
+                tuple(axis.values[at] for at in places),
+                tuple(axis.names[at] for at in places if axis.names),
+            )
+            for axis, places in zip(self.grid.axes, kept, strict=True)
+        )
+        numbers = np.arange(len(self.cells)).reshape(self.grid.shape)[np.ix_(*kept)].ravel()
+        grid = Grid(self.grid.base, axes, self.grid.trials, self.grid.seed, self.grid.tail)
+        return SweepResult(grid, tuple(self.cells[at] for at in numbers), self.version)
+
+    def difference(
+        self,
+        first: Mapping[str, Any],
+        second: Mapping[str, Any],
+        metric: str = "network_mse",
+        confidence: float = 0.95,
+    ) -> MetricDifference:
+        """Compare two points, trial by trial: by how much the first lies above (+) or below (−) the second.
+
+        Parameters
+        ----------
+        first, second : mapping
+            The points: a value for each field that varies.
+        metric : str
+        confidence : float
+            Of the interval; raise it where many points are compared at once.
+        """
+        a, b = (self._only_cell(point).steady_state[metric] for point in (first, second))
+        return paired_difference(a, b, confidence)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists, ready for JSON: what is not finite is None."""
@@ -140,7 +227,7 @@ class SweepResult:
             "base": self.grid.base.to_mapping(),
             "trials": self.grid.trials,
             "seed": self.grid.seed,
-            "version": __version__,
+            "version": self.version,
             **({"notes": list(self.notes)} if self.notes else {}),
         }
         cleaned: dict[str, Any] = finite_or_none(plain)
@@ -148,55 +235,94 @@ class SweepResult:
 
     def to_dataset(self) -> "xarray.Dataset":
         """Return the steady state of every trial at every point, dimensions named after the fields."""
-        import xarray
+        from psofed.sweeps.files import sweep_to_dataset
 
-        names = [axis.name for axis in self.grid.axes]
-        shape = (*self.grid.shape, self.grid.trials)
-        variables: dict[str, Any] = {}
-        for metric, title in METRIC_TITLES.items():
-            values = np.stack([cell.steady_state[metric] for cell in self.cells]).reshape(shape)
-            variables[metric] = ((*names, "trial"), values, {"long_name": f"steady-state {title}"})
-            errors = [cell.estimate(metric).standard_error for cell in self.cells]
-            variables[f"{metric}_standard_error"] = (names, np.reshape(errors, self.grid.shape))
-        for name in dict.fromkeys(name for cell in self.cells for name in cell.defence):
-            measured = [cell.defence.get(name, np.nan) for cell in self.cells]
-            variables[f"defence_{name}"] = (names, np.reshape(measured, self.grid.shape))
-        diverged = np.stack([cell.diverged_at for cell in self.cells]).reshape(shape)
-        variables["diverged_at"] = ((*names, "trial"), diverged)
-        coordinates: dict[str, Any] = {axis.name: axis.labels for axis in self.grid.axes}
-        for axis in self.grid.axes:
-            for place, field in enumerate(axis.fields[1:], start=1):
-                coordinates[field] = (axis.name, [point[place] for point in axis.values])
-        return xarray.Dataset(
-            variables,
-            coords={**coordinates, "trial": np.arange(self.grid.trials)},
-            attrs={
-                "title": "psofed sweep",
-                "base": self.grid.base.to_toml(),
-                "seed": self.grid.seed,
-                "version": __version__,
-            },
-        )
+        return sweep_to_dataset(self)
+
+    def to_dataframe(self, table: str = "points") -> "pandas.DataFrame":
+        """Return a tidy table, with a column for each field that varies.
+
+        Parameters
+        ----------
+        table : str
+            ``"points"``: a row per point and metric, with mean, median, their intervals, and diverged trials.
+            ``"trials"``: a row per point and trial, with a column per metric.
+        """
+        from psofed.sweeps.files import sweep_to_dataframe
+
+        return sweep_to_dataframe(self, table)
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Write sweep.nc and sweep.csv into a folder; return their paths."""
-        folder = Path(folder)
-        netcdf, table = folder / "sweep.nc", folder / "sweep.csv"
-        with atomic_path(netcdf) as temporary:
-            self.to_dataset().to_netcdf(temporary, engine="h5netcdf")
-        with atomic_path(table) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            names = [axis.name for axis in self.grid.axes]
-            columns = [
-                f"{metric}{suffix}" for metric in METRIC_TITLES for suffix in ("", "_standard_error", "_db")
-            ]
-            writer.writerow([*names, *columns, "diverged_trials"])
-            for row in self.points():
-                numbers = [
-                    row[metric][part]
-                    for metric in METRIC_TITLES
-                    for part in ("mean", "standard_error", "mean_db")
-                ]
-                cleaned = ["" if math.isnan(number) else number for number in numbers]
-                writer.writerow([*(row[name] for name in names), *cleaned, row["diverged_trials"]])
-        return [netcdf, table]
+        """Write sweep.nc, which :func:`psofed.load_result` reads, and sweep.csv into a folder; return their paths."""
+        from psofed.sweeps.files import save_sweep
+
+        return save_sweep(self, Path(folder))
+
+    def plot(
+        self,
+        metric: str = "network_mse",
+        *,
+        x: str | None = None,
+        hue: str | None = None,
+        col: str | None = None,
+        row: str | None = None,
+    ) -> "Figure":
+        """Draw the steady states over one field, with colours and panels for the others; returns a Matplotlib figure.
+
+        See :func:`psofed.plots.sweeps.plot_sweep` for what each field may be.
+        """
+        return draw("sweeps.plot_sweep", self, metric, x=x, hue=hue, col=col, row=row)
+
+    def summary(self) -> str:
+        """Return all points' steady states, and what should be known of them, as text."""
+        return "\n".join([self._headline(), *text_table(*self._table(len(self.cells))), *self._remarks()])
+
+    def __repr__(self) -> str:
+        return "\n".join([self._headline(), *text_table(*self._table(_MOST_ROWS))])
+
+    def _repr_html_(self) -> str:
+        head, rows = self._table(_MOST_ROWS)
+        plot = self.plot if len(self.grid.axes) <= 4 else None
+        return html_card(self._headline(), head, rows, self._remarks(), plot)
+
+    def _headline(self) -> str:
+        axes = " × ".join(f"{len(axis.values)} {axis.name}" for axis in self.grid.axes)
+        base = describe_scenario(self.grid.base)
+        return f"SweepResult: {axes} = {len(self.cells)} points, {self.grid.trials} trials each; base: {base}"
+
+    def _table(self, most: int) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        names = tuple(axis.name for axis in self.grid.axes)
+        rows = []
+        for labels, cell in itertools.islice(zip(self.labels(), self.cells, strict=True), most):
+            shown = (show_estimate(cell.estimate(metric))[0] for metric in self.titles)
+            rows.append((*(str(labels[name]) for name in names), *shown))
+        if len(self.cells) > most:
+            rows.append((f"… {len(self.cells) - most} more", *[""] * (len(names) + len(self.titles) - 1)))
+        return (*names, *self.titles.values()), rows
+
+    def _remarks(self) -> list[str]:
+        estimates = [cell.estimate("network_mse") for cell in self.cells]
+        counts = {
+            "with trials that diverged": sum(cell.num_diverged > 0 for cell in self.cells),
+            "where a few trials decide the mean network MSE; the median is shown": sum(
+                value.is_heavy_tailed for value in estimates
+            ),
+            "whose network MSE still changes within the tail": sum(
+                "network_mse" in cell.unsteady_metrics for cell in self.cells
+            ),
+        }
+        lines = [f"{n} point{'s' if n > 1 else ''} {words}." for words, n in counts.items() if n]
+        return [*lines, *(f"{note}." for note in self.notes)]
+
+    def _only_cell(self, point: Mapping[str, Any]) -> CellResult:
+        found = self.select(point)
+        if len(found.cells) != 1:
+            open_fields = [axis.name for axis in found.grid.axes if len(axis.values) > 1]
+            raise InvalidValueError("point", dict(point), f"a value for {', '.join(open_fields)} as well")
+        return found.cells[0]
+
+
+def _is_label(axis: Axis, place: int, value: Any) -> bool:
+    """Whether a user's value means this point: the value itself, a part, or its label."""
+    label = axis.labels[place]
+    return bool(axis.values[place][0] == value or label == value or str(label) == value)

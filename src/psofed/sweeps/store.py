@@ -1,5 +1,6 @@
 """Where finished cells are kept: one file each, whole or absent, checked when read."""
 
+import contextlib
 import hashlib
 import io
 import json
@@ -11,7 +12,7 @@ import numpy as np
 from psofed._version import __version__
 from psofed.common.errors import PsofedError
 from psofed.common.files import atomic_path
-from psofed.results import METRIC_TITLES
+from psofed.results import EVASION_TITLES, METRIC_TITLES
 from psofed.sweeps.cell import Cell, CellResult
 
 _MAGIC = b"psofed cell 1\n"
@@ -39,8 +40,27 @@ class CellStore:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.damaged: list[Path] = []
-        if self.folder.exists() and not self.folder.is_dir():
-            raise PsofedError(f"{self.folder}: is a file; the cells need a folder")
+        self._made: list[Path] = []
+        for place in (self.folder, *self.folder.parents):
+            if place.exists() and not place.is_dir():
+                raise PsofedError(f"{place}: is a file; the cells need a folder")
+
+    def check_writable(self) -> None:
+        """Refuse a folder in which nothing can be kept, before anything is computed for it."""
+        self._made = [place for place in (self.folder, *self.folder.parents) if not place.exists()]
+        probe = self.folder / "writable"
+        try:
+            with atomic_path(probe) as temporary:
+                temporary.write_bytes(_MAGIC)
+            probe.unlink(missing_ok=True)
+        except PsofedError as error:
+            raise PsofedError(str(error).replace(str(probe), str(self.folder))) from None
+
+    def remove_if_empty(self) -> None:
+        """Remove the folders made for cells of which none could be kept."""
+        with contextlib.suppress(OSError):  # not empty
+            for place in self._made:
+                place.rmdir()
 
     def path(self, cell: Cell) -> Path:
         """Return the file of a cell, whether it exists or not."""
@@ -76,6 +96,7 @@ def _encode(cell: Cell, result: CellResult) -> bytes:
         f"steady_state/{metric}": result.steady_state[metric] for metric in METRIC_TITLES
     }
     arrays |= {f"tail_change/{metric}": result.tail_change[metric] for metric in METRIC_TITLES}
+    arrays |= {f"evasion/{metric}": values for metric, values in (result.evasion or {}).items()}
     arrays |= {"about": np.array(json.dumps(about)), "diverged_at": result.diverged_at}
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
@@ -104,4 +125,7 @@ def _decode(content: bytes, cell: Cell) -> CellResult | None:
             seconds=about["seconds"],
             notes=tuple(about.get("notes", ())),
             defence=about.get("defence", {}),
+            evasion={metric: arrays[f"evasion/{metric}"] for metric in EVASION_TITLES}
+            if cell.scenario.evasion is not None
+            else None,
         )

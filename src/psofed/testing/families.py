@@ -8,13 +8,15 @@ import numpy as np
 from psofed.parts.affine import Affine
 from psofed.parts.base import Attack
 from psofed.parts.contexts import KNOWLEDGE, Evidence, Mask, Step
-from psofed.parts.plain import combine_uploads, corrupt_uploads
+from psofed.parts.plain import combine_uploads, corrupt_uploads, mix_uploads
 
 
 def check_attack(attack: Any) -> Iterator[str]:
     """Check that it does one of two things, in every corner, and what it states."""
-    if (type(attack).corrupt is Attack.corrupt) == (type(attack).poison is Attack.poison):
-        yield "it must have one of corrupt(self, upload) and poison(self, sample)"
+    own = type(attack)
+    has = (own.corrupt is not Attack.corrupt, own.craft is not Attack.craft, own.poison is not Attack.poison)
+    if sum(has) != 1:
+        yield "it must have one of corrupt(self, upload), craft(self, conspiracy, out) and poison(self, sample)"
         return
     if attack.knows not in KNOWLEDGE:
         yield f"knows = {attack.knows!r} is not one of {', '.join(KNOWLEDGE)}"
@@ -36,7 +38,8 @@ def _check_few_uploads(attack: Any) -> Iterator[str]:
             except Exception as error:
                 honest = participants - int(attacking.sum())
                 yield (
-                    f"corrupt fails with {type(error).__name__}: {error}, where {participants} client(s) take part, "
+                    f"what it does to uploads fails with {type(error).__name__}: {error}, where {participants} "
+                    "client(s) take part, "
                     f"{honest} of them honest, and no two share an entry"
                 )
                 return
@@ -113,6 +116,37 @@ def check_defence(defence: Any) -> Iterator[str]:
                 return
 
 
+def check_pre_aggregation(pre: Any) -> Iterator[str]:
+    """Check that silence stays silence, bad numbers stay out, and who speaks first does not matter."""
+    from psofed.parts.aggregations.mean import Mean
+
+    rng, mean = np.random.default_rng(5), Mean()
+    server = rng.normal(size=6)
+    for participants in (1, 2, 3, 7):
+        uploads = np.where(rng.random((participants, 6)) < 0.6, rng.standard_t(2, (participants, 6)), np.nan)
+        uniforms = rng.random(participants)
+        count = pre.uploads_after(participants)
+        if not 1 <= count <= participants:
+            yield f"uploads_after({participants}) is {count}, where 1 to {participants} are wanted"
+            return
+        mixed = mix_uploads(pre, uploads, server, uniforms=uniforms)
+        if np.isinf(mixed).any():
+            yield f"with {participants} participants a mixed upload is not finite"
+        untouched = ~np.isfinite(uploads).any(axis=0)
+        if np.isfinite(mixed[:, untouched]).any():
+            yield "a mixed upload holds an entry that nobody sent"
+        turned = mix_uploads(pre, uploads[::-1], server, uniforms=uniforms[::-1])
+        first, second = (combine_uploads(mean, each, server) for each in (mixed, turned))
+        if not np.allclose(first, second, rtol=1e-9, atol=1e-12):
+            yield "the mean of the mixed uploads depends on the order of the participants"
+        bad = uploads.copy()
+        bad[rng.random(bad.shape) < 0.5] = np.inf
+        if np.isinf(mix_uploads(pre, bad, server, uniforms=uniforms)).any():
+            yield "infinite numbers that were sent reach a mixed upload"
+    if np.isfinite(mix_uploads(pre, np.full((3, 6), np.nan), server, uniforms=rng.random(3))).any():
+        yield "something is made of nothing that was sent"
+
+
 def check_pattern(pattern: Any) -> Iterator[str]:
     """Check that masks hold M different entries, and have the moments that are stated."""
     rng, dimension = np.random.default_rng(2), 5
@@ -183,6 +217,7 @@ CHECKS: dict[str, tuple[Callable[[Any], Iterator[str]], ...]] = {
     "attack": (check_attack,),
     "aggregation": (check_aggregation,),
     "defence": (check_defence,),
+    "pre_aggregation": (check_pre_aggregation,),
     "pattern": (check_pattern,),
     "drift": (check_drift,),
     "function": (check_function,),

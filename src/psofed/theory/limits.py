@@ -44,7 +44,7 @@ def attack_limits(scenario: Scenario) -> AttackLimits:
     --------
     >>> from psofed import Scenario
     >>> from psofed.attacks import SignFlip
-    >>> attack = SignFlip(num_byzantine=5, scale=3.0, probability=1.0, byzantine_set="redrawn")
+    >>> attack = SignFlip(num_byzantine=5, scale=3.0, of="update", probability=1.0, byzantine_set="redrawn")
     >>> limits = attack_limits(Scenario(num_clients=20, dimension=3, stepsize=0.05, attack=attack))
     >>> 0 < limits.num_byzantine < 10
     True

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError, NotCoveredError
+from psofed.common.suggest import did_you_mean
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.nonlinear import measure_features
@@ -64,7 +65,7 @@ def statement_of(attack: Attack) -> Statement:
     Examples
     --------
     >>> from psofed.attacks import SignFlip
-    >>> statement_of(SignFlip(num_byzantine=1, scale=2.0))
+    >>> statement_of(SignFlip(num_byzantine=1, scale=2.0, of="update"))
     Affine(own=-2.0, server=3.0, offset=0.0, variance=0.0, common_variance=0.0)
     """
     statement = attack.affine()
@@ -97,7 +98,8 @@ class Model:
 
     def __post_init__(self) -> None:
         if self.theory not in THEORIES:
-            raise InvalidValueError("theory", self.theory, '"exact" or "paper"')
+            hint = did_you_mean(self.theory, ("exact", "paper"))
+            raise InvalidValueError("theory", self.theory, '"exact" or "paper"', hint)
         if self.small_stepsize and self.theory == "exact":
             raise InvalidValueError(
                 "small_stepsize", True, 'False with theory = "exact"; it is an option of "paper"'
@@ -117,6 +119,11 @@ class Model:
             raise NotCoveredError(
                 f'the theory does not cover defence.kind = "{defence.kind}": whom it leaves out depends on the data, '
                 "so it can only be simulated; psofed.predict_recovery says what follows an exclusion"
+            )
+        if self.scenario.pre_aggregation is not None:
+            raise NotCoveredError(
+                f'the theory covers no pre-aggregation; "{self.scenario.pre_aggregation.kind}" mixes uploads in a way '
+                "that depends on them or on chance, and can only be simulated"
             )
         pattern = self.scenario.selection.pattern
         if (

@@ -2,20 +2,32 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray, ProgressCallback
-from psofed.common.validation import check_number
+from psofed.common.validation import check_choice, check_number
+from psofed.results import METRIC_TITLES, describe_scenario
+from psofed.results.estimates import in_decibels
+from psofed.results.show import draw, html_card, text_table
 from psofed.scenario import Scenario
+from psofed.scenario.file import as_scenario
 from psofed.theory.models import Model
 from psofed.theory.recursion import Level
 from psofed.theory.stability import mean_square_stepsize_bound, mean_stepsize_bound, stability_limit
 from psofed.theory.steady import Solver, SteadyState
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+    from psofed.theory.evasion import EvasionPrediction
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,11 @@ class LearningCurve:
     network_mse: FloatArray
     server_msd: FloatArray
     test_mse: FloatArray
+
+    def __repr__(self) -> str:
+        last = ", ".join(f"{title} {in_decibels(float(getattr(self, metric)[-1])):.2f} dB"
+                         for metric, title in METRIC_TITLES.items())  # fmt: skip
+        return f"LearningCurve: {self.network_mse.size} iterations, at the last {last}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +124,13 @@ class Prediction:
     def test_mse(self) -> float:
         """Steady-state MSE of the server on its test set."""
         return test_mse_of(self.model, self.server_msd)
+
+    @cached_property
+    def evasion(self) -> "EvasionPrediction | None":
+        """What is predicted of the server's error on inputs moved to hurt most; None without ``[evasion]``."""
+        from psofed.theory.evasion import predict_evasion
+
+        return predict_evasion(self)
 
     @cached_property
     def terms(self) -> Terms:
@@ -167,6 +191,64 @@ class Prediction:
         test = self.scenario.data.test_input_variance * server + self.model.fleet.test_noise_variance
         return LearningCurve(excess + noise, server, test)
 
+    def plot(self) -> "Figure":
+        """Draw the predicted learning curve in dB; returns a Matplotlib figure."""
+        return draw("theory.plot_prediction", self)
+
+    def to_dataframe(self, table: str = "steady_state") -> "pandas.DataFrame":
+        """Return a table.
+
+        Parameters
+        ----------
+        table : str
+            ``"steady_state"``: a row per metric and per term of the network MSE. ``"curve"``: a row per metric and
+            iteration of the learning curve.
+        """
+        import pandas
+
+        check_choice("table", table, ("steady_state", "curve"))
+        if table == "curve":
+            curve = self.learning_curve()
+            frames = [
+                pandas.DataFrame({"iteration": np.arange(values.size), "metric": metric, "value": values})
+                for metric in METRIC_TITLES
+                for values in [getattr(curve, metric)]
+            ]
+            return pandas.concat(frames, ignore_index=True)
+        values = {metric: getattr(self, metric) for metric in METRIC_TITLES}
+        values |= {f"network_mse from {name}": value for name, value in asdict(self.terms).items()}
+        return pandas.DataFrame({"metric": list(values), "value": list(values.values())})
+
+    def summary(self) -> str:
+        """Return the steady state, its sources and what is stable, as text."""
+        terms = ", ".join(f"{name} {value:.4g}" for name, value in asdict(self.terms).items() if value)
+        best = (
+            f"best {self.optimal_stepsize:.4g}" if self.optimal_stepsize else "best: the smaller the better"
+        )
+        limits = f"  stepsize {self.scenario.stepsize:g}: stable below {self.max_stepsize:.4g}, {best}"
+        return f"{self!r}\n  network MSE by source: {terms}\n{limits}"
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            [f"Prediction: {self._headline()}", *text_table(("", "steady state", "linear"), self._rows())]
+        )
+
+    def _repr_html_(self) -> str:
+        return html_card(self._headline(), ("", "steady state", "linear"), self._rows(), (), self.plot)
+
+    def _headline(self) -> str:
+        return f"{self.theory} theory, {describe_scenario(self.scenario)}" + (
+            "" if self.is_stable else "; unstable"
+        )
+
+    def _rows(self) -> list[tuple[str, str, str]]:
+        found = {title: getattr(self, metric) for metric, title in METRIC_TITLES.items()}
+        return [
+            (title, f"{in_decibels(value):.2f} dB" if math.isfinite(value) else "unstable", f"{value:.6g}")
+            for title, value in found.items()
+            if not math.isnan(value)
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and numbers; what is infinite (an unstable steady state) is None."""
         values = {
@@ -183,7 +265,15 @@ class Prediction:
             "theory": self.theory,
             "scenario": self.scenario.to_mapping(),
         }
+        if self.scenario.evasion is not None:
+            values["evasion"] = self._evasion_to_json()
         return {name: _finite(value) for name, value in values.items()}
+
+    def _evasion_to_json(self) -> dict[str, Any]:
+        try:
+            return {} if self.evasion is None else self.evasion.to_json()
+        except NotCoveredError as error:
+            return {"not_covered": str(error)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,15 +308,49 @@ class StepsizeCurve:
     targets: FloatArray
     sampling_error: FloatArray
 
+    def plot(self) -> "Figure":
+        """Draw the error over the stepsize; returns a Matplotlib figure."""
+        return draw("theory.plot_stepsizes", self)
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return a row per stepsize."""
+        import pandas
+
+        return pandas.DataFrame({name: getattr(self, name) for name in self._columns()})
+
+    def summary(self) -> str:
+        """Return the range and the best stepsize as text."""
+        return repr(self)
+
+    def __repr__(self) -> str:
+        text = f"StepsizeCurve: {self.theory} theory, {self.stepsize.size} stepsizes"
+        if self.is_stable.any():
+            best = int(np.argmin(self.network_mse))
+            text += (
+                f", {int(self.is_stable.sum())} stable; lowest network MSE "
+                f"{in_decibels(float(self.network_mse[best])):.2f} dB at {self.stepsize[best]:.4g}"
+            )
+        return text
+
+    def _repr_html_(self) -> str:
+        rows = [(f"{mu:.4g}", f"{in_decibels(e):.2f} dB" if s else "unstable") for mu, e, s in
+                zip(self.stepsize.tolist(), self.network_mse.tolist(), self.is_stable, strict=True)]  # fmt: skip
+        few = rows if len(rows) <= 12 else rows[:: -(-len(rows) // 12)]
+        return html_card(repr(self), ("stepsize", "network MSE"), few, (), self.plot)
+
+    def _columns(self) -> list[str]:
+        return [field.name for field in fields(self) if field.name not in ("scenario", "theory")]
+
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and numbers; what is infinite is None."""
-        names = [field.name for field in fields(self) if field.name not in ("scenario", "theory")]
-        columns = {name: [_finite(value) for value in getattr(self, name).tolist()] for name in names}
+        columns = {
+            name: [_finite(value) for value in getattr(self, name).tolist()] for name in self._columns()
+        }
         return columns | {"theory": self.theory, "scenario": self.scenario.to_mapping()}
 
 
 def predict_stepsizes(
-    scenario: Scenario,
+    scenario: Scenario | str | Path,
     stepsizes: Sequence[float] | FloatArray,
     theory: str = "exact",
     progress: ProgressCallback | None = None,
@@ -235,7 +359,7 @@ def predict_stepsizes(
 
     Parameters
     ----------
-    scenario : Scenario
+    scenario : Scenario or path
     stepsizes : sequence of float
         μ, each positive.
     theory : str
@@ -252,6 +376,7 @@ def predict_stepsizes(
     >>> curve.network_mse.round(5), curve.is_stable
     (array([0.02344, 0.02585,     inf]), array([ True,  True, False]))
     """
+    scenario = as_scenario(scenario)
     values = np.array([check_number("stepsizes", float(mu), 0, open_low=True) for mu in stepsizes])
     first = Prediction(scenario, theory)
     stable = _which_are_stable(first.solver, values)
@@ -287,12 +412,15 @@ def _which_are_stable(solver: Solver, stepsizes: FloatArray) -> NDArray[np.bool_
     return np.asarray(stepsizes <= (ordered[low] if low >= 0 else -1.0))
 
 
-def predict(scenario: Scenario, theory: str = "exact", small_stepsize: bool = False) -> Prediction:
+def predict(
+    scenario: Scenario | str | Path, theory: str = "exact", small_stepsize: bool = False
+) -> Prediction:
     """Predict what simulating a scenario will show; :func:`predict_stepsizes` does so for many stepsizes at once.
 
     Parameters
     ----------
-    scenario : Scenario
+    scenario : Scenario or path
+        What is predicted, or the TOML file that describes it.
     theory : str
         ``"exact"``: the equations as simulated, nothing averaged apart. ``"paper"``: the paper's theory, which takes
         download and upload as independent.
@@ -311,7 +439,7 @@ def predict(scenario: Scenario, theory: str = "exact", small_stepsize: bool = Fa
     >>> round(predict(scenario).network_mse, 5), round(predict(scenario, theory="paper").network_mse, 5)
     (0.02585, 0.02529)
     """
-    prediction = Prediction(scenario, theory, small_stepsize)
+    prediction = Prediction(as_scenario(scenario), theory, small_stepsize)
     _ = prediction.terms  # refuses what is not covered, and does the work that is always needed
     return prediction
 

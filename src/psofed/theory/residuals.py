@@ -40,7 +40,7 @@ def honest_variance(scenario: Scenario) -> FloatArray:
     >>> honest_variance(Scenario(num_clients=6, dimension=2, iterations=200))[[0, -1]].mean(axis=1).round(4)
     array([0.0408, 0.0012])
     """
-    model = Model(scenario.replace(attack=None, defence=None, aggregation="mean"))
+    model = Model(scenario.replace(attack=None, defence=None, pre_aggregation=None, aggregation="mean"))
     branches = model.branches if not model.is_scattered else ()
     clients, size = scenario.num_clients, model.entries.size
     if len(branches) != 1 or len(branches[0].exchanges) != 1:

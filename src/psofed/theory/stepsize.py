@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
-from psofed.common.errors import InvalidValueError
+from psofed.common.validation import check_choice
 from psofed.scenario import Scenario
+from psofed.scenario.file import as_scenario
 from psofed.theory.models import Model
 from psofed.theory.stability import mean_square_stepsize_bound, stability_limit
 from psofed.theory.steady import Solver
@@ -15,14 +17,16 @@ _AS_GOOD_AS_ZERO = 1e-5  # of the limit: below, the error has stopped falling wi
 METRICS = ("network", "test", "msd")
 
 
-def optimal_stepsize(scenario: Scenario, theory: str = "exact", metric: str = "network") -> float:
+def optimal_stepsize(
+    scenario: Scenario | str | Path, theory: str = "exact", metric: str = "network"
+) -> float:
     """Find the stepsize with the lowest predicted steady-state error under attack, or with a target that walks.
 
     Without either, or where the attack is no worse at small stepsizes, the error falls all the way: the answer is 0.
 
     Parameters
     ----------
-    scenario : Scenario
+    scenario : Scenario or path
         Its own stepsize plays no part.
     theory : str
         ``"exact"`` or ``"paper"``.
@@ -39,7 +43,7 @@ def optimal_stepsize(scenario: Scenario, theory: str = "exact", metric: str = "n
     >>> 0.02 < optimal_stepsize(Scenario(num_clients=50, dimension=5, attack=attack)) < 0.06
     True
     """
-    model = Model(scenario, theory)
+    model = Model(as_scenario(scenario), theory)
     if not (has_optimum(model) or model.has_direction):
         return 0.0
     solver = Solver(model)
@@ -67,8 +71,7 @@ def stable_range(solver: Solver, tolerance: float = 1e-4) -> float:
 
 def check_metric(metric: str) -> None:
     """Refuse a metric that is not one."""
-    if metric not in METRICS:
-        raise InvalidValueError("metric", metric, "one of " + ", ".join(f'"{name}"' for name in METRICS))
+    check_choice("metric", metric, METRICS)
 
 
 def error_at(solver: Solver, stepsize: float, metric: str) -> float:

@@ -2,16 +2,20 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_integer
 from psofed.fleet import Fleet
+from psofed.results.estimates import in_decibels
+from psofed.results.show import draw, html_card, text_table
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
+from psofed.scenario.file import as_scenario
 from psofed.theory.models import Model
 from psofed.theory.steady import Solver
 from psofed.theory.stepsize import (
@@ -24,6 +28,11 @@ from psofed.theory.stepsize import (
     stable_range,
 )
 
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+_HEAD = ("M", "stepsize", "error", "numbers per iteration")
 _WITHIN = 10**0.1  # converged: within 1 dB of the steady state, above or below
 _NEARLY_AS_GOOD = 10**0.01  # 0.1 dB
 _FIRST_LOOK = 256  # iterations of the first learning curve that is searched for the settling time
@@ -85,6 +94,45 @@ class Tuning:
     recommended: TuningPoint
     reason: str
     horizon: int | None = None
+    _plan: "Plan | None" = field(default=None, repr=False, compare=False)
+
+    def plot(self) -> "Figure":
+        """Draw the predicted error over the stepsize for each M; returns a Matplotlib figure."""
+        assert self._plan is not None
+        stepsizes, errors = self._plan.curves(self)
+        return draw("theory.plot_tuning", self, stepsizes, errors)
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return a row per number of shared entries."""
+        import pandas
+
+        return pandas.DataFrame(
+            [asdict(point) | {"recommended": point is self.recommended} for point in self.points]
+        )
+
+    def summary(self) -> str:
+        """Return the table and the recommendation as text."""
+        return f"{self!r}\n  {self.reason}"
+
+    def __repr__(self) -> str:
+        what = "steady state" if self.horizon is None else f"mean over {self.horizon} iterations"
+        lines = [f"Tuning: {self.metric} error, {what}", *text_table(_HEAD, self._rows())]
+        return "\n".join(lines)
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                f"{point.num_shared}{' *' if point is self.recommended else ''}",
+                f"{point.stepsize:.4g}",
+                f"{in_decibels(metric_of(point, self.metric)):.2f} dB",
+                str(point.numbers_per_iteration),
+            )
+            for point in self.points
+        ]
+
+    def _repr_html_(self) -> str:
+        plot = self.plot if self._plan is not None else None
+        return html_card("Tuning", _HEAD, self._rows(), (f"* recommended: {self.reason}",), plot)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts."""
@@ -96,8 +144,34 @@ class Tuning:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What was tuned, kept so that its curves can be drawn."""
+
+    scenario: Scenario
+    theory: str
+    measured: Fleet | None
+
+    def curves(self, tuning: Tuning) -> tuple[FloatArray, dict[int, FloatArray]]:
+        """Return stepsizes around the best ones, and the errors there by number of shared entries."""
+        top = max(point.max_stepsize for point in tuning.points)
+        bottom = min(0.3 * min(point.stepsize for point in tuning.points), 0.01 * top)
+        stepsizes = np.geomspace(bottom, 0.98 * top, 32)
+        return stepsizes, {
+            point.num_shared: error_curve(
+                self.scenario.replace(num_shared=point.num_shared),
+                stepsizes,
+                tuning.metric,
+                self.theory,
+                tuning.horizon,
+                self.measured,
+            )
+            for point in tuning.points
+        }
+
+
 def tune(
-    scenario: Scenario,
+    scenario: Scenario | str | Path,
     metric: str = "network",
     shared: Sequence[int] | None = None,
     theory: str = "exact",
@@ -113,7 +187,7 @@ def tune(
 
     Parameters
     ----------
-    scenario : Scenario
+    scenario : Scenario or path
         The fleet and the attack on it; its stepsize and number of shared entries are what is sought.
     metric : str
         ``"network"``, ``"test"`` or ``"msd"``.
@@ -140,6 +214,7 @@ def tune(
     >>> short.recommended.stepsize > long.recommended.stepsize > 0
     True
     """
+    scenario = as_scenario(scenario)
     check_metric(metric)
     counts = tuple(shared) if shared is not None else tuple(range(1, scenario.dimension + 1))
     if horizon is None and not has_optimum(Model(scenario, theory, measured=measured)):
@@ -154,7 +229,7 @@ def tune(
     if progress is not None:
         progress(len(counts), len(counts))
     recommended, reason = _recommend(tuple(points), metric, horizon)
-    return Tuning(metric, tuple(points), recommended, reason, horizon)
+    return Tuning(metric, tuple(points), recommended, reason, horizon, Plan(scenario, theory, measured))
 
 
 def error_curve(

@@ -8,7 +8,13 @@ from psofed.engine.attackers import attacks_now, common_normal, first_word, own_
 from psofed.engine.bodies import Hook, MakeFrame, make_hook
 from psofed.engine.hooks import ATTACK
 from psofed.parts.base import Attack
-from psofed.parts.contexts import Upload, UploadAndAccomplices, UploadAndEveryone, UploadAndServer
+from psofed.parts.contexts import (
+    Conspiracy,
+    Upload,
+    UploadAndAccomplices,
+    UploadAndEveryone,
+    UploadAndServer,
+)
 
 _NOBODY = np.zeros(0)
 _NONE, _ONE = np.uint64(0), np.uint64(1)
@@ -16,6 +22,8 @@ _NONE, _ONE = np.uint64(0), np.uint64(1)
 
 def attack_hook(attack: Attack) -> Hook:
     """Return the hook of an attack on uploads."""
+    if attack.crafts_vectors():
+        return make_hook(attack, "craft", ATTACK, _make_crafting_frame)
     return make_hook(attack, "corrupt", ATTACK, _FRAMES[attack.knows])
 
 
@@ -150,6 +158,88 @@ def _make_frame_together(unpack, body, context):
             for p in range(participants):
                 for m in range(shared):
                     place[p, entries[p, m, lane]] = -1
+
+    return frame
+
+
+def _make_crafting_frame(unpack, body):
+    """Return the frame of attackers who see all uploads as vectors: lane by lane, with clients in order."""
+
+    def frame(token, n, attackers, target, server, uploads):
+        self = unpack(attackers.options)
+        clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
+        participants, shared, lanes = sent.shape
+        num_clients, dimension = attackers.is_byzantine.shape[0], target.size
+        redraw_byzantine(n, attackers)
+        attacking = np.empty(participants, np.bool_)
+        column, row_of = np.empty(participants, np.int64), np.full(dimension, -1)
+        for lane in range(lanes):
+            key, gamma = attackers.stream.key[lane], attackers.stream.gamma[lane]
+            count = 0
+            for p in range(participants):
+                word = first_word(n, num_clients, clients[p, lane], dimension)
+                attacking[p] = attackers.is_byzantine[clients[p, lane], lane] and attacks_now(
+                    key, gamma, word, attackers.probability
+                )
+                count += attacking[p]
+                column[p] = clients[p, lane]
+            if count == 0 and attackers.memory.shape[1] == 0:
+                continue
+            for p in range(participants):
+                for m in range(shared):
+                    row_of[entries[p, m, lane]] = 0
+            met = 0
+            for i in range(dimension):
+                if row_of[i] == 0:
+                    row_of[i] = met
+                    met += 1
+            entry_of, own, common = np.empty(met, np.int64), np.empty(met), np.empty(met)
+            for i in range(dimension):
+                if row_of[i] >= 0:
+                    entry_of[row_of[i]] = i
+                    own[row_of[i]] = target[i] - server[i, lane]
+                    common[row_of[i]] = common_normal(key, gamma, n, dimension, i)
+            honest, honest_shared = (
+                np.zeros((participants - count, met)),
+                np.zeros((participants - count, met), np.bool_),
+            )
+            those, those_shared = np.zeros((count, met)), np.zeros((count, met), np.bool_)
+            honest_clients = np.empty(participants - count, np.int64)
+            h = a = 0
+            order = np.argsort(column)
+            for p in order:
+                for m in range(shared):
+                    i = entries[p, m, lane]
+                    if attacking[p]:
+                        those[a, row_of[i]] = server[i, lane] - sent[p, m, lane]
+                        those_shared[a, row_of[i]] = True
+                    else:
+                        honest[h, row_of[i]] = server[i, lane] - sent[p, m, lane]
+                        honest_shared[h, row_of[i]] = True
+                if attacking[p]:
+                    a += 1
+                else:
+                    honest_clients[h] = column[p]
+                    h += 1
+            out = those.copy()
+            body(
+                self,
+                Conspiracy(
+                    honest, honest_shared, honest_clients, those, those_shared, own, entry_of, common, num_clients,
+                    dimension, n, attackers.memory[lane],
+                    np.empty(participants * participants + 2 * participants + 2 * met),
+                ),
+                out,
+            )  # fmt: skip
+            a = 0
+            for p in order:
+                if attacking[p]:
+                    for m in range(shared):
+                        i = entries[p, m, lane]
+                        sent[p, m, lane] = server[i, lane] - out[a, row_of[i]]
+                    a += 1
+            for row in range(met):
+                row_of[entry_of[row]] = -1
 
     return frame
 

@@ -1,6 +1,7 @@
-"""Start a command that is ended when its parent dies, even by kill -9: ``python guard.py PARENT COMMAND …``.
+"""Processes that do not outlive their parent: ``python guard.py PARENT COMMAND …`` starts such a command.
 
-Run as a file and not as a module, so that nothing of psofed need be imported.
+Run as a file and not as a module, so that nothing of psofed need be imported. The signal is SIGKILL: Flower's handlers
+of milder ones can wait for a lock that the interrupted code holds, and then the process stays for ever.
 """
 
 import ctypes
@@ -11,13 +12,18 @@ import sys
 _PR_SET_PDEATHSIG = 1  # of Linux's prctl; kept across exec
 
 
-def main() -> None:
-    """Ask the kernel for a SIGTERM on the death of the parent (a process id), then become the command."""
-    parent, *command = sys.argv[1:]
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies, however it dies; only Linux can do that."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != int(parent):
-            sys.exit("the parent has died already")
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def main() -> None:
+    """Become the command, to be killed with the parent, which is named by its process id."""
+    parent, *command = sys.argv[1:]
+    die_with_parent()
+    if sys.platform == "linux" and os.getppid() != int(parent):
+        sys.exit("the parent has died already")
     os.execvp(command[0], command)
 
 

@@ -2,7 +2,7 @@
 
 Each process leads a group of its own, which its descendants belong to and by which all of them are signalled. Flower
 would put its SuperExec into a group of its own, so it is started here, beside the SuperLink and not by it. And each
-process is told by the kernel (on Linux) when its parent dies, so that not even kill -9 of a command leaves any behind.
+process is killed by the kernel (on Linux) when its parent dies: not even kill -9 of a command leaves any behind.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Krum's order of preference, for Krum and multi-Krum."""
+"""Orders of preference: Krum's, for Krum and multi-Krum, and by length."""
 
 import numpy as np  # noqa: F401 (for the example)
 
@@ -6,8 +6,27 @@ from psofed.common.types import FloatArray
 from psofed.parts.vectors import length, part_of, ranks, squared_distance, sum_of_lowest
 
 
+def length_key(vector: FloatArray) -> float:
+    """Return ‖vector‖ to about seven digits; of equally long vectors the one with the lower sum comes first.
+
+    Clipping makes vectors equally long but for rounding. Which of them is preferred must not hang on that, nor on the
+    order of the participants.
+
+    Examples
+    --------
+    >>> length_key(np.array([3.0, -4.0])) < length_key(np.array([-3.0, 4.0])) < length_key(np.array([0.0, 5.01]))
+    True
+    """
+    size = length(vector)
+    spread = 536870913.0 * size  # 2²⁹ + 1: leaves 24 of the 53 bits
+    total = 0.0
+    for i in range(vector.size):
+        total += vector[i]
+    return float(spread - (spread - size) + 1e-7 * total)
+
+
 def write_krum_ranks(changes: FloatArray, tolerated: int, room: FloatArray) -> None:
-    """Write each participant's rank, from 0: by score, of equal scores by the update's length, then by place.
+    """Write each participant's rank, from 0: by score, of equal scores by the update's length.
 
     A score is the sum of squared distances to the max(1, P' − f − 2) nearest others. Ranks are written to the front of
     ``room``, which is that of :class:`psofed.parts.contexts.Updates`.
@@ -32,5 +51,5 @@ def write_krum_ranks(changes: FloatArray, tolerated: int, room: FloatArray) -> N
     neighbours = min(max(1, count - tolerated - 2), count - 1)
     for p in range(count):
         scores[p] = sum_of_lowest(distances[p], neighbours)
-        lengths[p] = length(changes[p])
+        lengths[p] = length_key(changes[p])
     ranks(scores, lengths, part_of(room, 0, (count,)))

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from psofed.parts.attacks.label_poisoning import LabelPoisoning as LabelPoisoning
     from psofed.parts.attacks.little_is_enough import LittleIsEnough as LittleIsEnough
     from psofed.parts.attacks.mimic import Mimic as Mimic
+    from psofed.parts.attacks.min_max import MinMax as MinMax
+    from psofed.parts.attacks.min_sum import MinSum as MinSum
     from psofed.parts.attacks.non_finite import NonFinite as NonFinite
     from psofed.parts.attacks.scaled_update import ScaledUpdate as ScaledUpdate
     from psofed.parts.attacks.sign_flip import SignFlip as SignFlip

@@ -4,18 +4,32 @@ import math
 
 import numpy as np
 
+from psofed.parts.attacks._quantile import normal_quantile
 from psofed.parts.base import Attack
 from psofed.parts.contexts import UploadAndEveryone
 from psofed.parts.options import option
 
+# Up to how many deviations a search goes if it is not said.
+_MOST_DEVIATIONS = 3.0
+
 
 class LittleIsEnough(Attack):
-    """A little is enough (ALIE): all attackers hide just outside the honest spread, on the same side.
+    """A little is enough (ALIE): all attackers stand a little beside the mean, on the same side.
 
-    In each entry i an attacker sends  w'_i = m_i + z s_i,  with m_i and s_i the mean and (sample) standard deviation
-    of the clean uploads of that entry in this iteration, which the attackers see. Near enough to pass as honest, they
-    shift what the server learns. Where fewer than two clean uploads hold the entry, s_i is 0; where none does, the
-    attacker has nothing to hide among and sends its own value.
+    In each entry an attacker sends  m + z s,  with m and s the mean and (sample) standard deviation of what the
+    attackers of this iteration would honestly send for it. They need see nobody else's: honest clients are much alike.
+    z follows from how many numbers n are sent for the entry, and how many of them, a, by attackers:
+
+        z = Φ⁻¹((n − a − s') / (n − a)),    s' = ⌊n/2 + 1⌋ − a,
+
+    so that s' honest ones, with the attackers a majority, stand farther out than they do (probabilities nearer to 0
+    or 1 than 1/(2 (n − a)) count as that). One attacker alone has no deviation to go by and sends its own number, as
+    all do where nobody is honest.
+
+    Stronger forms: ``deviations`` fixes z. With ``statistics = "honest"`` attackers are omniscient: m and s are of the
+    clean uploads of all others (s is 0 where there is but one). With ``search`` they try so many values of z, up to
+    ``deviations`` (or 3), against the server's rule in every iteration, and use the one that takes the server farthest
+    from the mean of the honest.
 
     References
     ----------
@@ -26,15 +40,38 @@ class LittleIsEnough(Attack):
     not_affine_because = "a standard deviation is not affine in the models"
 
     deviations: float = option(
-        default=1.5, text="z: how many standard deviations from the honest mean", strength=True
+        default=0.0,
+        text="z: how many standard deviations from the mean; 0: as n and a give it",
+        strength=True,
+    )
+    statistics: str = option(
+        default="accomplices",
+        choices=("accomplices", "honest"),
+        text="whose uploads mean and deviation are of",
+    )
+    search: int = option(
+        default=0,
+        low=0,
+        high=1000,
+        text="how many z, up to the given one, are tried against the rule; 0: none",
     )
 
+    def strengths(self) -> tuple[float, ...]:
+        """Return the values of z that are tried."""
+        most = self.deviations or _MOST_DEVIATIONS
+        return tuple(most * (j + 1) / self.search for j in range(self.search))
+
     def corrupt(self, upload: UploadAndEveryone) -> float:
-        """Stand z deviations beside the clean mean."""
-        honest = upload.honest
-        if honest.size == 0:
+        """Stand z deviations beside the mean."""
+        honest, attackers = upload.honest.size, upload.accomplices.size
+        values = upload.honest if self.statistics == "honest" else upload.accomplices
+        if honest == 0:
             return upload.value
-        mean = np.mean(honest)
-        if honest.size == 1:
+        mean, z = np.mean(values), self.deviations
+        if values.size == 1:
             return float(mean)
-        return float(mean + self.deviations * math.sqrt(np.sum((honest - mean) ** 2) / (honest.size - 1)))
+        if z == 0.0:
+            needed = (honest + attackers) // 2 + 1 - attackers
+            edge = 0.5 / honest
+            z = normal_quantile(min(max((honest - needed) / honest, edge), 1.0 - edge))
+        return float(mean + z * math.sqrt(np.sum((values - mean) ** 2) / (values.size - 1)))

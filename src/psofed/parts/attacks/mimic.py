@@ -1,16 +1,30 @@
 """Attackers that say what one honest client says."""
 
+import math
+
+from psofed.common.types import FloatArray
 from psofed.parts.base import Attack
-from psofed.parts.contexts import UploadAndEveryone
+from psofed.parts.contexts import Conspiracy
+from psofed.parts.options import option
+from psofed.parts.vectors import part_of
 
 
 class Mimic(Attack):
     """All attackers send what one honest client sends, which so gets too many votes.
 
-    In each entry an attacker sends the number that the clean participant with the lowest client number, of those who
-    share the entry in this iteration, sends; always siding with the same clients, it biases the model towards their
-    data. Where no clean upload holds the entry, the attacker sends its own value. Nothing it sends is out of the
-    ordinary, so no rule can tell it from an honest client. Its strength is how often it does so.
+    Nothing they send is out of the ordinary, so no rule can tell them from honest clients; siding with the same client
+    all the time, they bias the model towards its data. The victim is chosen to bias most (``victim = "variance"``). In
+    the first `warm_up` iterations attackers watch all clean updates u_k and estimate the direction z in which these
+    vary most; the client with the largest |Σ_n zᵀu_k,n| ranks first. After that the ranking stands, and in each
+    iteration the client is copied that ranks first of those who participate and do not attack (during the warm-up, by
+    what is known so far). Where all participate, that is one fixed victim. With ``victim = "lowest"`` it is, entry by
+    entry, the one with the lowest number. An entry that the victim does not share is sent honestly. Its strength is how
+    often it does so.
+
+    Notes
+    -----
+    The paper follows z by Oja's rule. Here the second moments of u_k around their running mean are kept, and z makes a
+    step of the power method on them in each iteration of the warm-up, which does not depend on the updates' scale.
 
     References
     ----------
@@ -22,6 +36,85 @@ class Mimic(Attack):
         "which client is copied depends on who participates and who attacks, so the copy is not affine"
     )
 
-    def corrupt(self, upload: UploadAndEveryone) -> float:
-        """Copy the clean upload of the lowest client number."""
-        return upload.honest[0] if upload.honest.size > 0 else upload.value
+    victim: str = option(default="variance", choices=("variance", "lowest"), text="who is copied")
+    warm_up: int = option(default=200, low=1, text="after how many iterations the choice stands")
+
+    def memory_size(self, num_clients: int, dimension: int) -> int:
+        """Return room for what is known of the updates: second moments, mean, z, and a sum for each client."""
+        if self.victim == "lowest":
+            return 0
+        return 1 + dimension * (dimension + 3 + num_clients)
+
+    def craft(self, conspiracy: Conspiracy, out: FloatArray) -> None:
+        """Copy the victim."""
+        honest, shared = conspiracy.honest, conspiracy.honest_shared
+        count, size = honest.shape
+        if self.victim == "lowest":
+            for a in range(out.shape[0]):
+                for i in range(size):
+                    for h in range(count - 1, -1, -1):
+                        if shared[h, i]:
+                            out[a, i] = honest[h, i]
+            return
+        dimension = conspiracy.dimension
+        seen, moments = conspiracy.memory[0], part_of(conspiracy.memory, 1, (dimension, dimension))
+        mean = part_of(conspiracy.memory, 1 + dimension * dimension, (dimension,))
+        axis = part_of(conspiracy.memory, 1 + dimension * (dimension + 1), (dimension,))
+        room = part_of(conspiracy.memory, 1 + dimension * (dimension + 2), (dimension,))
+        # Last, so that the memory can grow with the number of clients.
+        sums = part_of(
+            conspiracy.memory, 1 + dimension * (dimension + 3), (conspiracy.num_clients, dimension)
+        )
+        if seen < self.warm_up:
+            _watch(conspiracy, moments, mean, axis, sums, room)
+            conspiracy.memory[0] = seen + 1.0
+        best, victim = -1.0, -1
+        for h in range(count):
+            score = 0.0
+            for i in range(dimension):
+                score += axis[i] * sums[conspiracy.honest_clients[h], i]
+            if abs(score) > best * (1.0 + 1e-9):
+                best, victim = abs(score), h
+        for a in range(out.shape[0]):
+            for i in range(size):
+                if victim >= 0 and shared[victim, i]:
+                    out[a, i] = honest[victim, i]
+
+
+def _watch(
+    conspiracy: Conspiracy,
+    moments: FloatArray,
+    mean: FloatArray,
+    axis: FloatArray,
+    sums: FloatArray,
+    room: FloatArray,
+) -> None:
+    """Take in the clean updates of an iteration, and turn the axis towards where they vary most."""
+    honest, entries, clients = conspiracy.honest, conspiracy.entries, conspiracy.honest_clients
+    count, size = honest.shape
+    seen = conspiracy.memory[0]
+    for i in range(size):
+        total = 0.0
+        for h in range(count):
+            total += honest[h, i]
+        if count > 0:
+            mean[entries[i]] += (total / count - mean[entries[i]]) / (1.0 + seen)
+    for h in range(count):
+        for i in range(size):
+            sums[clients[h], entries[i]] += honest[h, i]
+            for j in range(size):
+                moments[entries[i], entries[j]] += (honest[h, i] - mean[entries[i]]) * (
+                    honest[h, j] - mean[entries[j]]
+                )
+    for i in range(size):
+        if axis[entries[i]] == 0.0:
+            axis[entries[i]] = 1.0 / (1.0 + entries[i])  # anything but perpendicular to what is sought
+    total = 0.0
+    for i in range(conspiracy.dimension):
+        room[i] = 0.0
+        for j in range(conspiracy.dimension):
+            room[i] += moments[i, j] * axis[j]
+        total += room[i] * room[i]
+    if total > 0.0:
+        for i in range(conspiracy.dimension):
+            axis[i] = room[i] / math.sqrt(total)

@@ -7,14 +7,15 @@ from psofed.parts.options import option
 
 
 class SignFlip(Attack):
-    """A Byzantine participant turns its update round, away from where its data point, with probability p_a.
+    """A Byzantine participant sends what it has learned with the sign turned round, with probability p_a.
 
     With w_n the server's model before the upload and u = w_{k,n+1} − w_n on the shared entries,
 
-        of = "update":  w'_{k,n+1} = w_n − scale · u            of = "model":  w'_{k,n+1} = −scale · w_{k,n+1}
+        of = "model":  w'_{k,n+1} = −scale · w_{k,n+1}            of = "update":  w'_{k,n+1} = w_n − scale · u
 
-    In papers where clients send gradients the first is meant. Near the steady state u is small and of mean zero, so
-    the first is weak here; the second pushes towards −w all the time.
+    RSA flips the message, and here messages are models: the first, which pushes towards −w all the time. Where papers
+    send gradients, the flipped message is a flipped update: the second. Near the steady state u is small and of mean
+    zero, so it is weak here.
 
     References
     ----------
@@ -24,6 +25,8 @@ class SignFlip(Attack):
     --------
     >>> upload = UploadAndServer(1.0, entry=0, client=0, iteration=0, normal=0.0, common_normal=0.0, server=0.5)
     >>> SignFlip(num_byzantine=1, scale=2.0).corrupt(upload)
+    -2.0
+    >>> SignFlip(num_byzantine=1, scale=2.0, of="update").corrupt(upload)
     -0.5
     """
 
@@ -32,7 +35,7 @@ class SignFlip(Attack):
     scale: float = option(
         default=1.0, low=0.0, text="how far the turned update or model reaches", strength=True
     )
-    of: str = option(default="update", choices=("update", "model"), text="what is turned round")
+    of: str = option(default="model", choices=("model", "update"), text="what is turned round")
 
     def corrupt(self, upload: UploadAndServer) -> float:
         """Turn round what is sent, seen from the origin or from the server's model."""

@@ -1,0 +1,6 @@
+"""Does federating help on this table? Every way to learn at its best, and an answer with its uncertainty."""
+
+from psofed.advice.advice import Advice, Method, advise
+from psofed.advice.stations import Station
+
+__all__ = ["Advice", "Method", "Station", "advise"]

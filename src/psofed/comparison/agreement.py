@@ -1,0 +1,215 @@
+"""Simulates and predicts the same scenario, and says whether they agree."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from psofed.common.numbers import finite_or_none
+from psofed.common.types import ProgressCallback
+from psofed.results import METRIC_TITLES, SimulationResult, describe_scenario
+from psofed.results.show import draw, html_card, text_table
+from psofed.scenario import Scenario
+from psofed.scenario.file import as_scenario
+from psofed.simulation.monte_carlo import simulate
+from psofed.theory.prediction import Prediction, predict
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+# Agreement: within this ratio, or within so many standard errors, whichever is more.
+TOLERANCES = {"network_mse": 0.005, "server_msd": 0.01, "test_mse": 0.01}
+STANDARD_ERRORS = 3.5
+
+
+@dataclass(frozen=True)
+class MetricComparison:
+    """One metric, simulated and predicted.
+
+    Attributes
+    ----------
+    metric : str
+    simulated, standard_error, predicted : float
+        Means, and the standard error of the simulated one.
+    difference : float
+        Predicted less simulated, relative to the latter.
+    z_score : float
+        The same in standard errors.
+    agrees : bool
+        Whether it is within the tolerance; or, with heavy tails, at least above the lower bound of the simulated mean.
+    is_open : bool
+        Whether it is the latter only: a few trials decide the simulated mean, and cannot tell.
+    """
+
+    metric: str
+    simulated: float
+    standard_error: float
+    predicted: float
+    difference: float
+    z_score: float
+    agrees: bool
+    is_open: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """``"agrees"``, ``"DIFFERS"``, or ``"open"`` where heavy tails leave it so."""
+        if not self.agrees:
+            return "DIFFERS"
+        return "open" if self.is_open else "agrees"
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A simulation beside a prediction of the same scenario.
+
+    Attributes
+    ----------
+    simulation : SimulationResult
+    prediction : Prediction
+    metrics : tuple of MetricComparison
+    """
+
+    simulation: SimulationResult
+    prediction: Prediction
+    metrics: tuple[MetricComparison, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every metric does."""
+        return all(row.agrees for row in self.metrics)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        plain = {
+            "agrees": self.agrees,
+            "metrics": {
+                row.metric: {k: v for k, v in asdict(row).items() if k != "metric"} for row in self.metrics
+            },
+            "tolerances": TOLERANCES,
+            "standard_errors": STANDARD_ERRORS,
+            "theory": self.prediction.theory,
+            "trials": self.simulation.trials,
+            "seed": self.simulation.seed,
+            "scenario": self.simulation.scenario.to_mapping(),
+        }
+        cleaned: dict[str, Any] = finite_or_none(plain)
+        return cleaned
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return a row per metric."""
+        import pandas
+
+        return pandas.DataFrame([asdict(row) for row in self.metrics])
+
+    def plot(self) -> "Figure":
+        """Draw the simulated learning curves with bands, and the predicted ones on top."""
+        return draw(
+            "theory.plot_comparison",
+            self.simulation,
+            {self.prediction.theory: self.prediction.learning_curve()},
+        )
+
+    def summary(self) -> str:
+        """Return the table and the verdict as text."""
+        return f"{self!r}\n  {self.verdict}"
+
+    @property
+    def verdict(self) -> str:
+        """What it comes to, in a few words."""
+        if not self.agrees:
+            return "no agreement"
+        heavy = [METRIC_TITLES[row.metric] for row in self.metrics if row.is_open]
+        if not heavy:
+            return "agreement"
+        told = f"a few trials decide the simulated mean of {', '.join(heavy)}: these trials cannot tell"
+        return told if len(heavy) == len(self.metrics) else f"agreement, but {told}"
+
+    def rows(self) -> Sequence[tuple[str, ...]]:
+        """Return the table's rows as text."""
+        return [
+            (
+                METRIC_TITLES[row.metric],
+                f"{row.simulated:.6g}",
+                "–" if math.isnan(row.standard_error) else f"{row.standard_error:.2g}",
+                f"{row.predicted:.6g}",
+                "–" if math.isnan(row.difference) else f"{row.difference:+.2%}",
+                "–" if math.isnan(row.z_score) else f"{row.z_score:+.2f}",
+                row.verdict,
+            )
+            for row in self.metrics
+        ]
+
+    def _headline(self) -> str:
+        result = self.simulation
+        about = describe_scenario(result.scenario)
+        return f"{result.trials} trials against the {self.prediction.theory} theory; {about}"
+
+    def __repr__(self) -> str:
+        return "\n".join([f"Comparison: {self._headline()}", *text_table(HEAD, self.rows())])
+
+    def _repr_html_(self) -> str:
+        return html_card(self._headline(), HEAD, self.rows(), (self.verdict,), self.plot)
+
+
+HEAD = ("", "simulated", "±", "predicted", "difference", "z", "")
+
+
+def compare(
+    scenario: Scenario | str | Path,
+    trials: int = 200,
+    seed: int = 0,
+    threads: int | None = None,
+    *,
+    theory: str = "exact",
+    progress: ProgressCallback | None = None,
+) -> Comparison:
+    """Simulate and predict a scenario, and say whether they agree.
+
+    Parameters
+    ----------
+    scenario : Scenario or path
+    trials, seed, threads, progress
+        See :func:`psofed.simulate`.
+    theory : str
+        ``"exact"`` or ``"paper"``.
+
+    Examples
+    --------
+    >>> found = compare(Scenario(num_clients=10, dimension=3, iterations=400), trials=64)
+    >>> found.agrees, found.metrics[0].verdict
+    (True, 'agrees')
+    """
+    scenario = as_scenario(scenario)
+    prediction = predict(scenario, theory)
+    return compare_results(simulate(scenario, trials, seed, threads, progress=progress), prediction)
+
+
+def compare_results(simulation: SimulationResult, prediction: Prediction) -> Comparison:
+    """Compare every metric's steady state."""
+    rows = []
+    for metric, tolerance in TOLERANCES.items():
+        simulated, predicted = getattr(simulation, metric), getattr(prediction, metric)
+        error = simulated.standard_error
+        if not (math.isfinite(predicted) and math.isfinite(simulated.mean)):
+            # Both diverge, or they disagree.
+            agrees = not math.isfinite(predicted) and not math.isfinite(simulated.mean)
+            rows.append(
+                MetricComparison(metric, simulated.mean, math.nan, predicted, math.nan, math.nan, agrees)
+            )
+            continue
+        difference = predicted - simulated.mean
+        ratio = difference / simulated.mean if simulated.mean else math.nan
+        allowed = tolerance * simulated.mean
+        if error > 0:
+            allowed = max(allowed, STANDARD_ERRORS * error)
+        z_score = difference / error if error > 0 else math.nan
+        agrees = abs(difference) <= allowed
+        is_open = not agrees and simulated.is_heavy_tailed and predicted >= simulated.interval[0]
+        rows.append(
+            MetricComparison(
+                metric, simulated.mean, error, predicted, ratio, z_score, agrees or is_open, is_open
+            )
+        )
+    return Comparison(simulation, prediction, tuple(rows))

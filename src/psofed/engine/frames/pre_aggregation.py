@@ -1,0 +1,123 @@
+"""The frame of pre-aggregations: lane by lane, uploads become mixtures of uploads."""
+
+import math
+
+import numpy as np
+
+from psofed.engine.bodies import Hook, make_hook
+from psofed.engine.compiling import compiled
+from psofed.engine.hooks import MIX, MixMemory, Uploads
+from psofed.engine.normals import mix_word, unit_uniform
+from psofed.parts.base import PreAggregation
+from psofed.parts.contexts import AllUpdates, room_for
+from psofed.parts.plain import LARGEST
+from psofed.parts.vectors import part_of
+
+
+def mix_hook(pre: PreAggregation) -> Hook:
+    """Return the hook of a pre-aggregation."""
+    return make_hook(pre, "weigh", MIX, _make_frame)
+
+
+def make_mix_memory(
+    pre: PreAggregation | None, participants: int, entries: int, dimension: int, lanes: int
+) -> MixMemory:
+    """Return what the frame works in; next to nothing without a pre-aggregation.
+
+    Parameters
+    ----------
+    pre : PreAggregation or None
+        What is done.
+    participants, entries, dimension : int
+        How many upload, how many entries all of them together can share, and D.
+    lanes : int
+        How many trials there are.
+    """
+    if pre is None:
+        participants = entries = dimension = lanes = 0
+    uploads = 0 if pre is None else pre.uploads_after(participants)
+    numbers = participants * (entries + 1 + uploads) + entries + room_for(participants, entries)
+    mixed = Uploads(
+        np.zeros((uploads, lanes), np.int32),
+        np.zeros((uploads, entries, lanes), np.int32),
+        np.full((uploads, entries, lanes), np.nan),
+    )
+    return MixMemory(
+        np.empty(numbers), np.empty(participants * entries, np.bool_), np.full(dimension, -1),
+        np.empty(entries, np.int64), mixed,
+    )  # fmt: skip
+
+
+@compiled(inline=True)
+def _uniform(key, gamma, word):
+    return unit_uniform(mix_word(key + np.uint64(word) * gamma))
+
+
+def _make_frame(unpack, body):
+    def frame(token, n, num_clients, target, uploads, options, stream, memory, server):
+        self = unpack(options)
+        clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
+        participants, shared, lanes = sent.shape
+        row_of, entry_of, numbers, flags = memory.row_of, memory.entry_of, memory.numbers, memory.flags
+        mixed = memory.mixed
+        # With fewer participants than there can be, there are fewer mixed uploads; the others stay silent.
+        count, most = mixed.sent.shape[0], mixed.sent.shape[1]
+        for lane in range(lanes):
+            met = 0
+            for p in range(participants):
+                for m in range(shared):
+                    i = entries[p, m, lane]
+                    if abs(sent[p, m, lane]) <= LARGEST and row_of[i] < 0:
+                        row_of[i] = met
+                        entry_of[met] = i
+                        met += 1
+            size = participants * met
+            for j in range(size):
+                numbers[j] = 0.0
+                flags[j] = False
+            for p in range(participants):
+                for m in range(shared):
+                    i = entries[p, m, lane]
+                    if abs(sent[p, m, lane]) <= LARGEST:
+                        numbers[p * met + row_of[i]] = server[i, lane] - sent[p, m, lane]
+                        flags[p * met + row_of[i]] = True
+            for row in range(met):
+                i = entry_of[row]
+                row_of[i] = -1
+                numbers[size + row] = target[i] - server[i, lane]
+            first = size + met
+            for p in range(participants):
+                word = n * num_clients + clients[p, lane]
+                numbers[first + p] = _uniform(stream.key[lane], stream.gamma[lane], word)
+            start = first + participants
+            weights = part_of(numbers, start, (count, participants))
+            for r in range(count):
+                for p in range(participants):
+                    weights[r, p] = 0.0
+            last = start + count * participants
+            changes, held = part_of(numbers, 0, (participants, met)), part_of(flags, 0, (participants, met))
+            if met > 0:
+                body(
+                    self,
+                    AllUpdates(
+                        changes, held, part_of(numbers, size, (met,)), part_of(numbers, first, (participants,)),
+                        part_of(numbers, last, (numbers.size - last,)),
+                    ),
+                    weights,
+                )  # fmt: skip
+            for r in range(count):
+                mixed.clients[r, lane] = r
+                for row in range(most):
+                    mixed.entries[r, row, lane] = 0
+                    mixed.sent[r, row, lane] = math.nan
+                for row in range(met):
+                    total, anyone = 0.0, False
+                    for p in range(participants):
+                        if weights[r, p] != 0.0:
+                            total += weights[r, p] * changes[p, row]
+                            anyone = anyone or held[p, row]
+                    mixed.entries[r, row, lane] = entry_of[row]
+                    if anyone:
+                        mixed.sent[r, row, lane] = server[entry_of[row], lane] - total
+
+    return frame

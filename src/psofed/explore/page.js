@@ -1,0 +1,241 @@
+// The page around the charts: a form made from what Python says the fields are, and places for words and numbers.
+// It draws nothing and computes nothing but a slider's position.
+
+const STEPS = 1000; // positions of a slider with a logarithmic scale
+
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value != null) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child != null));
+  return element;
+}
+
+const identify = (name) => "field-" + name.replaceAll(".", "-");
+
+function toPosition(field, value) {
+  if (field.scale !== "log") return value;
+  return Math.round((STEPS * Math.log(value / field.low)) / Math.log(field.high / field.low));
+}
+
+function fromPosition(field, position) {
+  let value = Number(position);
+  if (field.scale === "log") value = field.low * (field.high / field.low) ** (value / STEPS);
+  if (field.integer) return String(Math.round(value));
+  return String(Number(value.toPrecision(field.scale === "log" ? 3 : 6)));
+}
+
+export function render({ model, el }) {
+  document.documentElement.lang = "en";
+  document.head.append(make("meta", { name: "viewport", content: "width=device-width, initial-scale=1" }));
+  const tell = (message) => model.send_msg(message);
+  const state = { ...model.start }; // what Python last said of form, errors, top and copies
+  const pending = new Map();
+  let scheduled = false;
+  let inputs = new Map();
+  let shape = "";
+
+  // What is typed or moved goes to Python at most once per frame, the latest value of each field.
+  function send(name, value) {
+    pending.set(name, value);
+    if (scheduled) return;
+    scheduled = true;
+    requestAnimationFrame(() => {
+      scheduled = false;
+      for (const [field, latest] of pending) tell({ type: "set", side: state.form.side, name: field, value: latest });
+      pending.clear();
+    });
+  }
+
+  // The frame of the page
+
+  const preset = make("select", { id: "preset", onchange: () => preset.value && tell({ type: "preset", name: preset.value }) });
+  const metric = make("select", { id: "metric", onchange: () => tell({ type: "metric", name: metric.value }) });
+  const compare = make("button", { id: "compare", type: "button", onclick: () => tell({ type: "compare" }) });
+  const simulate = make("button", { id: "simulate", type: "button", class: "primary", onclick: () => tell({ type: "simulate" }) });
+  const bar = make("progress", { max: "1", value: "0", "aria-label": "simulation's progress" });
+  const status = make("span", { id: "status", role: "status" });
+  const share = make("button", { id: "share", type: "button", "aria-expanded": "false", "aria-controls": "copies", onclick: () => {
+    copies.hidden = !copies.hidden;
+    share.setAttribute("aria-expanded", String(!copies.hidden));
+  } }, "Copy and download");
+  const copies = make("section", { id: "copies", hidden: true, "aria-label": "Copy and download" });
+  const sentence = make("div", { id: "sentence", "aria-live": "polite" });
+  const numbers = make("div", { id: "numbers" });
+  const form = make("form", { id: "form", "aria-label": "Settings", onsubmit: (event) => event.preventDefault() });
+  const settings = make("details", { id: "settings" }, make("summary", {}, "Settings"), form);
+  const charts = make("div", { id: "charts" });
+  el.append(make("div", { class: "page" },
+    make("header", {},
+      make("h1", {}, "psofed ", make("span", {}, "explorer")),
+      make("span", { class: "pair" }, make("label", { for: "preset" }, "start from"), preset),
+      make("span", { class: "pair" }, make("label", { for: "metric" }, "error"), metric),
+      make("span", { class: "gap" }), compare, simulate, bar, status, share),
+    make("div", { id: "body" }, settings, make("main", {}, copies, sentence, numbers, charts))));
+  const wide = matchMedia("(min-width: 900px)");
+  const unfold = () => { settings.open = wide.matches; };
+  wide.addEventListener("change", unfold);
+  unfold();
+
+  model.get_child("charts").forEach((chart, place) => {
+    charts.append(make("figure", { class: "card" }, chart, make("figcaption", {}, model.captions[place])));
+  });
+
+  // The form
+
+  function shapeOf({ side, sides, groups }) {
+    const fields = groups.flatMap((group) => group.fields);
+    return JSON.stringify([side, sides, fields.map((f) => [f.name, f.type, f.choices, f.label])]);
+  }
+
+  function drawForm() {
+    const { side: shown, sides, groups } = state.form;
+    const focused = el.getRootNode().activeElement?.id;
+    const folded = new Map([...form.querySelectorAll("details")].map((d) => [d.dataset.title, d.open]));
+    inputs = new Map();
+    form.replaceChildren();
+    if (sides.length > 1) {
+      form.append(make("div", { class: "sides", role: "group", "aria-label": "Which scenario the settings are of" },
+        ...sides.map((side) => make("button", { type: "button", class: `side-${side}`, "aria-pressed": String(side === shown),
+          onclick: () => tell({ type: "side", name: side }) }, `Settings of ${side}`))));
+    }
+    for (const group of groups) {
+      const open = folded.get(group.title) ?? group.open;
+      form.append(make("details", { open, "data-title": group.title }, make("summary", {}, group.title), ...group.fields.map(drawField)));
+    }
+    if (focused) el.getRootNode().getElementById?.(focused)?.focus();
+    drawErrors();
+  }
+
+  function drawField(field) {
+    const id = identify(field.name);
+    const note = make("p", { class: "note", id: `${id}-note` });
+    const common = { id, name: field.name, "aria-describedby": note.id };
+    let box, slider = null;
+    if (field.type === "choice") {
+      box = make("select", { ...common, onchange: () => send(field.name, box.value) },
+        ...field.choices.map(([value, label]) => make("option", { value }, label)));
+    } else {
+      box = make("input", { ...common, type: "text", autocomplete: "off", spellcheck: "false", maxlength: "4000",
+        inputmode: field.type === "number" ? "decimal" : "text",
+        oninput: () => { place(field, slider, box.value); send(field.name, box.value); } });
+      if (field.type === "number") {
+        slider = make("input", { type: "range", "aria-label": `${field.label}, slider`, id: `${id}-slider`,
+          oninput: () => { box.value = fromPosition(slider.field, slider.value); send(field.name, box.value); } });
+      }
+    }
+    inputs.set(field.name, { box, slider, note });
+    fill(field);
+    const label = make("label", { for: id, title: field.hint || false }, field.label);
+    return make("div", { class: `field ${field.type}` }, label, box, slider, note);
+  }
+
+  function place(field, slider, text) {
+    const value = Number(text);
+    if (slider && text.trim() !== "" && Number.isFinite(value)) slider.value = toPosition(slider.field ?? field, value);
+  }
+
+  function fill(field) {
+    const { box, slider, note } = inputs.get(field.name);
+    const active = el.getRootNode().activeElement;
+    if (slider) {
+      slider.field = field;
+      const ends = field.scale === "log" ? [0, STEPS, 1] : [field.low, field.high, field.step];
+      [slider.min, slider.max, slider.step] = ends;
+      if (active !== slider) place(field, slider, field.value);
+    }
+    if (active !== box && !(slider && active === slider)) box.value = field.value;
+    note.hint = field.type === "choice" ? field.hint : "";
+    if (!note.classList.contains("bad")) note.textContent = note.hint;
+  }
+
+  function onForm() {
+    const { sides, groups, presets, metrics } = state.form;
+    const now = shapeOf(state.form);
+    if (now !== shape) { shape = now; drawForm(); }
+    else for (const group of groups) group.fields.forEach(fill);
+    const known = JSON.stringify(presets);
+    if (preset.dataset.known !== known) {
+      preset.dataset.known = known;
+      preset.replaceChildren(make("option", { value: "", hidden: true }, "your settings"), ...presets.map(([value, label]) => make("option", { value }, label)));
+      metric.replaceChildren(...metrics.map(([value, label]) => make("option", { value }, label)));
+    }
+    preset.value = state.form.preset;
+    metric.value = state.form.metric;
+    compare.textContent = sides.length > 1 ? "Close B" : "Compare with B";
+  }
+
+  function drawErrors() {
+    for (const [name, { box, note }] of inputs) {
+      const text = state.errors[name] ?? "";
+      note.classList.toggle("bad", text !== "");
+      note.textContent = text || note.hint;
+      text ? box.setAttribute("aria-invalid", "true") : box.removeAttribute("aria-invalid");
+      if (text) { note.setAttribute("role", "alert"); note.closest("details").open = true; }
+      else note.removeAttribute("role");
+    }
+  }
+
+  // Words and numbers
+
+  function onTop() {
+    const { top } = state;
+    const lines = top.sentences.map(({ side, text, trouble }) =>
+      make("p", { class: trouble ? "trouble" : "" },
+        state.form.sides.length > 1 && side ? make("b", { class: `side-${side}` }, side) : null, text));
+    sentence.replaceChildren(...lines);
+    sentence.classList.toggle("stale", top.stale);
+    numbers.replaceChildren(...top.tiles.map((tile) => make("dl", { class: tile.values.length > 1 ? "tile two" : "tile" }, make("dt", {}, tile.title),
+      ...tile.values.map(({ side, text, key, stale }) => make("dd", { class: `side-${side}${stale ? " stale" : ""}`, id: `${key}-${side}`, title: tile.hint || false },
+        tile.values.length > 1 ? make("small", {}, side === "difference" ? tile.relation : side) : null, text)))));
+    simulate.textContent = top.simulation.running ? "Stop" : "Simulate";
+    bar.hidden = !top.simulation.running;
+    bar.value = top.simulation.progress;
+    status.textContent = top.simulation.text;
+  }
+
+  function onCopies() {
+    const texts = state.copies;
+    const link = `${location.origin}${location.pathname}?token=${texts.token}&${texts.query}`;
+    history.replaceState(null, "", `${location.pathname}?${texts.query}`);
+    const block = (title, id, text) => {
+      const done = make("span", { role: "status", class: "done" });
+      const button = make("button", { type: "button", id: `copy-${id}`, onclick: async () => {
+        try { await navigator.clipboard.writeText(text); done.textContent = "copied"; }
+        catch { done.textContent = "select the text and copy it"; }
+      } }, `Copy ${title}`);
+      return make("div", { class: "copy" }, button, done, make("pre", { id: `text-${id}`, tabindex: "0", "aria-label": title }, text));
+    };
+    const download = (kind) => make("button", { type: "button", id: `download-${kind}`, onclick: () => tell({ type: "download", name: kind }) },
+      `Numbers as ${kind.toUpperCase()}`);
+    copies.replaceChildren(
+      make("p", {}, `Settings of ${state.form.side}. Pictures: the disk beside each of them. `, download("csv"), download("json")),
+      make("div", { class: "grid" }, block("TOML", "toml", texts.toml), block("commands", "command", texts.command),
+        block("Python", "python", texts.python), block("link (while this explorer runs)", "link", link)));
+  }
+
+  function save({ name, mime, text }) {
+    const link = make("a", { href: URL.createObjectURL(new Blob([text], { type: mime })), download: name });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+
+  const draw = { form: onForm, errors: drawErrors, top: onTop, copies: onCopies };
+  model.on("msg:custom", (message) => {
+    if (message.type === "file") save(message);
+    if (message.type !== "news") return;
+    Object.assign(state, message.news);
+    for (const part of Object.keys(draw)) if (part in message.news) draw[part]();
+  });
+  onForm();
+  onTop();
+  onCopies();
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const tint = () => { model.dark = dark.matches; };
+  dark.addEventListener("change", tint);
+  tint();
+  tell({ type: "hello" });
+}

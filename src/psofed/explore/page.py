@@ -1,0 +1,422 @@
+"""One page in one browser window: takes what the form says, asks the workers, and shows what they answer."""
+
+import queue
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import panel as pn
+import param
+from panel.custom import JSComponent
+from panel.viewable import Children
+
+from psofed.common.errors import PsofedError
+from psofed.explore import exports, words
+from psofed.explore.charts import CAPTIONS, Charts
+from psofed.explore.fields import field_for_error, form_groups
+from psofed.explore.presets import Preset
+from psofed.explore.settings import (
+    SIDES,
+    Limits,
+    Settings,
+    changed,
+    from_query,
+    make_scenario,
+    parse_value,
+    to_query,
+)
+from psofed.explore.workers import Pool, Question, Worker
+from psofed.results import METRIC_TITLES
+from psofed.scenario import Scenario
+
+_HERE = Path(__file__).parent
+_REDRAW = 90  # milliseconds between two drawings of what is still being refined
+_OPEN_GROUPS = ("Sharing", "Attack", "Fleet")
+
+
+class Frame(JSComponent):
+    """What the browser shows around the charts; ``page.js`` draws it."""
+
+    start = param.Dict(default={})
+    dark = param.Boolean(default=False)
+    charts = Children()
+    captions = param.List(default=[])
+
+    _esm = (_HERE / "page.js").read_text(encoding="utf-8")
+    _stylesheets = [(_HERE / "page.css").read_text(encoding="utf-8")]  # noqa: RUF012 (Panel's own way)
+
+    def __init__(self, listener: Any, **params: Any) -> None:
+        self._listener = listener
+        self._shown: dict[str, Any] = dict(params.get("start", {}))
+        super().__init__(**params)
+
+    def tell(self, values: dict[str, Any]) -> None:
+        """Send what has changed: as a message, since Panel walks through all charts to set a parameter."""
+        news = {name: value for name, value in values.items() if self._shown.get(name) != value}
+        if news:
+            self._shown.update(news)
+            self._send_msg({"type": "news", "news": news})
+
+    def forget(self) -> None:
+        """Take nothing for shown."""
+        self._shown = {}
+
+    def _handle_msg(self, msg: Any) -> None:
+        self._listener(msg)
+
+
+class Side:
+    """One of the two scenarios: what was typed, what is valid of it, and what is known about that."""
+
+    def __init__(self, mapping: dict[str, Any], scenario: Scenario, own_data: bool, preset: str = "") -> None:
+        self.draft, self.scenario, self.own_data, self.preset = mapping, scenario, own_data, preset
+        self.errors: dict[str, str] = {}
+        self.picture: dict[str, Any] = {}  # what is drawn: may be of the scenario before
+        self.fresh: dict[str, Any] = {}  # what is said: of this scenario only
+        self.simulation: dict[str, Any] = {}
+        self.simulating = False
+        self.progress = 0.0
+        self.theory_number = self.simulation_number = 0
+
+    def content(self) -> dict[str, Any]:
+        """Return what pictures and files are made of."""
+        return {"scenario": self.scenario, "theory": self.picture, "simulation": self.simulation}
+
+
+class Session:
+    """A page, from its opening to its closing.
+
+    Parameters
+    ----------
+    pool : Pool
+        Where processes come from.
+    presets : dict of str to Preset
+        The first is what the page opens with.
+    limits : Limits
+        How large a fleet may be.
+    origin : Origin
+        What the command line named.
+    data : OwnData, optional
+        The user's table.
+    token : str
+        For links.
+    arguments : dict
+        The query that the page was opened with.
+    """
+
+    def __init__(
+        self, pool: Pool, presets: dict[str, Preset], limits: Limits, origin: exports.Origin, data: Any, token: str,
+        arguments: dict[str, list[bytes]],
+    ) -> None:  # fmt: skip
+        self._pool, self._presets, self._limits, self._origin = pool, presets, limits, origin
+        self._data, self._token = data, token
+        self._metric, self._active, self._refused = "network_mse", "A", ""
+        self._sides: dict[str, Side] = {}
+        self._count = 0
+        self._is_waiting = False
+        self._inbox: queue.SimpleQueue[tuple[str, str, int, dict[str, Any]]] = queue.SimpleQueue()
+        self._document: Any = pn.state.curdoc
+        self._workers: dict[tuple[str, str], Worker] = {}
+        self._restore(arguments)
+        self._charts = Charts(SIDES)
+        panes = [pn.pane.Bokeh(figure, sizing_mode="stretch_width") for figure in self._charts.figures()]
+        start = self._frame_values()
+        self.frame = Frame(
+            self._on_message, charts=panes, captions=list(CAPTIONS), sizing_mode="stretch_width", start=start
+        )
+        self.frame.param.watch(self._recolour, "dark")
+        for side in self._sides:
+            self._ask_theory(side)
+
+    def close(self) -> None:
+        """End what computes for this page."""
+        for worker in self._workers.values():
+            worker.close()
+
+    # Where settings come from
+
+    def _restore(self, arguments: dict[str, list[bytes]]) -> None:
+        pairs = [
+            (name, value.decode("utf-8", "replace")) for name, values in arguments.items() for value in values
+        ]
+        try:
+            settings = from_query(urlencode(pairs), self._data is not None)
+            if settings is not None:
+                self._metric = settings.metric
+                made = {
+                    side: self._make_side(dict(mapping), side in settings.own_data)
+                    for side, mapping in settings.sides.items()
+                }
+                self._sides = made
+        except PsofedError as error:
+            self._refused = f"The link's settings are refused: {error}"
+        if not self._sides:
+            preset = next(iter(self._presets.values()))
+            self._sides = {"A": self._make_side(dict(preset.mapping), preset.own_data, preset.name)}
+
+    def _make_side(self, mapping: dict[str, Any], own_data: bool, preset: str = "") -> Side:
+        scenario = make_scenario(mapping, self._limits, self._data if own_data else None)
+        return Side(scenario.to_mapping(), scenario, own_data, preset)
+
+    # What the browser says
+
+    def _on_message(self, message: Any) -> None:
+        if not isinstance(message, dict):
+            return
+        name = message.get("name")
+        match message.get("type"):
+            case "set":
+                self._set(message.get("side"), name, message.get("value"))
+            case "preset" if name in self._presets:
+                preset = self._presets[name]
+                self._sides[self._active] = self._make_side(
+                    dict(preset.mapping), preset.own_data, preset.name
+                )
+                self._refused = ""
+                self._changed(self._active)
+            case "metric" if name in METRIC_TITLES:
+                self._metric = name
+                for side in self._sides:
+                    self._ask_theory(side)
+                self._show()
+            case "side" if name in self._sides:
+                self._active = name
+                self._show()
+            case "hello":  # what was sent before the window listened is sent again
+                self.frame.forget()
+                self._show()
+            case "compare":
+                self._compare()
+            case "simulate":
+                self._simulate_or_stop()
+            case "download":
+                self._download(name)
+
+    def _set(self, side_name: Any, name: Any, value: Any) -> None:
+        side = self._sides.get(side_name) if isinstance(side_name, str) else None
+        if side is None or not isinstance(name, str) or not isinstance(value, str):
+            return
+        known = {field["name"] for group in self._groups(side) for field in group["fields"]}
+        if name not in known:
+            return
+        self._refused = ""
+        try:
+            side.draft = _with_dependents(changed(side.draft, name, parse_value(value)), name)
+            scenario = make_scenario(side.draft, self._limits, self._data if side.own_data else None)
+        except PsofedError as error:
+            about = getattr(error, "field", name)
+            place = field_for_error(self._groups(side), about) or name
+            side.errors = {place: str(error)}
+            self._show(pictures=False)
+            return
+        side.errors = {}
+        if scenario != side.scenario:
+            side.scenario, side.preset = scenario, ""
+            self._changed(side_name)
+        else:
+            self._show(pictures=False)
+
+    def _changed(self, name: str) -> None:
+        """Ask anew, now that a side's scenario is another; what was simulated is not of it any more."""
+        side = self._sides[name]
+        side.simulation = {}
+        if side.simulating:
+            self._stop(name)
+        self._ask_theory(name)
+        self._show(pictures=False)
+
+    def _compare(self) -> None:
+        if "B" in self._sides:
+            self._stop("B")
+            del self._sides["B"]
+            self._active = "A"
+        else:
+            first = self._sides["A"]
+            self._sides["B"] = Side(first.scenario.to_mapping(), first.scenario, first.own_data, first.preset)
+            self._active = "B"
+            self._ask_theory("B")
+        self._show()
+
+    # What is computed
+
+    def _ask_theory(self, name: str) -> None:
+        side = self._sides[name]
+        self._count += 1
+        side.theory_number, side.fresh = self._count, {}
+        mapping = side.scenario.to_mapping()
+        question = Question(self._count, "theory", mapping, side.own_data, {"metric": self._metric})
+        self._worker("theory", name).ask(question)
+
+    def _simulate_or_stop(self) -> None:
+        running = [name for name, side in self._sides.items() if side.simulating]
+        for name in running or self._sides:
+            self._stop(name) if running else self._simulate(name)
+        self._show()
+
+    def _simulate(self, name: str) -> None:
+        side = self._sides[name]
+        self._count += 1
+        side.simulation_number, side.simulating, side.simulation, side.progress = self._count, True, {}, 0.0
+        options = {"limit": side.fresh.get("limit")}
+        question = Question(self._count, "simulation", side.scenario.to_mapping(), side.own_data, options)
+        self._worker("simulation", name).ask(question)
+
+    def _stop(self, name: str) -> None:
+        side = self._sides[name]
+        if side.simulating:
+            side.simulating = False
+            self._count += 1
+            side.simulation_number = self._count
+            self._worker("simulation", name).ask(Question(self._count, "nothing"))
+
+    def _worker(self, kind: str, name: str) -> Worker:
+        if (kind, name) not in self._workers:
+            self._workers[kind, name] = Worker(self._pool, partial(self._hear, kind, name))
+        return self._workers[kind, name]
+
+    def _hear(self, kind: str, name: str, number: int, update: dict[str, Any]) -> None:
+        """Take what a worker's thread brings; it is shown when the page's own loop comes to it."""
+        self._inbox.put((kind, name, number, update))
+        if {"point", "refusal", "error", "stopped", "finished"} & set(update):
+            self._document.add_next_tick_callback(self._take_in)
+        elif not self._is_waiting:  # what refines a picture is drawn some at a time
+            self._is_waiting = True
+            self._document.add_timeout_callback(self._take_in, _REDRAW)
+
+    def _take_in(self) -> None:
+        self._is_waiting = False
+        if self._inbox.empty():
+            return
+        refused = []
+        while not self._inbox.empty():
+            kind, name, number, update = self._inbox.get()
+            side = self._sides.get(name)
+            if side is None:
+                continue
+            if kind == "theory" and number == side.theory_number:
+                if update.get("refusal") or update.get("error"):
+                    side.picture = {}
+                    refused.append(name)
+                side.fresh.update(update)
+                side.picture.update(update)
+            elif kind == "simulation" and number == side.simulation_number:
+                side.progress = update.pop("progress", side.progress)
+                side.simulating = not (update.get("finished") or update.get("stopped"))
+                side.simulation.update(update)
+        for name in refused:
+            if self._sides[name].fresh.get("refusal"):
+                self._simulate(name)
+        self._show()
+
+    # What is shown
+
+    def _recolour(self, event: Any) -> None:
+        with pn.io.hold(self._document):
+            self._charts.recolour("dark" if event.new else "light")
+
+    def _groups(self, side: Side) -> list[dict[str, Any]]:
+        return form_groups(side.scenario, side.draft, self._limits, side.own_data)
+
+    def _show(self, pictures: bool = True) -> None:
+        self.frame.tell(self._frame_values())
+        if not pictures:
+            return
+        with pn.io.hold(self._document):
+            self._charts.show({name: side.content() for name, side in self._sides.items()}, self._metric)
+
+    def _frame_values(self) -> dict[str, Any]:
+        active = self._sides[self._active]
+        groups = [{**group, "open": group["title"] in _OPEN_GROUPS} for group in self._groups(active)]
+        form = {
+            "side": self._active,
+            "sides": list(self._sides),
+            "groups": groups,
+            "presets": [[preset.name, preset.title] for preset in self._presets.values()],
+            "preset": active.preset,
+            "metrics": [list(item) for item in METRIC_TITLES.items()],
+            "metric": self._metric,
+        }
+        return {"form": form, "errors": active.errors, "top": self._top(), "copies": self._copies(active)}
+
+    def _top(self) -> dict[str, Any]:
+        sentences = [{"side": "", "text": self._refused, "trouble": True}] if self._refused else []
+        for name, side in self._sides.items():
+            sentences += [{"side": name, **line} for line in self._lines(side)]
+        running = [side for side in self._sides.values() if side.simulating]
+        dots = [side.simulation["present"] for side in self._sides.values() if "present" in side.simulation]
+        text = (
+            f"{min(dot['trials'] for dot in dots)} trials simulated"
+            if dots
+            else "starting …"
+            if running
+            else ""
+        )
+        progress = sum(side.progress for side in running) / len(running) if running else 0.0
+        return {
+            "sentences": sentences,
+            "stale": any(
+                "point" not in side.fresh and not side.fresh.get("refusal") for side in self._sides.values()
+            ),
+            "tiles": words.tiles(
+                {name: self._numbers(side) for name, side in self._sides.items()}, self._metric
+            ),
+            "simulation": {"running": bool(running), "progress": round(progress, 3), "text": text},
+        }
+
+    def _lines(self, side: Side) -> list[dict[str, Any]]:
+        refusal, error = (
+            side.fresh.get("refusal", ""),
+            side.fresh.get("error") or side.simulation.get("error"),
+        )
+        lines: list[dict[str, Any]] = []
+        if refusal:
+            if not side.simulation.get("error"):
+                said = words.simulated_sentence(side.scenario, side.simulation, self._metric, side.simulating)
+                lines.append({"text": said, "trouble": False})
+            lines.append({"text": f"{refusal[0].upper()}{refusal[1:]}. So it is simulated.", "trouble": True})
+        elif not side.fresh.get("error"):
+            shown = side.fresh if "point" in side.fresh else {}
+            lines.append({"text": words.sentence(side.scenario, shown, self._metric), "trouble": False})
+        if error:
+            lines.append({"text": error, "trouble": True})
+        return lines
+
+    def _numbers(self, side: Side) -> dict[str, Any]:
+        return words.number_rows(side.scenario, side.fresh, side.picture, side.simulation.get("present"))
+
+    def _copies(self, side: Side) -> dict[str, Any]:
+        predictable = not (side.fresh.get("refusal") or side.fresh.get("error"))
+        about = (side.scenario, self._origin, side.own_data, predictable)
+        sides = {name: one.scenario.to_mapping() for name, one in self._sides.items()}
+        owned = frozenset(name for name, one in self._sides.items() if one.own_data)
+        return {
+            "toml": side.scenario.to_toml(),
+            "command": exports.as_command(*about),
+            "python": exports.as_python(*about),
+            "query": to_query(Settings(sides, owned, self._metric)),
+            "token": self._token,
+        }
+
+    def _download(self, kind: Any) -> None:
+        makers = {
+            "csv": (exports.numbers_as_csv, "text/csv"),
+            "json": (exports.numbers_as_json, "application/json"),
+        }
+        if kind in makers:
+            maker, mime = makers[kind]
+            text = maker({name: side.content() for name, side in self._sides.items()})
+            self.frame._send_msg({"type": "file", "name": f"psofed.{kind}", "mime": mime, "text": text})
+
+
+def _with_dependents(mapping: dict[str, Any], name: str) -> dict[str, Any]:
+    """Make smaller what cannot be more than what was just made smaller."""
+    bounded = {"dimension": ["num_shared"], "num_clients": ["num_participants", "attack.num_byzantine"]}
+    top = mapping.get(name)
+    if name in bounded and isinstance(top, int) and top >= 1:
+        for dotted in bounded[name]:
+            table, _, key = dotted.rpartition(".")
+            values = mapping.get(table, {}) if table else mapping
+            if isinstance(values.get(key), int) and values[key] > top:
+                values[key] = top
+    return mapping

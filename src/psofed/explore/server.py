@@ -1,0 +1,199 @@
+"""Serves the page on loopback, to whoever has the token."""
+
+import hmac
+import secrets
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import panel as pn
+from bokeh.server.auth_provider import AuthProvider
+from panel.io.server import get_server
+
+from psofed.common.errors import PsofedError
+from psofed.explore.exports import Origin
+from psofed.explore.page import Session
+from psofed.explore.presets import make_presets
+from psofed.explore.settings import Limits
+from psofed.explore.workers import Pool
+from psofed.scenario import Scenario
+
+ADDRESS = "127.0.0.1"
+_MOST_SESSIONS = 16
+_TEMPLATE = (Path(__file__).parent / "root.css").read_text(encoding="utf-8")
+
+
+class Explorer:
+    """The explorer's server.
+
+    Parameters
+    ----------
+    scenario : Scenario, optional
+        What the page opens with; with `data`, fitted to them.
+    data : OwnData, optional
+        A table of the user's own.
+    origin : Origin
+        What the command line named, for commands that do the same.
+    port : int
+        Where it listens; 0 for any free one.
+    """
+
+    def __init__(
+        self, scenario: Scenario | None = None, data: Any = None, origin: Origin | None = None, port: int = 0
+    ) -> None:
+        self.token = secrets.token_urlsafe(24)
+        self.port = port or _free_port()
+        self._data, self._origin = data, origin or Origin()
+        self._presets = make_presets(scenario, data)
+        self._limits = Limits() if scenario is None else Limits().including(scenario)
+        self._sessions: set[Session] = set()
+        _check_free(self.port)
+        self._pool = Pool(data)
+        try:
+            self._server = self._make_server()
+        except OSError as error:
+            self._pool.close()
+            raise PsofedError(
+                f"--port {self.port}: cannot be listened on ({error.strerror or error})"
+            ) from None
+
+    @property
+    def url(self) -> str:
+        """The address to open, with its token."""
+        return f"http://{ADDRESS}:{self.port}/?token={self.token}"
+
+    def run(self, ready: Callable[[], None]) -> None:
+        """Serve until interrupted; `ready` is called when the page can be opened."""
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            self._server.start()
+            self._server.io_loop.asyncio_loop.set_exception_handler(_quietly)
+            self._server.io_loop.add_callback(ready)
+            self._server.io_loop.start()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the server and everything that computes for it."""
+        self._server.stop()
+        for session in list(self._sessions):
+            session.close()
+        self._pool.close()
+
+    def _make_server(self) -> Any:
+        pn.config.raw_css = [_TEMPLATE]
+        return get_server(
+            self._page,
+            port=self.port,
+            address=ADDRESS,
+            websocket_origin=[f"{ADDRESS}:{self.port}", f"localhost:{self.port}"],
+            title="psofed explorer",
+            show=False,
+            start=False,
+            auth_provider=_Token(self.token, f"psofed-explorer-{self.port}"),
+            sign_sessions=True,
+            secret_key=secrets.token_urlsafe(32),
+            session_token_expiration=3600,
+            check_unused_sessions_milliseconds=2000,
+            unused_session_lifetime_milliseconds=5000,
+        )
+
+    def _page(self) -> Any:
+        if len(self._sessions) >= _MOST_SESSIONS:
+            return pn.pane.HTML(
+                f"<p>The explorer is open in {_MOST_SESSIONS} windows; close one of them.</p>"
+            )
+        session = Session(
+            self._pool,
+            self._presets,
+            self._limits,
+            self._origin,
+            self._data,
+            self.token,
+            pn.state.session_args,
+        )
+        self._sessions.add(session)
+
+        def closed(context: Any) -> None:
+            session.close()
+            self._sessions.discard(session)
+
+        pn.state.on_session_destroyed(closed)
+        return session.frame
+
+
+class _Token(AuthProvider):
+    """Lets in whoever shows the token: in the address once, in a cookie from then on. All others get 403."""
+
+    def __init__(self, token: str, cookie: str) -> None:
+        self._token, self._cookie = token, cookie
+        super().__init__()
+
+    @property
+    def get_user(self) -> Any:
+        return self._user
+
+    @property
+    def get_user_async(self) -> None:
+        return None
+
+    @property
+    def login_url(self) -> str:
+        return "/login"
+
+    @property
+    def get_login_url(self) -> None:
+        return None
+
+    @property
+    def login_handler(self) -> None:
+        return None
+
+    @property
+    def logout_url(self) -> None:
+        return None
+
+    @property
+    def logout_handler(self) -> None:
+        return None
+
+    def _user(self, handler: Any) -> str | None:
+        shown = handler.get_query_argument("token", "")
+        if shown and hmac.compare_digest(shown.encode(), self._token.encode()):
+            if not hasattr(handler, "ws_connection"):
+                handler.set_cookie(self._cookie, self._token, httponly=True, samesite="Strict")
+            return "user"
+        known = handler.get_cookie(self._cookie, "")
+        if known and hmac.compare_digest(known.encode(), self._token.encode()):
+            return "user"
+        from tornado.web import HTTPError
+
+        raise HTTPError(403, reason="the address needs its token: open the one that psofed explore printed")
+
+
+def _quietly(loop: Any, context: dict[str, Any]) -> None:
+    """Say nothing of a window that was closed while something was on its way to it."""
+    from tornado.iostream import StreamClosedError
+    from tornado.websocket import WebSocketClosedError
+
+    if not isinstance(context.get("exception"), StreamClosedError | WebSocketClosedError):
+        loop.default_exception_handler(context)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((ADDRESS, 0))
+        return int(probe.getsockname()[1])
+
+
+def _check_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((ADDRESS, port))
+        except OSError as error:
+            raise PsofedError(f"--port {port}: cannot be listened on ({error.strerror})") from None

@@ -1,0 +1,305 @@
+"""All that the page is set to: two scenarios as nested mappings, and the same as the query of a link.
+
+Nothing that comes from a browser is trusted: every value goes through the scenario's own checks, and sizes are bounded
+before anything is allocated. A query names no files: there is no setting that one could be read from.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.validation import check_choice, check_integer
+from psofed.results import METRIC_TITLES
+from psofed.scenario import Scenario
+from psofed.scenario.file import parse_setting, scenario_from_mapping, set_values
+
+if TYPE_CHECKING:
+    from psofed.fleet.own_data import OwnData
+
+SIDES = ("A", "B")
+_LONGEST_QUERY = 20_000
+_LONGEST_VALUE = 4_000
+_MOST_FIELDS = 200
+_LARGEST_INTEGER = 2**53  # what a browser's numbers hold exactly
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large a fleet the explorer takes: a page should answer while one looks at it.
+
+    Attributes
+    ----------
+    num_clients, dimension, iterations : int
+        Largest allowed values.
+    """
+
+    num_clients: int = 1000
+    dimension: int = 200
+    iterations: int = 100_000
+
+    def including(self, scenario: Scenario) -> "Limits":
+        """Return limits that allow `scenario` too: what the user's own file says is allowed."""
+        return Limits(
+            max(self.num_clients, scenario.num_clients),
+            max(self.dimension, scenario.dimension),
+            max(self.iterations, scenario.iterations),
+        )
+
+    def check(self, mapping: Mapping[str, Any]) -> None:
+        """Refuse what is too large, before anything is made of it."""
+        for name in ("num_clients", "dimension", "iterations"):
+            check_integer(name, mapping.get(name, 1), 1, getattr(self, name), "the explorer's limit")
+        for table, values in mapping.items():
+            for key, value in values.items() if isinstance(values, Mapping) else ():
+                if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
+                    raise InvalidValueError(f"{table}.{key}", value, f"at most {_LARGEST_INTEGER}")
+        sizes = {"model": ("features",), "data": ("input_dimension", "test_instances")}
+        for table, names in sizes.items():
+            given = mapping.get(table)
+            sized = given if isinstance(given, Mapping) else {}
+            for name in names:
+                if sized.get(name) is not None:
+                    check_integer(f"{table}.{name}", sized[name], 1, 10_000, "the explorer's limit")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the page shows.
+
+    Attributes
+    ----------
+    sides : mapping
+        The scenario of A, and of B where there is one, as nested mappings.
+    own_data : frozenset of str
+        Sides that learn from the table that the command line named.
+    metric : str
+        ``"network_mse"``, ``"server_msd"`` or ``"test_mse"``.
+    """
+
+    sides: Mapping[str, Mapping[str, Any]]
+    own_data: frozenset[str] = frozenset()
+    metric: str = "network_mse"
+
+    def with_side(self, side: str, mapping: Mapping[str, Any] | None, own_data: bool = False) -> "Settings":
+        """Return settings with one side replaced, or left out."""
+        sides = {name: value for name, value in self.sides.items() if name != side}
+        if mapping is not None:
+            sides = {
+                name: mapping if name == side else sides[name] for name in SIDES if name in {*sides, side}
+            }
+        owned = self.own_data - {side} | ({side} if own_data and mapping is not None else set())
+        return replace(self, sides=sides, own_data=frozenset(owned))
+
+
+def make_scenario(mapping: Mapping[str, Any], limits: Limits, data: "OwnData | None" = None) -> Scenario:
+    """Make the scenario of one side, fitted to `data` if there are some.
+
+    Raises
+    ------
+    PsofedError
+        If it is too large, or not a valid scenario.
+    """
+    limits.check(mapping)
+    if data is None:
+        return scenario_from_mapping(mapping)
+    from psofed.fleet.fitting import fit_scenario
+
+    return fit_scenario(data, mapping)
+
+
+def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """Return a side's mapping with one field of the form set, unchecked.
+
+    Beside the scenario's own dotted names there are ``data.noise_variance.low`` and ``.high`` for the ends of a
+    range, and ``attack.kind`` and ``drift.kind`` may be ``""`` for none. A part whose options have no default gets
+    something to start from.
+
+    Examples
+    --------
+    >>> changed({"num_clients": 50, "dimension": 5}, "attack.kind", "sign-flip")["attack"]
+    {'kind': 'sign-flip', 'num_byzantine': 15}
+    """
+    table, _, key = name.rpartition(".")
+    if key in ("low", "high") and table in ("data.noise_variance", "data.input_variance"):
+        low, high = variance_range(mapping.get("data", {}).get(table[5:])) or (0.0, 0.0)
+        ends = [value, high] if key == "low" else [low, value]
+        return set_values(mapping, {table: {"uniform": ends}})
+    if name in ("attack.kind", "drift.kind") and value == "":
+        return set_values(mapping, {table: None})
+    if name == "data.function":
+        return _with_function(mapping, value)
+    if table == "data.function":
+        function = mapping.get("data", {}).get("function")
+        options = dict(function) if isinstance(function, Mapping) else {"kind": function}
+        return set_values(mapping, {"data.function": {**options, key: value}})
+    result = set_values(mapping, {name: value})
+    if name in ("attack.kind", "drift.kind", "model.kind") and isinstance(value, str):
+        _give_starting_values(result, table, value)
+    if name == "dimension" and "features" in result.get("model", {}):
+        result["model"]["features"] = value
+    return result
+
+
+def variance_range(value: Any) -> tuple[float, float] | None:
+    """Return the ends of a variance that is a number or a range; None if it is given client by client.
+
+    Examples
+    --------
+    >>> variance_range(0.5), variance_range({"uniform": [0.2, 1.2]}), variance_range([0.1, 0.2])
+    ((0.5, 0.5), (0.2, 1.2), None)
+    """
+    if isinstance(value, Mapping):
+        ends = value.get("uniform")
+        return (ends[0], ends[1]) if isinstance(ends, list | tuple) and len(ends) == 2 else None
+    return None if value is None or isinstance(value, list | tuple) else (value, value)
+
+
+def parse_value(text: str) -> Any:
+    """Read what was typed into a field: a TOML value, or the words as they are.
+
+    Examples
+    --------
+    >>> parse_value("0.05"), parse_value("abc"), parse_value("[3, 7]")
+    (0.05, 'abc', [3, 7])
+    """
+    if len(text) > _LONGEST_VALUE:
+        raise PsofedError(f"a value of {len(text)} characters; allowed: at most {_LONGEST_VALUE}")
+    try:
+        return parse_setting(f"value={text}")[1]
+    except (RecursionError, ValueError):
+        return text
+
+
+def to_query(settings: Settings) -> str:
+    """Return everything that the page is set to, as the query of a link.
+
+    Examples
+    --------
+    >>> to_query(Settings({"A": {"num_clients": 9, "dimension": 2, "attack": {"kind": "drop-out"}}}))
+    'num_clients=9&dimension=2&attack.kind=drop-out'
+    """
+    pairs: list[tuple[str, str]] = []
+    for side, mapping in settings.sides.items():
+        prefix = "" if side == "A" else f"{side}."
+        if side in settings.own_data:
+            pairs.append((f"{prefix}own_data", "true"))
+        for name, value in mapping.items():
+            if name == "plugins":
+                continue
+            if isinstance(value, Mapping):
+                pairs += [(f"{prefix}{name}.{key}", _text(entry)) for key, entry in value.items()]
+            else:
+                pairs.append((f"{prefix}{name}", _text(value)))
+    if settings.metric != "network_mse":
+        pairs.append(("metric", settings.metric))
+    return urlencode(pairs, quote_via=quote, safe="[]{},:")
+
+
+def from_query(query: str, has_data: bool = False) -> Settings | None:
+    """Read the settings that a link carries; None if it carries none. Their values are not checked yet.
+
+    Parameters
+    ----------
+    query : str
+        What stands behind the ``?``; a ``token`` in it is skipped.
+    has_data : bool
+        Whether there is a table of the user's own.
+
+    Raises
+    ------
+    PsofedError
+        If it is too long, or names what is not a setting.
+
+    Examples
+    --------
+    >>> from_query("num_clients=9&dimension=2&B.num_clients=9&B.dimension=3").sides["B"]
+    {'num_clients': 9, 'dimension': 3}
+    """
+    if len(query) > _LONGEST_QUERY:
+        raise PsofedError(f"the link's query has {len(query)} characters; allowed: at most {_LONGEST_QUERY}")
+    try:
+        pairs = parse_qsl(
+            query.lstrip("?"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"
+        )
+    except ValueError as error:
+        raise PsofedError(f"the link's query cannot be read ({error})") from None
+    sides: dict[str, dict[str, Any]] = {}
+    own_data: set[str] = set()
+    metric = "network_mse"
+    for name, text in pairs:
+        if name == "token":
+            continue
+        if name == "metric":
+            metric = check_choice("metric", text, METRIC_TITLES)
+            continue
+        side, field = ("B", name[2:]) if name.startswith("B.") else ("A", name)
+        if field == "plugins":
+            raise InvalidValueError("plugins", text, "nothing in a link: start the explorer with --plugin")
+        if field == "own_data":
+            if not has_data:
+                raise InvalidValueError("own_data", text, "only where the explorer was started with --data")
+            own_data.add(side)
+            sides.setdefault(side, {})
+            continue
+        sides[side] = set_values(sides.get(side, {}), {field: parse_value(text)})
+    if not sides:
+        return None if metric == "network_mse" else Settings({}, frozenset(), metric)
+    if "A" not in sides:
+        raise InvalidValueError("B", "alone", "a link with B has A as well")
+    ordered = {name: sides[name] for name in SIDES if name in sides}
+    return Settings(ordered, frozenset(own_data), metric)
+
+
+def _with_function(mapping: Mapping[str, Any], kind: Any) -> dict[str, Any]:
+    result = set_values(mapping, {"data.function": kind})
+    if kind == "":
+        del result["data"]["function"]
+    return result
+
+
+def _give_starting_values(mapping: dict[str, Any], table: str, kind: str) -> None:
+    """Give a part that was just chosen what it needs and has no default for."""
+    import dataclasses
+
+    from psofed.parts.options import option_of, value_type
+    from psofed.parts.registry import find_part, part_names
+
+    if kind not in part_names(table):
+        return
+    values = mapping[table]
+    if table == "attack" and not {"num_byzantine", "clients"} & set(values):
+        values["num_byzantine"] = max(1, round(0.3 * _count(mapping.get("num_clients"))))
+    part = find_part(table, kind)
+    for name, field in part.options().items():
+        if name == "features" and table == "model":
+            values[name] = mapping.get("dimension")
+            continue
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and name not in values:
+            about, (type_name, _) = option_of(field), value_type(field)
+            values[name] = _starting_value(table, name, type_name, about, mapping)
+
+
+def _starting_value(table: str, name: str, type_name: str, about: Any, mapping: Mapping[str, Any]) -> Any:
+    if about.choices:
+        return about.choices[0]
+    low = about.low if about.low > -1e300 else 0.0
+    if type_name == "int":  # a time, mostly: half of the run
+        half = _count(mapping.get("iterations"), 3000) // 2
+        return int(min(max(half, low), about.high))
+    if type_name == "float":
+        small = 1e-5 if name.endswith("variance") else 0.5
+        return min(max(small, low), about.high)
+    return False if type_name == "bool" else ""
+
+
+def _count(value: Any, default: int = 1) -> int:
+    return value if isinstance(value, int) and 0 < value < 10**6 else default
+
+
+def _text(value: Any) -> str:
+    from psofed.scenario.file import _toml_value
+
+    return value if isinstance(value, str) and parse_value(value) == value else _toml_value(value)

@@ -1,0 +1,232 @@
+"""Reads a file as a data frame, after checking that it is what it says: CSV by pandas, Parquet by pyarrow.
+
+pandas fills up rows that are too short, takes longer ones for an index and reads over NUL bytes. So a CSV file's bytes
+are looked at first: encoding, header, as many fields in each row as the header has.
+"""
+
+import csv
+import io
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from psofed.common.errors import PsofedError
+from psofed.fleet.values import MISSING, delimiter_of
+
+if TYPE_CHECKING:
+    import pandas
+
+PARQUET = (".parquet", ".pq")
+_MOST_BYTES = 4 * 2**30
+_LONGEST_LINE = 2**20
+_MOST_COLUMNS = 10_000
+
+_MISSING_TEXTS = sorted({form(text) for text in MISSING for form in (str, str.upper, str.title)} | {"NaN"})
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A data frame and where it comes from.
+
+    Attributes
+    ----------
+    data : pandas.DataFrame
+        Columns that are numbers throughout have a dtype of numbers, all others hold what stands there.
+    source : str
+        What errors call it.
+    delimiter : str
+        What separated the fields.
+    content : bytes
+        The file, to find a row's line in; empty where there are no lines.
+    """
+
+    data: "pandas.DataFrame"
+    source: str
+    delimiter: str = ","
+    content: bytes = b""
+
+    def line_of(self, row: int) -> int:
+        """Return where a row (from 0) is: its line in a CSV file, in which the header is line 1; else its number."""
+        return self._record(row)[0] if self.content else row + 1
+
+    def field(self, row: int, column: str) -> Any:
+        """Return what stands in a field, as it stands there."""
+        if not self.content:
+            return self.data[column].iloc[row]
+        return self._record(row)[1][list(self.data.columns).index(column)].strip()
+
+    def _record(self, row: int) -> tuple[int, list[str]]:
+        reader = csv.reader(_lines(self.content), delimiter=self.delimiter)
+        records = ((reader.line_num, record) for record in reader if record)
+        return next(itertools.islice(records, row + 1, None))
+
+
+def read_frame(path: Path, text_column: str | None = None) -> Frame:
+    """Read a CSV or Parquet file; `text_column` is taken as it stands (``007`` and ``NA`` are names there)."""
+    return _read_parquet(path) if is_parquet(path) else _read_csv(path, text_column)
+
+
+def read_header(path: str | Path) -> list[str]:
+    """Return the names of the columns of a CSV or Parquet file."""
+    path = Path(path)
+    if is_parquet(path):
+        return list(_open_parquet(path).column_names)
+    return _split_header(path, _read_bytes(path))[0]
+
+
+def parquet_rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[Any]]]]:
+    """Return the columns of a Parquet file, and its rows with their numbers, from 1."""
+    table = _open_parquet(path)
+    columns = [column.to_pylist() for column in table.columns]
+    return list(table.column_names), enumerate(zip(*columns, strict=True), start=1)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file's name says that it is Parquet."""
+    return path.suffix.lower() in PARQUET
+
+
+def _read_csv(path: Path, text_column: str | None) -> Frame:
+    import pandas
+
+    content = _read_bytes(path)
+    header, delimiter = _split_header(path, content)
+    _check_rows(path, content, delimiter, len(header))
+    # Positions stand for names, which may be repeated or empty; the caller says what is wrong with them.
+    as_text = [at for at, name in enumerate(header) if name == text_column]
+    missing = {at: _MISSING_TEXTS for at in range(len(header)) if at not in as_text}
+    try:
+        data = pandas.read_csv(
+            io.BytesIO(content),
+            sep=delimiter,
+            header=None,
+            names=range(len(header)),
+            skiprows=1,
+            index_col=False,
+            dtype=dict.fromkeys(as_text, object),
+            keep_default_na=False,
+            na_values=missing,
+            skipinitialspace=True,
+            low_memory=False,
+            encoding="utf-8",
+            **_exact_floats(pandas.__version__),
+        )
+    except pandas.errors.EmptyDataError:
+        data = pandas.DataFrame({at: [] for at in range(len(header))})
+    except (pandas.errors.ParserError, ValueError, OverflowError) as error:
+        raise PsofedError(f"{path}: is not CSV ({str(error).splitlines()[0]})") from None
+    data.columns = header
+    return Frame(data, str(path), delimiter, content)
+
+
+def _exact_floats(version: str) -> dict[str, Any]:
+    """Ask pandas to read numbers to the last bit, as Python does: since 3.1 it always does."""
+    major, minor = (int(part) for part in version.split(".")[:2])
+    return {} if (major, minor) >= (3, 1) else {"float_precision": "round_trip"}
+
+
+def _read_bytes(path: Path) -> bytes:
+    """Return a text file's bytes, checked: UTF-8, no NUL, lines that end in a line feed and are not endless."""
+    try:
+        size = path.stat().st_size
+        if size > _MOST_BYTES:
+            raise PsofedError(f"{path}: has {size:,} bytes; at most {_MOST_BYTES:,} are read")
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise PsofedError(f"{path}: no such file") from None
+    except OSError as error:
+        raise PsofedError(f"{path}: cannot be read ({error.strerror})") from None
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    if b"\r" in content:
+        content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if not content.isascii():
+        try:
+            content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            row = content.count(b"\n", 0, error.start) + 1
+            raise PsofedError(
+                f"{path}: is not UTF-8 text (byte 0x{content[error.start]:02x} in row {row}); save it as CSV UTF-8"
+            ) from None
+    if (at := content.find(b"\0")) >= 0:
+        row = content.count(b"\n", 0, at) + 1
+        raise PsofedError(f"{path}: row {row} holds a NUL byte; is it a text file?")
+    return content
+
+
+def _split_header(path: Path, content: bytes) -> tuple[list[str], str]:
+    line = content[: content.find(b"\n")] if b"\n" in content else content
+    if not line.strip():
+        raise PsofedError(f"{path}: is empty; a header line with the columns' names must come first")
+    if len(line) > _LONGEST_LINE:
+        raise PsofedError(f"{path}: row 1 is longer than {_LONGEST_LINE:,} bytes")
+    text = line.decode("utf-8")
+    delimiter = delimiter_of(text)
+    try:
+        header = [name.strip() for name in next(csv.reader([text], delimiter=delimiter, strict=True))]
+    except csv.Error as error:
+        raise PsofedError(f"{path}: the header is not CSV ({error})") from None
+    if len(header) > _MOST_COLUMNS:
+        raise PsofedError(f"{path}: has {len(header):,} columns; at most {_MOST_COLUMNS:,} are read")
+    return header, delimiter
+
+
+def _check_rows(path: Path, content: bytes, delimiter: str, width: int) -> None:
+    """Refuse a row that is too long, or has more or fewer fields than the header."""
+    if b'"' in content:
+        return _check_quoted_rows(path, content, delimiter, width)
+    codes = np.frombuffer(content, np.uint8)
+    ends = np.flatnonzero(codes == ord("\n"))
+    if not ends.size or ends[-1] != codes.size - 1:
+        ends = np.append(ends, codes.size)
+    starts = np.append(0, ends[:-1] + 1)
+    separators = np.flatnonzero(codes == ord(delimiter))
+    fields = np.diff(np.searchsorted(separators, np.append(starts, codes.size))) + 1
+    lengths = ends - starts
+    if (long := np.flatnonzero(lengths > _LONGEST_LINE)).size:
+        raise PsofedError(f"{path}: row {long[0] + 1} is longer than {_LONGEST_LINE:,} bytes")
+    if (bad := np.flatnonzero((fields != width) & (lengths > 0))).size:
+        raise _wrong_length(path, int(bad[0]) + 1, int(fields[bad[0]]), width)
+    return None
+
+
+def _check_quoted_rows(path: Path, content: bytes, delimiter: str, width: int) -> None:
+    reader = csv.reader(_lines(content), delimiter=delimiter, strict=True)
+    try:
+        for row in reader:
+            if row and len(row) != width:
+                raise _wrong_length(path, reader.line_num, len(row), width)
+    except csv.Error as error:  # a field longer than 131,072 characters among them
+        raise PsofedError(f"{path}: row {reader.line_num} is not CSV ({error})") from None
+
+
+def _wrong_length(path: Path, row: int, fields: int, width: int) -> PsofedError:
+    return PsofedError(f"{path}: row {row} has {fields} fields, the header has {width}")
+
+
+def _lines(content: bytes) -> Iterator[str]:
+    return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="\n")
+
+
+def _read_parquet(path: Path) -> Frame:
+    table = _open_parquet(path)
+    return Frame(table.to_pandas(), str(path))
+
+
+def _open_parquet(path: Path) -> Any:
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import read_table as read
+    except ImportError:
+        raise PsofedError(
+            f'{path}: Parquet needs pyarrow, which is not installed; pip install "psofed[parquet]"'
+        ) from None
+    try:
+        return read(path)
+    except FileNotFoundError:
+        raise PsofedError(f"{path}: no such file") from None
+    except (ArrowException, OSError) as error:
+        raise PsofedError(f"{path}: is not Parquet ({str(error).splitlines()[0]})") from None

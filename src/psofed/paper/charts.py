@@ -1,0 +1,173 @@
+"""The figures as charts of the page: which series becomes which layer, and what a page may switch."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from psofed.common.types import FloatArray
+from psofed.paper.figure_plots import BAND
+from psofed.paper.look import look_of
+from psofed.paper.model import FigureData, Series
+from psofed.paper.typeset import typeset
+from psofed.plots.pages import CROSSES, DASHES, DOTS, HALO, LABEL, POINTS, RINGS, Layer, make_chart
+from psofed.results import METRIC_TITLES
+
+# Kinds as a reader sees them: how they are drawn, and what they are called.
+KINDS: dict[str, tuple[str, str]] = {
+    "simulation": (POINTS, "simulation, with its 95 % band"),
+    "exact-theory": (HALO, "exact theory"),
+    "paper-theory": (DASHES, "paper’s theory"),
+    "approximation": (DOTS, "paper’s theory for small stepsizes"),
+    "published": (RINGS, "printed in the paper"),
+    "published-theory": (CROSSES, "theory printed there"),
+}
+
+# The opening picture: what was found, what the exact theory says, what was printed.
+HEADLINE = "headline"
+HEADLINE_KINDS = ("simulation", "exact-theory", "published")
+
+
+def kind_of(series: Series) -> str:
+    """Return what a reader sees a series as, a key of `KINDS`."""
+    if series.kind == "paper-theory" and "approximation" in series.label:
+        return "approximation"
+    if series.kind == "published" and "theory" in series.label:
+        return "published-theory"
+    return series.kind
+
+
+def shown_kinds(data: FigureData, panels: Sequence[str]) -> list[str]:
+    """Return the kinds that some panels show, in order."""
+    found = {kind_of(series) for uplink in panels for series in data.panel(uplink)}
+    return [kind for kind in KINDS if kind in found]
+
+
+def metrics_of(data: FigureData) -> dict[str, str]:
+    """Return the metrics a figure can be switched to, its own first, with their titles."""
+    if data.metric not in METRIC_TITLES:
+        return {}
+    others = {name: title for name, title in METRIC_TITLES.items() if name != data.metric}
+    return {data.metric: METRIC_TITLES[data.metric], **others}
+
+
+def chart_name(data: FigureData, uplink: str) -> str:
+    """Return the name of a panel's chart.
+
+    It is also its element's id.
+    """
+    return f"{data.name}-{uplink}"
+
+
+def make_panels(data: FigureData) -> dict[str, Any]:
+    """Return a chart for every panel, by name; they share the ordinate."""
+    charts: dict[str, Any] = {}
+    shared = None
+    for uplink in data.panels:
+        name = chart_name(data, uplink)
+        charts[name] = make_chart(
+            name, list(_layers(data, uplink)), height=340, x_ticks=_ticks(data), y_range=shared
+        )
+        shared = charts[name].y_range
+    return charts
+
+
+def make_headline(data: FigureData, uplink: str) -> Any:
+    """Return the picture that opens the page: a panel with its curves' names beside them."""
+    layers = [layer for layer in _layers(data, uplink) if layer.kind in HEADLINE_KINDS]
+    simulated = [
+        layer for layer in layers if layer.kind == "simulation" and np.isfinite(layer.columns["y"][-1])
+    ]
+    levels = np.array([layer.columns["y"][-1] for layer in simulated])
+    names = data.curve_labels
+    for layer, height in zip(simulated, spread_labels(levels), strict=True):
+        columns = {"x": [layer.columns["x"][-1]], "y": [height]}
+        layers.append(
+            Layer(layer.curve, "label", LABEL, names[int(layer.curve)], layer.colour, layer.marker, columns)
+        )
+    points = [x for layer in layers for x in layer.columns["x"]]
+    span = max(points) - min(points)
+    # Room for the names on the right; where the page is narrow it takes it away, with the names.
+    x_range = (min(points) - 0.05 * span, max(points) + 0.36 * span)
+    return make_chart(HEADLINE, layers, height=460, x_ticks=_ticks(data), x_range=x_range)
+
+
+def spread_labels(levels: FloatArray, share: float = 0.052) -> FloatArray:
+    """Return heights for labels beside points, moved apart until none covers another.
+
+    Parameters
+    ----------
+    levels : array (labels,)
+        Where the labels would like to be.
+    share : float
+        Of the axis' height that a label takes.
+
+    Examples
+    --------
+    >>> spread_labels(np.array([0.0, 10.0, 10.0]), share=0.1)
+    array([ 0. ,  9.5, 10.5])
+    """
+    order = np.argsort(levels, kind="stable")
+    gap = share * max(float(np.ptp(levels)), 1e-9) if levels.size else 0.0
+    groups = [[float(levels[place])] for place in order]
+    places = [sum(group) / len(group) for group in groups]
+    # Neighbours that touch are set side by side around their common middle, as often as it takes.
+    while True:
+        for left in range(len(groups) - 1):
+            room = gap * (len(groups[left]) + len(groups[left + 1])) / 2
+            if places[left + 1] - places[left] < room - 1e-12:
+                groups[left : left + 2] = [groups[left] + groups[left + 1]]
+                places[left : left + 2] = [sum(groups[left]) / len(groups[left])]
+                break
+        else:
+            break
+    found = np.empty(levels.size)
+    heights = [
+        middle + gap * (place - (len(group) - 1) / 2)
+        for group, middle in zip(groups, places, strict=True)
+        for place in range(len(group))
+    ]
+    found[order] = heights
+    return found
+
+
+def _layers(data: FigureData, uplink: str) -> Iterator[Layer]:
+    for series in data.panel(uplink):
+        kind = kind_of(series)
+        label = data.curve_labels[series.curve]
+        look = look_of(label, series.curve)
+        yield Layer(
+            curve=str(series.curve), kind=kind, style=KINDS[kind][0], label=typeset(label), colour=look.colour,
+            marker=look.marker, columns=_columns(data, series),
+        )  # fmt: skip
+
+
+def _columns(data: FigureData, series: Series) -> dict[str, list[float]]:
+    """Return what is drawn, and the same in every metric under names such as ``y:test_mse``."""
+    columns = {"x": series.x.tolist(), **_band(series)}
+    for metric in metrics_of(data):
+        for same in data.select(
+            metric=metric, kind=series.kind, uplink=series.uplink, curve=series.curve, label=series.label
+        ):
+            columns |= {f"{name}:{metric}": values for name, values in _band(same).items()}
+    return columns
+
+
+def _band(series: Series) -> dict[str, list[float]]:
+    columns = {"y": _finite(series.y_db)}
+    error = series.standard_error_db
+    if error is not None:
+        columns["error"] = _finite(error)
+        columns["low"] = _finite(series.y_db - BAND * error)
+        columns["high"] = _finite(series.y_db + BAND * error)
+    return columns
+
+
+def _finite(values: FloatArray) -> list[float]:
+    """Return a list with a gap where a trial diverged; a ten-thousandth of a dB is more than anyone sees."""
+    return [round(value, 5) for value in np.where(np.isfinite(values), values, np.nan).tolist()]
+
+
+def _ticks(data: FigureData) -> list[float] | None:
+    points = sorted({float(x) for series in data.series for x in series.x})
+    return points if all(x.is_integer() for x in points) else None

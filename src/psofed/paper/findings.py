@@ -1,0 +1,202 @@
+"""What the figures come to, in a few sentences: every word and number follows from the results."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from psofed.paper.claims import SIMILAR, Figures
+from psofed.paper.curves import STEPSIZES, CurvesFigure
+from psofed.paper.figures import load_figure
+from psofed.paper.model import FigureData, Series
+from psofed.paper.predictions import best_stepsize
+from psofed.paper.published import published_table
+from psofed.paper.typeset import decibels, listed
+from psofed.paper.verdict import Difference, paired_difference
+from psofed.scenario import UPLINKS
+from psofed.scenario.file import with_values
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence to remember, what is behind it, and the figures that show it."""
+
+    title: str
+    text: str
+    figures: tuple[str, ...]
+
+
+def answer(figures: Figures) -> str:
+    """Answer the paper's question, whether sharing less keeps the fleet accurate when clients lie."""
+    if "fig1" not in figures:
+        return f"This report has {_named(figures)} only. The answer is in figure 1: run psofed reproduce all."
+    data = figures["fig1"]
+    ours, full = _simulated(data, "PSO-Fed"), _simulated(data, "Online-Fed")
+    difference = _difference(full, ours, -1)
+    count, clients = int(ours.x[-1]), data.base.num_clients
+    shared, entries = data.base.num_shared, data.base.dimension
+    verdict = (
+        "Yes." if difference.is_positive else "No." if difference.is_negative else "It makes no difference."
+    )
+    return (
+        f"{verdict} With {count} of {clients} clients lying, sharing {shared} of {entries} entries (PSO-Fed) has a "
+        f"test MSE of {decibels(float(ours.y_db[-1]))}. Online-Fed shares all of them {entries // shared} times less "
+        f"often, on the same traffic, and comes to {decibels(float(full.y_db[-1]))}: {_times(difference)} the error."
+    )
+
+
+def find_findings(figures: Figures, most: int = 3) -> list[Finding]:
+    """Return the findings that matter most among those the figures can show."""
+    found = [finding for make in _FINDINGS for finding in make(figures)]
+    return found[:most]
+
+
+def _rivals(figures: Figures) -> Iterator[Finding]:
+    if "fig1" not in figures:
+        return
+    data = figures["fig1"]
+    ours, fitted = _simulated(data, "PSO-Fed"), _simulated(data, "SignSGD")
+    beaten = {}
+    for rival in data.select(kind="simulation", uplink="same"):
+        differences = {int(x): _difference(rival, ours, place) for place, x in enumerate(ours.x)}
+        below = {count: difference for count, difference in differences.items() if _is_below(difference)}
+        if below:
+            beaten[rival.label] = f"{rival.label}, {_where_below(below, list(differences))}"
+    printed = [curve["curve"] for curve in published_table()["fig1"] if curve["curve"] in beaten]
+    cases = "; ".join(beaten.values())
+    if not beaten:
+        title = "No rival beats PSO-Fed"
+        text = f"None is more than {SIMILAR} dB below it, for any number of Byzantine clients."
+    elif printed:
+        title, text = f"PSO-Fed is beaten by {listed(printed)}", f"{cases}."
+    else:
+        title = "None of the printed rivals beats PSO-Fed, but SignSGD with plain signs does"
+        text = (
+            "The paper does not say which SignSGD it ran. Fitted to its figure, SignSGD is "
+            f"{decibels(_difference(fitted, ours, -1).decibels)} above PSO-Fed at {ours.x[-1]:g} Byzantine clients. "
+            f"Below PSO-Fed are: {cases}."
+        )
+    yield Finding(title, text, ("fig1",))
+
+
+def _theory(figures: Figures) -> Iterator[Finding]:
+    shown = [data for name, data in figures.items() if name in THEORY_FIGURES]
+    if not shown:
+        return
+    exact = max(abs(_worst_misfit(shown, "exact-theory", uplink)) for uplink in UPLINKS)
+    paper, redrawn = (_worst_misfit(shown, "paper-theory", uplink) for uplink in UPLINKS)
+    side = "too low" if paper < 0 else "too high"
+    yield Finding(
+        f"For its own equations the paper’s theory is up to {decibels(abs(paper))} {side}; the exact theory is within "
+        f"{decibels(exact, 2)}",
+        "The paper averages separately over who downloads and who uploads. So its theory describes another system, in "
+        f"which the uploading clients are drawn afresh; there it is within {decibels(abs(redrawn), 2)}.",
+        tuple(data.name for data in shown),
+    )
+
+
+def _sharing(figures: Figures) -> Iterator[Finding]:
+    if "fig2" not in figures:
+        return
+    data = figures["fig2"]
+    label = list(data.curve_labels.values())[-1]
+    by_uplink = {}
+    for uplink in data.panels:
+        series = data.select(kind="simulation", uplink=uplink, label=label)[0]
+        assert series.trials is not None
+        by_uplink[uplink] = paired_difference(series.trials[-1], series.trials[0])
+    first, last = int(series.x[0]), int(series.x[-1])
+    saved, redrawn = by_uplink["same"], by_uplink["redrawn"]
+    word = "lowers" if saved.decibels > 0 else "raises"
+    yield Finding(
+        f"Sharing {first} of {data.base.dimension} entries instead of {last} {word} the error by "
+        f"{decibels(abs(saved.decibels))}",
+        f"With {label}, for the paper’s equations, and with {first}/{last} of the traffic. If the uploading clients "
+        f"are drawn afresh, as in the paper’s analysis, M = {last} is {decibels(redrawn.decibels)} above M = {first}.",
+        ("fig2",),
+    )
+
+
+def _stepsize(figures: Figures) -> Iterator[Finding]:
+    shown = tuple(name for name in ("fig6", "fig7") if name in figures)
+    if not shown:
+        return
+    best = {}
+    for name in shown:
+        plan = load_figure(name)
+        for series in figures[name].select(kind="simulation", uplink="same")[1:]:  # the first is no attack
+            assert isinstance(plan, CurvesFigure)
+            value = plan.curve_axis.values[series.curve][0]
+            scenario = with_values(plan.base, {plan.curve_axis.name: value})
+            best[series.label] = best_stepsize(scenario, "exact", STEPSIZES)
+    low, high = min(best, key=lambda label: best[label]), max(best, key=lambda label: best[label])
+    yield Finding(
+        f"The best stepsize depends on the attack: from {best[low]:.3f} to {best[high]:.3f}",
+        f"The paper says about 0.03. Without an attack, small is best; with {low} it is {best[low]:.3f}, with {high} "
+        f"{best[high]:.3f} (exact theory, the paper’s equations).",
+        shown,
+    )
+
+
+def _terms(figures: Figures) -> Iterator[Finding]:
+    if "fig9" not in figures:
+        return
+    data = figures["fig9"]
+    quiet, *attacks = data.select(kind="simulation", uplink="same")
+    attack = attacks[-1]
+    gain = float(quiet.y_db[0] - quiet.y_db[-1])
+    loss = float(attack.y_db[-1] - attack.y_db[0])
+    yield Finding(
+        f"From M = {quiet.x[0]:g} to {quiet.x[-1]:g} the attack’s share grows by {decibels(loss)}, the data’s falls by "
+        f"{decibels(gain)}",
+        f"{attack.label} against {quiet.label}, for the paper’s equations.",
+        ("fig9",),
+    )
+
+
+THEORY_FIGURES = ("fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8")
+_FINDINGS = (_sharing, _theory, _rivals, _stepsize, _terms)
+
+
+def _worst_misfit(figures: Iterable[FigureData], kind: str, uplink: str) -> float:
+    """Return how far a theory is above the simulation where it is farthest from it, in dB."""
+    distances = [0.0]
+    for data in figures:
+        for theory in data.panel(uplink):
+            if theory.kind == kind:
+                for series in data.select(kind="simulation", uplink=uplink, label=theory.label):
+                    distances += (theory.y_db - series.y_db).tolist()
+    return distances[int(np.argmax(np.abs(distances)))]
+
+
+def _named(figures: Figures) -> str:
+    return listed([name.replace("fig", "figure ") for name in figures])
+
+
+def _simulated(data: FigureData, label: str) -> Series:
+    return data.select(kind="simulation", uplink="same", label=label)[0]
+
+
+def _difference(first: Series, second: Series, place: int) -> Difference:
+    assert first.trials is not None
+    assert second.trials is not None
+    return paired_difference(first.trials[place], second.trials[place])
+
+
+def _is_below(difference: Difference) -> bool:
+    return difference.decibels < -max(SIMILAR, 2 * difference.standard_error)
+
+
+def _where_below(below: dict[int, Difference], counts: list[int]) -> str:
+    last, least = max(below), min(below)
+    amount = decibels(-below[last].decibels)
+    if last == least:
+        return f"by {amount} at {last}"
+    if list(below) == counts[counts.index(least) :]:
+        return f"from {least} on, by {amount} at {last}"
+    return f"at {listed([str(count) for count in below])}, by {amount} at {last}"
+
+
+def _times(difference: Difference) -> str:
+    factor = 10 ** (difference.decibels / 10)
+    return f"{factor:.1f} times"

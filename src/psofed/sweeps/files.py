@@ -1,0 +1,208 @@
+"""Sweeps in files: NetCDF that reads back, CSV for spreadsheets; and the reader of any result of psofed's."""
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from psofed.common.files import atomic_path
+from psofed.common.validation import check_choice
+from psofed.results import METRIC_TITLES, SimulationResult
+from psofed.results.dataset import open_dataset, read_back, save_dataset, simulation_from_dataset, variable
+from psofed.results.metrics import EVASION_LONG_NAMES, LONG_NAMES
+from psofed.scenario import Scenario
+from psofed.sweeps.cell import CellResult
+from psofed.sweeps.grid import Grid, axes_from_json, axes_to_json
+from psofed.sweeps.result import SweepResult
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+SWEEP_TITLE = "psofed sweep"
+SWEEP_FILE = "sweep.nc"
+TABLES = ("points", "trials")
+
+
+def load_result(path: str | Path) -> SimulationResult | SweepResult:
+    """Read a result that psofed saved: a simulation (``--out result.nc``), a federation's, or a sweep.
+
+    Parameters
+    ----------
+    path : path
+        The NetCDF file; of a sweep also the folder it was written into.
+    """
+    file = Path(path)
+    if file.is_dir() and (file / SWEEP_FILE).exists():
+        file = file / SWEEP_FILE
+    data = open_dataset(file)
+    make = _sweep_from_dataset if data.attrs.get("title") == SWEEP_TITLE else simulation_from_dataset
+    result: SimulationResult | SweepResult = read_back(file, data, make)
+    return result
+
+
+def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":
+    """Return the steady state of every trial at every point, with all that is needed to make the result again."""
+    import xarray
+
+    grid = result.grid
+    names = [axis.name for axis in grid.axes]
+    shape = (*grid.shape, grid.trials)
+    by_trial = (*names, "trial")
+
+    def gather(values: list[Any]) -> Any:
+        return np.stack(values).reshape(shape)
+
+    variables: dict[str, Any] = {}
+    for metric, words in LONG_NAMES.items():
+        values = gather([cell.steady_state[metric] for cell in result.cells])
+        variables[metric] = variable(by_trial, values, f"steady-state {words}, by trial")
+        change = gather([cell.tail_change[metric] for cell in result.cells])
+        variables[f"{metric}_tail_change"] = variable(
+            by_trial, change, f"second half of the tail less its first: {words}"
+        )
+    moved = EVASION_LONG_NAMES if result.has_evasion else {}
+    for metric, words in moved.items():
+        values = gather([(cell.evasion or {})[metric] for cell in result.cells])
+        variables[metric] = variable(by_trial, values, f"steady-state {words}, by trial")
+    for metric, words in (LONG_NAMES | moved).items():
+        found = [cell.estimate(metric) for cell in result.cells]
+        statistics = {
+            "mean": ("mean over trials", [value.mean for value in found]),
+            "standard_error": ("standard error of the mean", [value.standard_error for value in found]),
+            "median": ("median over trials", [value.median for value in found]),
+        }
+        for name, (what, numbers) in statistics.items():
+            variables[f"{metric}_{name}"] = variable(
+                names, np.reshape(numbers, grid.shape), f"{what}: {words}"
+            )
+    for name in dict.fromkeys(name for cell in result.cells for name in cell.defence):
+        measured = [cell.defence.get(name, math.nan) for cell in result.cells]
+        variables[f"defence_{name}"] = variable(
+            names, np.reshape(measured, grid.shape), f"defence: {name.replace('_', ' ')}"
+        )
+    variables["diverged_at"] = variable(
+        by_trial,
+        gather([cell.diverged_at for cell in result.cells]),
+        "iteration in which the trial was seen to diverge, or -1",
+        "iterations",
+    )
+    coordinates: dict[str, Any] = {
+        axis.name: variable(axis.name, np.array(axis.labels), axis.name, None) for axis in grid.axes
+    }
+    for axis in grid.axes:
+        for place, field in enumerate(axis.fields[1:], start=1):
+            plain = [_plain(point[place]) for point in axis.values]
+            coordinates[field] = variable(axis.name, np.array(plain), field, None)
+    coordinates["trial"] = variable("trial", np.arange(grid.trials), "number of the trial")
+    return xarray.Dataset(
+        variables,
+        coords=coordinates,
+        attrs={
+            "title": SWEEP_TITLE,
+            "base": grid.base.to_toml(),
+            "axes": json.dumps(axes_to_json(grid.axes)),
+            "seed": grid.seed,
+            "tail": grid.tail,
+            "version": result.version,
+            "engine": json.dumps([cell.engine for cell in result.cells[:1]]),
+            "seconds": json.dumps([cell.seconds for cell in result.cells]),
+            "notes": json.dumps(result.notes),
+            "defence": json.dumps([cell.defence for cell in result.cells]),
+        },
+    )
+
+
+def sweep_to_dataframe(result: SweepResult, table: str) -> "pandas.DataFrame":
+    """Return one of a sweep's tables (see :meth:`SweepResult.to_dataframe`)."""
+    import pandas
+
+    check_choice("table", table, TABLES)
+    rows = []
+    if table == "points":
+        for labels, cell in zip(result.labels(), result.cells, strict=True):
+            for metric in result.titles:
+                found = cell.estimate(metric)
+                rows.append(
+                    {
+                        **labels, "metric": metric, "mean": found.mean, "standard_error": found.standard_error,
+                        "low": found.interval[0], "high": found.interval[1], "mean_db": found.decibels,
+                        "median": found.median, "median_low": found.median_interval[0],
+                        "median_high": found.median_interval[1], "median_db": found.median_decibels,
+                        "heavy_tailed": found.is_heavy_tailed, "diverged_trials": cell.num_diverged,
+                    }
+                )  # fmt: skip
+        return pandas.DataFrame(rows)
+    frames = []
+    for labels, cell in zip(result.labels(), result.cells, strict=True):
+        columns = cell.steady_state | (cell.evasion or {})
+        trials = np.arange(len(cell.diverged_at))
+        frames.append(
+            pandas.DataFrame({**labels, "trial": trials, **columns, "diverged_at": cell.diverged_at})
+        )
+    return pandas.concat(frames, ignore_index=True)
+
+
+def save_sweep(result: SweepResult, folder: Path) -> list[Path]:
+    """Write sweep.nc and sweep.csv into a folder; return their paths."""
+    netcdf, table = folder / SWEEP_FILE, folder / "sweep.csv"
+    save_dataset(sweep_to_dataset(result), netcdf)
+    with atomic_path(table) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        names = [axis.name for axis in result.grid.axes]
+        parts = ("mean", "standard_error", "mean_db", "median", "median_db")
+        suffixes = ("", "_standard_error", "_db", "_median", "_median_db")
+        columns = [f"{metric}{suffix}" for metric in result.titles for suffix in suffixes]
+        writer.writerow([*names, *columns, "diverged_trials"])
+        for row in result.points():
+            numbers = [row[metric][part] for metric in result.titles for part in parts]
+            cleaned = ["" if math.isnan(number) else number for number in numbers]
+            writer.writerow([*(row[name] for name in names), *cleaned, row["diverged_trials"]])
+    return [netcdf, table]
+
+
+def _sweep_from_dataset(data: "xarray.Dataset") -> SweepResult:
+    tail = float(data.attrs["tail"])
+    grid = Grid(
+        base=Scenario.from_toml(data.attrs["base"]),
+        axes=axes_from_json(json.loads(data.attrs["axes"])),
+        trials=data.sizes["trial"],
+        seed=int(data.attrs["seed"]),
+        tail=int(tail) if tail >= 1 else tail,
+    )
+    count = math.prod(grid.shape)
+
+    def by_cell(name: str) -> Any:
+        return data[name].values.reshape(count, grid.trials)
+
+    steady = {metric: by_cell(metric) for metric in METRIC_TITLES}
+    change = {metric: by_cell(f"{metric}_tail_change") for metric in METRIC_TITLES}
+    moved = {metric: by_cell(metric) for metric in EVASION_LONG_NAMES if metric in data}
+    diverged, seconds = by_cell("diverged_at"), json.loads(data.attrs["seconds"])
+    notes, engine = tuple(json.loads(data.attrs["notes"])), json.loads(data.attrs["engine"])
+    defences = json.loads(data.attrs.get("defence", "[]"))
+    cells = tuple(
+        CellResult(
+            steady_state={metric: values[place] for metric, values in steady.items()},
+            tail_change={metric: values[place] for metric, values in change.items()},
+            diverged_at=diverged[place],
+            engine=engine[0] if engine else "",
+            seconds=float(seconds[place]),
+            notes=notes if place == 0 else (),
+            evasion={metric: values[place] for metric, values in moved.items()} or None,
+            defence=defences[place] if defences else {},
+        )
+        for place in range(count)
+    )
+    return SweepResult(grid, cells, str(data.attrs["version"]))
+
+
+def _plain(value: Any) -> Any:
+    from psofed.parts.part import Part
+
+    if isinstance(value, Part):
+        return value.kind
+    return value if isinstance(value, bool | int | float | str) else json.dumps(value)

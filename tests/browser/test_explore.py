@@ -1,0 +1,260 @@
+"""The explorer in a real browser: what the page says is what the library says."""
+
+import http.client
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import psofed
+from psofed.explore.words import difference
+
+pytest.importorskip("panel", reason="the explorer's extra is not installed")
+
+READY = 60_000  # milliseconds: machines that run many tests at once are slow
+
+
+@pytest.fixture(scope="module")
+def address(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One explorer for all tests, as a user starts it, on a small fleet."""
+    folder = tmp_path_factory.mktemp("explore")
+    file = folder / "fleet.toml"
+    file.write_text(small_fleet().to_toml(), encoding="utf-8")
+    command = [
+        sys.executable,
+        "-c",
+        "from psofed.cli import main; main()",
+        "explore",
+        str(file),
+        "--no-browser",
+    ]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        yield line.rpartition(" ")[2].strip()
+        process.send_signal(2)
+        rest = process.stdout.read()
+        assert process.wait(30) == 0
+        assert rest.endswith("psofed explorer: ended\n")
+
+
+def small_fleet() -> psofed.Scenario:
+    attack = psofed.attacks.Gaussian(num_byzantine=4)
+    return psofed.Scenario(
+        num_clients=12, dimension=4, num_participants=3, stepsize=0.08, iterations=300, attack=attack
+    )
+
+
+def wait_for(page: Any, selector: str, text: str) -> None:
+    page.locator(selector, has_text=re.compile(f"^{re.escape(text)}$")).wait_for(timeout=READY)
+
+
+def shown(value: float) -> str:
+    return f"{10 * math.log10(value):.2f} dB".replace("-", "−")
+
+
+def expect_numbers(page: Any, scenario: psofed.Scenario, side: str = "A") -> None:
+    """Wait until the tiles of a side show what `psofed.predict` says."""
+    prediction = psofed.predict(scenario)
+    for metric in ("network_mse", "server_msd", "test_mse"):
+        selector, text = f"#{metric}-{side}:not(.stale)", shown(getattr(prediction, metric))
+        try:
+            page.locator(selector, has_text=text).wait_for(timeout=READY)
+        except Exception:
+            raise AssertionError(f"{metric}: {page.inner_text(f'#{metric}-{side}')}, not {text}") from None
+
+
+def move(page: Any, name: str, position: float) -> None:
+    """Move a slider as a hand does: the browser tells of an input."""
+    slider = page.locator(f"#field-{name.replace('.', '-')}-slider")
+    slider.evaluate(
+        "(e, p) => { e.value = p; e.dispatchEvent(new Event('input', {bubbles: true})); }", position
+    )
+
+
+def test_without_its_token_nothing_is_served(address: str) -> None:
+    plain = address.partition("?")[0]
+    for url in (plain, f"{plain}?token=guessed", f"{plain}ws"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(url)
+        assert refused.value.code == 403
+
+
+def test_the_websocket_is_for_the_page_itself(address: str) -> None:
+    headers = {
+        "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    }  # fmt: skip
+    base, token = address.split("?")
+    host = base.split("/")[2]
+
+    def knock(path: str, origin: str) -> int:
+        connection = http.client.HTTPConnection(host)
+        connection.request("GET", path, headers={**headers, "Origin": origin})
+        status = connection.getresponse().status
+        connection.close()
+        return status
+
+    assert knock("/ws", f"http://{host}") == 403
+    assert knock(f"/ws?{token}", "http://elsewhere.example") == 403
+
+
+def test_sliders_presets_sides_and_copies(
+    address: str, open_page: Any, sideways: Any, screenshot: Any
+) -> None:
+    page = open_page(address)
+    fleet = small_fleet()
+    expect_numbers(page, fleet)
+    assert page.inner_text("#sentence").startswith("Sharing 1 of 4 entries with stepsize 0.08 gives −")
+
+    # Sliders, and a field that is typed into
+    move(page, "num_shared", 3)
+    expect_numbers(page, fleet := fleet.replace(num_shared=3))
+    move(page, "stepsize", 500)
+    page.locator("#field-stepsize").evaluate("e => e.value")
+    stepsize = float(page.input_value("#field-stepsize"))
+    expect_numbers(page, fleet := fleet.replace(stepsize=stepsize))
+    page.fill("#field-attack-variance", "1.5")
+    expect_numbers(page, fleet := fleet.replace(attack=fleet.attack.replace(variance=1.5)))
+    page.select_option("#field-attack-kind", "sign-flip")
+    attack = psofed.attacks.SignFlip(num_byzantine=4, probability=0.2)
+    expect_numbers(page, fleet := fleet.replace(attack=attack))
+
+    # A bad value is marked, and the last good numbers stay
+    page.fill("#field-num_shared", "7")
+    message = "num_shared = 7 is not allowed; allowed: an integer from 1 to dimension = 4"
+    wait_for(page, "#field-num_shared-note", message)
+    assert page.get_attribute("#field-num_shared", "aria-invalid") == "true"
+    expect_numbers(page, fleet)
+    page.fill("#field-num_shared", "2")
+    expect_numbers(page, fleet := fleet.replace(num_shared=2))
+    assert page.get_attribute("#field-num_shared", "aria-invalid") is None
+
+    # B beside A
+    page.click("#compare")
+    wait_for(page, "#form .sides button:nth-child(2)", "Settings of B")
+    page.fill("#field-num_shared", "4")
+    expect_numbers(page, fleet.replace(num_shared=4), "B")
+    expect_numbers(page, fleet, "A")
+    a, b = (psofed.predict(fleet.replace(num_shared=m)).network_mse for m in (2, 4))
+    wait_for(page, "#network_mse-difference", f"B − A{difference(a, b)}")
+
+    # What is copied is what is shown, of the side that is looked at
+    page.click("#share")
+    page.click("#copy-toml")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert psofed.Scenario.from_toml(copied) == fleet.replace(num_shared=4)
+    page.click("#copy-link")
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert sideways(page) == []
+    screenshot(page, "explorer_copies")
+    with page.expect_download() as saved:
+        page.click("#download-json")
+    numbers = json.loads(Path(saved.value.path()).read_text(encoding="utf-8"))
+    assert numbers["A"]["theory"]["point"]["network_mse"] == pytest.approx(a)
+    with page.expect_download() as saved:
+        page.click("#download-csv")
+    assert Path(saved.value.path()).read_text(encoding="utf-8").startswith("side,source,picture,x,metric,y")
+
+    # Another preset, for B
+    page.select_option("#preset", "readme")
+    readme = psofed.Scenario(
+        num_clients=50, dimension=5, stepsize=0.0766, attack=psofed.attacks.Gaussian(num_byzantine=15)
+    )
+    expect_numbers(page, readme, "B")
+
+    # The link restores both sides
+    page = open_page(link)
+    expect_numbers(page, fleet, "A")
+    expect_numbers(page, fleet.replace(num_shared=4), "B")
+
+
+def test_where_theory_refuses_the_page_says_why_and_simulates(
+    address: str, open_page: Any, screenshot: Any
+) -> None:
+    page = open_page(f"{address}&{query(small_fleet().replace(aggregation='median'))}")
+    page.locator("#sentence", has_text='"median" is not linear').wait_for(timeout=READY)
+    page.locator("#status", has_text="256 trials simulated").wait_for(timeout=2 * READY)
+    simulated = psofed.simulate(small_fleet().replace(aggregation="median"), trials=256)
+    assert page.inner_text("#simulated-A") == shown(simulated.network_mse.mean)
+    # Growing dots can be stopped, and the page stays awake meanwhile
+    page.fill("#field-iterations", "100000")
+    page.locator("#simulate", has_text="Stop").wait_for(timeout=READY)
+    page.fill("#field-num_shared", "9")
+    page.locator("#field-num_shared-note", has_text="not allowed").wait_for(timeout=READY)
+    page.click("#simulate")
+    wait_for(page, "#simulate", "Simulate")
+    screenshot(page, "explorer_median")
+
+
+def test_a_hostile_link_is_refused_in_words(address: str, open_page: Any) -> None:
+    page = open_page(f"{address}&num_clients=1000000000&dimension=5&stepsize=nan")
+    message = "The link's settings are refused: num_clients = 1000000000 is not allowed"
+    page.locator("#sentence .trouble", has_text=message).wait_for(timeout=READY)
+    expect_numbers(page, small_fleet())
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_it_fits_wide_and_narrow_windows_by_day_and_by_night(
+    address: str, open_page: Any, sideways: Any, screenshot: Any, width: int
+) -> None:
+    is_phone = width < 600
+    page = open_page(address, width=width, height=844 if is_phone else 900, touch=is_phone)
+    expect_numbers(page, small_fleet())
+    page.locator("#best_stepsize-A:not(.stale)").wait_for(timeout=READY)
+    for scheme, ink in (("light", "rgb(29, 37, 48)"), ("dark", "rgb(228, 233, 240)")):
+        page.emulate_media(color_scheme=scheme)
+        assert page.locator("#sentence").evaluate("e => getComputedStyle(e).color") == ink
+        assert sideways(page) == []
+        page.wait_for_timeout(300)  # for the charts to change their ink
+        screenshot(page, f"explorer_{width}_{scheme}")
+    if is_phone:
+        page.click("#settings > summary")
+        page.locator("#field-stepsize").wait_for()
+        assert sideways(page) == []
+    # Everything has a label, and sliders follow the keyboard
+    nameless = page.locator("#form").evaluate(
+        """form => [...form.querySelectorAll('input, select')]
+            .filter(e => !e.labels.length && !e.getAttribute('aria-label')).map(e => e.id)"""
+    )
+    assert nameless == []
+    page.focus("#field-num_shared-slider")
+    page.keyboard.press("ArrowRight")
+    expect_numbers(page, small_fleet().replace(num_shared=2))
+
+
+def query(scenario: psofed.Scenario) -> str:
+    from psofed.explore.settings import Settings, to_query
+
+    return to_query(Settings({"A": scenario.to_mapping()}))
+
+
+def test_the_copied_commands_and_python_run(tmp_path: Path) -> None:
+    from psofed.explore.exports import Origin, as_command, as_python
+
+    fleet = small_fleet()
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    command = as_command(fleet, Origin(), own_data=False, predictable=True)
+    done = subprocess.run(
+        ["sh", "-e", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{psofed.predict(fleet).network_mse:.6g}" in done.stdout
+    assert tomllib.loads((tmp_path / "scenario.toml").read_text(encoding="utf-8"))["num_clients"] == 12
+    lines = as_python(fleet, Origin(), own_data=False, predictable=True)
+    done = subprocess.run(
+        [sys.executable, "-c", lines], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.split()[0]) == psofed.predict(fleet).network_mse

@@ -1,0 +1,251 @@
+"""The advice is right where the truth is known, says so where it is not clear, and its interval holds."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import psofed
+from psofed import InvalidValueError, PsofedError, advise, from_arrays
+from psofed.advice.errors import Trier, cut_into_blocks
+from psofed.advice.judging import Gain, Judge, ratio_gain
+from psofed.advice.stations import robust_scores, stands_out
+from psofed.fleet.fitting import fit_scenario
+
+
+def make(
+    clients: int, rows: int, spread: float, seed: int = 0, dimension: int = 3, faulty: int | None = None
+):
+    """Clients whose weights lie `spread` apart, each with as many rows beyond the warm-up."""
+    rng = np.random.default_rng(seed)
+    count = rows + 20
+    weights = 0.6 + spread * np.random.default_rng(99).standard_normal((clients, dimension))
+    x = rng.standard_normal((count, clients, dimension))
+    y = (x * weights).sum(axis=2) + rng.standard_normal((count, clients))
+    if faulty is not None:
+        y[:, faulty] = np.linspace(0.3, 3.0, count) * rng.standard_normal(count)
+    names = np.tile([f"S{k:02d}" for k in range(clients)], count)
+    return from_arrays(x.reshape(-1, dimension), y.reshape(-1), names)
+
+
+@pytest.fixture(scope="module")
+def helpful():
+    return advise(make(20, 40, 0.0))
+
+
+def test_few_rows_of_the_same_target_should_be_federated(helpful) -> None:
+    assert helpful.verdict == "federate"
+    assert helpful.answer.startswith("Federate: sharing ")
+    assert helpful.federation.gain.interval[0] > 0
+    assert max(helpful.pooled.error, helpful.federation.error) < helpful.alone.error < helpful.average.error
+
+
+def test_targets_that_differ_should_not_be_federated() -> None:
+    advice = advise(make(10, 200, 1.0), liars=0)
+    assert advice.verdict == "stay alone"
+    assert advice.answer.startswith("Do not federate: ")
+    assert advice.federation.gain.interval[1] < -0.2
+    assert advice.lies == ()
+    assert any("better alone" in station.note for station in advice.stations)
+
+
+def test_where_it_makes_no_difference_that_is_said() -> None:
+    advice = advise(make(10, 150, 0.2), liars=0)
+    assert advice.verdict == "no clear difference"
+    assert advice.answer.startswith("No clear difference: ")
+    low, high = advice.federation.gain.interval
+    assert low < 0 < high
+
+
+def test_columns_that_say_nothing_are_named_as_such() -> None:
+    rng = np.random.default_rng(3)
+    data = from_arrays(rng.standard_normal((600, 2)), rng.standard_normal(600), np.arange(600) % 5)
+    assert "No model is clearly better than each station's running mean" in advise(data, liars=0).answer
+
+
+def test_the_scenarios_stepsize_does_not_matter() -> None:
+    data = make(6, 40, 0.0)
+    answers = {
+        advise(data, liars=0, settings={"stepsize": mu, "num_shared": 1}).answer for mu in (0.001, 0.02, 0.5)
+    }
+    assert len(answers) == 1
+
+
+def test_a_single_client_has_nobody_to_federate_with() -> None:
+    advice = advise(make(1, 60, 0.0))
+    assert advice.verdict == "stay alone"
+    assert advice.answer == "Nothing to federate: S00 is the only station."
+    assert advice.federation.error == pytest.approx(advice.alone.error, rel=1e-9)
+
+
+def test_lies_hurt_the_mean_more_than_the_median_and_count_on_the_honest_alone(helpful) -> None:
+    mean, median = helpful.lies
+    assert (mean.rule, median.rule) == ("mean", "median")
+    assert median.error < mean.error
+    assert mean.gain.value < helpful.federation.gain.value
+    assert len(helpful.liars) == 4
+    assert helpful.attack["kind"] == "sign-flip"
+    assert "If 4 of the 20 stations lied" in helpful.sentences[-1]
+
+
+def test_who_lies_and_how_can_be_said() -> None:
+    attack = {"kind": "gaussian", "variance": 9.0, "probability": 1.0, "clients": ["S01"]}
+    advice = advise(make(6, 30, 0.0), settings={"attack": attack}, rule="trimmed-mean")
+    assert advice.liars == ("S01",)
+    assert advice.lies[1].rule == "trimmed-mean"
+
+
+def test_a_faulty_station_is_flagged_by_name() -> None:
+    advice = advise(make(8, 80, 0.0, faulty=5), liars=0)
+    assert [s.name for s in advice.stations if s.stands_out] == ["S05"]
+    assert "stands out" in advice.stations[5].note
+    assert any("--leave-out S05" in sentence for sentence in advice.sentences)
+
+
+def test_equal_stations_are_not_flagged() -> None:
+    errors = np.random.default_rng(5).normal(0.4, 0.02, (200, 20))
+    flagged = [stands_out(*robust_scores(row)).sum() for row in errors]
+    assert sum(flagged) == 0
+    assert not stands_out(
+        *robust_scores(np.array([0.1, 0.1, 9.0]))
+    ).any()  # three say nothing about each other
+
+
+def test_nothing_is_chosen_or_judged_by_what_comes_later() -> None:
+    """Rows after a block change neither the settings used up to it nor the errors in it."""
+    data, other = make(4, 120, 0.1), make(4, 120, 0.1)
+    for targets in other.targets:
+        targets[60:] = 7.0 * targets[60:] + 3.0
+    found = []
+    for table in (data, other):
+        scenario = fit_scenario(table, {"num_participants": 4})
+        trier = Trier(table, scenario, 1, 0)
+        _, errors, _, _ = trier.lms()
+        found.append(Judge(trier.blocks).choose(errors).errors)
+    np.testing.assert_allclose(found[0][:4], found[1][:4], rtol=1e-9)  # blocks 2 to 5 of 12 end at row 60
+    assert not np.allclose(found[0][5:], found[1][5:])
+
+
+def test_a_federations_errors_are_the_simulations() -> None:
+    data = make(4, 60, 0.1)
+    scenario = fit_scenario(data, {"num_participants": 2, "stepsize": 0.05, "num_shared": 2})
+    trier = Trier(data, scenario, 16, 3)
+    errors = trier.federations([scenario])[0]
+    result = psofed.simulate(scenario, trials=16, seed=3, tail=scenario.iterations, data=data)
+    assert errors.sum() / trier.blocks.counts.sum() == pytest.approx(result.network_mse.mean, rel=1e-9)
+
+
+def test_blocks_give_every_client_the_same_weight() -> None:
+    blocks = cut_into_blocks((10, 1000), 4)
+    assert blocks.edges[0] == 0
+    assert blocks.edges[-1] == 1000
+    assert (blocks.counts.sum(axis=0) == [10, 1000]).all()
+    shares = (blocks.counts / [10, 1000]).sum(axis=1)
+    assert shares.max() < 0.75  # of 2 in all: none holds the lion's share
+    assert len(cut_into_blocks((10,)).counts) == 10
+
+
+def test_the_interval_of_a_ratio_covers_the_truth_as_often_as_it_says() -> None:
+    """Errors that share most of their noise, as two ways to learn on the same rows do; block means are correlated."""
+    rng = np.random.default_rng(8)
+    hits, runs = 0, 4000
+    for _ in range(runs):
+        common = rng.gamma(4.0, 0.25, 10)
+        first = 0.9 * common + 0.05 * rng.standard_normal(10)
+        low, high = ratio_gain(first, common + 0.05 * rng.standard_normal(10)).interval
+        hits += low <= 0.1 <= high
+    assert hits / runs == pytest.approx(0.95, abs=0.015)
+
+
+def test_the_interval_of_the_advice_covers_the_expected_gain() -> None:
+    """Over fresh tables of the same stations; the expected gain is 1 − E[error together]/E[error alone]."""
+    runs, found = 40, []
+    for seed in range(runs):
+        advice = advise(make(6, 50, 0.2, seed=seed, dimension=2), liars=0)
+        found.append((advice.federation.error, advice.alone.error, *advice.federation.gain.interval))
+    together, alone, low, high = np.array(found).T
+    truth = 1 - together.mean() / alone.mean()
+    assert np.count_nonzero((low <= truth) & (truth <= high)) >= 34  # fewer in 1 of 1000 cases, at 95 %
+
+
+def test_divergence_and_too_few_blocks_are_no_numbers() -> None:
+    assert ratio_gain(np.array([1.0, np.inf, 1.0]), np.ones(3)).value == -np.inf
+    assert ratio_gain(np.array([1.0, np.inf, 1.0]), np.ones(3)).is_clear
+    assert np.isnan(ratio_gain(np.ones(2), np.ones(2)).interval[0])
+    assert not Gain(0.1, (np.nan, np.nan)).is_clear
+
+
+@pytest.mark.parametrize("ending", [".json", ".nc", ".csv"])
+def test_advice_is_saved_with_the_stations_names(helpful, tmp_path, ending: str) -> None:
+    path = tmp_path / f"advice{ending}"
+    helpful.save(path)
+    if ending == ".json":
+        plain = json.loads(path.read_text())
+        assert plain["answer"] == helpful.answer
+        assert [s["name"] for s in plain["stations"]] == [f"S{k:02d}" for k in range(20)]
+    elif ending == ".nc":
+        import xarray
+
+        with xarray.open_dataset(path, engine="h5netcdf") as opened:
+            assert float(opened["error_alone"].sel(client="S03")) == helpful.stations[3].alone
+            assert opened["gain"].attrs["long_name"]
+    else:
+        assert path.read_text().splitlines()[4].startswith("S03,60,")
+
+
+def test_the_picture_shows_every_station_by_name_or_all_as_a_cloud(helpful) -> None:
+    few = helpful.plot()
+    labels = [text.get_text() for text in few.axes[1].get_yticklabels()]
+    assert labels == [s.name for s in helpful.stations]
+    many = advise(make(45, 12, 0.0, dimension=1), liars=0)
+    assert many.plot().axes[1].get_xlabel() == "alone"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"liars": 0.5}, "liars = 0.5"),
+        ({"trials": 0}, "trials = 0"),
+        ({"rule": "nonsense"}, "nonsense"),
+        ({"settings": {"num_clients": 9}}, "num_clients = 9"),
+        ({"settings": {"algorithm": "qs-fed"}}, "data of your own"),
+    ],
+)
+def test_what_cannot_be_advised_on_is_refused_by_name(options: dict, message: str) -> None:
+    with pytest.raises(PsofedError, match=message):
+        advise(make(3, 20, 0.0), **options)
+    with pytest.raises(InvalidValueError, match="client_column"):
+        advise("stations.csv")
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", "from psofed.cli import main; main()", "advise", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_command_line_answers_first_and_keeps_names_as_they_are(tmp_path) -> None:
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((200, 2))
+    y = x.sum(axis=1) + rng.standard_normal(200)
+    names = ("[bold]Łódź", "$5")
+    lines = [f"{names[n % 2]},{x[n, 0]:.4f},{x[n, 1]:.4f},{y[n]:.4f}" for n in range(200)]
+    (tmp_path / "t.csv").write_text("who,a,b,y\n" + "\n".join(lines), encoding="utf-8")
+    table = ["--data", tmp_path / "t.csv", "--client-column", "who", "--target-column", "y"]
+    done = run(*table, "--plot", tmp_path / "p.png")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(("Federate", "No ", "Do not federate"))
+    assert "[bold]Łódź" in done.stdout
+    assert (tmp_path / "p.png").stat().st_size > 10_000
+    plain = json.loads(run(*table, "--json", "--liars", 0).stdout)
+    assert plain["verdict"] in ("federate", "stay alone", "no clear difference")
+    for bad, message in (
+        ([], "advise needs --data"),
+        ([*table, "--out", "x.txt"], "a name ending in .json, .nc or .csv"),
+        ([*table, "--leave-out", "nobody"], "leave_out = 'nobody'"),
+    ):
+        done = run(*bad)
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert done.stderr.count("\n") == 1

@@ -1,0 +1,278 @@
+"""Results as objects: what they print, show in notebooks, draw, and give as tables."""
+
+import math
+
+import numpy as np
+import pytest
+
+import psofed
+from psofed import PsofedError, Scenario, compare, difference, load_result, predict, simulate, sweep, tune
+from psofed.attacks import Gaussian, SignFlip
+from psofed.fleet.own_data import read_data
+
+FLEET = Scenario(num_clients=8, dimension=4, iterations=80, attack=Gaussian(num_byzantine=2))
+
+
+@pytest.fixture(scope="module")
+def few():
+    return simulate(FLEET, trials=20, seed=4)
+
+
+@pytest.fixture(scope="module")
+def grid():
+    fields = {
+        "num_shared": [1, 2, 4],
+        "attack": [None, SignFlip(num_byzantine=2)],
+        ("stepsize", "iterations"): [(0.1, 60), (9.0, 60)],
+    }
+    return sweep(FLEET, fields, trials=6)  # the last stepsize diverges
+
+
+@pytest.fixture(scope="module")
+def every(few, grid):
+    return {
+        "simulation": few,
+        "difference": few - simulate(FLEET.replace(num_shared=4), trials=20, seed=4),
+        "prediction": predict(FLEET),
+        "stepsizes": psofed.predict_stepsizes(FLEET, [0.05, 0.1, 2.0]),
+        "tuning": tune(FLEET, shared=[1, 4]),
+        "comparison": compare(FLEET, trials=8),
+        "sweep": grid,
+    }
+
+
+NAMES = ("simulation", "difference", "prediction", "stepsizes", "tuning", "comparison", "sweep")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_result_says_shows_draws_and_tabulates_itself(every, name: str) -> None:
+    from matplotlib.figure import Figure
+
+    result = every[name]
+    assert len(repr(result)) < 2000
+    assert len(repr(result).splitlines()) <= 16
+    assert result.summary()
+    html = result._repr_html_()
+    assert "<table" in html
+    assert "data:image/png;base64," in html
+    assert "<script" not in html
+    assert isinstance(result.plot(), Figure)
+    assert len(result.to_dataframe()) > 0
+
+
+def test_texts_are_escaped_in_notebooks() -> None:
+    from psofed.results.show import html_card
+
+    made = html_card("<script>", ("<b>",), [("<i>",)], ("<u>",))
+    assert "<script>" not in made
+    assert "<u>" not in made
+    assert "<i>" not in made
+
+
+def test_tables_of_a_simulation_are_tidy(few) -> None:
+    trials, curve, clients = (few.to_dataframe(name) for name in ("trials", "curve", "clients"))
+    assert len(trials) == 20
+    assert list(trials["network_mse"]) == list(few.steady_state["network_mse"])
+    assert len(curve) == 3 * 80
+    assert set(curve["metric"]) == {"network_mse", "server_msd", "test_mse"}
+    assert list(clients["is_byzantine"]) == [True] * 2 + [False] * 6
+    with pytest.raises(PsofedError, match=r"did you mean trials\?"):
+        few.to_dataframe("trial")
+
+
+def test_variables_in_files_say_what_they_are(few, grid) -> None:
+    for data in (few.to_dataset(), grid.to_dataset()):
+        for name, variable in data.variables.items():
+            assert variable.attrs.get("long_name"), name
+        for metric in ("network_mse", "server_msd", "test_mse"):
+            assert data[metric].attrs["units"] == "1"
+
+
+def test_clients_go_by_name_where_they_have_names(tmp_path) -> None:
+    rng = np.random.default_rng(1)
+    lines = ["station,a,b,y"]
+    for station in ("Ada", "Bo", "Cy"):
+        lines += [
+            f"{station},{x:.4f},{z:.4f},{x - z + 0.1 * e:.4f}" for x, z, e in rng.standard_normal((30, 3))
+        ]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    from psofed.fleet.fitting import fit_scenario
+
+    data = read_data(tmp_path / "t.csv", "station", "y")
+    result = simulate(fit_scenario(data, {"num_participants": 2}), trials=4, data=data)
+    assert result.to_dataset()["client"].values.tolist() == ["Ada", "Bo", "Cy"]
+    assert float(result.to_dataset()["noise_variance"].sel(client="Bo")) == result.fleet.noise_variance[1]
+    result.save(tmp_path / "r.nc")
+    loaded = load_result(tmp_path / "r.nc")
+    assert loaded.fleet.names == ("Ada", "Bo", "Cy")
+    assert loaded.to_dataframe("clients")["client"].tolist() == ["Ada", "Bo", "Cy"]
+    assert "alone_mse" in loaded.to_dataframe("clients")
+
+
+# Differences.
+
+
+def test_results_of_one_seed_and_fleet_are_pairs(few) -> None:
+    other = simulate(FLEET.replace(num_shared=4, stepsize=0.1), trials=12, seed=4)
+    found = difference(few, other)
+    assert found.paired
+    assert found.trials == (12, 12)  # those that both have
+    assert len(found.pairs()) == 12
+    swapped = other - few
+    assert swapped.network_mse.decibels == pytest.approx(-found.network_mse.decibels)
+
+
+@pytest.mark.parametrize(
+    ("changes", "seed", "words"),
+    [
+        ({}, 5, "seeds 4 and 5 differ"),
+        ({"num_clients": 9}, 4, "8 and 9 clients"),
+        ({"dimension": 5}, 4, "4 and 5 entries"),
+        ({"data": psofed.Data(noise_variance=0.1)}, 4, "data.noise_variance differ"),
+    ],
+)
+def test_results_that_are_not_pairs_are_said_to_be_none_by_name(few, changes, seed: int, words: str) -> None:
+    other = simulate(FLEET.replace(**changes), trials=8, seed=seed)
+    found = few - other
+    assert not found.paired
+    assert words in found.reasons[0]
+    assert words in found.describe()
+    with pytest.raises(PsofedError, match=f"not pairs: {words}"):
+        difference(few, other, paired=True)
+    with pytest.raises(PsofedError, match="no pairs"):
+        found.pairs()
+
+
+def test_only_results_have_differences(few) -> None:
+    with pytest.raises(TypeError):
+        _ = few - 1.0
+    with pytest.raises(PsofedError, match=r"b = 1\.0 is not allowed; allowed: a psofed\.SimulationResult"):
+        difference(few, 1.0)
+
+
+def test_a_difference_against_divergence_is_said(few) -> None:
+    wild = simulate(FLEET.replace(stepsize=9.0), trials=20, seed=4)
+    found = few - wild
+    assert found.network_mse.decibels == -math.inf
+    assert "b diverges in most trials, a does not" in found.describe("network_mse", "a", "b")
+    assert found.to_json()["network_mse"]["db"] is None
+
+
+# Sweeps.
+
+
+def test_a_saved_sweep_loads_as_it_was(grid, tmp_path) -> None:
+    grid.save(tmp_path / "out")
+    for path in (tmp_path / "out", tmp_path / "out" / "sweep.nc"):
+        loaded = load_result(path)
+        assert loaded.grid == grid.grid
+        assert loaded.to_json() == grid.to_json()
+        assert all(a.same_bits(b) for a, b in zip(loaded.cells, grid.cells, strict=True))
+    with pytest.raises(PsofedError, match="is a folder, not a result"):
+        load_result(tmp_path)
+
+
+def test_a_part_of_a_sweep_is_selected_by_value_label_or_part(grid) -> None:
+    one = grid.select({"attack": "sign-flip"}, num_shared=4, stepsize=0.1)
+    assert len(one.cells) == 1
+    assert one.cells[0] is grid.cells[2 * 4 + 1 * 2 + 0]
+    assert grid.select(attack=SignFlip(num_byzantine=2)).grid.shape == (3, 1, 2)
+    assert grid.select(num_shared=[1, 4]).grid.shape == (2, 2, 2)
+    assert grid.select(attack="none").select(num_shared=2).grid.axes[0].values == ((2,),)
+    with pytest.raises(PsofedError, match="num_shared = 3 is not allowed; allowed: one of 1, 2, 4"):
+        grid.select(num_shared=3)
+    with pytest.raises(PsofedError, match=r"num_share is not a field that varies.*did you mean num_shared\?"):
+        grid.select(num_share=3)
+
+
+def test_points_of_a_sweep_are_compared_in_pairs(grid) -> None:
+    common = {"attack": "none", "stepsize": 0.1}
+    found = grid.difference({"num_shared": 4, **common}, {"num_shared": 1, **common})
+    a, b = (grid.select(num_shared=m, **common).cells[0].steady_state["network_mse"] for m in (4, 1))
+    assert found.decibels == pytest.approx(10 * math.log10(a.mean() / b.mean()))
+    with pytest.raises(PsofedError, match="a value for stepsize as well"):
+        grid.difference({"num_shared": 4, "attack": "none"}, {"num_shared": 1, **common})
+
+
+def test_tables_of_a_sweep_have_a_column_for_each_field(grid) -> None:
+    points, trials = grid.to_dataframe(), grid.to_dataframe("trials")
+    assert len(points) == 12 * 3
+    assert len(trials) == 12 * 6
+    assert {"num_shared", "attack", "stepsize", "metric", "mean", "median", "diverged_trials"} <= set(points)
+    assert set(trials.loc[trials["stepsize"] == 9.0, "diverged_at"] >= 0) == {True}
+
+
+def test_pictures_of_sweeps_mark_divergence_and_keep_their_scale(grid) -> None:
+    figure = grid.plot()
+    visible = [axes for axes in figure.axes if axes.get_visible()]
+    low, high = visible[0].get_ylim()
+    assert high - low < 45
+    markers = {line.get_marker() for axes in visible for line in axes.lines}
+    assert "x" in markers
+    assert len({axes.get_ylim() for axes in visible}) == 1
+    labels = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    assert "some trials diverged" in labels
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
+def test_the_default_layout_uses_every_field_once(dimensions: int) -> None:
+    from psofed.plots.sweeps import choose_layout
+    from psofed.sweeps import SweepResult, make_grid
+
+    fields = {
+        "aggregation": ["mean", "median"],
+        "attack.strength": [0.1, 0.5, 1.0, 2.0],
+        "num_shared": [1, 2, 4],
+        "attack.kind": ["gaussian", "constant-bias", "sign-flip"],
+    }
+    made = make_grid(FLEET, dict(list(fields.items())[:dimensions]))
+    layout = choose_layout(SweepResult(made, ()))
+    names = {
+        role: made.axes[n].name
+        for role, n in (("x", layout.x), ("col", layout.col), ("row", layout.row))
+        if n is not None
+    }
+    hues = [made.axes[n].name for n in layout.hue]
+    assert sorted([*names.values(), *hues]) == sorted(list(fields)[:dimensions])
+    if dimensions == 4:
+        assert names == {"x": "attack.strength", "col": "attack.kind", "row": "aggregation"}
+        assert hues == ["num_shared"]
+
+
+def test_too_large_a_picture_is_refused_before_the_work(tmp_path) -> None:
+    from psofed.plots.sweeps import choose_layout
+    from psofed.sweeps import SweepResult, make_grid
+
+    stepsizes = [0.001 * k for k in range(1, 60)]
+    fields = {"stepsize": stepsizes, "num_participants": [1, 2, 3, 4, 5, 6, 7, 8], "num_shared": [1, 2, 3, 4]}
+    made = make_grid(FLEET, fields)
+    with pytest.raises(PsofedError, match="at most 28 curves and 36 panels"):
+        choose_layout(SweepResult(made, ()), x="num_shared", hue="stepsize")
+    with pytest.raises(PsofedError, match="not drawn in another way already"):
+        choose_layout(SweepResult(made, ()), x="num_shared", hue="num_shared")
+
+
+# Comparisons.
+
+
+def test_a_comparison_of_heavy_tails_is_open_and_not_a_contradiction() -> None:
+    from dataclasses import replace
+
+    from psofed.comparison import compare_results
+
+    result, prediction = simulate(FLEET, trials=40), predict(FLEET)
+    wild = np.full(40, 0.5 * prediction.network_mse)
+    wild[0] = 20 * prediction.network_mse
+    rows = compare_results(
+        replace(result, steady_state={**result.steady_state, "network_mse": wild / 3}), prediction
+    ).metrics
+    assert rows[0].verdict in ("open", "agrees")
+    off = compare_results(
+        replace(
+            result,
+            steady_state={**result.steady_state, "network_mse": 3 * result.steady_state["network_mse"]},
+        ),
+        prediction,
+    )
+    assert off.metrics[0].verdict == "DIFFERS"
+    assert not off.agrees
