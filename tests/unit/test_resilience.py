@@ -47,7 +47,9 @@ def two_cells(few: list[float], many: list[float]) -> tuple[Matrix, Place, Place
 
 
 def test_every_attack_and_every_rule_has_its_place() -> None:
-    assert set(RULES) == set(part_names("aggregation")) - {"mda"}  # too many ways with 30 participants
+    undefended = {rule for rule in RULES if "+" not in rule}
+    assert undefended == set(part_names("aggregation")) - {"mda"}  # too many ways with 30 participants
+    assert [make_rule(rule, 6)[1].kind for rule in RULES if "+" in rule] == ["cusum", "cusum"]
     assert {options.get("kind") for options in ATTACKS.values()} == {None, *part_names("attack")}
 
 
@@ -55,7 +57,7 @@ def test_every_attack_and_every_rule_has_its_place() -> None:
 def test_equal_traffic_means_as_many_numbers_in_every_iteration(m: int) -> None:
     count = participants("equal traffic", m)
     assert count * m == 30
-    assert make_rule("krum", count) == Krum(tolerated=30 // m // 5)
+    assert make_rule("krum", count) == (Krum(tolerated=30 // m // 5), None)
 
 
 def test_the_grid_holds_every_combination_once() -> None:

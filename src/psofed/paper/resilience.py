@@ -69,12 +69,11 @@ ATTACKS: dict[str, dict[str, Any]] = {
     "silence": {"kind": "drop-out"},
     "NaN and ∞": {"kind": "non-finite"},
 }
-# All but "mda", which tries all ways to leave out attackers: too many with 30 participants.
+# All but "mda", which tries all ways to leave out attackers: too many with 30 participants; and two with a defence.
 RULES = (
     "mean", "median", "trimmed-mean", "meamed", "phocas", "krum", "multi-krum", "cge",
-    "geometric-median", "centred-clipping", "norm-clipping", "fltrust",
+    "geometric-median", "centred-clipping", "norm-clipping", "fltrust", "mean + cusum", "median + cusum",
 )  # fmt: skip
-
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -267,7 +266,7 @@ def resilience_grid(
     --------
     >>> grid = resilience_grid(shared=(1, 5))
     >>> [len(axis.values) for axis in grid.axes], grid.axes[1].names[3]
-    ([38, 36], 'M = 1, P = 30, meamed')
+    ([38, 42], 'M = 1, P = 30, meamed')
     """
     places = _places(shared)
     attacks = {place.attack_name: (make_attack(place.occasion, place.attack),) for place in places}
@@ -275,12 +274,12 @@ def resilience_grid(
         place.design_name: (
             place.num_shared,
             place.num_participants,
-            make_rule(place.rule, place.num_participants),
+            *make_rule(place.rule, place.num_participants),
         )
         for place in places
     }
     base = Scenario(num_clients=100, dimension=DIMENSION, num_participants=6, iterations=iterations)
-    fields = ("num_shared", "num_participants", "aggregation")
+    fields = ("num_shared", "num_participants", "aggregation", "defence")
     axes = (
         Axis(("attack",), tuple(attacks.values()), tuple(attacks)),
         Axis(fields, tuple(designs.values()), tuple(designs)),
@@ -296,17 +295,19 @@ def make_attack(occasion: str, attack: str) -> Attack | None:
     return made
 
 
-def make_rule(rule: str, num_participants: int) -> Any:
-    """Return a rule that assumes a fifth of the participants to attack.
+def make_rule(rule: str, num_participants: int) -> tuple[Any, Any]:
+    """Return a rule that assumes a fifth of the participants to attack, and the defence beside it, if any.
 
     Examples
     --------
-    >>> make_rule("krum", 30)
-    Krum(tolerated=6)
+    >>> make_rule("krum", 30), make_rule("mean + cusum", 30)[1].kind
+    ((Krum(tolerated=6), None), 'cusum')
     """
-    part = find_part("aggregation", rule)
+    name, _, defence = rule.partition(" + ")
+    part = find_part("aggregation", name)
     assumed = max(1, num_participants // 5)
-    return part(**{name: assumed for name in ("trim", "tolerated") if name in part.options()})
+    made = part(**{option: assumed for option in ("trim", "tolerated") if option in part.options()})
+    return made, find_part("defence", defence)() if defence else None
 
 
 def quantiles_db(cell: CellResult, metric: str) -> list[float]:
