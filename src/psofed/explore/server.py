@@ -109,7 +109,8 @@ class Explorer:
                 f"<p>The explorer is open in {_MOST_SESSIONS} windows; close one of them.</p>"
             )
         # Panel's own style sheets come from here and not from its makers' server, from the first drawing on.
-        pn.state.curdoc.template_variables["dist_url"] = LOCAL_DIST
+        document: Any = pn.state.curdoc
+        document.template_variables["dist_url"] = LOCAL_DIST
         session = Session(
             self._pool,
             self._presets,
