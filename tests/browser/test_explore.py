@@ -88,7 +88,8 @@ def test_without_its_token_nothing_is_served(address: str) -> None:
     for url in (plain, f"{plain}?token=guessed", f"{plain}ws"):
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(url)
-        assert refused.value.code == 403
+        with refused.value as answer:
+            assert answer.code == 403
 
 
 def test_the_websocket_is_for_the_page_itself(address: str) -> None:

@@ -106,12 +106,15 @@ def test_the_users_own_file_may_be_larger_than_the_limits() -> None:
 # Fields
 
 
-@pytest.mark.parametrize("family", ["attack", "aggregation", "algorithm", "pattern", "drift", "function"])
+@pytest.mark.parametrize(
+    "family", ["attack", "aggregation", "pre_aggregation", "algorithm", "pattern", "drift", "function"]
+)
 def test_every_kind_can_be_chosen_and_every_option_has_a_field(family: str) -> None:
     table = {
         "attack": "attack.kind",
         "pattern": "selection.pattern",
         "drift": "drift.kind",
+        "pre_aggregation": "pre_aggregation.kind",
         "function": "data.function",
     }
     for kind in part_names(family):

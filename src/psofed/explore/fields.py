@@ -137,6 +137,12 @@ class _Form:
         scenario = self._scenario
         yield self._kinds("aggregation", "rule", "aggregation", scenario.aggregation)
         yield from self._options("aggregation_options", scenario.aggregation)
+        before = scenario.pre_aggregation
+        yield self._kinds(
+            "pre_aggregation.kind", "before the rule", "pre_aggregation", before, none="nothing"
+        )
+        if before is not None:
+            yield from self._options("pre_aggregation", before)
         yield self._kinds("algorithm", "algorithm", "algorithm", scenario.algorithm)
         yield from self._options("algorithm_options", scenario.algorithm)
 

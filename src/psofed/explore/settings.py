@@ -126,7 +126,7 @@ def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]
         low, high = variance_range(mapping.get("data", {}).get(table[5:])) or (0.0, 0.0)
         ends = [value, high] if key == "low" else [low, value]
         return set_values(mapping, {table: {"uniform": ends}})
-    if name in ("attack.kind", "drift.kind") and value == "":
+    if name in ("attack.kind", "drift.kind", "pre_aggregation.kind") and value == "":
         return set_values(mapping, {table: None})
     if name == "data.function":
         return _with_function(mapping, value)
@@ -135,7 +135,7 @@ def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]
         options = dict(function) if isinstance(function, Mapping) else {"kind": function}
         return set_values(mapping, {"data.function": {**options, key: value}})
     result = set_values(mapping, {name: value})
-    if name in ("attack.kind", "drift.kind", "model.kind") and isinstance(value, str):
+    if name in ("attack.kind", "drift.kind", "pre_aggregation.kind", "model.kind") and isinstance(value, str):
         _give_starting_values(result, table, value)
     if name == "dimension" and "features" in result.get("model", {}):
         result["model"]["features"] = value
