@@ -130,7 +130,7 @@ def make_room(dimension: int, participants: int, shared: int, lanes: int) -> Roo
 
 @compiled(allocates=False)
 def advance(
-    first, data, inputs, stepsize, exchange, attack, rule, tests, target, extras, state, room, metrics
+    first, data, inputs, stepsize, exchange, attack, search, rule, tests, target, extras, state, room, metrics
 ):
     """Run the iterations from number `first` on, writing ``metrics[t, metric, lane]``.
 
@@ -144,7 +144,7 @@ def advance(
         As their classes say.
     target : array (D,)
         w, for the hooks.
-    extras : Extras or None
+    search, extras : SearchSide or None, Extras or None
         Numba compiles the kernel for each, and without them leaves out what it takes to handle them.
     room : Room
         What it works in.
@@ -168,8 +168,8 @@ def advance(
         uploaders, uploaded = exchange.uploaders[t], exchange.uploaded[t]
         _upload(clients, uploaders, uploaded, room.sent)
         uploads = Uploads(uploaders, uploaded, room.sent)
-        if attack.on_uploads and attack.search.options.shape[0] > 0:
-            corrupt_at_best(attack, rule, first + t, target, server, uploads, room.distance)
+        if search is not None:
+            corrupt_at_best(attack, search, rule, first + t, target, server, uploads, room.distance)
         elif attack.on_uploads:
             corrupt(attack.token, first + t, attack.attackers, target, server, uploads)
         aggregate(rule, first + t, target, uploads, room.distance, server)
