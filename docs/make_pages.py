@@ -24,6 +24,7 @@ TITLES = {
         "`aggregation`, `psofed.aggregations`",
         "[aggregation rules](aggregations.md) says what they do with entries that few sent, and what they cost",
     ),
+    "defence": ("Defences", "`defence.kind`, `psofed.defences`", "[the defence](defence.md) has results"),
     "pre_aggregation": (
         "Pre-aggregations",
         "`pre_aggregation.kind`, `psofed.pre_aggregations`",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from psofed.parts import Aggregation as Aggregation
     from psofed.parts import Algorithm as Algorithm
     from psofed.parts import Attack as Attack
+    from psofed.parts import Defence as Defence
     from psofed.parts import Drift as Drift
     from psofed.parts import Function as Function
     from psofed.parts import Model as Model
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from psofed.parts import aggregations as aggregations
     from psofed.parts import algorithms as algorithms
     from psofed.parts import attacks as attacks
+    from psofed.parts import defences as defences
     from psofed.parts import drifts as drifts
     from psofed.parts import functions as functions
     from psofed.parts import load_plugin as load_plugin
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from psofed.parts import option as option
     from psofed.parts import patterns as patterns
     from psofed.parts import pre_aggregations as pre_aggregations
+    from psofed.results import DefenceRecord as DefenceRecord
     from psofed.results import Difference as Difference
     from psofed.results import SimulationResult as SimulationResult
     from psofed.results import difference as difference
@@ -64,6 +67,7 @@ if TYPE_CHECKING:
     from psofed.theory.prediction import Terms as Terms
     from psofed.theory.prediction import predict as predict
     from psofed.theory.prediction import predict_stepsizes as predict_stepsizes
+    from psofed.theory.recovery import predict_recovery as predict_recovery
     from psofed.theory.stepsize import optimal_stepsize as optimal_stepsize
     from psofed.theory.tuning import tune as tune
 
@@ -75,6 +79,8 @@ _HOME = {
     "Attack": "parts",
     "Comparison": "comparison",
     "Data": "scenario",
+    "Defence": "parts",
+    "DefenceRecord": "results",
     "Difference": "results",
     "Drift": "parts",
     "Evasion": "scenario",
@@ -108,6 +114,7 @@ _HOME = {
     "optimal_stepsize": "theory.stepsize",
     "option": "parts",
     "predict": "theory.prediction",
+    "predict_recovery": "theory.recovery",
     "predict_stepsizes": "theory.prediction",
     "read_data": "fleet.own_data",
     "read_scenario": "scenario.file",
@@ -118,7 +125,8 @@ _HOME = {
 
 # The built-in parts: psofed.attacks is psofed.parts.attacks, and so on.
 _FAMILIES = (
-    "aggregations", "algorithms", "attacks", "drifts", "functions", "models", "patterns", "pre_aggregations",
+    "aggregations", "algorithms", "attacks", "defences", "drifts", "functions", "models", "patterns",
+    "pre_aggregations",
 )  # fmt: skip
 
 __all__ = ["__version__", *_HOME, *_FAMILIES]

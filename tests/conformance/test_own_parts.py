@@ -27,6 +27,7 @@ from psofed.parts.attacks import ConstantBias
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.literal import run_trial
+from psofed.simulation.watch_plan import make_plan
 from psofed.sweeps import Cell, run_cells
 
 METRICS = ("network_mse", "server_msd", "test_mse")
@@ -50,7 +51,7 @@ import math
 
 import numpy as np
 
-from psofed.parts import Aggregation, Algorithm, Drift, Function, Pattern
+from psofed.parts import Aggregation, Algorithm, Defence, Drift, Function, Pattern
 from psofed.parts.affine import Affine
 from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, spend_budget
 
@@ -121,6 +122,17 @@ class Backwards(Pattern):
     def select(self, mask, out):
         for m in range(mask.num_shared):
             out[m] = (mask.client + m - self.stride * mask.iteration) % mask.dimension
+
+
+class Average(Defence):
+    """Suspects clients whose squared scores, smoothed over their uploads, are high."""
+
+    rate: float = option(0.2, low=0.0, high=1.0, open_low=True, text="weight of the newest upload")
+
+    def suspicion(self, evidence, memory):
+        newest = np.mean(np.minimum(evidence.scores**2, 100.0))
+        memory[0] += self.rate * (newest - memory[0])
+        return memory[0]
 
 
 class Spiral(Drift):
@@ -194,6 +206,21 @@ class LedgerOfVectors(psofed.Aggregation):
 
     def combine(self, updates):
         return np.array([spelled(change) for change in updates.changes.mean(axis=0)])
+
+
+class Detective(psofed.Defence):
+    """The largest score so far, likewise."""
+
+    def suspicion(self, evidence, memory):
+        memory[0] = max(memory[0], spelled(np.abs(evidence.scores).max()))
+        return memory[0]
+
+
+class FaultyDefence(psofed.Defence):
+    """Raises."""
+
+    def suspicion(self, evidence, memory):
+        raise ValueError("no suspicion")
 
 
 class Archivist(psofed.Pattern):
@@ -325,13 +352,16 @@ def scenarios_of(own: ModuleType) -> dict[str, Scenario]:
         "backwards": BASE.replace(selection=Selection(pattern=own.Backwards(stride=3), coordinated=False)),
         "spiral": BASE.replace(drift=own.Spiral(pace=0.02)),
         "bell": BASE.replace(data=Data(function=own.Bell(width=2.0))),
+        "average": BASE.replace(
+            attack=own.Alternating(size=0.3, **attackers), defence=own.Average(threshold=1.5, return_after=2)
+        ),
         "shy": BASE.replace(algorithm=own.Shy(share=0.8), attack=own.Alternating(size=0.3, **attackers)),
     }
 
 
 KINDS = (
     "alternating", "whisper", "middle-of-accomplices", "stale", "nearest", "shortest", "backwards", "spiral", "bell",
-    "shy",
+    "average", "shy",
 )  # fmt: skip
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -343,7 +373,7 @@ def test_every_family_but_models_has_one_of_its_own_here(own: ModuleType) -> Non
         part for s in scenarios.values() for part in s.parts() if type(part).__module__ == own.__name__
     }
     assert {part.family for part in own_parts} == {
-        "attack", "aggregation", "pattern", "drift", "function", "algorithm"
+        "attack", "aggregation", "defence", "pattern", "drift", "function", "algorithm"
     }  # fmt: skip
     for part in own_parts:
         assert find_part(part.family, part.kind) is type(part)
@@ -357,7 +387,7 @@ def test_it_is_compiled_and_does_what_it_does_as_plain_python(own: ModuleType, k
     assert result.notes == ()
     assert all(why_python(part) is None for part in scenario.parts())
     for trial in (0, 4):
-        literal = run_trial(scenario, 3, trial)
+        literal = run_trial(scenario, 3, trial, make_plan(scenario))
         for metric in METRICS:
             expected = getattr(literal, metric)
             assert np.allclose(result.trial_curves[metric][trial], expected, rtol=1e-8, atol=1e-13)
@@ -464,7 +494,16 @@ def make(awkward: ModuleType, name: str) -> Part:
     return kind(num_byzantine=6, probability=1.0) if kind.family == "attack" else kind()
 
 
-UNCOMPILED = ("Bookkeeper", "Ledger", "LedgerOfVectors", "Archivist", "Diary", "Almanac", "Courier")
+UNCOMPILED = (
+    "Bookkeeper",
+    "Ledger",
+    "LedgerOfVectors",
+    "Detective",
+    "Archivist",
+    "Diary",
+    "Almanac",
+    "Courier",
+)
 
 
 @pytest.mark.parametrize("name", UNCOMPILED)
@@ -472,7 +511,7 @@ def test_a_body_that_numba_cannot_compile_runs_as_python_and_is_named(awkward: M
     part = make(awkward, name)
     scenario = with_part(part)
     result = simulate(scenario, trials=5, seed=3, keep_trials=True)
-    literal = run_trial(scenario, 3, 4)
+    literal = run_trial(scenario, 3, 4, make_plan(scenario))
     for metric in METRICS:
         expected = getattr(literal, metric)
         assert np.allclose(result.trial_curves[metric][4], expected, rtol=1e-8, atol=1e-13)
@@ -501,6 +540,7 @@ FAULTY = [
     ("Faulty", ArithmeticError, "the attack gave up"),
     ("FaultyBook", KeyError, "other"),
     ("FaultyRule", ValueError, "no agreement"),
+    ("FaultyDefence", ValueError, "no suspicion"),
     ("FaultyPattern", ValueError, "no mask"),
     ("FaultyDrift", ValueError, "lost the way"),
     ("FaultyFunction", ValueError, "no value"),

@@ -352,4 +352,7 @@ def _print_outcome(result: dict[str, Any], home: "Home") -> None:
             typer.echo(f"{node}: last dropped because: {entry['error']}")
     for node, counts in result["bad_replies"].items():
         typer.echo(f"dropped from {node}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
+    for node, about in result.get("suspects", {}).items():
+        state = "left out" if about["out"] else "let in again"
+        typer.echo(f"suspect: {node}, first in round {about['first_round']}, {state} at the end")
     typer.echo(f"result in {home.result} and {home.result.with_suffix('.nc')}; logs in {home.logs}")

@@ -147,6 +147,8 @@ def _print_summary(result: "SimulationResult") -> None:
     )
     if result.tracking is not None:
         console.print(result.tracking.describe())
+    if result.defence is not None:
+        console.print(result.defence.describe())
     console.print(f"{result.client_updates_per_second / 1e6:.1f} million client updates per second.")
     for line in result.remarks():
         console.print(f"[bold]Note:[/bold] {escape(line)}")

@@ -76,6 +76,55 @@ class RuleMemory(NamedTuple):
     counts: Any
 
 
+class Watching(NamedTuple):
+    """What a defence's frame keeps of K clients, and works in; `row_of` is −1 everywhere between calls.
+
+    Attributes
+    ----------
+    threshold : float
+        Suspicion above it is an alarm.
+    return_after : int
+        Uploads without an alarm until a client is let in again; −1: never.
+    by_server : bool
+        Whether the server's own number alone says what an upload is compared with.
+    variance : array (N, K)
+        Of honest residuals, by iteration; none if it is estimated on the way.
+    memory : array (K, lanes, any)
+        The defence's own numbers.
+    usual_level : float
+        What the fleet's level is without an attack; no matter where variances are estimated.
+    level, log_levels, relative : arrays (lanes,), (lanes,) and (K, lanes)
+        What is estimated on the way: the fleet's level; the sum of its logarithms; each client's variance over it.
+    left, first, since, exclusions, finished : int arrays (K, lanes)
+        Uploads until a client is let in again, 0 if it is in; when it was left out first, and last; how often; for how
+        long, not counting now.
+    peak, peaks : arrays (K, lanes) and (bins, lanes)
+        The highest suspicion of this excursion, and a count of such peaks; no bins unless they are counted.
+    numbers, row_of, entry_of : arrays (any,), (D,), (any,)
+        To work in.
+    """
+
+    threshold: float
+    return_after: int
+    by_server: bool
+    variance: Any
+    memory: Any
+    usual_level: float
+    level: Any
+    log_levels: Any
+    relative: Any
+    left: Any
+    first: Any
+    since: Any
+    exclusions: Any
+    finished: Any
+    peak: Any
+    peaks: Any
+    numbers: Any
+    row_of: Any
+    entry_of: Any
+
+
 class MixMemory(NamedTuple):
     """What a pre-aggregation's frame works in, as :class:`RuleMemory`; `mixed` is what it writes.
 
@@ -113,6 +162,18 @@ _PLACES = int64[::1]
 MEMORY = types.NamedTuple((_VECTOR, boolean[::1], _PLACES, _PLACES, _PLACES), RuleMemory)
 AGGREGATION = types.void(int64, _VECTOR, UPLOADS, _VECTOR, _MATRIX, MEMORY, _MATRIX)
 
+# judge(token, n, server (D, lanes), uploads, options (any,), watching)
+#   uploads        what is sent by those who are left out becomes NaN
+_COUNTS = int64[:, ::1]
+WATCHING = types.NamedTuple(
+    (
+        float64, int64, boolean, _MATRIX, _CUBE, float64, _VECTOR, _VECTOR, _MATRIX, _COUNTS, _COUNTS, _COUNTS, _COUNTS,
+        _COUNTS, _MATRIX, _COUNTS, _VECTOR, _PLACES, _PLACES,
+    ),
+    Watching,
+)  # fmt: skip
+DEFENCE = types.void(int64, int64, _MATRIX, UPLOADS, _VECTOR, WATCHING)
+
 # mix(token, n, num_clients, target (D,), uploads, options (any,), stream, memory, server (D, lanes))
 MIX_MEMORY = types.NamedTuple((_VECTOR, boolean[::1], _PLACES, _PLACES, UPLOADS), MixMemory)
 MIX = types.void(int64, int64, int64, _VECTOR, UPLOADS, _VECTOR, _STREAM, MIX_MEMORY, _MATRIX)
@@ -143,6 +204,7 @@ APPLY = types.void(int64, int64, float64, _VECTOR, _MATRIX, _MATRIX, _MATRIX, _M
 take_attack = hook_taker(ATTACK)
 take_poison = hook_taker(POISON)
 take_aggregation = hook_taker(AGGREGATION)
+take_defence = hook_taker(DEFENCE)
 take_mix = hook_taker(MIX)
 take_function = hook_taker(FUNCTION)
 take_selection = hook_taker(SELECTION)

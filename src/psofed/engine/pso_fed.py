@@ -17,7 +17,9 @@ from psofed.engine.streams import make_stream
 from psofed.engine.test_set import NO_TESTS, draw_test_set
 
 if TYPE_CHECKING:
+    from psofed.engine.hooks import Watching
     from psofed.fleet import Fleet
+    from psofed.parts.watching import WatchPlan
     from psofed.scenario import Scenario
 
 # About how many bytes of participants and masks are drawn ahead at a time.
@@ -45,7 +47,13 @@ class PsoFedRun:
     """
 
     def __init__(
-        self, scenario: "Scenario", fleet: "Fleet", seed: int, trials: range, samples: Samples | None = None
+        self,
+        scenario: "Scenario",
+        fleet: "Fleet",
+        seed: int,
+        trials: range,
+        samples: Samples | None = None,
+        plan: "WatchPlan | None" = None,
     ) -> None:
         self._scenario = scenario
         lanes = len(trials)
@@ -76,6 +84,7 @@ class PsoFedRun:
             self._streams["pre_aggregation"],
             root,
             scenario.num_shared,
+            plan,
         )
         self._target = fleet.target.copy()
         self._offsets = _NO_MOVES
@@ -93,6 +102,11 @@ class PsoFedRun:
         if samples is not None:
             self.chunk = int(np.clip(_CHUNK_BYTES // samples.bytes_per_iteration, 1, self.chunk))
 
+    @property
+    def watching(self) -> "Watching | None":
+        """What the defence has kept; None without one."""
+        return self._server_side.watching
+
     def advance(self, first: int, metrics: NDArray[np.float64]) -> None:
         """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, lane]``."""
         given = None if self._samples is None else self._samples.chunk(first, len(metrics))
@@ -104,6 +118,7 @@ class PsoFedRun:
             self._draw_exchange(first, len(metrics)),
             self._server_side.attack,
             self._server_side.search,
+            self._server_side.defence,
             self._server_side.rule,
             self._test_set,
             self._target,

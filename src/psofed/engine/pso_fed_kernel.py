@@ -20,7 +20,7 @@ from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_ro
 from psofed.engine.normals import WORDS_AHEAD, next_normals
 from psofed.engine.samples import error_on_next, has_sample, take_sample
 from psofed.engine.search import corrupt_at_best
-from psofed.engine.server_side import aggregate
+from psofed.engine.server_side import aggregate, leave_out
 from psofed.engine.streams import WordArray
 from psofed.engine.test_set import test_error
 
@@ -130,7 +130,21 @@ def make_room(dimension: int, participants: int, shared: int, lanes: int) -> Roo
 
 @compiled(allocates=False)
 def advance(
-    first, data, inputs, stepsize, exchange, attack, search, rule, tests, target, extras, state, room, metrics
+    first,
+    data,
+    inputs,
+    stepsize,
+    exchange,
+    attack,
+    search,
+    defence,
+    rule,
+    tests,
+    target,
+    extras,
+    state,
+    room,
+    metrics,
 ):
     """Run the iterations from number `first` on, writing ``metrics[t, metric, lane]``.
 
@@ -142,6 +156,8 @@ def advance(
         What becomes of it.
     exchange, attack, rule, tests, state : NamedTuples
         As their classes say.
+    defence : DefenceSide or None
+        Numba compiles the kernel for each, as for `extras`.
     target : array (D,)
         w, for the hooks.
     search, extras : SearchSide or None, Extras or None
@@ -160,7 +176,12 @@ def advance(
             _measure(server, tests, metrics, t)
         else:
             _measure_in_general(server, tests, extras, room, metrics, t)
-        _download(t, server, exchange.participants, exchange.downloaded, clients)
+        if defence is None or defence.excluded_download:
+            _download(t, server, exchange.participants, exchange.downloaded, clients)
+        else:
+            _download_unless_out(
+                t, server, exchange.participants, exchange.downloaded, defence.watching.left, clients
+            )
         if extras is None:
             _learn(data.gamma, inputs.scale, inputs.noise_deviation, stepsize, room, clients, metrics, t)
         else:
@@ -172,6 +193,8 @@ def advance(
             corrupt_at_best(attack, search, rule, first + t, target, server, uploads, room.distance)
         elif attack.on_uploads:
             corrupt(attack.token, first + t, attack.attackers, target, server, uploads)
+        if defence is not None:
+            leave_out(defence, first + t, server, uploads)
         aggregate(rule, first + t, target, uploads, room.distance, server)
 
 
@@ -271,6 +294,17 @@ def _download(t, server, participants, entries, clients):
             for lane in range(lanes):
                 i = entries[t, p, m, lane]
                 clients[participants[t, p, lane], i, lane] = server[i, lane]
+
+
+@compiled(allocates=False)
+def _download_unless_out(t, server, participants, entries, left, clients):
+    _, num_participants, num_shared, lanes = entries.shape
+    for p in range(num_participants):
+        for m in range(num_shared):
+            for lane in range(lanes):
+                i, k = entries[t, p, m, lane], participants[t, p, lane]
+                if left[k, lane] == 0:
+                    clients[k, i, lane] = server[i, lane]
 
 
 @compiled(allocates=False)

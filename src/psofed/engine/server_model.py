@@ -21,12 +21,14 @@ from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_ro
 from psofed.engine.normals import WORDS_AHEAD, mix_word, next_normals, normal_pair, unit_uniform
 from psofed.engine.participation import draw_participants
 from psofed.engine.search import corrupt_at_best
-from psofed.engine.server_side import ServerSide, aggregate
+from psofed.engine.server_side import ServerSide, aggregate, leave_out
 from psofed.engine.streams import make_stream
 from psofed.engine.test_set import draw_test_set, test_error
 
 if TYPE_CHECKING:
+    from psofed.engine.hooks import Watching
     from psofed.fleet import Fleet
+    from psofed.parts.watching import WatchPlan
     from psofed.scenario import Scenario
 
 # About how many bytes of participants are drawn ahead at a time.
@@ -44,7 +46,14 @@ class ServerModelRun:
         How many iterations :meth:`advance` should be asked for at a time.
     """
 
-    def __init__(self, scenario: "Scenario", fleet: "Fleet", seed: int, trials: range) -> None:
+    def __init__(
+        self,
+        scenario: "Scenario",
+        fleet: "Fleet",
+        seed: int,
+        trials: range,
+        plan: "WatchPlan | None" = None,
+    ) -> None:
         algorithm = scenario.algorithm
         exchange, self._traffic = algorithm.exchange(scenario), algorithm.traffic(scenario)
         self._scenario = scenario
@@ -59,7 +68,7 @@ class ServerModelRun:
         root = self._streams["root"] if exchange.sends_model else None
         self._server_side = ServerSide(
             scenario, fleet, self._streams["attack"], self._streams["pre_aggregation"], root,
-            max(exchange.numbers, scenario.dimension),
+            max(exchange.numbers, scenario.dimension), plan,
         )  # fmt: skip
         self._hooks = _ExchangeHooks(*exchange_hooks(algorithm))
         self._layout = _Layout(
@@ -73,6 +82,11 @@ class ServerModelRun:
         self._base = fleet.target.copy() if exchange.sends_model else np.zeros(exchange.numbers)
         self._target = fleet.target.copy()
         self.chunk = int(np.clip(_CHUNK_BYTES // (4 * scenario.num_participants * lanes), 1, 512))
+
+    @property
+    def watching(self) -> "Watching | None":
+        """What the defence has kept; None without one."""
+        return self._server_side.watching
 
     def advance(self, first: int, metrics: NDArray[np.float64]) -> None:
         """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, lane]``."""
@@ -89,6 +103,7 @@ class ServerModelRun:
             np.array(exchanges, np.int64),
             self._server_side.attack,
             self._server_side.search,
+            self._server_side.defence,
             self._server_side.rule,
             self._streams["algorithm"],
             self._layout,
@@ -129,8 +144,8 @@ class _Layout(NamedTuple):
 
 @compiled
 def _advance(
-    first, data, inputs, stepsize, participants, exchanges, attack, search, rule, own, layout, hooks, memory,
-    tests, base, target, server, metrics,
+    first, data, inputs, stepsize, participants, exchanges, attack, search, defence, rule, own, layout, hooks,
+    memory, tests, base, target, server, metrics,
 ):  # fmt: skip
     corrupt, poison = take_attack(attack.corrupt), take_poison(attack.poison)
     encode, decode, apply = hooks.encode, hooks.decode, hooks.apply
@@ -233,6 +248,8 @@ def _advance(
             corrupt_at_best(attack, search, rule, n, base, server, uploads, change)
         elif attack.on_uploads:
             corrupt(attack.token, n, attack.attackers, base, server if sends_model else nothing, uploads)
+        if defence is not None:
+            leave_out(defence, n, server if sends_model else nothing, uploads)
         if sends_model:
             aggregate(rule, n, base, uploads, change, server)
             continue

@@ -1,4 +1,4 @@
-"""Attack and aggregation as kernels take them: on uploads on their way into the model, and on clients' data."""
+"""Attack, defence and aggregation as kernels take them: on uploads on their way in, and on clients' data."""
 
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,13 +13,24 @@ from psofed.engine.bodies import NO_HOOK, Hook, raise_python_error, release
 from psofed.engine.compiling import compiled
 from psofed.engine.frames.aggregation import aggregation_hook, make_memory
 from psofed.engine.frames.attack import attack_hook
+from psofed.engine.frames.defence import defence_hook, make_watching
 from psofed.engine.frames.poison import poison_hook
 from psofed.engine.frames.pre_aggregation import make_mix_memory, mix_hook
-from psofed.engine.hooks import Attackers, MixMemory, RuleMemory, Uploads, take_aggregation, take_mix
+from psofed.engine.hooks import (
+    Attackers,
+    MixMemory,
+    RuleMemory,
+    Uploads,
+    Watching,
+    take_aggregation,
+    take_defence,
+    take_mix,
+)
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.streams import Stream
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.plain import check_memory
+from psofed.parts.watching import WatchPlan
 
 if TYPE_CHECKING:
     from psofed.fleet import Fleet
@@ -134,6 +145,30 @@ class MixingSide(NamedTuple):
     counts: NDArray[np.int64]
 
 
+class DefenceSide(NamedTuple):
+    """The defence; where there is none, kernels take None and are compiled without it.
+
+    Attributes
+    ----------
+    judge : int
+        Address of the hook.
+    token : int
+        What it is called with.
+    options : array (any,)
+        The defence's numbers.
+    excluded_download : bool
+        Whether who is left out still downloads.
+    watching : Watching
+        What it keeps.
+    """
+
+    judge: int
+    token: int
+    options: FloatArray
+    excluded_download: bool
+    watching: Watching
+
+
 class RootSet(NamedTuple):
     """Samples of the server's own, in the form that :func:`own_step` evaluates.
 
@@ -153,7 +188,7 @@ class RootSet(NamedTuple):
 
 
 class ServerSide:
-    """Attack and rule of several trials, loaded for a kernel.
+    """Attack, defence and rule of several trials, loaded for a kernel.
 
     Parameters
     ----------
@@ -165,6 +200,8 @@ class ServerSide:
         Randomness of the attack, of the pre-aggregation and of the server's root data; None where there can be none.
     numbers : int
         How many numbers a participant's upload comes to, at most.
+    plan : WatchPlan, optional
+        What the scenario's defence needs to know; without it nobody is watched.
     """
 
     def __init__(
@@ -175,6 +212,7 @@ class ServerSide:
         mix_stream: Stream,
         root_stream: Stream | None,
         numbers: int,
+        plan: WatchPlan | None = None,
     ) -> None:
         attack, rule = scenario.attack, scenario.aggregation
         check_memory(attack, scenario.num_clients, max(numbers, scenario.dimension))
@@ -222,7 +260,22 @@ class ServerSide:
                 counts=np.array([_mixed_uploads(scenario, p) for p in range(scenario.num_participants + 1)]),
             ),
         )
-        self._hooks: tuple[Hook, ...] = (own, combine, mix)
+        judge = NO_HOOK
+        self.defence: DefenceSide | None = None
+        if scenario.defence is not None and plan is not None:
+            judge = defence_hook(scenario.defence)
+            watching = make_watching(
+                scenario.defence, plan, clients=scenario.num_clients, participants=scenario.num_participants,
+                numbers=numbers, dimension=max(numbers, scenario.dimension), lanes=stream.key.size,
+            )  # fmt: skip
+            download = scenario.defence.excluded_download
+            self.defence = DefenceSide(judge.address, judge.token, judge.options, download, watching)
+        self._hooks: tuple[Hook, ...] = (own, combine, mix, judge)
+
+    @property
+    def watching(self) -> Watching | None:
+        """What the defence has kept; None without one."""
+        return None if self.defence is None else self.defence.watching
 
     def check(self) -> None:
         """Raise what went wrong in a part's Python body, if anything."""
@@ -314,6 +367,12 @@ def own_step(root, server, out):
             else:
                 for i in range(dimension):
                     out[i, lane] -= error * root.rows[r, i, lane]
+
+
+@compiled(allocates=False)
+def leave_out(defence, n, server, uploads):
+    """Let the defence look at what was uploaded; what is sent by those it leaves out becomes NaN."""
+    take_defence(defence.judge)(defence.token, n, server, uploads, defence.options, defence.watching)
 
 
 @compiled(allocates=False)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from psofed.federation.online import online_regression
     from psofed.federation.participants import DerivedParticipants, ParticipantSource
     from psofed.federation.strategy import PSOFed
+    from psofed.federation.suspects import plan_defence
 
 _HOME = {
     "DerivedMasks": "masks",
@@ -27,6 +28,7 @@ _HOME = {
     "load_into": "models",
     "online_regression": "online",
     "partial_sharing": "client",
+    "plan_defence": "suspects",
 }
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "load_into",
     "online_regression",
     "partial_sharing",
+    "plan_defence",
 ]
 
 

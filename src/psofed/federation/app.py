@@ -34,6 +34,7 @@ from psofed.federation.sources import Source, open_source
 from psofed.federation.strategy import PSOFed
 from psofed.federation.synthetic import SyntheticSource, evaluate_model
 from psofed.parts.base import Attack
+from psofed.parts.watching import WatchPlan
 from psofed.scenario.file import attack_from_mapping
 
 HOME_VARIABLE = "PSOFED_FEDERATION_HOME"
@@ -104,7 +105,14 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
         last = state.history[-1] if state.history else None
         write_json(
             home.status,
-            {**document, "state": word, "last": last, "conduct": state.conduct, "seen": state.seen},
+            {
+                **document,
+                "state": word,
+                "last": last,
+                "conduct": state.conduct,
+                "seen": state.seen,
+                **({"suspects": state.suspects["nodes"]} if state.suspects else {}),
+            },
         )
 
     strategy = PSOFed(
@@ -120,6 +128,8 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
         newcomers=settings.newcomers,
         sync_every=settings.sync_every,
         limits=settings.limits,
+        defence=scenario.defence,
+        plan=_plan_of(settings),
         checkpoint=home.checkpoint,
         resume=settings.resume,
         on_round=write_status,
@@ -144,6 +154,16 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
     result = build_result(state, settings, counted, window=(started, time.time()))
     save_result(result, home.result)
     return lambda: write_status(state, "finished")
+
+
+def _plan_of(settings: RunSettings) -> WatchPlan | None:
+    """Return what the scenario's defence needs to know; nodes have no numbers, so variances are estimated."""
+    scenario = settings.scenario
+    if scenario.defence is None:
+        return None
+    from psofed.simulation.watch_plan import make_plan
+
+    return make_plan(scenario.replace(attack=None, defence=scenario.defence.replace(variance="estimated")))
 
 
 def apply_mods(function: ClientFunction, mods: Sequence[Mod]) -> ClientFunction:

@@ -46,6 +46,8 @@ class ServerState:
         See :class:`psofed.federation.checks.Conduct`.
     scale : dict
         See :class:`psofed.federation.plausibility.Plausibility`.
+    suspects : dict
+        See :class:`psofed.federation.suspects.Suspects`; empty without a defence.
     history : list of dict
         One entry for each round, as in the result.
     """
@@ -60,6 +62,7 @@ class ServerState:
     seen: dict[str, int] = field(default_factory=dict)
     conduct: dict[str, Any] = field(default_factory=lambda: {"counts": {}, "resting": {}})
     scale: dict[str, Any] = field(default_factory=dict)
+    suspects: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -176,6 +179,7 @@ def _to_archive(state: ServerState) -> tuple[dict[str, Any], dict[str, Any]]:
         "seen": dict(sorted(state.seen.items())),
         "conduct": state.conduct,
         "scale": state.scale,
+        "suspects": state.suspects,
     }
     return document, {"model": state.model} | {f"kept/{k}": v.numpy() for k, v in state.kept.items()}
 
@@ -194,6 +198,7 @@ def _from_archive(path: Path) -> ServerState:
             seen=dict(document["seen"]),
             conduct=document["conduct"],
             scale=document["scale"],
+            suspects=dict(document.get("suspects", {})),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise PsofedError(f"{path} is not a psofed checkpoint: {error}") from None

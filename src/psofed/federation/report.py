@@ -59,6 +59,7 @@ def build_result(
         "nodes": describe_nodes(state),
         "bad_replies": state.conduct["counts"],
         "benched": benched(state, settings),
+        **({"suspects": state.suspects["nodes"]} if state.suspects else {}),
         "model": state.model.tolist() if state.model.size <= 10_000 else None,
         "history": state.history,
     }

@@ -17,6 +17,7 @@ def describe_round(
     dropped: Mapping[str, BadReplyError],
     bytes_per_value: int,
     seconds: float,
+    suspects: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return a round's entry in the history, as JSON holds it; nodes go by their names.
 
@@ -33,6 +34,7 @@ def describe_round(
         "dropped": {name: error.kind for name, error in sorted(dropped.items())},
         "reasons": {name: error.detail for name, error in sorted(dropped.items()) if error.detail},
         "remarks": {name: reply.remark for name, reply in sorted(valid.items()) if reply.remark},
+        **({} if suspects is None else {"left_out": sorted(suspects)}),
         "values_down": down,
         "values_up": up,
         "bytes_down": down * bytes_per_value,

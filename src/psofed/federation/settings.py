@@ -100,6 +100,14 @@ def _check_covered(scenario: Scenario) -> None:
         if given[name] != value:
             raise NotCoveredError(f'a federation runs {name} = "{value}" only, not "{given[name]}"')
     check_choice("selection.pattern", scenario.selection.pattern.kind, PATTERNS)
+    if scenario.defence is not None and not scenario.defence.excluded_download:
+        raise NotCoveredError(
+            "defence.excluded_download = false: in a federation every participant is sent its share"
+        )
+    if scenario.defence is not None and scenario.defence.variance == "theory":
+        raise NotCoveredError(
+            'defence.variance = "theory": nodes come and go, so in a federation their variances are estimated'
+        )
     if scenario.evasion is not None:
         raise NotCoveredError("[evasion] is measured in a simulation; a federation does not measure it")
     if scenario.aggregation.has_root_data:

@@ -1,7 +1,8 @@
 """The server's step: how a round's uploads become the next model, and which of them do not count.
 
 Every upload has passed the checks on its own (:mod:`psofed.federation.replies`). Here they are seen together, by node
-name and with the entries that each of them is about: rehearsed attacks, the guard against crude lies, then the rule.
+name and with the entries that each of them is about: rehearsed attacks, the guard against crude lies, the defence, then
+the rule.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from psofed.federation.attacks import Rehearsal
 from psofed.federation.layout import Vector
 from psofed.federation.masks import MIXING, Indices, derive_words
 from psofed.federation.plausibility import Plausibility
+from psofed.federation.suspects import Suspects
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Aggregation, PreAggregation
 
@@ -36,11 +38,14 @@ class Outcome:
         The nodes whose uploads went into it.
     refused : mapping
         For each node whose upload was not used, the kind of bad reply (:data:`psofed.federation.checks.KINDS`) and why.
+    suspects : mapping
+        For each node that a defence leaves out, since when.
     """
 
     model: Vector
     used: tuple[str, ...] = ()
     refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    suspects: Mapping[str, str] = field(default_factory=dict)
 
 
 class ServerStep:
@@ -54,6 +59,8 @@ class ServerStep:
         Weigh them by their numbers of examples; with the mean only.
     rehearsal : Rehearsal or None
         An attack that is tried on the uploads first.
+    suspects : Suspects or None
+        A defence that watches the nodes, and leaves out whom it suspects.
     pre : PreAggregation or None
         What is done with the uploads before they are joined.
     seed : int
@@ -75,6 +82,7 @@ class ServerStep:
         plausibility: Plausibility,
         weighted: bool = False,
         rehearsal: Rehearsal | None = None,
+        suspects: Suspects | None = None,
         pre: PreAggregation | None = None,
         seed: int = 0,
     ) -> None:
@@ -91,6 +99,7 @@ class ServerStep:
         self.rehearsal = rehearsal
         self.pre, self.seed = pre, seed
         self.plausibility = plausibility
+        self.suspects = suspects
 
     def take(
         self, round_number: int, model: Vector, uploads: Mapping[str, Upload], examples: Mapping[str, int]
@@ -100,16 +109,19 @@ class ServerStep:
         if self.rehearsal is not None:
             drawn = self._uniforms(round_number, sorted(received))
             received = self.rehearsal.corrupt(round_number, model, received, self.rule, self.pre, drawn)
+        # A crude lie is a reason for suspicion as well.
+        suspects = {} if self.suspects is None else self.suspects.judge(round_number, model, received)
         refused: dict[str, tuple[str, str]] = {}
         for kind, judge in (("implausible", self.plausibility.judge), ("doubtful", self.plausibility.doubt)):
             refused |= {name: (kind, reason) for name, reason in judge(model, received).items()}
             received = {name: upload for name, upload in received.items() if name not in refused}
+        received = {name: upload for name, upload in received.items() if name not in suspects}
         self.plausibility.note(model, received)
         weights = [float(examples[name]) for name in received] if self.weighted else None
         if weights is None or sum(weights) > 0:
             drawn = self._uniforms(round_number, list(received))
             model = aggregate(model, list(received.values()), weights, self.rule, self.pre, drawn)
-        return Outcome(model, tuple(received), refused)
+        return Outcome(model, tuple(received), refused, suspects)
 
     def _uniforms(self, round_number: int, names: list[str]) -> Vector:
         """Return a random number in [0, 1) for each node, which depends on seed, round and name alone."""

@@ -31,8 +31,10 @@ from psofed.federation.replies import Expectation, sort_replies
 from psofed.federation.rounds import average_metrics, describe_round, finite_metrics, mean_of
 from psofed.federation.sessions import new_session, resumed_session
 from psofed.federation.step import ServerStep, Upload
+from psofed.federation.suspects import Suspects
 from psofed.federation.wire import LOST, BadReplyError, Reply
-from psofed.parts.base import Aggregation, Attack, Pattern, PreAggregation
+from psofed.parts.base import Aggregation, Attack, Defence, Pattern, PreAggregation
+from psofed.parts.watching import WatchPlan
 from psofed.scenario.scenario import as_part
 
 _log = logging.getLogger("psofed.federation")
@@ -82,6 +84,12 @@ class PSOFed(Strategy):
         arrived and before they are judged, by an attacker who sees whatever the attack says it knows. The nodes are
         those that ``attack.clients`` names, or the first `num_byzantine` by name. (A node can also lie by itself:
         :func:`psofed.federation.rehearse`.)
+    defence : Defence, or its name, optional
+        Watch what each node uploads, and leave out whom it suspects: ``psofed.defences.Cusum(threshold=15.0)``. Its
+        nodes are in ``strategy.state.suspects``, in status and result. See docs/defence.md.
+    plan : WatchPlan, optional
+        What the defence needs to know, where it has no threshold of its own: from
+        :func:`psofed.federation.plan_defence`.
     limits : ReplyLimits
         Bounds on what a reply may hold, and when a node is benched.
     checkpoint : path, optional
@@ -124,6 +132,8 @@ class PSOFed(Strategy):
         aggregation: Aggregation | str = "mean",
         pre_aggregation: PreAggregation | str | None = None,
         rehearsal: Attack | None = None,
+        defence: Defence | str | None = None,
+        plan: WatchPlan | None = None,
         limits: ReplyLimits | None = None,
         checkpoint: str | Path | None = None,
         keep: int = KEEP,
@@ -149,11 +159,15 @@ class PSOFed(Strategy):
         self.include, self.exclude = _patterns("include", include), _patterns("exclude", exclude)
         self.limits = limits or ReplyLimits()
         self.conduct = Conduct(self.limits)
+        watching: Defence | None = None if defence is None else as_part("defence", defence)
+        if watching is not None and watching.kind == "none":
+            watching = None
         self.step = ServerStep(
             as_part("aggregation", aggregation),
             plausibility=Plausibility(self.limits.max_deviation),
             weighted=check_boolean("weighted", weighted),
             rehearsal=None if rehearsal is None else Rehearsal(as_part("attack", rehearsal), seed),
+            suspects=None if watching is None else Suspects(watching, plan),
             pre=None if pre_aggregation is None else as_part("pre_aggregation", pre_aggregation),
             seed=seed,
         )
@@ -246,6 +260,8 @@ class PSOFed(Strategy):
         state = self.state = resumed_session(self.checkpoints, layout, self._settings())
         self.conduct = Conduct.from_mapping(state.conduct, self.limits)
         self.step.plausibility = Plausibility(self.limits.max_deviation, state.scale)
+        if (suspects := self.step.suspects) is not None:
+            self.step.suspects = Suspects(suspects.defence, suspects.plan, state.suspects)
         _log.info("resumed after round %d", state.round_number)
         return state
 
@@ -308,6 +324,11 @@ class PSOFed(Strategy):
         state.round_number = server_round
         state.conduct = self.conduct.to_mapping()
         state.scale = self.step.plausibility.to_mapping()
+        if self.step.suspects is not None:
+            before = {name for name, about in state.suspects.get("nodes", {}).items() if about["out"]}
+            state.suspects = self.step.suspects.to_mapping()
+            for name in outcome.suspects.keys() - before:
+                _log.warning("round %d: %s is suspect and left out", server_round, name)
         state.history.append(
             describe_round(
                 server_round,
@@ -316,6 +337,7 @@ class PSOFed(Strategy):
                 dict(dropped),
                 state.layout.dtype.itemsize,
                 time.monotonic() - self._round_started,
+                None if self.step.suspects is None else outcome.suspects,
             )
         )
         learned = {name: replies_by_name[name] for name in outcome.used}
@@ -386,6 +408,7 @@ class PSOFed(Strategy):
             "aggregation": repr(self.step.rule),
             "pre_aggregation": None if self.step.pre is None else repr(self.step.pre),
             "sync_every": self.instructor.sync_every,
+            "defence": None if self.step.suspects is None else repr(self.step.suspects.defence),
         }
 
     def _current(self) -> ServerState:

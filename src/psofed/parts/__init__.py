@@ -4,7 +4,17 @@ A part is a frozen value that every room takes: simulation, theory, sweeps, the 
 Own ones are classes that derive from one of the bases here; see ``docs/adding_a_part.md``.
 """
 
-from psofed.parts.base import Aggregation, Algorithm, Attack, Drift, Function, Model, Pattern, PreAggregation
+from psofed.parts.base import (
+    Aggregation,
+    Algorithm,
+    Attack,
+    Defence,
+    Drift,
+    Function,
+    Model,
+    Pattern,
+    PreAggregation,
+)
 from psofed.parts.options import option
 from psofed.parts.registry import load_plugin
 
@@ -12,6 +22,7 @@ __all__ = [
     "Aggregation",
     "Algorithm",
     "Attack",
+    "Defence",
     "Drift",
     "Function",
     "Model",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from psofed.common.types import FloatArray
     from psofed.parts.affine import Statement
-    from psofed.parts.contexts import AllUpdates, Conspiracy, Mask, Message, Received, Sample, Step
+    from psofed.parts.contexts import AllUpdates, Conspiracy, Evidence, Mask, Message, Received, Sample, Step
     from psofed.parts.features import FeatureMap
     from psofed.parts.traffic import Exchange, Traffic
     from psofed.scenario import Scenario
@@ -260,6 +260,72 @@ class PreAggregation(Part):
         return {"kind": self.kind, **super().to_mapping()}
 
 
+class Defence(Part):
+    """Watches what each client uploads, and leaves out those it suspects.
+
+    The engine subtracts from each uploaded number what it could be expected to be, divides by the deviation of an
+    honest client, and calls :meth:`suspicion`. Above a threshold that is an alarm: the client is left out of the
+    aggregation until it has made `return_after` uploads without another one. Its memory is then set to 0.
+
+    Parameters
+    ----------
+    false_alarm_every : float
+        One honest client of the whole fleet is left out by mistake in so many iterations. The threshold follows from
+        it, by running the scenario without its attack.
+    threshold : float, optional
+        The threshold itself, instead.
+    return_after : int
+        After how many uploads without a new alarm a client is let in again; 0: never.
+    excluded_download : bool
+        Whether who is left out still downloads, and so learns from the others.
+    reference : str
+        What an upload is compared with: ``"participants"``, the median of what the other participants sent for the
+        entry and of the server's own number; or ``"server"``, the server's own number alone.
+    variance : str
+        Where the variance of honest residuals comes from: exact ``"theory"``, iteration by iteration; ``"estimated"``
+        on the way; or ``"auto"``, theory where it covers the scenario.
+
+    Attributes
+    ----------
+    memory_size : int
+        How many numbers it keeps of each client.
+    """
+
+    family: ClassVar[str] = "defence"
+    table: ClassVar[str] = "defence"
+    memory_size: ClassVar[int] = 1
+
+    false_alarm_every: float = option(
+        default=10_000.0,
+        low=1.0,
+        text="iterations per honest client left out by mistake, over the whole fleet",
+    )
+    threshold: float | None = option(
+        default=None, low=0.0, text="of the suspicion, instead of false_alarm_every"
+    )
+    return_after: int = option(
+        default=100, low=0, text="uploads without a new alarm until a client is let in again; 0: never"
+    )
+    excluded_download: bool = option(default=True, text="whether who is left out still downloads")
+    reference: str = option(
+        default="participants", choices=("participants", "server"), text="what an upload is compared with"
+    )
+    variance: str = option(
+        default="auto", choices=("auto", "theory", "estimated"), text="of honest residuals: where it is from"
+    )
+
+    def suspicion(self, evidence: "Evidence", memory: "FloatArray") -> float:
+        """Return how suspect a client is after an upload, at least 0.
+
+        `memory` (memory_size,) holds what is kept of this client, zeros at first, and is to be changed in place.
+        """
+        raise NotImplementedError
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return kind and options side by side, as they stand in TOML."""
+        return {"kind": self.kind, **super().to_mapping()}
+
+
 class Pattern(Part):
     """Which M of the D entries a client shares in an iteration."""
 
@@ -408,7 +474,7 @@ class Algorithm(Part):
         return cls.decode is not Algorithm.decode
 
 
-BASES = (Attack, Aggregation, PreAggregation, Pattern, Drift, Model, Function, Algorithm)
+BASES = (Attack, Aggregation, PreAggregation, Defence, Pattern, Drift, Model, Function, Algorithm)
 
 
 def _check_clients(clients: Any) -> tuple[int | str, ...]:

@@ -211,6 +211,24 @@ class Updates(NamedTuple):
     room: FloatArray
 
 
+class Evidence(NamedTuple):
+    """What one upload says about the client that sent it: what a defence is shown.
+
+    Attributes
+    ----------
+    scores : array (count,)
+        For each number it sent, in no particular order: how far it is from what was to be expected, over the
+        deviation of an honest client. So their mean square is near 1 for an honest one. Infinite numbers, and any
+        beyond ±1000, are shown as ±1000.
+    client, iteration : int
+        Whose, and when.
+    """
+
+    scores: FloatArray
+    client: int
+    iteration: int
+
+
 class AllUpdates(NamedTuple):
     """The uploads of all participants as vectors: what a pre-aggregation is shown.
 

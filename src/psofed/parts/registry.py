@@ -24,6 +24,7 @@ from psofed.parts.part import Part
 FAMILIES = {
     "attack": "attacks",
     "aggregation": "aggregations",
+    "defence": "defences",
     "pre_aggregation": "pre_aggregations",
     "pattern": "patterns",
     "drift": "drifts",
@@ -135,7 +136,7 @@ def plugin_files() -> list[str]:
 
 def class_in(family: str, name: str) -> type[Part]:
     """Return the built-in part of a family by the name of its class, for ``psofed.attacks.Gaussian``."""
-    wanted = name.lower()
+    wanted = name.lower().rstrip("_")  # None_ is "none"
     for kind in _built_in(family):
         if kind.replace("-", "") == wanted:
             part: type[Part] = find_part(family, kind)

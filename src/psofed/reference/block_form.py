@@ -14,6 +14,7 @@ from psofed.common.types import FloatArray
 from psofed.fleet import draw_fleet
 from psofed.parts.affine import Affine
 from psofed.parts.aggregations.mean import Mean
+from psofed.parts.watching import Watch
 from psofed.reference.draws import Draws
 from psofed.scenario import Scenario
 
@@ -28,12 +29,15 @@ class ReferenceRun:
         w_n (row 0) and w_{k,n} (rows 1 … K) at the start of each iteration, and after the last.
     network_mse, server_msd, test_mse : array (N,)
         The metrics of each iteration.
+    watch : Watch or None
+        What a defence has kept; None without one.
     """
 
     models: FloatArray
     network_mse: FloatArray
     server_msd: FloatArray
     test_mse: FloatArray
+    watch: Watch | None = None
 
 
 def run_reference(scenario: Scenario, draws: Draws) -> ReferenceRun:

@@ -21,22 +21,26 @@ from psofed.parts.plain import (
     mix_uploads,
     poison_sample,
 )
+from psofed.parts.watching import Watch, WatchPlan
 from psofed.reference.block_form import ReferenceRun, is_covered, run_reference
 from psofed.reference.draws import draw_mix_uniforms, draw_trial
 from psofed.reference.server_model import run_server_model_reference
 from psofed.scenario import Scenario
 
 
-def run_trial(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
-    """Run one trial in the plainest form there is for it: the paper's block form, or literally."""
+def run_trial(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | None = None) -> ReferenceRun:
+    """Run one trial in the plainest form there is for it: the paper's block form, or literally.
+
+    `plan` is what a defence needs to know; without it nobody is watched.
+    """
     if not scenario.algorithm.holds_models:
-        return run_server_model_reference(scenario, seed, trial)
-    if is_covered(scenario):
+        return run_server_model_reference(scenario, seed, trial, plan)
+    if is_covered(scenario) and scenario.defence is None:
         return run_reference(scenario, draw_trial(scenario, seed, trial))
-    return run_literally(scenario, seed, trial)
+    return run_literally(scenario, seed, trial, plan)
 
 
-def run_literally(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
+def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | None = None) -> ReferenceRun:
     """Run one trial, from models that are zero, on the draws that the fast engine makes for it.
 
     Examples
@@ -49,6 +53,8 @@ def run_literally(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
     iterations, clients, dimension = draws.inputs.shape
     start = draw_fleet(scenario).target
     root = _draw_root(scenario, seed, trial, start)
+    watch = None if plan is None or scenario.defence is None else Watch(scenario.defence, plan, clients)
+    stays_behind = watch is not None and not scenario.defence.excluded_download  # type: ignore[union-attr]
     memory = np.zeros(0 if attack is None else attack.memory_size(clients, dimension))
     models = np.zeros((iterations + 1, clients + 1, dimension))
     network_mse, server_msd, test_mse = np.zeros(iterations), np.empty(iterations), np.empty(iterations)
@@ -59,7 +65,7 @@ def run_literally(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
         server_msd[n] = np.sum((server - target) ** 2)
         test_mse[n] = np.mean((test_outputs - draws.test_inputs @ server) ** 2)
         for k in range(clients):
-            if draws.participants[n, k]:
+            if draws.participants[n, k] and not (stays_behind and watch is not None and watch.is_out[k]):
                 local[k] = np.where(draws.download_masks[n, k], server, local[k])
             x = draws.inputs[n, k]
             y = target @ x + draws.noise[n, k]
@@ -85,11 +91,13 @@ def run_literally(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
                 iteration=n, normals=shocks.normals[n, uploaders], common_normals=shocks.common_normals[n],
                 num_clients=clients, memory=memory,
             )  # fmt: skip
+        if watch is not None:
+            uploads[watch.judge(uploads, server, uploaders, n)] = np.nan
         if pre is not None:
             uploads = mix_uploads(pre, uploads, server, uniforms=uniforms)
         models[n + 1, 0] = combine_uploads(scenario.aggregation, uploads, server, own_step)
         models[n + 1, 1:] = local
-    return ReferenceRun(models, network_mse, server_msd, test_mse)
+    return ReferenceRun(models, network_mse, server_msd, test_mse, watch)
 
 
 def _draw_root(

@@ -18,12 +18,15 @@ from psofed.fleet import draw_fleet
 from psofed.parts.contexts import Message, Received
 from psofed.parts.plain import combine_uploads, corrupt_uploads, mix_uploads, poison_sample
 from psofed.parts.traffic import Exchange
+from psofed.parts.watching import Watch, WatchPlan
 from psofed.reference.block_form import ReferenceRun
 from psofed.reference.draws import Draws, draw_mix_uniforms, draw_trial
 from psofed.scenario import Scenario
 
 
-def run_server_model_reference(scenario: Scenario, seed: int, trial: int) -> ReferenceRun:
+def run_server_model_reference(
+    scenario: Scenario, seed: int, trial: int, plan: WatchPlan | None = None
+) -> ReferenceRun:
     """Run one trial on the draws that the fast engine makes, from a model that is zero."""
     algorithm = scenario.algorithm
     exchange, traffic = algorithm.exchange(scenario), algorithm.traffic(scenario)
@@ -42,6 +45,8 @@ def run_server_model_reference(scenario: Scenario, seed: int, trial: int) -> Ref
     models = np.zeros((scenario.iterations + 1, 1, scenario.dimension))
     network_mse, server_msd, test_mse = (np.empty(scenario.iterations) for _ in range(3))
     memory = np.zeros(exchange.memory)
+    watched = plan is not None and scenario.defence is not None
+    watch = Watch(scenario.defence, plan, scenario.num_clients) if watched else None  # type: ignore[arg-type]
     attack = scenario.attack
     kept = np.zeros(0 if attack is None else attack.memory_size(scenario.num_clients, exchange.numbers))
     if attack is not None and attack.strengths():
@@ -72,6 +77,8 @@ def run_server_model_reference(scenario: Scenario, seed: int, trial: int) -> Ref
                 normals=shocks.normals[n, clients], common_normals=shocks.common_normals[n],
                 num_clients=scenario.num_clients, memory=kept,
             )  # fmt: skip
+        if watch is not None:
+            uploads[watch.judge(uploads, base, clients, n)] = np.nan
         if exchange.sends_model:
             uploads = _mix(scenario, seed, trial, n, clients, uploads, model)
             models[n + 1] = combine_uploads(scenario.aggregation, uploads, model)
@@ -91,7 +98,7 @@ def run_server_model_reference(scenario: Scenario, seed: int, trial: int) -> Ref
         change = np.empty(scenario.dimension)
         algorithm.apply(receive(joined), memory, change)
         models[n + 1] += change
-    return ReferenceRun(models, network_mse, server_msd, test_mse)
+    return ReferenceRun(models, network_mse, server_msd, test_mse, watch)
 
 
 def _mix(

@@ -1,5 +1,6 @@
 """What simulations found: estimates, differences, curves, traffic, tracking, and the files they are kept in."""
 
+from psofed.results.defence import DefenceRecord
 from psofed.results.differences import Difference, MetricDifference, difference
 from psofed.results.estimates import Estimate, estimate, find_unsteady
 from psofed.results.metrics import EVASION_TITLES, METRIC_TITLES
@@ -8,6 +9,7 @@ from psofed.results.simulation import SimulationResult, describe_scenario
 __all__ = [
     "EVASION_TITLES",
     "METRIC_TITLES",
+    "DefenceRecord",
     "Difference",
     "Estimate",
     "MetricDifference",

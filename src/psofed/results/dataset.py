@@ -11,6 +11,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import atomic_path
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
+from psofed.results.defence import DEFENCE_LONG_NAMES, DefenceRecord
 from psofed.results.metrics import EVASION_LONG_NAMES, LONG_NAMES, METRIC_TITLES
 from psofed.scenario import Scenario
 
@@ -63,6 +64,14 @@ def simulation_to_dataset(result: "SimulationResult") -> "xarray.Dataset":
         variables["covariances"] = variable(
             ("client", "entry", "other_entry"), fleet.covariances(), "covariance of the client's inputs"
         )
+    watched: dict[str, Any] = {}
+    if result.defence is not None:
+        for name, counts in result.defence.arrays().items():
+            variables[name] = variable(("trial", "client"), counts, *DEFENCE_LONG_NAMES[name])
+        watched = {
+            "defence_threshold": result.defence.threshold,
+            "defence_variance": result.defence.variance,
+        }
     clients: Any = np.arange(result.scenario.num_clients)
     coordinates = {
         "trial": variable("trial", np.arange(result.trials), "number of the trial"),
@@ -87,6 +96,7 @@ def simulation_to_dataset(result: "SimulationResult") -> "xarray.Dataset":
             "communication": json.dumps(result.communication.to_json()),
             "details": json.dumps(result.details),
             "notes": json.dumps(result.notes),
+            **watched,
         },
     )
 
@@ -101,9 +111,10 @@ def simulation_from_dataset(data: "xarray.Dataset") -> "SimulationResult":
         return {metric: data[f"{metric}{suffix}"].values for metric in METRIC_TITLES}
 
     details = json.loads(data.attrs.get("details", "{}"))
+    fleet = _measured_fleet(data) if "data" in details else draw_fleet(scenario)
     return SimulationResult(
         scenario=scenario,
-        fleet=_measured_fleet(data) if "data" in details else draw_fleet(scenario),
+        fleet=fleet,
         seed=int(data.attrs["seed"]),
         tail=int(data.attrs["tail"]),
         bin_width=int(data.attrs["bin_width"]),
@@ -120,6 +131,7 @@ def simulation_from_dataset(data: "xarray.Dataset") -> "SimulationResult":
         evasion=None
         if scenario.evasion is None
         else {metric: data[metric].values for metric in EVASION_LONG_NAMES},
+        defence=_defence_record(data, scenario, fleet) if "first_excluded_at" in data else None,
     )
 
 
@@ -200,6 +212,18 @@ def read_back(path: str | Path, data: "xarray.Dataset", make: "Callable[[xarray.
 def variable(dims: Any, values: Any, words: str, units: str | None = "1") -> tuple[Any, Any, dict[str, str]]:
     """Return a variable of a data set with its meaning in words; "1" is the unit of numbers without one."""
     return dims, values, {"long_name": words} | ({} if units is None else {"units": units})
+
+
+def _defence_record(data: "xarray.Dataset", scenario: Scenario, fleet: Fleet) -> DefenceRecord:
+    return DefenceRecord(
+        threshold=float(data.attrs["defence_threshold"]),
+        variance=str(data.attrs["defence_variance"]),
+        iterations=scenario.iterations,
+        is_byzantine=DefenceRecord.who_lies(scenario, fleet),
+        first=data["first_excluded_at"].values,
+        exclusions=data["exclusions"].values,
+        time_out=data["iterations_excluded"].values,
+    )
 
 
 def _measured_fleet(data: "xarray.Dataset") -> Fleet:

@@ -11,6 +11,7 @@ from psofed._version import __version__
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet
+from psofed.results.defence import DefenceRecord
 from psofed.results.estimates import Estimate, estimate, find_unsteady
 from psofed.results.metrics import ALL_TITLES, METRIC_TITLES
 from psofed.results.traffic import Communication, measure_communication
@@ -56,6 +57,8 @@ class SimulationResult:
         What else there is to say, as plain values: ``"data"`` for data of your own.
     notes : tuple of str
         What should be known of how it was computed, such as a part that Numba could not compile.
+    defence : DefenceRecord or None
+        Who was left out when; None without a defence.
     evasion : dict of arrays (trials,), or None
         With ``[evasion]``: mean square error over the tail on inputs moved to hurt most, at the server
         (``"evasion_test_mse"``) and over all clients (``"evasion_network_mse"``).
@@ -76,6 +79,7 @@ class SimulationResult:
     version: str = __version__
     details: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    defence: DefenceRecord | None = None
     evasion: dict[str, FloatArray] | None = None
 
     @property
@@ -150,6 +154,7 @@ class SimulationResult:
             **({"notes": list(self.notes)} if self.notes else {}),
             **self.details,
             **({} if self.tracking is None else {"tracking": self.tracking.to_json()}),
+            **({} if self.defence is None else {"defence": self.defence.to_json()}),
             "communication": self.communication.to_json(),
             "fleet": {
                 "input_variance": self.fleet.input_variance.tolist(),

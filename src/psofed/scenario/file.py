@@ -15,7 +15,7 @@ from psofed.parts.registry import find_part, load_plugin, part_names, plugin_of
 from psofed.scenario.scenario import Data, Evasion, Scenario, Selection, Uniform
 
 # Tables whose fields are a part's options beside its kind; those that a name stands outside of; and plain ones.
-_KIND_TABLES = ("model", "drift", "pre_aggregation", "attack")
+_KIND_TABLES = ("model", "drift", "pre_aggregation", "attack", "defence")
 _NAMED = {"aggregation": "aggregation_options", "algorithm": "algorithm_options"}
 _PLAIN_TABLES = {"selection": Selection, "data": Data, "evasion": Evasion}
 _TABLE_NAMES = (
@@ -25,10 +25,11 @@ _TABLE_NAMES = (
     "drift",
     "pre_aggregation",
     "attack",
+    "defence",
     "evasion",
     *_NAMED.values(),
 )
-_DEFAULT_KIND = {"model": "linear", "attack": "gaussian"}
+_DEFAULT_KIND = {"model": "linear", "attack": "gaussian", "defence": "cusum"}
 PLUGINS = "plugins"
 
 EXAMPLE = """\
@@ -76,6 +77,11 @@ byzantine_set = "fixed"          # the first of the fleet; or "redrawn" in each 
 # clients = [3, 7]               # which ones, instead of how many
 probability = 0.2                # of an attack, each time a Byzantine client participates
 variance = 0.5                   # of the noise; each kind has options of its own
+
+# [defence]                      # watch the uploads, and leave out who lies: docs/defence.md
+# kind = "cusum"
+# false_alarm_every = 10000      # iterations per honest client left out by mistake, over the whole fleet
+# return_after = 100             # uploads without a new alarm until a client is let in again
 
 # [evasion]                      # measure errors on inputs that are moved to hurt most as well
 # epsilon = 0.1                  # by how much; norm = "2", or "inf"
@@ -274,7 +280,7 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
     """Put parts among the changes into the mapping `changed`, whole (None: no such part); return the others."""
     others = {}
     for dotted, value in changes.items():
-        if value is None and dotted in ("attack", "drift", "pre_aggregation", "evasion"):
+        if value is None and dotted in ("attack", "defence", "drift", "pre_aggregation", "evasion"):
             changed.pop(dotted, None)
         elif not isinstance(value, Part):
             others[dotted] = value

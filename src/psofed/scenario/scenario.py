@@ -20,7 +20,17 @@ from psofed.common.validation import (
 )
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.algorithms.pso_fed import PsoFed
-from psofed.parts.base import Aggregation, Algorithm, Attack, Drift, Function, Model, Pattern, PreAggregation
+from psofed.parts.base import (
+    Aggregation,
+    Algorithm,
+    Attack,
+    Defence,
+    Drift,
+    Function,
+    Model,
+    Pattern,
+    PreAggregation,
+)
 from psofed.parts.models.linear import Linear
 from psofed.parts.part import Part
 from psofed.parts.patterns.random import Random
@@ -172,6 +182,7 @@ class Evasion:
         check_choice("evasion.norm", self.norm, ("2", "inf"))
 
 
+@names_its_arguments
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
     """A fleet, the algorithm it runs and the attack on it.
@@ -206,6 +217,8 @@ class Scenario:
         How the target moves: ``psofed.drifts.RandomWalk(variance=1e-5)``, ….
     attack : Attack, optional
         What Byzantine clients do: ``psofed.attacks.Gaussian(num_byzantine=15)``, ….
+    defence : Defence, optional
+        Who is watched and left out: ``psofed.defences.Cusum()``. ``"none"`` is the same as no defence.
 
     evasion : Evasion, optional
         Measure errors on inputs that are moved to hurt most as well.
@@ -238,6 +251,7 @@ class Scenario:
     drift: Drift | None = None
     pre_aggregation: PreAggregation | None = None
     attack: Attack | None = None
+    defence: Defence | None = None
     evasion: Evasion | None = None
 
     def __post_init__(self) -> None:
@@ -259,9 +273,11 @@ class Scenario:
         check_choice("uplink", self.uplink, UPLINKS)
         for family in ("algorithm", "aggregation", "model"):
             set_(self, family, as_part(family, getattr(self, family)))
-        for family in ("drift", "pre_aggregation", "attack"):
+        for family in ("drift", "pre_aggregation", "attack", "defence"):
             if getattr(self, family) is not None:
                 set_(self, family, as_part(family, getattr(self, family)))
+        if self.defence is not None and self.defence.kind == "none":
+            set_(self, "defence", None)  # one scenario, however it is said
         for name, kind in (("selection", Selection), ("data", Data)):
             if not isinstance(getattr(self, name), kind):
                 raise InvalidValueError(name, getattr(self, name), f"a psofed.{kind.__name__}")
@@ -309,7 +325,7 @@ class Scenario:
         """Return all parts it holds."""
         held = (
             self.algorithm, self.aggregation, self.pre_aggregation, self.selection.pattern, self.model,
-            self.data.function, self.drift, self.attack,
+            self.data.function, self.drift, self.attack, self.defence,
         )  # fmt: skip
         return tuple(part for part in held if part is not None)
 

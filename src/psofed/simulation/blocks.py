@@ -12,6 +12,7 @@ from psofed.engine.compiling import compiled
 from psofed.engine.lanes import WIDTH
 from psofed.engine.samples import SampleSource, make_table_samples
 from psofed.fleet import draw_fleet
+from psofed.parts.watching import WatchPlan
 from psofed.scenario import Scenario
 from psofed.simulation.evasion import instants, measure
 
@@ -70,6 +71,12 @@ class Block:
         Sums of each client's squared errors over the tail, for data that do not come from the scenario.
     notes : tuple of str
         What the user should know of how it was computed.
+    watched : dict of arrays (K, trials), or None
+        What a defence did: ``first``, ``exclusions`` and ``time_out`` of :class:`psofed.results.DefenceRecord`.
+    peaks : array (bins,) or None
+        How often suspicion climbed how high, where that was to be counted.
+    mean_log_level : float
+        Mean over trials and iterations of the logarithm of the level that a defence saw.
     evasion : array (2, trials) or None
         The server's and the clients' mean square error on inputs moved to hurt most, over the tail, if asked for.
     """
@@ -81,6 +88,9 @@ class Block:
     curves: NDArray[np.float64] | None
     client_squares: NDArray[np.float64] | None = None
     notes: tuple[str, ...] = ()
+    watched: dict[str, NDArray[np.int64]] | None = None
+    peaks: NDArray[np.int64] | None = None
+    mean_log_level: float = 0.0
     evasion: NDArray[np.float64] | None = None
 
 
@@ -103,16 +113,18 @@ def run_block(
     recording: Recording,
     progress: Progress | None = None,
     source: SampleSource | None = None,
+    plan: WatchPlan | None = None,
 ) -> Block:
     """Run some trials in lock step. A trial's result depends on scenario, seed and trial alone, bit for bit.
 
-    Clients learn from `source` if it is given, else from the streams that the scenario describes.
+    Clients learn from `source` if it is given, else from the streams that the scenario describes. `plan` is what the
+    scenario's defence needs to know.
     """
     count, iterations = len(trials), scenario.iterations
     # Kernels work on whole vectors of lanes; idle lanes run trials that are not looked at.
     lanes = -(-count // WIDTH) * WIDTH
     lane_trials = range(trials.start, trials.start + lanes)
-    run = _start(scenario, seed, lane_trials, source)
+    run = _start(scenario, seed, lane_trials, source, plan)
     if source is not None:
         run.watched_from = iterations - recording.tail
     bins = -(-iterations // recording.bin_width)
@@ -150,13 +162,27 @@ def run_block(
     second = (recording.tail + 1) // 2
     tail_sums[0] /= max(recording.tail - second, 1)
     tail_sums[1] /= second
-    block = replace(block, notes=_notes(scenario))
+    block = replace(block, notes=_notes(scenario), **_watched(run.watching, iterations, count))
     if evasions:
         worst = np.mean(evasions, axis=0)
         block = replace(block, evasion=np.where(diverged_at < 0, worst, np.inf))
     if source is None:
         return block
     return replace(block, client_squares=run.client_squares[:, :count].copy())
+
+
+def _watched(watching: Any, iterations: int, count: int) -> dict[str, Any]:
+    """Return what a defence has kept of the trials that are looked at."""
+    if watching is None:
+        return {}
+    time_out = watching.finished + np.where(watching.left != 0, iterations - watching.since, 0)
+    watched = {"first": watching.first, "exclusions": watching.exclusions, "time_out": time_out}
+    peaks = watching.peaks[:, :count].sum(axis=1) if watching.peaks.size else None
+    return {
+        "watched": {name: array[:, :count].copy() for name, array in watched.items()},
+        "peaks": peaks,
+        "mean_log_level": float(watching.log_levels[:count].mean()) / iterations,
+    }
 
 
 def _notes(scenario: Scenario) -> tuple[str, ...]:
@@ -169,17 +195,19 @@ def _notes(scenario: Scenario) -> tuple[str, ...]:
     )
 
 
-def _start(scenario: Scenario, seed: int, trials: range, source: SampleSource | None) -> Any:
+def _start(
+    scenario: Scenario, seed: int, trials: range, source: SampleSource | None, plan: WatchPlan | None
+) -> Any:
     if not scenario.algorithm.holds_models:
         from psofed.engine.server_model import ServerModelRun
 
-        return ServerModelRun(scenario, draw_fleet(scenario), seed, trials)
+        return ServerModelRun(scenario, draw_fleet(scenario), seed, trials, plan)
     from psofed.engine.pso_fed import PsoFedRun
 
     if source is None:
-        return PsoFedRun(scenario, draw_fleet(scenario), seed, trials)
+        return PsoFedRun(scenario, draw_fleet(scenario), seed, trials, plan=plan)
     fleet, samples = make_table_samples(scenario, source)
-    return PsoFedRun(scenario, fleet, seed, trials, samples)
+    return PsoFedRun(scenario, fleet, seed, trials, samples, plan)
 
 
 @compiled(allocates=False)

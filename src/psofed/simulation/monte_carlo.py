@@ -21,7 +21,8 @@ from psofed.common.validation import check_integer
 from psofed.engine.compiling import is_cold
 from psofed.engine.samples import make_table_samples
 from psofed.fleet import Fleet, draw_fleet
-from psofed.results import EVASION_TITLES, SimulationResult
+from psofed.parts.watching import WatchPlan
+from psofed.results import EVASION_TITLES, DefenceRecord, SimulationResult
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.simulation.blocks import BLOCK, METRICS, Block, Progress, Recording, run_block
@@ -98,17 +99,23 @@ def simulate(
     )
     recording = Recording(tail, -(-iterations // _MOST_BINS), keep_trials)
     total, blocks = _Total(iterations, recording), cut_into_blocks(trials)
-    if executor is None:
+    plan = None
+    if scenario.defence is not None:
+        from psofed.simulation.watch_plan import make_plan
+
+        _load_kernels(scenario, seed, blocks[0], data)
+        plan = make_plan(scenario, data)
+    elif executor is None:
         _load_kernels(scenario, seed, blocks[0], data)
     started = time.perf_counter()
-    for block in _run_blocks(scenario, seed, blocks, recording, threads, executor, progress, data):
+    for block in _run_blocks(scenario, seed, blocks, recording, threads, executor, progress, data, plan):
         total.add(block)
     seconds = time.perf_counter() - started
     if data is None:
-        return total.result(scenario, draw_fleet(scenario), seed, seconds)
+        return total.result(scenario, draw_fleet(scenario), seed, seconds, plan)
     from psofed.simulation.baselines import describe_result
 
-    result = total.result(scenario, make_table_samples(scenario, data)[0], seed, seconds)
+    result = total.result(scenario, make_table_samples(scenario, data)[0], seed, seconds, plan)
     counts = data.samples_from(iterations - tail) - data.samples_from(iterations)
     return replace(result, details={"data": describe_result(data, result, total.client_mse(counts))})
 
@@ -123,7 +130,11 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
         "data of your own": data is not None,
         "clients that have targets of their own (data.target_spread)": scenario.data.target_spread > 0,
     }
-    algorithm, rule = scenario.algorithm, scenario.aggregation
+    algorithm, rule, defence = scenario.algorithm, scenario.aggregation, scenario.defence
+    if defence is not None and not defence.excluded_download and not algorithm.holds_models:
+        raise NotCoveredError(
+            f'defence.excluded_download = false: with algorithm = "{algorithm.kind}" clients hold no model to keep'
+        )
     for name, is_wanted in wanted.items():
         if is_wanted and rule.has_root_data:
             raise NotCoveredError(
@@ -151,7 +162,8 @@ def _load_kernels(scenario: Scenario, seed: int, trials: range, data: "OwnData |
         if parts not in _LOADED:
             if is_cold():
                 notify("compiling the kernels (once on this machine, some seconds)")
-            run_block(scenario.replace(iterations=1), seed, trials, Recording(tail=1), None, data)
+            plan = None if scenario.defence is None else WatchPlan(0.0, np.zeros((0, 0)))
+            run_block(scenario.replace(iterations=1), seed, trials, Recording(tail=1), None, data, plan)
             _LOADED.add(parts)
 
 
@@ -175,6 +187,7 @@ def _run_blocks(
     executor: Executor | None,
     report: ProgressCallback | None,
     data: "OwnData | None",
+    plan: WatchPlan | None = None,
 ) -> Iterator[Block]:
     """Yield the blocks' results in the order of their trials, keeping only a few under way."""
     local = executor is None
@@ -191,7 +204,7 @@ def _run_blocks(
             while waiting and len(running) < window:
                 trials = waiting.popleft()
                 shared = progress if local else None
-                future = pool.submit(run_block, scenario, seed, trials, recording, shared, data)
+                future = pool.submit(run_block, scenario, seed, trials, recording, shared, data, plan)
                 running.append((trials, future))
             trials, future = running.popleft()
             while True:
@@ -223,6 +236,7 @@ class _Total:
         self._curve_squares = np.zeros((bins, len(METRICS)))
         self._blocks: list[tuple[FloatArray, NDArray[np.int64], FloatArray | None]] = []
         self._client_squares: list[FloatArray] = []
+        self._watched: list[dict[str, NDArray[np.int64]]] = []
         self._notes: tuple[str, ...] = ()
         self._evasions: list[FloatArray] = []
 
@@ -235,13 +249,17 @@ class _Total:
         self._blocks.append((block.tail_halves, block.diverged_at, block.curves))
         if block.client_squares is not None:
             self._client_squares.append(block.client_squares)
+        if block.watched is not None:
+            self._watched.append(block.watched)
 
     def client_mse(self, counts: FloatArray) -> FloatArray:
         """Each client's MSE over the tail in each trial, shape (trials, K); NaN where it had no sample."""
         squares = np.concatenate(self._client_squares, axis=1).T
         return np.where(counts > 0, squares / np.maximum(counts, 1), np.nan)
 
-    def result(self, scenario: Scenario, fleet: Fleet, seed: int, seconds: float) -> SimulationResult:
+    def result(
+        self, scenario: Scenario, fleet: Fleet, seed: int, seconds: float, plan: WatchPlan | None
+    ) -> SimulationResult:
         halves = np.concatenate([block[0] for block in self._blocks], axis=2)
         trials = halves.shape[2]
         tail = self._recording.tail
@@ -273,4 +291,18 @@ class _Total:
             evasion=dict(zip(EVASION_TITLES, np.concatenate(self._evasions, axis=1), strict=True))
             if self._evasions
             else None,
+            defence=None if plan is None else self._defence_record(scenario, fleet, plan),
+        )
+
+    def _defence_record(self, scenario: Scenario, fleet: Fleet, plan: WatchPlan) -> DefenceRecord:
+        arrays = {
+            name: np.concatenate([block[name] for block in self._watched], axis=1).T
+            for name in self._watched[0]
+        }
+        return DefenceRecord(
+            threshold=plan.threshold,
+            variance="estimated" if plan.is_estimated else "theory",
+            iterations=scenario.iterations,
+            is_byzantine=DefenceRecord.who_lies(scenario, fleet),
+            **arrays,
         )

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -16,8 +16,10 @@ from psofed.scenario import Scenario
 
 # Rooms that cannot change what a simulation comes to. All others count, so a new one is never forgotten.
 _BYSTANDERS = (
+    "advice",
     "cli",
     "comparison",
+    "explore",
     "federation",
     "paper",
     "plots",
@@ -64,6 +66,8 @@ class Cell:
                 self.tail,
                 __version__,
                 engine_digest(),
+                # A defence measures by what theory says of honest clients.
+                *([source_digest("theory")] if self.scenario.defence is not None else []),
             ],
             sort_keys=True,
         )
@@ -91,6 +95,8 @@ class CellResult:
         How long it took; the one thing that differs from run to run.
     notes : tuple of str
         What should be known of how it was computed.
+    defence : dict
+        What a defence came to, by :attr:`psofed.results.DefenceRecord.summary`; empty without one.
     evasion : dict of arrays (trials,), or None
         As in :class:`psofed.results.SimulationResult`.
     """
@@ -101,6 +107,7 @@ class CellResult:
     engine: str
     seconds: float
     notes: tuple[str, ...] = ()
+    defence: dict[str, float] = field(default_factory=dict)
     evasion: dict[str, NDArray[np.float64]] | None = None
 
     def estimate(self, metric: str) -> Estimate:
@@ -152,6 +159,7 @@ def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellRe
         engine=engine_digest(),
         seconds=result.seconds,
         notes=result.notes,
+        defence={} if result.defence is None else result.defence.summary,
         evasion=result.evasion,
     )
 

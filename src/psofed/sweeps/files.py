@@ -79,6 +79,11 @@ def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":
             variables[f"{metric}_{name}"] = variable(
                 names, np.reshape(numbers, grid.shape), f"{what}: {words}"
             )
+    for name in dict.fromkeys(name for cell in result.cells for name in cell.defence):
+        measured = [cell.defence.get(name, math.nan) for cell in result.cells]
+        variables[f"defence_{name}"] = variable(
+            names, np.reshape(measured, grid.shape), f"defence: {name.replace('_', ' ')}"
+        )
     variables["diverged_at"] = variable(
         by_trial,
         gather([cell.diverged_at for cell in result.cells]),
@@ -106,6 +111,7 @@ def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":
             "engine": json.dumps([cell.engine for cell in result.cells[:1]]),
             "seconds": json.dumps([cell.seconds for cell in result.cells]),
             "notes": json.dumps(result.notes),
+            "defence": json.dumps([cell.defence for cell in result.cells]),
         },
     )
 
@@ -177,6 +183,7 @@ def _sweep_from_dataset(data: "xarray.Dataset") -> SweepResult:
     moved = {metric: by_cell(metric) for metric in EVASION_LONG_NAMES if metric in data}
     diverged, seconds = by_cell("diverged_at"), json.loads(data.attrs["seconds"])
     notes, engine = tuple(json.loads(data.attrs["notes"])), json.loads(data.attrs["engine"])
+    defences = json.loads(data.attrs.get("defence", "[]"))
     cells = tuple(
         CellResult(
             steady_state={metric: values[place] for metric, values in steady.items()},
@@ -186,6 +193,7 @@ def _sweep_from_dataset(data: "xarray.Dataset") -> SweepResult:
             seconds=float(seconds[place]),
             notes=notes if place == 0 else (),
             evasion={metric: values[place] for metric, values in moved.items()} or None,
+            defence=defences[place] if defences else {},
         )
         for place in range(count)
     )

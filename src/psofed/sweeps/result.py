@@ -155,6 +155,8 @@ class SweepResult:
                 row[metric] = cell.estimate(metric).to_json()
             row["diverged_trials"] = cell.num_diverged
             row["unsteady"] = cell.unsteady_metrics
+            if cell.defence:
+                row["defence"] = cell.defence
             rows.append(row)
         return rows
 

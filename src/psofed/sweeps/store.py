@@ -90,6 +90,7 @@ def _encode(cell: Cell, result: CellResult) -> bytes:
     about = {
         "scenario": cell.scenario.to_mapping(), "trials": cell.trials, "seed": cell.seed, "tail": cell.tail,
         "version": __version__, "engine": result.engine, "seconds": result.seconds, "notes": result.notes,
+        "defence": result.defence,
     }  # fmt: skip
     arrays: dict[str, Any] = {
         f"steady_state/{metric}": result.steady_state[metric] for metric in METRIC_TITLES
@@ -123,6 +124,7 @@ def _decode(content: bytes, cell: Cell) -> CellResult | None:
             engine=about["engine"],
             seconds=about["seconds"],
             notes=tuple(about.get("notes", ())),
+            defence=about.get("defence", {}),
             evasion={metric: arrays[f"evasion/{metric}"] for metric in EVASION_TITLES}
             if cell.scenario.evasion is not None
             else None,

@@ -169,8 +169,9 @@ def _check_simulation(part: Part) -> Iterator[str]:
 
 def _compare_with_reference(scenario: Scenario, result: Any, where: str) -> Iterator[str]:
     from psofed.reference.literal import run_trial
+    from psofed.simulation.watch_plan import make_plan
 
-    reference = run_trial(scenario, seed=3, trial=2)
+    reference = run_trial(scenario, seed=3, trial=2, plan=make_plan(scenario))
     for metric in ("network_mse", "server_msd", "test_mse"):
         found, expected = result.trial_curves[metric][2], getattr(reference, metric)
         with np.errstate(invalid="ignore"):

@@ -7,7 +7,7 @@ import numpy as np
 
 from psofed.parts.affine import Affine
 from psofed.parts.base import Attack
-from psofed.parts.contexts import KNOWLEDGE, Mask, Step
+from psofed.parts.contexts import KNOWLEDGE, Evidence, Mask, Step
 from psofed.parts.plain import combine_uploads, corrupt_uploads, mix_uploads
 
 
@@ -93,6 +93,27 @@ def check_aggregation(rule: Any) -> Iterator[str]:
     silent = np.full((3, 6), np.nan)
     if not np.array_equal(combine_uploads(rule, silent, server, step), server):
         yield "the model moves although nobody sent anything"
+
+
+def check_defence(defence: Any) -> Iterator[str]:
+    """Check that its suspicion is a number, a matter of the client's own uploads, and not of their order."""
+    rng = np.random.default_rng(5)
+    if not isinstance(defence.memory_size, int) or defence.memory_size < 1:
+        yield f"memory_size = {defence.memory_size!r} is no integer at least 1"
+        return
+    for count in (1, 2, 5):
+        ahead, back = np.zeros(defence.memory_size), np.zeros(defence.memory_size)
+        for n in range(30):
+            scores = rng.standard_t(3, count) * (1.0 if n < 20 else 1000.0)
+            given = np.clip(scores, -1000.0, 1000.0)
+            one = defence.suspicion(Evidence(given, 0, n), ahead)
+            other = defence.suspicion(Evidence(given[::-1].copy(), 0, n), back)
+            if np.ndim(one) or not np.isfinite(one) or one < 0 or not np.isfinite(ahead).all():
+                yield f"suspicion returns {one!r} where a finite number at least 0 is wanted"
+                return
+            if not np.isclose(one, other, rtol=1e-9):
+                yield "its suspicion depends on the order of the numbers in an upload"
+                return
 
 
 def check_pre_aggregation(pre: Any) -> Iterator[str]:
@@ -195,6 +216,7 @@ def check_model(model: Any) -> Iterator[str]:
 CHECKS: dict[str, tuple[Callable[[Any], Iterator[str]], ...]] = {
     "attack": (check_attack,),
     "aggregation": (check_aggregation,),
+    "defence": (check_defence,),
     "pre_aggregation": (check_pre_aggregation,),
     "pattern": (check_pattern,),
     "drift": (check_drift,),

@@ -114,6 +114,12 @@ class Model:
                 f'the theory covers aggregation = "mean"; "{self.scenario.aggregation.kind}" is not linear in what is '
                 "uploaded and can only be simulated"
             )
+        defence = self.scenario.defence
+        if defence is not None:
+            raise NotCoveredError(
+                f'the theory does not cover defence.kind = "{defence.kind}": whom it leaves out depends on the data, '
+                "so it can only be simulated; psofed.predict_recovery says what follows an exclusion"
+            )
         if self.scenario.pre_aggregation is not None:
             raise NotCoveredError(
                 f'the theory covers no pre-aggregation; "{self.scenario.pre_aggregation.kind}" mixes uploads in a way '

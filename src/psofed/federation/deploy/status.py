@@ -37,6 +37,7 @@ def federation_status(home: Home) -> dict[str, Any]:
         "run": run,
         "checkpoint": saved,
         "bad_replies": (run or {}).get("conduct", {}).get("counts", {}),
+        "suspects": (run or {}).get("suspects", {}),
         "traffic": None if (counted := read_traffic(home.traffic)) is None else dataclasses.asdict(counted),
     }
 
@@ -54,6 +55,10 @@ def status_lines(found: dict[str, Any], now: float) -> list[str]:
     lines.append(f"checkpoint {found['checkpoint'] or 'none'}")
     if traffic:
         lines.append(f"traffic    {traffic['up']:,} bytes up, {traffic['down']:,} down at the nodes' sockets")
+    suspects = found.get("suspects", {})
+    out = [f"{name} (since round {about['since_round']})" for name, about in suspects.items() if about["out"]]
+    if out:
+        lines.append(f"left out   {', '.join(out)}")
     names = {node["name"] for node in found["nodes"]} | set(found["bad_replies"])
     width = max([4, *map(len, names)])
     if found["nodes"]:

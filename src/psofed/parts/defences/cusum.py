@@ -1,0 +1,43 @@
+"""CUSUM charts of each client's residuals: three, against noise, and against a shift up or down."""
+
+import math
+from typing import ClassVar
+
+from psofed.parts.base import Defence
+from psofed.parts.options import option
+
+
+class Cusum(Defence):
+    """Adds up log-likelihood ratios of residuals: of a larger variance, and of a mean shifted up or down.
+
+    With s a residual over its honest deviation, the three sums of a client become with every upload
+
+        W ← max(0, W + Σ ½ (s² (1 − 1/ratio) − ln ratio)),
+        U ← max(0, U + Σ shift · (c − shift/2)),
+        L ← max(0, L − Σ shift · (c + shift/2)),
+
+    over the numbers it sends, where c is s cut to ±3, so that one far-off number is a matter of W alone. The suspicion
+    is the largest of them (E. S. Page, Continuous inspection schemes, Biometrika 41, 1954).
+    """
+
+    memory_size: ClassVar[int] = 3
+
+    ratio: float = option(
+        10.0, low=1.0, open_low=True, text="variance of a liar's residuals over an honest client's"
+    )
+    shift: float = option(
+        1.0, low=0.0, text="mean of a liar's residuals, in honest deviations; 0: not looked for"
+    )
+
+    def suspicion(self, evidence, memory):
+        """Return the largest of the three sums."""
+        gain, toll = 0.5 * (1.0 - 1.0 / self.ratio), 0.5 * math.log(self.ratio)
+        noise, up, down = memory[0], memory[1], memory[2]
+        for j in range(evidence.scores.size):
+            score = evidence.scores[j]
+            noise += gain * score * score - toll
+            cut = min(max(score, -3.0), 3.0)
+            up += self.shift * (cut - 0.5 * self.shift)
+            down -= self.shift * (cut + 0.5 * self.shift)
+        memory[0], memory[1], memory[2] = max(0.0, noise), max(0.0, up), max(0.0, down)
+        return max(memory[0], memory[1], memory[2])

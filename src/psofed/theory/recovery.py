@@ -1,0 +1,142 @@
+"""How long it takes to recover once liars are left out: the exact learning curve from the poisoned state on."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from psofed.common.errors import InvalidValueError, NotCoveredError
+from psofed.common.types import FloatArray
+from psofed.common.validation import check_integer, check_number
+from psofed.parts.attacks.drop_out import DropOut
+from psofed.scenario import Scenario
+from psofed.theory.models import Model
+from psofed.theory.recursion import Level, Recursion, Sources, State
+
+
+@dataclass(frozen=True, eq=False)
+class Recovery:
+    """What follows when clients are left out from one iteration on.
+
+    Attributes
+    ----------
+    network_mse, server_msd : array (n,)
+        From the iteration of the exclusion on.
+    poisoned, recovered : Level
+        Excess network MSE and server MSD in that iteration, and in the end.
+    noise : float
+        The observation noise itself, which is in every network MSE.
+    rate : float
+        By what factor what is left of the poison shrinks in an iteration, in the end.
+    """
+
+    network_mse: FloatArray
+    server_msd: FloatArray
+    poisoned: Level
+    recovered: Level
+    noise: float
+    rate: float
+
+    def iterations(self, within: float = 0.1, metric: str = "network_mse") -> float:
+        """Return after how many iterations a metric is within so many dB of where it ends, for good.
+
+        Infinite if the curve ends before.
+        """
+        within = check_number("within", within, 0.0, open_low=True)
+        if metric not in ("network_mse", "server_msd"):
+            raise InvalidValueError("metric", metric, '"network_mse" or "server_msd"')
+        curve: FloatArray = getattr(self, metric)
+        end = self.recovered.excess + self.noise if metric == "network_mse" else self.recovered.server
+        above = np.flatnonzero(curve > end * 10 ** (within / 10))
+        if not above.size:
+            return 0.0
+        return math.inf if above[-1] == curve.size - 1 else float(above[-1] + 1)
+
+
+def predict_recovery(
+    scenario: Scenario,
+    *,
+    at: int | None = None,
+    clients: tuple[int, ...] | None = None,
+    iterations: int = 500,
+) -> Recovery:
+    """Predict the recovery after an exclusion, exactly.
+
+    The state that the attack has brought about is taken as it is, and from then on nothing that the excluded clients
+    upload is taken in; they still download.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        With the attack; a defence in it plays no part.
+    at : int, optional
+        The iteration of the exclusion; the poisoned steady state by default.
+    clients : tuple of int, optional
+        Who is left out; all Byzantine clients by default.
+    iterations : int
+        Length of the curve.
+
+    Raises
+    ------
+    NotCoveredError
+        Where theory does not cover the scenario, by name.
+
+    Examples
+    --------
+    >>> from psofed.attacks import Gaussian
+    >>> attack = Gaussian(num_byzantine=3, variance=0.5)
+    >>> scenario = Scenario(num_clients=10, dimension=3, num_shared=3, attack=attack)
+    >>> predict_recovery(scenario).iterations(within=0.1)
+    34.0
+    """
+    iterations = check_integer("iterations", iterations, 1)
+    scenario = scenario.replace(defence=None)
+    before = Model(scenario)
+    attack = scenario.attack
+    if attack is None or before.statement is None:
+        raise NotCoveredError("there is nothing to recover from: the scenario has no attack")
+    who = tuple(np.flatnonzero(attack.byzantine_mask(scenario.num_clients)).tolist())
+    if clients is not None:
+        who = tuple(
+            check_integer("clients", k, 0, scenario.num_clients - 1, "num_clients - 1") for k in clients
+        )
+    elif attack.byzantine_set == "redrawn":
+        raise InvalidValueError("clients", None, 'a choice of clients where attack.byzantine_set = "redrawn"')
+    if set(who) < set(np.flatnonzero(attack.byzantine_mask(scenario.num_clients)).tolist()):
+        raise NotCoveredError("recovery is predicted where all Byzantine clients are left out; some are not")
+    after = Model(scenario.replace(attack=DropOut(clients=who, probability=1.0)))
+    if len(before.branches) != 1 or len(before.branches[0].exchanges) != 1:
+        raise NotCoveredError("recovery is predicted where masks are alike in all iterations")
+    if before.has_direction or after.has_direction:
+        raise NotCoveredError(
+            f'recovery is predicted from attacks of mean zero on clients with one target, not from "{attack.kind}"'
+        )
+    poisoned, healing = (m.recursion(scenario.stepsize, m.branches[0], lumped=False) for m in (before, after))
+    v = _state_at(poisoned, at)
+    ended, _ = healing.steady_state(Sources())
+    levels = []
+    for _ in range(iterations):
+        levels.append(healing.level(v))
+        v = healing.step(v)
+    noise = float(before.fleet.noise_variance.mean())
+    return Recovery(
+        np.array([level.excess for level in levels]) + noise,
+        np.array([level.server for level in levels]),
+        levels[0],
+        ended,
+        noise,
+        healing.spectral_radius(),
+    )
+
+
+def _state_at(recursion: Recursion, at: int | None) -> State:
+    if at is None:
+        if recursion.spectral_radius() >= 1.0:
+            raise NotCoveredError(
+                "the attack leads the models away without limit; give the iteration of the exclusion"
+            )
+        return recursion.steady_state(Sources())[1]
+    v = recursion.initial
+    for n in range(check_integer("at", at, 0)):
+        v = recursion.step(v, n)
+    return v

@@ -1,0 +1,68 @@
+"""How far an honest client's upload is from the server's model: the variance that a defence measures it by."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from psofed.common.errors import NotCoveredError
+from psofed.common.types import FloatArray
+from psofed.scenario import Scenario
+from psofed.theory.exchange import CommonMask, IndependentMasks
+from psofed.theory.models import Model
+
+# Once no client's variance changes by more than this in an iteration, they are taken to stay.
+_STILL = 1e-6
+
+# Numbers of pair moments beyond which an iteration takes too long.
+_MOST_MOMENTS = 400_000
+
+
+@lru_cache(maxsize=32)
+def honest_variance(scenario: Scenario) -> FloatArray:
+    """Return the mean of (u − g)² over the entries that client k uploads in iteration n, shape (N, K).
+
+    u is client k's number, g the server's own before the upload, both given that k uploads; with no attack, and models
+    that are zero at first. Attack, defence and aggregation of the scenario play no part: it is that of the mean, and
+    other rules are taken to change the level alone. Rows end where the variance has settled:
+    in all iterations that follow it is that of the last row.
+
+        E[(u − g)²] = E[u²] + E[g²] − 2 E[u g],
+
+    which are the moments ``own1``, ``server`` and ``cross1`` after the LMS step (:mod:`psofed.theory.moments`).
+
+    Raises
+    ------
+    NotCoveredError
+        Where theory does not cover the scenario, or would take too long.
+
+    Examples
+    --------
+    >>> honest_variance(Scenario(num_clients=6, dimension=2, iterations=200))[[0, -1]].mean(axis=1).round(4)
+    array([0.0408, 0.0012])
+    """
+    model = Model(scenario.replace(attack=None, defence=None, pre_aggregation=None, aggregation="mean"))
+    branches = model.branches if not model.is_scattered else ()
+    clients, size = scenario.num_clients, model.entries.size
+    if len(branches) != 1 or len(branches[0].exchanges) != 1:
+        raise NotCoveredError("the variance of honest residuals: masks that are not alike in all iterations")
+    if clients * clients * size > _MOST_MOMENTS:
+        raise NotCoveredError(f"the variance of honest residuals: {clients} clients take too long")
+    (exchange,) = branches[0].exchanges
+    assert isinstance(exchange, CommonMask | IndependentMasks)
+    recursion = model.recursion(scenario.stepsize, branches[0], lumped=False)
+    weight = exchange.mask.row * model.entries.diagonal
+    weight /= weight.sum()
+    v, first = recursion.initial, recursion.initial_first if recursion.has_direction else None
+    rows: list[FloatArray] = []
+    for n in range(scenario.iterations):
+        z = recursion.lms.clients(v.clients, 1.0, 1.0, first)
+        z = z.mixed(model.drawn) if recursion.redrawn else z
+        square = model.entries.roll(z.own1 + z.server - z.cross1 - model.entries.flip(z.cross1))
+        rows.append(square @ weight)
+        if n and np.abs(rows[-1] - rows[-2]).max() <= _STILL * rows[-1].max():
+            break
+        v = recursion.step(v, n, first=first)
+        first = None if first is None else recursion.step_first(first, n)
+    variance = np.array(rows)
+    variance.flags.writeable = False
+    return variance

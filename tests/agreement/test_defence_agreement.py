@@ -1,0 +1,137 @@
+"""A defence keeps its promises: false alarms are rare, liars are found; variances and recovery are as predicted."""
+
+import math
+
+import numpy as np
+import pytest
+
+import psofed
+from psofed import Scenario, Selection, predict_recovery, simulate
+from psofed.parts import Defence, option
+from psofed.parts.attacks import ConstantBias, Gaussian
+from psofed.parts.defences import Cusum
+from psofed.reference.literal import run_literally
+from psofed.theory.residuals import honest_variance
+
+PAPER = Scenario(num_clients=50, dimension=5, iterations=2000)
+OFTEN = Cusum(false_alarm_every=500.0)
+
+
+class Oracle(Defence):
+    """Leaves out the first clients from an iteration on."""
+
+    liars: int = option(15, low=0, text="how many clients are left out")
+    begin: int = option(300, low=0, text="from which iteration on")
+
+    def suspicion(self, evidence, memory):
+        return 1.0 if evidence.client < self.liars and evidence.iteration >= self.begin else 0.0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"num_shared": 5},
+        {"num_shared": 2, "selection": Selection(coordinated=False)},
+        {"defence": OFTEN.replace(variance="estimated")},
+        {"num_shared": 5, "aggregation": "median"},
+    ],
+    ids=["M = 1", "M = 5", "a mask each", "estimated", "median"],
+)
+def test_honest_clients_are_left_out_as_rarely_as_promised(changes: dict[str, object]) -> None:
+    """Alarms cluster a little, and the threshold is itself measured: the count is within a third of the promise."""
+    scenario = PAPER.replace(**({"defence": OFTEN} | changes))
+    record = simulate(scenario, trials=160, seed=11).defence
+    expected = record.iterations * len(record.first) / 500.0
+    count = record.false_alarms.sum()
+    spread = record.false_alarms.std(ddof=1) * math.sqrt(len(record.first))
+    assert expected > 600
+    assert spread < 3 * math.sqrt(expected)
+    assert count < 1.33 * expected + 3 * spread
+    assert count > expected / 1.8 - 3 * spread
+
+
+@pytest.mark.parametrize("shared", [1, 5])
+def test_liars_are_found_and_the_network_is_as_if_there_were_none(shared: int) -> None:
+    clean = PAPER.replace(num_shared=shared)
+    attacked = clean.replace(attack=Gaussian(num_byzantine=15))
+    levels = {
+        name: simulate(scenario, trials=64, seed=3)
+        for name, scenario in {
+            "clean": clean, "attacked": attacked, "defended": attacked.replace(defence="cusum"),
+        }.items()
+    }  # fmt: skip
+    record = levels["defended"].defence
+    assert record.found == 1.0
+    # The first attack of a client comes after 50 iterations on average; in half of all cases within 34.
+    assert 34 <= record.median_delay < 100
+    assert record.byzantine_time_out > 0.94
+    assert record.honest_time_out < 0.01
+    assert record.iterations_per_false_alarm > 4000
+    loss = levels["defended"].network_mse.decibels - levels["clean"].network_mse.decibels
+    assert loss < 0.05
+    assert levels["attacked"].network_mse.decibels - levels["clean"].network_mse.decibels > 0.5
+
+
+def test_a_bias_is_found_by_the_charts_of_the_mean() -> None:
+    bias = ConstantBias(num_byzantine=15, bias=0.06, probability=1.0)
+    scenario = PAPER.replace(attack=bias)
+    with_shift, without = (
+        simulate(scenario.replace(defence=Cusum(shift=shift)), trials=32, seed=4).defence
+        for shift in (1.0, 0.0)
+    )
+    assert with_shift.found == 1.0
+    assert with_shift.median_delay < without.median_delay
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"num_shared": 3},
+        {"num_shared": 1, "uplink": "redrawn"},
+        {"selection": Selection(coordinated=False)},
+        {"selection": Selection(pattern="round-robin")},
+        {"data": psofed.Data(input_correlation=0.5)},
+        {"data": psofed.Data(target_spread=0.01)},
+    ],
+    ids=["M = 2", "all", "redrawn", "a mask each", "round-robin", "correlated", "targets"],
+)
+def test_residuals_of_honest_clients_have_the_variance_that_theory_says(changes: dict[str, object]) -> None:
+    scenario = Scenario(num_clients=6, dimension=3, num_participants=3, num_shared=2, iterations=60)
+    scenario = scenario.replace(**changes)
+    scores = [_squares(scenario, run_literally(scenario, 2, trial).models, trial) for trial in range(120)]
+    for early in (True, False):
+        values = np.array([np.nanmean(s[:8] if early else s[8:]) for s in scores])
+        assert abs(values.mean() - 1.0) < 4.0 * values.std(ddof=1) / math.sqrt(len(values))
+
+
+def _squares(scenario: Scenario, models: np.ndarray, trial: int) -> np.ndarray:
+    """Squared residuals of the uploads over what theory says, by iteration and client; NaN where there is none."""
+    from psofed.reference.draws import draw_trial
+
+    draws, variance = draw_trial(scenario, 2, trial), honest_variance(scenario)
+    iterations = len(draws.noise)
+    out = np.full(draws.noise.shape, np.nan)
+    for n in range(iterations):
+        for k in np.flatnonzero(draws.uploaders[n]):
+            mask = draws.upload_masks[n, k]
+            residual = models[n + 1, 1 + k, mask] - models[n, 0, mask]
+            out[n, k] = np.mean(residual**2) / variance[min(n, len(variance) - 1), k]
+    return out
+
+
+@pytest.mark.parametrize("shared", [1, 5])
+def test_recovery_is_as_predicted(shared: int) -> None:
+    scenario = PAPER.replace(num_shared=shared, iterations=420, attack=Gaussian(num_byzantine=15))
+    predicted = predict_recovery(scenario, at=300, iterations=120)
+    result = simulate(scenario.replace(defence=Oracle(threshold=0.5, return_after=0)), trials=320, seed=5)
+    for metric in ("network_mse", "server_msd"):
+        curve, error = result.curve[metric][300:], result.curve_standard_error[metric][300:]
+        scores = (curve - getattr(predicted, metric)) / error
+        assert np.abs(scores).max() < 4.8
+        assert np.mean(scores**2) < 2.0
+        wrong = (curve - getattr(predicted, metric)[::-1]) / error
+        assert np.abs(wrong).max() > 8.0  # the test can tell
+    assert predicted.poisoned.server > 10 * predicted.recovered.server
+    assert 0 < predicted.iterations(within=0.5) < predicted.iterations(within=0.1) < 120

@@ -1,0 +1,207 @@
+"""Defences by hand: charts, thresholds, who is out and when, and every place a defence is named in."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import psofed
+from psofed import InvalidValueError, NotCoveredError, Scenario, load_result, predict, simulate
+from psofed.cli import app
+from psofed.fleet.fitting import fit_scenario
+from psofed.parts.attacks import Gaussian
+from psofed.parts.contexts import Evidence
+from psofed.parts.defences import Cusum
+from psofed.parts.watching import Watch, WatchPlan
+from psofed.scenario.file import with_values
+from psofed.simulation.watch_plan import find_threshold, make_plan
+
+SMALL = Scenario(
+    num_clients=6, dimension=3, num_participants=4, iterations=40, attack=Gaussian(num_byzantine=2, probability=0.6),
+    defence=Cusum(threshold=8.0, return_after=3),
+)  # fmt: skip
+
+
+def test_the_sums_of_cusum_are_log_likelihood_ratios() -> None:
+    chart, memory = Cusum(ratio=4.0, shift=2.0), np.zeros(3)
+    score = 2.5
+    suspicion = chart.suspicion(Evidence(np.array([score]), 0, 0), memory)
+
+    def log_density(x: float, mean: float, variance: float) -> float:
+        return -0.5 * math.log(2 * math.pi * variance) - (x - mean) ** 2 / (2 * variance)
+
+    honest = log_density(score, 0.0, 1.0)
+    assert memory[0] == pytest.approx(log_density(score, 0.0, 4.0) - honest)
+    assert memory[1] == pytest.approx(log_density(score, 2.0, 1.0) - honest)
+    assert memory[2] == 0.0
+    assert suspicion == max(memory)
+
+
+def watch_one_liar(defence: Cusum, sizes: list[float]) -> Watch:
+    """Client 0 sends so much more than the server has, in turn; four others a little."""
+    watch = Watch(defence, WatchPlan(10.0, np.ones((1, 5))), 5)
+    for n, size in enumerate(sizes):
+        uploads = np.array([[size], [0.5], [-0.4], [0.3], [-0.6]])
+        out = watch.judge(uploads, np.zeros(1), np.arange(5), n)
+        assert np.array_equal(out, watch.is_out)
+    return watch
+
+
+def test_who_lies_is_left_out_at_once_and_let_in_after_some_good_uploads() -> None:
+    defence = Cusum(return_after=3)
+    assert watch_one_liar(defence, [9.0]).is_out.tolist() == [True, False, False, False, False]
+    assert watch_one_liar(defence, [9.0, 0.1, 0.1]).is_out[0]
+    let_in = watch_one_liar(defence, [9.0, 0.1, 0.1, 0.1, 0.1])
+    assert not let_in.is_out[0]
+    assert (let_in.first[0], let_in.exclusions[0], let_in.time_out(5)[0]) == (0, 1, 3)
+    again = watch_one_liar(defence, [9.0, 0.1, 9.0, 0.1, 0.1])
+    assert again.is_out[0], "an alarm while it is out begins the time anew"
+    assert (again.exclusions[0], again.time_out(5)[0]) == (1, 5)
+    assert watch_one_liar(defence.replace(return_after=0), [9.0] + [0.1] * 50).is_out[0]
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, 1e200])
+def test_what_is_not_finite_is_a_lie_and_silence_is_none(number: float) -> None:
+    assert watch_one_liar(Cusum(), [number]).is_out[0]
+    silent = watch_one_liar(Cusum(), [math.nan] * 5)
+    assert not silent.is_out.any()
+
+
+def test_when_all_are_far_from_the_server_nobody_is_suspect() -> None:
+    """A poisoned server is far from everybody: what the others show makes up for it."""
+    watch = Watch(Cusum(reference="server"), WatchPlan(10.0, np.ones((1, 5))), 5)
+    for n in range(20):
+        assert not watch.judge(
+            np.array([[20.0], [21.0], [-19.0], [22.0], [-20.0]]), np.zeros(1), np.arange(5), n
+        ).any()
+
+
+def test_a_threshold_lets_as_many_peaks_through_as_are_allowed() -> None:
+    rng = np.random.default_rng(0)
+    peaks = rng.pareto(3.0, 200_000) + 0.5
+    counts = np.bincount((np.log(peaks / 0.01) / math.log(1.02)).astype(int), minlength=1400)
+    for allowed in (1000.0, 20.0, 10.0):
+        assert np.sum(peaks > find_threshold(counts, allowed)) == pytest.approx(allowed, rel=0.15)
+    # Extrapolated, to a hundred times fewer than the highest.
+    true = (200_000 / 0.01) ** (1 / 3) - 0.5
+    assert true * 0.7 < find_threshold(counts, 0.01) < true * 1.5
+    assert find_threshold(np.zeros(1400, np.int64), 1.0) > 0
+
+
+def test_a_tail_that_ends_sooner_than_a_power_law_makes_for_a_higher_threshold_than_needed() -> None:
+    peaks = np.random.default_rng(1).exponential(2.0, 100_000)
+    counts = np.bincount(
+        (np.log(np.maximum(peaks, 0.011) / 0.01) / math.log(1.02)).astype(int), minlength=1400
+    )
+    assert find_threshold(counts, 0.1) > 2.0 * math.log(100_000 / 0.1)
+
+
+def test_a_lower_rate_of_false_alarms_is_a_higher_threshold() -> None:
+    thresholds = [
+        make_plan(SMALL.replace(defence=Cusum(false_alarm_every=every))).threshold
+        for every in (100, 1000, 1e4, 1e6)
+    ]
+    assert np.all(np.diff(thresholds) > 0)
+
+
+def test_a_plan_says_where_its_variance_is_from() -> None:
+    assert not make_plan(SMALL).is_estimated
+    assert not make_plan(SMALL.replace(aggregation="median")).is_estimated, "clients differ as under the mean"
+    online = SMALL.replace(algorithm="online-fed")
+    assert make_plan(online).is_estimated
+    with pytest.raises(NotCoveredError, match="online-fed"):
+        make_plan(online.replace(defence=Cusum(variance="theory", threshold=1.0)))
+    assert make_plan(SMALL.replace(defence=None)) is None
+
+
+def test_data_of_your_own_are_watched_too(tmp_path: Path) -> None:
+    rng, rows = np.random.default_rng(0), 6 * 80
+    inputs = rng.normal(size=(rows, 3))
+    outputs = inputs @ [1.0, -1.0, 0.5] + 0.1 * rng.normal(size=rows)
+    lines = ["client,y,a,b,c"]
+    lines += [
+        f"c{n // 80},{y},{','.join(map(str, x))}"
+        for n, (x, y) in enumerate(zip(inputs, outputs, strict=True))
+    ]
+    (tmp_path / "table.csv").write_text("\n".join(lines), encoding="utf-8")
+    data = psofed.read_data(tmp_path / "table.csv", "client", "y")
+    settings = {
+        "num_participants": 4, "attack": {"num_byzantine": 2, "probability": 0.6},
+        "defence": {"false_alarm_every": 100.0},
+    }  # fmt: skip
+    record = simulate(fit_scenario(data, settings), trials=4, data=data).defence
+    assert record.variance == "estimated"
+    assert record.found > 0.5
+    exact = fit_scenario(data, settings | {"defence": {"variance": "theory"}})
+    with pytest.raises(NotCoveredError, match="data of your own"):
+        simulate(exact, trials=1, data=data)
+
+
+def test_no_defence_and_none_are_one_scenario() -> None:
+    plain = SMALL.replace(defence=None)
+    assert SMALL.replace(defence="none") == plain
+    assert with_values(SMALL, {"defence.kind": "none"}) == plain
+    assert with_values(SMALL, {"defence": None}) == plain
+    assert "defence" not in plain.to_mapping()
+    assert with_values(plain, {"defence.kind": "cusum"}).defence == Cusum()
+    assert with_values(plain, {"defence.ratio": 3.0}).defence == Cusum(ratio=3.0)
+    assert Scenario.from_toml(SMALL.to_toml()) == SMALL
+    with pytest.raises(InvalidValueError, match=r"defence.kind .*cusum.*none"):
+        with_values(plain, {"defence.kind": "police"})
+    with pytest.raises(InvalidValueError, match=r"defence.ratio = 1 "):
+        with_values(plain, {"defence.ratio": 1})
+
+
+def test_a_defence_is_refused_by_name_where_it_has_no_meaning() -> None:
+    with pytest.raises(NotCoveredError, match=r'defence.kind = "cusum".*predict_recovery'):
+        predict(SMALL)
+    with pytest.raises(NotCoveredError, match=r"excluded_download.*online-fed"):
+        simulate(SMALL.replace(algorithm="online-fed", defence=Cusum(excluded_download=False)), trials=1)
+
+
+def test_who_was_left_out_is_in_the_result_its_json_and_its_file(tmp_path: Path) -> None:
+    result = simulate(SMALL, trials=5, seed=1)
+    record = result.defence
+    assert record.first.shape == (5, 6)
+    assert record.is_byzantine.tolist() == [True, True, False, False, False, False]
+    assert record.found > 0.5
+    plain = json.loads(json.dumps(result.to_json(), allow_nan=False))["defence"]
+    assert plain["found"] == record.found
+    assert len(plain["clients"]["excluded_share_of_trials"]) == 6
+    result.save(tmp_path / "result.nc")
+    loaded = load_result(tmp_path / "result.nc")
+    assert loaded.to_json() == result.to_json()
+    assert np.array_equal(loaded.defence.time_out, record.time_out)
+    assert simulate(SMALL.replace(attack=None), trials=2).defence.describe().startswith("Defence: ")
+
+
+def test_the_command_line_says_who_was_found(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(SMALL.replace(defence=None).to_toml(), encoding="utf-8")
+    arguments = ["simulate", str(tmp_path / "s.toml"), "--trials", "4", "--set", "defence.threshold=8"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert "Defence: found" in " ".join(done.output.split())
+    done = CliRunner().invoke(app, [*arguments, "--set", "defence.kind=none"])
+    assert done.exit_code == 0
+    assert "Defence" not in done.output
+    done = CliRunner().invoke(app, ["predict", arguments[1], "--set", "defence.kind=cusum"])
+    assert done.exit_code != 0
+
+
+def test_kinds_of_defence_are_swept() -> None:
+    found = psofed.sweep(SMALL.replace(defence=None), {"defence.kind": ["none", "cusum"]}, trials=2)
+    assert [s.defence is None for s in found.grid.scenarios()] == [True, False]
+    json.dumps(found.to_json(), allow_nan=False)
+    assert found.points()[1]["defence"]["found"] == found.to_dataset()["defence_found"].values[1]
+    assert found.cells[0].steady_state["server_msd"][0] != found.cells[1].steady_state["server_msd"][0]
+
+
+def test_recovery_is_refused_where_it_cannot_be_predicted() -> None:
+    with pytest.raises(NotCoveredError, match="nothing to recover from"):
+        psofed.predict_recovery(SMALL.replace(attack=None))
+    with pytest.raises(NotCoveredError, match="some are not"):
+        psofed.predict_recovery(SMALL, clients=(0,))
+    assert psofed.predict_recovery(SMALL, clients=(0, 1, 2), iterations=50).iterations(3.0) < 50
