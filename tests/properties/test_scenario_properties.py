@@ -1,14 +1,15 @@
 """What must hold for any scenario (Hypothesis)."""
 
 import contextlib
+from dataclasses import Field
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from psofed import Data, Scenario, Selection, Uniform, simulate
+from psofed import Data, Evasion, Scenario, Selection, Uniform, simulate
 from psofed.common.errors import PsofedError
-from psofed.parts.options import option_of
+from psofed.parts.options import option_of, value_type
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
 
@@ -17,11 +18,13 @@ variances = st.floats(0, 1e6, allow_nan=False)
 
 def own_options(kind: str) -> dict[str, st.SearchStrategy]:
     """Any value of every option that is this attack's own."""
-    options = find_part("attack", kind).own_options().items()
-    return {
-        name: st.sampled_from(option_of(field).choices) if option_of(field).choices else variances
-        for name, field in options
-    }
+
+    def any_value(field: Field) -> st.SearchStrategy:
+        if option_of(field).choices:
+            return st.sampled_from(option_of(field).choices)
+        return st.integers(1, 9) if value_type(field)[0] == "int" else variances
+
+    return {name: any_value(field) for name, field in find_part("attack", kind).own_options().items()}
 
 
 @st.composite
@@ -49,6 +52,8 @@ def scenarios(draw: st.DrawFn, most_clients: int = 30, most_entries: int = 12) -
         iterations=draw(st.integers(1, 10**6)),
         uplink=draw(st.sampled_from(["same", "redrawn"])),
         aggregation=draw(st.sampled_from(part_names("aggregation"))),
+        pre_aggregation=draw(st.none() | st.sampled_from(part_names("pre_aggregation"))),
+        evasion=draw(st.none() | st.builds(Evasion, epsilon=variances, norm=st.sampled_from(["2", "inf"]))),
         selection=Selection(
             pattern=draw(st.sampled_from(part_names("pattern"))), coordinated=draw(st.booleans())
         ),

@@ -117,6 +117,7 @@ class PsoFedRun:
             self._scenario.stepsize,
             self._draw_exchange(first, len(metrics)),
             self._server_side.attack,
+            self._server_side.search,
             self._server_side.defence,
             self._server_side.rule,
             self._test_set,

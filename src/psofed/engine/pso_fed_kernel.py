@@ -136,6 +136,7 @@ def advance(
     stepsize,
     exchange,
     attack,
+    search,
     defence,
     rule,
     tests,
@@ -159,7 +160,7 @@ def advance(
         Numba compiles the kernel for each, as for `extras`.
     target : array (D,)
         w, for the hooks.
-    extras : Extras or None
+    search, extras : SearchSide or None, Extras or None
         Numba compiles the kernel for each, and without them leaves out what it takes to handle them.
     room : Room
         What it works in.
@@ -188,8 +189,8 @@ def advance(
         uploaders, uploaded = exchange.uploaders[t], exchange.uploaded[t]
         _upload(clients, uploaders, uploaded, room.sent)
         uploads = Uploads(uploaders, uploaded, room.sent)
-        if attack.on_uploads and attack.search.options.shape[0] > 0:
-            corrupt_at_best(attack, rule, first + t, target, server, uploads, room.distance)
+        if search is not None:
+            corrupt_at_best(attack, search, rule, first + t, target, server, uploads, room.distance)
         elif attack.on_uploads:
             corrupt(attack.token, first + t, attack.attackers, target, server, uploads)
         if defence is not None:

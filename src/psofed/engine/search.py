@@ -8,12 +8,12 @@ from psofed.parts.plain import LARGEST
 
 
 @compiled(allocates=False)
-def corrupt_at_best(attack, rule, n, target, server, uploads, room):
+def corrupt_at_best(attack, search, rule, n, target, server, uploads, room):
     """Corrupt uploads in place, in each lane with the strength that hurts most there; ``room`` (D, lanes) is free.
 
     What hurts is how far the server's next model lies from where the mean of the clean uploads would take it.
     """
-    search, attackers, sent = attack.search, attack.attackers, uploads.sent
+    attackers, sent = attack.attackers, uploads.sent
     corrupt = take_attack(attack.corrupt)
     participants, shared, lanes = sent.shape
     dimension = server.shape[0]

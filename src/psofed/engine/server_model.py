@@ -102,6 +102,7 @@ class ServerModelRun:
             participants,
             np.array(exchanges, np.int64),
             self._server_side.attack,
+            self._server_side.search,
             self._server_side.defence,
             self._server_side.rule,
             self._streams["algorithm"],
@@ -143,8 +144,8 @@ class _Layout(NamedTuple):
 
 @compiled
 def _advance(
-    first, data, inputs, stepsize, participants, exchanges, attack, defence, rule, own, layout, hooks, memory,
-    tests, base, target, server, metrics,
+    first, data, inputs, stepsize, participants, exchanges, attack, search, defence, rule, own, layout, hooks,
+    memory, tests, base, target, server, metrics,
 ):  # fmt: skip
     corrupt, poison = take_attack(attack.corrupt), take_poison(attack.poison)
     encode, decode, apply = hooks.encode, hooks.decode, hooks.apply
@@ -243,8 +244,8 @@ def _advance(
             for p in range(count):
                 sends[p] += server
         uploads = Uploads(participants[t][:count], sent_entries[:count], sends)
-        if attack.on_uploads and attack.search.options.shape[0] > 0:
-            corrupt_at_best(attack, rule, n, base, server, uploads, change)
+        if search is not None:
+            corrupt_at_best(attack, search, rule, n, base, server, uploads, change)
         elif attack.on_uploads:
             corrupt(attack.token, n, attack.attackers, base, server if sends_model else nothing, uploads)
         if defence is not None:

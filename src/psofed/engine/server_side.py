@@ -50,8 +50,6 @@ class AttackSide(NamedTuple):
         What they are called with.
     attackers : Attackers
         Who attacks when.
-    search : SearchSide
-        Strengths that are tried against the rule, if any.
     """
 
     on_uploads: bool
@@ -60,7 +58,6 @@ class AttackSide(NamedTuple):
     poison: int
     token: int
     attackers: Attackers
-    search: "SearchSide"
 
 
 class SearchSide(NamedTuple):
@@ -69,7 +66,7 @@ class SearchSide(NamedTuple):
     Attributes
     ----------
     options : array (G, any)
-        The attack's options with each strength; none if G = 0.
+        The attack's options with each strength.
     clean, best : array (P, M, lanes)
         Uploads before the attack, and those that hurt most.
     following, honest : array (D, lanes)
@@ -234,8 +231,8 @@ class ServerSide:
             attackers=make_attackers(
                 attack, byzantine, stream, own.options, max(numbers, scenario.dimension)
             ),
-            search=_make_search(scenario, own, numbers, len(stream.key)),
         )
+        self.search = _make_search(scenario, own, numbers, len(stream.key))
         combine = NO_HOOK if type(rule) is Mean else aggregation_hook(rule)
         mix = NO_HOOK if scenario.pre_aggregation is None else mix_hook(scenario.pre_aggregation)
         dimension = max(numbers, scenario.dimension)
@@ -288,12 +285,11 @@ class ServerSide:
         release(*getattr(self, "_hooks", ()))
 
 
-def _make_search(scenario: "Scenario", hook: Hook, numbers: int, lanes: int) -> SearchSide:
+def _make_search(scenario: "Scenario", hook: Hook, numbers: int, lanes: int) -> SearchSide | None:
     attack, algorithm = scenario.attack, scenario.algorithm
     strengths = () if attack is None else attack.strengths()
     if attack is None or not strengths:
-        empty, nothing = np.zeros((0, 0, 0)), np.zeros((0, 0))
-        return SearchSide(nothing, empty, empty, nothing, nothing, np.zeros(0), np.zeros(0, np.int64))
+        return None
     if not (algorithm.holds_models or algorithm.exchange(scenario).sends_model):
         raise NotCoveredError(
             f'attack.kind = "{attack.kind}" that tries strengths against the rule needs models to be sent, and '
