@@ -34,7 +34,10 @@ def split_block(text: str) -> list[tuple[str, str]]:
 
 
 def run_command(command: str, folder: Path) -> str:
-    """Run a command of a page as a shell would and return what it prints, on either stream."""
+    """Run a command of a page as a shell would and return what it prints; if it fails, its errors too.
+
+    Notes on kernels that are compiled for the first time go to stderr, and are no part of a page.
+    """
     psofed = f'"{sys.executable}" -W ignore -c "from psofed.cli import main; main()"'
     command = re.sub(r"\bpsofed (?=[a-z])", lambda _: psofed + " ", command)
     command = re.sub(r"\bpython (?=[\w./]+\.py)", lambda _: f'"{sys.executable}" ', command)
@@ -44,7 +47,8 @@ def run_command(command: str, folder: Path) -> str:
         ["/bin/sh", "-c", command],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
-    return "".join(f"{line.rstrip()}\n" for line in (done.stdout + done.stderr).splitlines())
+    printed = done.stdout + (done.stderr if done.returncode else "")
+    return "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
 
 
 def agrees(shown: str, printed: str) -> bool:

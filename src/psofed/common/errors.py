@@ -70,7 +70,7 @@ class UnknownFieldError(PsofedError, ValueError):
         table, dot, _ = field.rpartition(".")
         # Full names, as one would write them instead.
         full = [name if "." in name or what != "a known field" else f"{table}{dot}{name}" for name in known]
-        hint = did_you_mean(field, full) or did_you_mean(field, elsewhere)
+        hint = did_you_mean(field, elsewhere) or did_you_mean(field, full)
         super().__init__(f"{field} is not {what}; allowed: {', '.join(known) or 'no fields here'}{hint}")
         self.field, self.known = field, tuple(known)
         self._arguments = (field, tuple(known), what, tuple(elsewhere))

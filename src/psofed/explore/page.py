@@ -1,6 +1,7 @@
 """One page in one browser window: takes what the form says, asks the workers, and shows what they answer."""
 
 import queue
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -278,9 +279,12 @@ class Session:
     def _hear(self, kind: str, name: str, number: int, update: dict[str, Any]) -> None:
         """Take what a worker's thread brings; it is shown when the page's own loop comes to it."""
         self._inbox.put((kind, name, number, update))
-        if {"point", "refusal", "error", "stopped", "finished"} & set(update):
-            self._document.add_next_tick_callback(self._take_in)
-        elif not self._is_waiting:  # what refines a picture is drawn some at a time
+        at_once = bool({"point", "refusal", "error", "stopped", "finished"} & set(update))
+        self._document.add_next_tick_callback(self._take_in if at_once else self._take_in_soon)
+
+    def _take_in_soon(self) -> None:
+        """Draw what refines a picture some at a time."""
+        if not self._is_waiting:
             self._is_waiting = True
             self._document.add_timeout_callback(self._take_in, _REDRAW)
 
@@ -312,18 +316,34 @@ class Session:
     # What is shown
 
     def _recolour(self, event: Any) -> None:
-        with pn.io.hold(self._document):
-            self._charts.recolour("dark" if event.new else "light")
+        scheme = "dark" if event.new else "light"
+        self._draw_soon(lambda: self._charts.recolour(scheme))
+
+    def _draw_soon(self, draw: Callable[[], None]) -> None:
+        """Change charts when the document is locked for it, and send it all as one message.
+
+        Panel calls for messages and parameters without the lock.
+        """
+
+        def drawing() -> None:
+            self._document.hold("combine")
+            try:
+                draw()
+            finally:
+                self._document.unhold()
+
+        self._document.add_next_tick_callback(drawing)
 
     def _groups(self, side: Side) -> list[dict[str, Any]]:
         return form_groups(side.scenario, side.draft, self._limits, side.own_data)
 
     def _show(self, pictures: bool = True) -> None:
         self.frame.tell(self._frame_values())
-        if not pictures:
-            return
-        with pn.io.hold(self._document):
-            self._charts.show({name: side.content() for name, side in self._sides.items()}, self._metric)
+        if pictures:
+            self._draw_soon(self._draw)
+
+    def _draw(self) -> None:
+        self._charts.show({name: side.content() for name, side in self._sides.items()}, self._metric)
 
     def _frame_values(self) -> dict[str, Any]:
         active = self._sides[self._active]

@@ -10,6 +10,7 @@ from typing import Any
 
 import panel as pn
 from bokeh.server.auth_provider import AuthProvider
+from panel.io.resources import LOCAL_DIST
 from panel.io.server import get_server
 
 from psofed.common.errors import PsofedError
@@ -107,6 +108,9 @@ class Explorer:
             return pn.pane.HTML(
                 f"<p>The explorer is open in {_MOST_SESSIONS} windows; close one of them.</p>"
             )
+        # Panel's own style sheets come from here and not from its makers' server, from the first drawing on.
+        document: Any = pn.state.curdoc
+        document.template_variables["dist_url"] = LOCAL_DIST
         session = Session(
             self._pool,
             self._presets,

@@ -61,7 +61,7 @@ class Known:
     def row(self, stepsize: float) -> Row:
         """Return the steady state at one stepsize: metrics, terms, and whether it is one."""
         if stepsize not in self.rows:
-            started = time.perf_counter()
+            started = time.thread_time()
             point = Prediction(self.scenario.replace(stepsize=stepsize))
             point.__dict__.update(model=self.model, solver=self.solver)
             terms = point.terms
@@ -71,7 +71,7 @@ class Known:
                 **{name: getattr(terms, name) for name in ("data", "attack", "noise", "drift", "targets")},
                 "sampling_error": point.steady_state.sampling_error.excess if point.is_stable else 0.0,
             }
-            self.seconds = time.perf_counter() - started
+            self.seconds = time.thread_time() - started
         return self.rows[stepsize]
 
     @property
@@ -237,9 +237,9 @@ def _learning_curve(known: Known, scenario: Scenario, point: Row) -> Iterator[St
     fleet, variance = known.model.fleet, scenario.data.test_input_variance
     steady = point["network_mse"]
     while True:
-        started = time.perf_counter()
+        started = time.thread_time()
         excess, server = known.solver.curve(scenario.stepsize, length)
-        seconds = time.perf_counter() - started
+        seconds = time.thread_time() - started
         network = excess + noise
         test = variance * server + fleet.test_noise_variance
         tail = network[-max(length // 10, 1) :]
@@ -292,10 +292,10 @@ def _numbers(scenario: Scenario) -> float:
 def _in_batches(values: Iterable[Any], function: Callable[[Any], Row]) -> Iterator[list[Row]]:
     """Yield what is known so far, now and then and at the end."""
     rows: list[Row] = []
-    since = time.perf_counter()
+    since = time.thread_time()
     for value in values:
         rows.append(function(value))
-        if time.perf_counter() - since > _PATIENCE:
+        if time.thread_time() - since > _PATIENCE:
             yield list(rows)
-            since = time.perf_counter()
+            since = time.thread_time()
     yield rows

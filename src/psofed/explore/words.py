@@ -249,7 +249,7 @@ def _plain_number(value: float | None) -> str:
 
 
 def _best_number(value: float | None) -> str:
-    return "the smaller" if value == 0.0 else _plain_number(value)
+    return "near 0" if value == 0.0 else _plain_number(value)
 
 
 def _ratio(first: float | None, second: float | None) -> str:

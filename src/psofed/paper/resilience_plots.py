@@ -35,7 +35,7 @@ def plot_matrix(matrix: Matrix, occasion: str, metric: str, mode: str = "equal t
     """
     from matplotlib.figure import Figure
 
-    width, height = 0.62 * len(RULES), 0.43 * len(ATTACKS)
+    width, height = max(0.62 * len(RULES), 4.5), max(0.43 * len(ATTACKS), 5.0)
     figure = Figure(figsize=(width * len(matrix.shared), height), layout="constrained")
     panels = np.atleast_1d(figure.subplots(1, len(matrix.shared), sharey=True))
     image: Any = None
@@ -79,7 +79,9 @@ def plot_gains(matrix: Matrix, metric: str) -> "Figure":
     """Draw by how many dB sharing least beats sharing everything; cells that are not significant stay grey."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(1.35 * len(RULES) + 0.4, 0.78 * len(ATTACKS)), layout="constrained")
+    figure = Figure(
+        figsize=(max(1.35 * len(RULES), 10.0), max(0.78 * len(ATTACKS), 9.0)), layout="constrained"
+    )
     panels = figure.subplots(len(OCCASIONS), len(MODES), sharex=True, sharey=True)
     image: Any = None
     for row, occasion in zip(panels, OCCASIONS, strict=True):

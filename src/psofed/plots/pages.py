@@ -83,13 +83,13 @@ def make_chart(
     y_range : optional
         The range of another chart, to share it.
     """
-    from bokeh.models import BoxZoomTool, DataRange1d, FixedTicker, PanTool, Range1d, WheelZoomTool
+    from bokeh.models import BoxZoomTool, DataRange1d, FixedTicker, PanTool, Range1d
     from bokeh.models.annotations import Span
     from bokeh.plotting import figure
 
     plot = figure(
         name=name, height=height, sizing_mode="stretch_width", toolbar_location=None,
-        tools=[PanTool(), BoxZoomTool(), WheelZoomTool()], active_drag=None, active_scroll=None,
+        tools=[PanTool(), BoxZoomTool()], active_drag=None,
         x_range=DataRange1d(range_padding=0.08) if x_range is None else Range1d(start=x_range[0], end=x_range[1]),
         y_range=y_range or DataRange1d(range_padding=0.07, only_visible=True),
         background_fill_color=None, border_fill_color=None, outline_line_color=None, min_border=4,

@@ -182,6 +182,7 @@ class Evasion:
         check_choice("evasion.norm", self.norm, ("2", "inf"))
 
 
+@names_its_arguments
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
     """A fleet, the algorithm it runs and the attack on it.

@@ -16,8 +16,10 @@ from psofed.scenario import Scenario
 
 # Rooms that cannot change what a simulation comes to. All others count, so a new one is never forgotten.
 _BYSTANDERS = (
+    "advice",
     "cli",
     "comparison",
+    "explore",
     "federation",
     "paper",
     "plots",
