@@ -13,6 +13,7 @@ from psofed.common import fingerprint
 from psofed.common.fingerprint import digest_sources
 from psofed.parts.attacks import Gaussian
 from psofed.sweeps import Cell
+from psofed.sweeps import cell as cell_module
 from psofed.sweeps.cell import _BYSTANDERS
 
 PACKAGE = Path(psofed.__file__).parent
@@ -77,7 +78,7 @@ def test_a_new_room_counts_until_it_is_said_to_be_a_bystander(
 
 @pytest.mark.parametrize("file", FILES, ids=str)
 def test_no_room_that_counts_imports_a_bystander(file: Path) -> None:
-    """So what bystanders do cannot change a result."""
+    """So what bystanders do cannot change a result; where a defence asks theory, theory is in the cell's key."""
     tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
     imported = set()
     for node in ast.walk(tree):
@@ -86,7 +87,22 @@ def test_no_room_that_counts_imports_a_bystander(file: Path) -> None:
         elif isinstance(node, ast.ImportFrom) and node.module:
             imported |= {f"{node.module}.{name.name}" for name in node.names}
     rooms = {name.split(".")[1] for name in imported if name.startswith("psofed.")}
-    assert not rooms & set(_BYSTANDERS)
+    asks_theory = file.as_posix() == "simulation/watch_plan.py"
+    assert rooms & set(_BYSTANDERS) == ({"theory"} if asks_theory else set())
+
+
+def test_theory_is_in_the_key_of_a_cell_with_a_defence(monkeypatch: pytest.MonkeyPatch) -> None:
+    defended = SCENARIO.replace(defence="cusum")
+    before = [Cell(scenario, 3).key for scenario in (SCENARIO, defended)]
+    known = cell_module.source_digest
+    monkeypatch.setattr(
+        cell_module,
+        "source_digest",
+        lambda *rooms, **more: "new" if rooms == ("theory",) else known(*rooms, **more),
+    )
+    after = [Cell(scenario, 3).key for scenario in (SCENARIO, defended)]
+    assert before[0] == after[0]
+    assert before[1] != after[1]
 
 
 SCENARIO = Scenario(

@@ -87,7 +87,7 @@ def predict_recovery(
     >>> attack = Gaussian(num_byzantine=3, variance=0.5)
     >>> scenario = Scenario(num_clients=10, dimension=3, num_shared=3, attack=attack)
     >>> predict_recovery(scenario).iterations(within=0.1)
-    34.0
+    39.0
     """
     iterations = check_integer("iterations", iterations, 1)
     scenario = scenario.replace(defence=None)

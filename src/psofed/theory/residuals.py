@@ -38,7 +38,7 @@ def honest_variance(scenario: Scenario) -> FloatArray:
     Examples
     --------
     >>> honest_variance(Scenario(num_clients=6, dimension=2, iterations=200))[[0, -1]].mean(axis=1).round(4)
-    array([0.0408, 0.0012])
+    array([0.0276, 0.0005])
     """
     model = Model(scenario.replace(attack=None, defence=None, pre_aggregation=None, aggregation="mean"))
     branches = model.branches if not model.is_scattered else ()
