@@ -22,7 +22,7 @@ def test_the_median_stays_where_the_mean_is_led_away(tmp_path, record_property):
     found = {}
     for rule, lie, change, dropped in liars.try_lies(tmp_path, wanted, compare=without_liar(tmp_path)):
         print(f"{rule}, {lie}: {change:+.2f} dB, dropped {dropped}")
-        record_property(f"{rule}, {lie}", change)
+        record_property(f"{rule}, {lie}", float(change))
         found[rule] = max(change, found.get(rule, change))
         # The guard sees the crude lie and benches the liar. The others it lets pass: they are for the rule.
         assert dropped == ({"node-0": {"implausible": 3}} if lie == "1e300" else {})
