@@ -143,6 +143,10 @@ class _Form:
         )
         if before is not None:
             yield from self._options("pre_aggregation", before)
+        watch = scenario.defence
+        yield self._kinds("defence.kind", "watching clients", "defence", watch, none="nobody is watched")
+        if watch is not None:
+            yield from self._options("defence", watch)
         yield self._kinds("algorithm", "algorithm", "algorithm", scenario.algorithm)
         yield from self._options("algorithm_options", scenario.algorithm)
 
@@ -211,7 +215,8 @@ class _Form:
         )
 
     def _kinds(self, name: str, label: str, family: str, part: Any, none: str = "") -> Field:
-        kinds = part_names(family)
+        # What a family calls "none" is what the form says in its own words.
+        kinds = [kind for kind in part_names(family) if not (none and kind == "none")]
         choices = [("", none)] if none else []
         choices += [(kind, kind) for kind in kinds]
         value = "" if part is None else part.kind

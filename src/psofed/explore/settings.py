@@ -109,11 +109,15 @@ def make_scenario(mapping: Mapping[str, Any], limits: Limits, data: "OwnData | N
     return fit_scenario(data, mapping)
 
 
+# Parts that a scenario may be without.
+_OPTIONAL_KINDS = ("attack.kind", "drift.kind", "pre_aggregation.kind", "defence.kind")
+
+
 def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
     """Return a side's mapping with one field of the form set, unchecked.
 
     Beside the scenario's own dotted names there are ``data.noise_variance.low`` and ``.high`` for the ends of a
-    range, and ``attack.kind`` and ``drift.kind`` may be ``""`` for none. A part whose options have no default gets
+    range, and ``attack.kind``, ``drift.kind`` and their like may be ``""`` for none. A part whose options have no default gets
     something to start from.
 
     Examples
@@ -126,7 +130,7 @@ def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]
         low, high = variance_range(mapping.get("data", {}).get(table[5:])) or (0.0, 0.0)
         ends = [value, high] if key == "low" else [low, value]
         return set_values(mapping, {table: {"uniform": ends}})
-    if name in ("attack.kind", "drift.kind", "pre_aggregation.kind") and value == "":
+    if name in _OPTIONAL_KINDS and value == "":
         return set_values(mapping, {table: None})
     if name == "data.function":
         return _with_function(mapping, value)
@@ -135,7 +139,7 @@ def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]
         options = dict(function) if isinstance(function, Mapping) else {"kind": function}
         return set_values(mapping, {"data.function": {**options, key: value}})
     result = set_values(mapping, {name: value})
-    if name in ("attack.kind", "drift.kind", "pre_aggregation.kind", "model.kind") and isinstance(value, str):
+    if name in (*_OPTIONAL_KINDS, "model.kind") and isinstance(value, str):
         _give_starting_values(result, table, value)
     if name == "dimension" and "features" in result.get("model", {}):
         result["model"]["features"] = value
