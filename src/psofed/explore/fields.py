@@ -206,7 +206,8 @@ class _Form:
             )
         if type_name == "bool":
             return self._choice(path, label, [("true", "yes"), ("false", "no")], option.text, value)
-        if type_name not in ("int", "float"):
+        # A slider has no place for "not given".
+        if type_name not in ("int", "float") or (getattr(part, name) is None and about.default is None):
             return self._text(path, label, option.text or describe(about), value)
         default = about.default if isinstance(about.default, int | float) else getattr(part, name)
         low, high, log = _slider_range(option, default, value, type_name == "int", self._scenario)

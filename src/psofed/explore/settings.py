@@ -117,8 +117,8 @@ def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]
     """Return a side's mapping with one field of the form set, unchecked.
 
     Beside the scenario's own dotted names there are ``data.noise_variance.low`` and ``.high`` for the ends of a
-    range, and ``attack.kind``, ``drift.kind`` and their like may be ``""`` for none. A part whose options have no default gets
-    something to start from.
+    range, and ``attack.kind``, ``drift.kind`` and their like may be ``""`` for none. A part whose options have no
+    default gets something to start from.
 
     Examples
     --------
