@@ -255,3 +255,11 @@ def test_pictures_are_drawn_here_when_a_helper_dies(reproduction, tmp_path):
 def test_one_figure_is_drawn_without_helpers():
     with drawing_helpers(1) as helpers:
         assert helpers is None
+
+
+def test_another_library_that_extends_bokeh_is_not_in_the_page() -> None:
+    pytest.importorskip("panel")
+    from psofed.plots.pages import bokeh_script
+
+    assert " src=" not in bokeh_script().split("\n", 1)[0]
+    assert "<script src" not in bokeh_script()

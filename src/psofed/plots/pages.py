@@ -128,7 +128,9 @@ def bokeh_script() -> str:
     """Return the script element with all of BokehJS that charts need."""
     from bokeh.resources import Resources
 
-    return str(Resources(mode="inline", components=["bokeh"]).render_js())
+    # Not all that Resources would render: once a library that extends Bokeh (Panel) is imported, that has its files.
+    scripts = Resources(mode="inline", components=["bokeh"]).js_raw
+    return "\n".join(f'<script type="text/javascript">\n{script}\n</script>' for script in scripts)
 
 
 def _draw(plot: "BokehFigure", layer: Layer) -> None:
