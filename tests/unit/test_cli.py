@@ -137,8 +137,12 @@ def test_interrupting_ends_cleanly(tmp_path) -> None:
     path.write_text("num_clients = 1000\ndimension = 50\niterations = 1000000\n")
     command = [*PSOFED, "simulate", str(path), "--trials", "64"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    time.sleep(4)
-    os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    try:
+        time.sleep(4)
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()  # if it has not ended, no other test shall suffer from it
+        process.wait()
     assert process.returncode == 130
     assert "Traceback" not in errors
