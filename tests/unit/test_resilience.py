@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from psofed import load_result
-from psofed.paper import resilience
+from psofed.paper import resilience, resilience_answers
 from psofed.paper.resilience import (
     ATTACKS,
     MODES,
@@ -24,6 +24,7 @@ from psofed.paper.resilience import (
     resilience_grid,
     run_resilience,
 )
+from psofed.paper.resilience_answers import attacks_on_uploads, count_gains, worst_attack
 from psofed.parts.aggregations import Krum
 from psofed.parts.registry import part_names
 from psofed.sweeps import Axis, CellResult, Grid, SweepResult
@@ -110,6 +111,43 @@ def test_a_trial_is_carried_away_if_it_knows_less_than_nothing() -> None:
     assert quantiles_db(cell, "server_msd")[2] == pytest.approx(10 * math.log10(0.2))
 
 
+def fill(matrix: Matrix, attack: str, few: list[float], many: list[float]) -> Matrix:
+    """Add another attack's two cells to a matrix of two."""
+    attacks, designs = matrix.sweep.grid.axes
+    more = Axis(
+        attacks.fields,
+        (*attacks.values, (make_attack("persistent", attack),)),
+        (*attacks.names, f"persistent: {attack}"),
+    )
+    grid = Grid(matrix.sweep.grid.base, (more, designs), trials=len(few))
+    return Matrix(SweepResult(grid, (*matrix.sweep.cells, cell_of(few), cell_of(many))), matrix.shared)
+
+
+def test_the_worst_attack_is_the_one_with_the_highest_typical_level(monkeypatch) -> None:
+    calm, wild = [1.0, 1.1, 0.9] * 6, [0.5] * 17 + [1e9]  # a mean of 1e8 that one trial decides
+    matrix = fill(two_cells(calm, calm)[0], "Min-Max", wild, wild)
+    monkeypatch.setattr(
+        resilience_answers, "ATTACKS", {label: ATTACKS[label] for label in ("mimic", "Min-Max")}
+    )
+    worst = worst_attack(matrix, "persistent", "mean", 1, 30, "network_mse")
+    assert worst.attack == "mimic"
+    assert worst.away == pytest.approx(1 / 3)
+
+
+def test_gains_are_counted_by_sign_and_size(monkeypatch) -> None:
+    low, high, hardly = [1.0, 1.01] * 9, [2.0, 2.02] * 9, [1.05, 1.0605] * 9
+    matrix = fill(two_cells(low, high)[0], "Min-Max", hardly, low)
+    labels = {label: ATTACKS[label] for label in ("mimic", "Min-Max")}
+    monkeypatch.setattr(resilience_answers, "ATTACKS", labels)
+    gains = count_gains(matrix, "persistent", "equal traffic", "network_mse", rules=["mean"])
+    assert (gains.total, gains.better, gains.clearly_better) == (2, 1, 1)
+    assert (gains.worse, gains.clearly_worse) == (1, 0)  # 0.2 dB
+
+
+def test_poisoned_data_are_no_attack_on_uploads() -> None:
+    assert set(ATTACKS) - set(attacks_on_uploads()) == {"none", "poisoned labels", "poisoned inputs"}
+
+
 def test_the_command_line_reaches_the_matrix(tmp_path, monkeypatch) -> None:
     from typer.testing import CliRunner
 
@@ -134,6 +172,8 @@ def test_the_matrix_is_written_kept_and_not_computed_twice(tmp_path, monkeypatch
     monkeypatch.setattr(resilience, "ATTACKS", {"none": {}, "update ×10": ATTACKS["update ×10"]})
     monkeypatch.setattr("psofed.paper.resilience_plots.RULES", resilience.RULES)
     monkeypatch.setattr("psofed.paper.resilience_plots.ATTACKS", resilience.ATTACKS)
+    monkeypatch.setattr(resilience_answers, "RULES", resilience.RULES)
+    monkeypatch.setattr(resilience_answers, "ATTACKS", resilience.ATTACKS)
     seen: list[tuple[float, int]] = []
     run_resilience(tmp_path, quick=True, trials=4, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (18, 18)
@@ -148,6 +188,9 @@ def test_the_matrix_is_written_kept_and_not_computed_twice(tmp_path, monkeypatch
     with (tmp_path / "resilience.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) == 24 * 3
     assert len(load_result(tmp_path / "resilience.nc").cells) == 4 * 6
+    tables = (tmp_path / "resilience.md").read_text(encoding="utf-8")
+    assert "| `krum` |" in tables
+    assert "| persistent | update ×10 | `mean` | M = 1, 6 | 100 % |" in tables
     seen.clear()
     run_resilience(tmp_path, quick=True, trials=4, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(18, 18)]

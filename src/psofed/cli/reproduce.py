@@ -97,4 +97,6 @@ def _reproduce_resilience(
     if as_json:
         print_json(matrix.to_json())
         return
-    typer.echo(f"See {out}/resilience_*.svg, resilience.json, resilience.csv and resilience.nc")
+    typer.echo(
+        f"See {out}/resilience.md, its pictures resilience_*.svg, resilience.json, resilience.csv and resilience.nc"
+    )

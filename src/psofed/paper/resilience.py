@@ -344,7 +344,7 @@ def run_resilience(
     seed: int = 0,
     executor: Executor | None = None,
 ) -> Matrix:
-    """Make the matrix and write ``resilience*.svg``, ``.png``, ``.json``, ``.csv`` and ``.nc`` into the folder `out`.
+    """Make the matrix and write ``resilience*.svg``, ``.png``, ``.md``, ``.json``, ``.csv``, ``.nc`` into `out`.
 
     Parameters
     ----------
@@ -358,6 +358,7 @@ def run_resilience(
         See :func:`psofed.sweep`.
     seed : int
     """
+    from psofed.paper.resilience_answers import make_tables
     from psofed.paper.resilience_plots import plot_gains, plot_matrix, save_picture
 
     shared = (1, DIMENSION) if quick else (1, 3, DIMENSION)
@@ -373,6 +374,8 @@ def run_resilience(
         save_picture(plot_gains(matrix, metric), folder / f"resilience_gain_{metric}")
     with atomic_path(folder / "resilience.json") as temporary:
         temporary.write_text(json.dumps(matrix.to_json(), indent=1, allow_nan=False), encoding="utf-8")
+    with atomic_path(folder / "resilience.md") as temporary:
+        temporary.write_text(make_tables(matrix), encoding="utf-8")
     matrix.save_csv(folder / "resilience.csv")
     save_dataset(sweep.to_dataset(), folder / "resilience.nc")
     return matrix
