@@ -150,7 +150,7 @@ def make_away_table(matrix: Matrix) -> str:
         growth = found["growth_db"]
         rows.append([
             place.occasion, place.attack, f"`{place.rule}`", f"M = {place.num_shared}, {place.num_participants}",
-            f"{found['carried_away']:.0%}", "diverged" if math.isnan(growth) else f"{growth:+.1f} dB",
+            f"{100 * found['carried_away']:.0f} %", "diverged" if math.isnan(growth) else f"{growth:+.1f} dB",
         ])  # fmt: skip
     return _table(
         ["", "attack", "rule", "design, participants", "carried away", "growth in 200 iterations"], rows
