@@ -34,13 +34,14 @@ format: install
 	$(BIN)/ruff format .
 
 bench: install
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --write
 
 reproduce: install
 	$(BIN)/psofed reproduce all --out out
 
 docs: install
 	$(BIN)/python docs/make_pages.py
+	$(BIN)/python docs/run_pages.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 dist: install
@@ -49,4 +50,4 @@ dist: install
 	$(BIN)/python release/check_wheel.py dist/*.whl
 
 clean:
-	rm -rf $(VENV) out site dist .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out site dist .pages .mypy_cache .ruff_cache .hypothesis

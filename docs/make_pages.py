@@ -1,6 +1,10 @@
-"""Writes the pages and lists that are made from code, so that nothing can be left out: `make docs`."""
+"""Writes the pages and lists that are made from code, so that nothing can be left out: `make docs`.
+
+If that changes anything it fails, so that what is committed is up to date.
+"""
 
 import inspect
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -181,5 +185,8 @@ def describe(parameter: Any) -> str:
 
 
 if __name__ == "__main__":
-    for file, text in pages().items():
+    changed = [(file, text) for file, text in pages().items() if file.read_text(encoding="utf-8") != text]
+    for file, text in changed:
         file.write_text(text, encoding="utf-8")
+        print(f"{file.relative_to(DOCS.parent)}: made anew; look at the difference, and run this again")
+    sys.exit(bool(changed))
