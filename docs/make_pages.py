@@ -61,6 +61,8 @@ def pages() -> dict[Path, str]:
 
 def make_api_page() -> str:
     """Return the page that the site fills with the docstrings of all public names."""
+    if missing := undocumented():
+        sys.exit("the Python reference needs\n" + "\n".join(missing))
     groups: dict[str, list[str]] = {"Functions": [], "Classes": [], "Families of parts": [], "Errors": []}
     for name in sorted(set(psofed.__all__) - {"__version__"}):
         value = getattr(psofed, name)
@@ -85,6 +87,22 @@ def make_api_page() -> str:
         for name in names:
             lines += ["", f"::: psofed.{name}"]
     return "\n".join(lines) + "\n"
+
+
+def undocumented() -> list[str]:
+    """Return what the public names lack: docstrings, and examples of functions."""
+    missing = []
+    for name in sorted(set(psofed.__all__) - {"__version__"}):
+        value = getattr(psofed, name)
+        if not value.__doc__:
+            missing.append(f"a docstring of psofed.{name}")
+        elif inspect.isfunction(value) and ">>>" not in value.__doc__:
+            missing.append(f"an example in the docstring of psofed.{name}")
+        for member, inner in vars(value).items() if inspect.isclass(value) else ():
+            is_public = not member.startswith("_") and (inspect.isroutine(inner) or hasattr(inner, "__get__"))
+            if is_public and not inspect.getdoc(getattr(inner, "func", inner)):
+                missing.append(f"a docstring of psofed.{name}.{member}")
+    return missing
 
 
 def make_parts_page() -> str:

@@ -51,3 +51,18 @@ def test_links_between_documents_lead_somewhere() -> None:
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_a_public_name_without_docstring_or_example_is_noticed(monkeypatch) -> None:
+    spec = importlib.util.spec_from_file_location("make_pages", ROOT / "docs" / "make_pages.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.undocumented() == []
+    monkeypatch.setattr(psofed.simulate, "__doc__", "No example.")
+    monkeypatch.setattr(psofed.predict, "__doc__", None)
+    monkeypatch.setattr(psofed.Scenario.replace, "__doc__", None)
+    assert module.undocumented() == [
+        "a docstring of psofed.Scenario.replace",
+        "a docstring of psofed.predict",
+        "an example in the docstring of psofed.simulate",
+    ]

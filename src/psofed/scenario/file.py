@@ -113,6 +113,15 @@ def read_scenario(
     ------
     PsofedError
         If the file cannot be read, is not TOML, or does not describe a valid scenario.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "scenario.toml"
+    ...     _ = file.write_text("num_clients = 50\\ndimension = 5\\n")
+    ...     read_scenario(file, changes={"num_shared": 2}).num_shared
+    2
     """
     for plugin in plugins:
         load_plugin(plugin)
