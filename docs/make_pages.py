@@ -123,7 +123,7 @@ def make_parts_page() -> str:
                 "",
             ]
         if more:
-            lines += [f"{more[0].upper()}{more[1:]}.", ""]
+            lines += [f"{more[0]}{more[1].upper()}{more[2:]}.", ""]  # a link comes first
         extra = {"attack": "knows", "aggregation": "works over"}.get(family)
         head = ["name", "class", "what it does", *([extra] if extra else []), "options (default)"]
         lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
