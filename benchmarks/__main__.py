@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -18,7 +19,9 @@ PAGES = (FOLDER.parent / "README.md", *sorted((FOLDER.parent / "docs").glob("*.m
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
-    names = [m.name for m in pkgutil.iter_modules([str(FOLDER)]) if not m.name.startswith("_") and not m.ispkg]
+    names = [
+        m.name for m in pkgutil.iter_modules([str(FOLDER)]) if not m.name.startswith("_") and not m.ispkg
+    ]
     parser.add_argument("names", nargs="*", help=f"which to run: {', '.join(names)} (default: all)")
     parser.add_argument("--write", action="store_true", help="replace the tables in the README and docs")
     arguments = parser.parse_args()
@@ -56,7 +59,7 @@ def part_of(table: str, wanted: str) -> str:
     if not words:
         return table
     ends = [words.index(word) for word in ("columns", "rows") if word in words] + [len(words)]
-    given = {words[at]: words[at + 1 : end] for at, end in zip(ends, ends[1:], strict=False)}
+    given = {words[at]: words[at + 1 : end] for at, end in pairwise(ends)}
     if not given or ends[0] != 0:
         raise SystemExit(f"a marker says {wanted!r}; it takes columns NUMBER … rows LABEL …")
     lines = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")]

@@ -53,7 +53,9 @@ def on_page_markdown(markdown: str, page: Page, config: Any, **_: Any) -> str:
         path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.file.src_uri), match[2]))
         if path.startswith("docs/"):
             return match[0]
-        return f"[{match[1]}]({config.repo_url.rstrip('/')}/blob/main/{path})" if config.repo_url else match[1]
+        return (
+            f"[{match[1]}]({config.repo_url.rstrip('/')}/blob/main/{path})" if config.repo_url else match[1]
+        )
 
     return _LINK.sub(lead, markdown)
 
@@ -66,7 +68,9 @@ def on_page_content(content: str, page: Page, **_: Any) -> str:
         try:
             made = to_mathml(source, is_block=match[2] == "[")
         except Exception as error:
-            raise ValueError(f"{page.file.src_uri}: {type(error).__name__} in the formula {source}") from error
+            raise ValueError(
+                f"{page.file.src_uri}: {type(error).__name__} in the formula {source}"
+            ) from error
         if match[2] == "[":
             return f'<div class="formula">{made}</div>'
         return f'<span class="long-formula">{made}</span>' if len(source) > 45 else made

@@ -35,7 +35,9 @@ def test_a_row_that_is_not_there_is_refused(writer) -> None:
 
 
 def test_the_readme_shows_a_part_of_the_page_on_speed(writer) -> None:
-    whole = re.search(r"<!-- bench:simulator -->\n(.*?)\n<!--", (ROOT / "docs/speed.md").read_text("utf-8"), re.S)
+    whole = re.search(
+        r"<!-- bench:simulator -->\n(.*?)\n<!--", (ROOT / "docs/speed.md").read_text("utf-8"), re.S
+    )
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert writer.with_table(readme, "simulator", whole[1]) == readme
 

@@ -8,7 +8,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "equations.md").read_text(encoding="utf-8")
-ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in PAGE.splitlines() if line.startswith("| ")]
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split(" | ")]
+    for line in PAGE.splitlines()
+    if line.startswith("| ")
+]
 ROWS = [row for row in ROWS if row[0] not in ("equation",)]
 CODE = sorted({name for row in ROWS for name in re.findall(r"`([\w/]+\.py(?:: [\w.]+)?)`", row[2])})
 TESTS = sorted({name for row in ROWS for name in re.findall(r"`((?!theory/)[\w/]+\.py)`", row[3])})
