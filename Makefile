@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install test soak liars bench lint format reproduce docs dist clean
+.PHONY: install test coverage soak liars bench lint format reproduce docs constraints dist dist-oldest clean
 
 install: $(STAMP)
 
@@ -34,19 +34,35 @@ format: install
 	$(BIN)/ruff format .
 
 bench: install
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --write
 
 reproduce: install
 	$(BIN)/psofed reproduce all --out out
 
 docs: install
 	$(BIN)/python docs/make_pages.py
+	$(BIN)/python docs/run_pages.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# The versions that a release was tested with.
+constraints: install
+	$(BIN)/python release/versions.py > release/constraints.txt
 
 dist: install
 	rm -rf dist
 	$(BIN)/python -m build --quiet
-	$(BIN)/python release/check_wheel.py dist/*.whl
+	$(BIN)/python release/check_wheel.py dist/*.whl --constraints release/constraints.txt
+
+# The same on the oldest versions that pyproject.toml allows.
+dist-oldest: dist
+	$(BIN)/python release/versions.py --oldest > dist/oldest.txt
+	$(BIN)/python release/check_wheel.py dist/*.whl --constraints dist/oldest.txt
+	rm dist/oldest.txt
+
+# A summary, and out/coverage/index.html; `make coverage TESTS=tests/unit` for a part of the tests.
+TESTS ?= tests
+coverage: install
+	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report term --cov-report html $(TESTS)
 
 clean:
-	rm -rf $(VENV) out site dist .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out site dist .pages .mypy_cache .ruff_cache .hypothesis

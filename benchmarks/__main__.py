@@ -1,9 +1,16 @@
-"""Run every benchmark of this folder and print its table; with --write-readme, put it into README and docs."""
+"""Run every benchmark of this folder and print its table; with --write, put it into README and docs.
+
+A page has the whole table between ``<!-- bench:NAME -->`` and ``<!-- /bench:NAME -->``, or a part of it between
+``<!-- bench:NAME columns 1 3 rows "label" "other label" -->`` and the same end: columns by number, rows by their first
+cell.
+"""
 
 import argparse
 import importlib
 import pkgutil
 import re
+import shlex
+from itertools import pairwise
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -11,30 +18,58 @@ PAGES = (FOLDER.parent / "README.md", *sorted((FOLDER.parent / "docs").glob("*.m
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    names = [m.name for m in pkgutil.iter_modules([str(FOLDER)]) if not m.name.startswith("_")]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    names = [
+        m.name for m in pkgutil.iter_modules([str(FOLDER)]) if not m.name.startswith("_") and not m.ispkg
+    ]
     parser.add_argument("names", nargs="*", help=f"which to run: {', '.join(names)} (default: all)")
-    parser.add_argument(
-        "--write-readme", action="store_true", help="replace the tables in the README and docs"
-    )
+    parser.add_argument("--write", action="store_true", help="replace the tables in the README and docs")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(names):
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     for name in arguments.names or names:
         table = importlib.import_module(f"benchmarks.{name}").run()
         print(f"\n## {name}\n\n{table}\n", flush=True)
-        if arguments.write_readme:
-            write_into_readme(name, table)
+        if arguments.write:
+            for page in PAGES:
+                text = page.read_text(encoding="utf-8")
+                if (changed := with_table(text, name, table)) != text:
+                    page.write_text(changed, encoding="utf-8")
 
 
-def write_into_readme(name: str, table: str) -> None:
-    """Replace what stands between the benchmark's markers, on the pages that have them."""
-    pattern = rf"(<!-- bench:{name} -->\n).*?(\n?<!-- /bench:{name} -->)"
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        changed = re.sub(pattern, lambda m: m[1] + table + "\n" + m[2].lstrip("\n"), text, flags=re.S)
-        if changed != text:
-            page.write_text(changed, encoding="utf-8")
+def with_table(text: str, name: str, table: str) -> str:
+    """Return a page with `table`, or the part of it that is asked for, between the benchmark's markers."""
+    pattern = rf"(<!-- bench:{name}( [^\n]*)? -->\n).*?(<!-- /bench:{name} -->)"
+
+    def fill(match: re.Match[str]) -> str:
+        return f"{match[1]}{part_of(table, match[2] or '')}\n{match[3]}"
+
+    return re.sub(pattern, fill, text, flags=re.S)
+
+
+def part_of(table: str, wanted: str) -> str:
+    r"""Return the columns and rows of a table that a marker asks for; all if it asks for none.
+
+    >>> print(part_of("| a | b |\n|---|---|\n| x | 1 |\n| y | 2 |", 'columns 2 rows "y"'))
+    | b |
+    |---|
+    | 2 |
+    """
+    words = shlex.split(wanted)
+    if not words:
+        return table
+    ends = [words.index(word) for word in ("columns", "rows") if word in words] + [len(words)]
+    given = {words[at]: words[at + 1 : end] for at, end in pairwise(ends)}
+    if not given or ends[0] != 0:
+        raise SystemExit(f"a marker says {wanted!r}; it takes columns NUMBER … rows LABEL …")
+    lines = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
+    if rows := given.get("rows"):
+        labels = [cells[0].strip() for cells in lines]
+        if missing := [label for label in rows if label not in labels[2:]]:
+            raise SystemExit(f"a marker asks for rows {missing}; the table has {labels[2:]}")
+        lines = lines[:2] + [cells for cells in lines[2:] if cells[0].strip() in rows]
+    columns = [int(number) - 1 for number in given.get("columns", [])] or range(len(lines[0]))
+    return "\n".join("|" + "|".join(cells[i] for i in columns) + "|" for cells in lines)
 
 
 if __name__ == "__main__":

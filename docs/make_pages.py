@@ -1,6 +1,10 @@
-"""Writes the pages and lists that are made from code, so that nothing can be left out: `make docs`."""
+"""Writes the pages and lists that are made from code, so that nothing can be left out: `make docs`.
+
+If that changes anything it fails, so that what is committed is up to date.
+"""
 
 import inspect
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -57,6 +61,8 @@ def pages() -> dict[Path, str]:
 
 def make_api_page() -> str:
     """Return the page that the site fills with the docstrings of all public names."""
+    if missing := undocumented():
+        sys.exit("the Python reference needs\n" + "\n".join(missing))
     groups: dict[str, list[str]] = {"Functions": [], "Classes": [], "Families of parts": [], "Errors": []}
     for name in sorted(set(psofed.__all__) - {"__version__"}):
         value = getattr(psofed, name)
@@ -83,6 +89,22 @@ def make_api_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def undocumented() -> list[str]:
+    """Return what the public names lack: docstrings, and examples of functions."""
+    missing = []
+    for name in sorted(set(psofed.__all__) - {"__version__"}):
+        value = getattr(psofed, name)
+        if not value.__doc__:
+            missing.append(f"a docstring of psofed.{name}")
+        elif inspect.isfunction(value) and ">>>" not in value.__doc__:
+            missing.append(f"an example in the docstring of psofed.{name}")
+        for member, inner in vars(value).items() if inspect.isclass(value) else ():
+            is_public = not member.startswith("_") and (inspect.isroutine(inner) or hasattr(inner, "__get__"))
+            if is_public and not inspect.getdoc(getattr(inner, "func", inner)):
+                missing.append(f"a docstring of psofed.{name}.{member}")
+    return missing
+
+
 def make_parts_page() -> str:
     """Return the table of all parts with their options."""
     lines = [
@@ -101,7 +123,7 @@ def make_parts_page() -> str:
                 "",
             ]
         if more:
-            lines += [f"{more[0].upper()}{more[1:]}.", ""]
+            lines += [f"{more[0]}{more[1].upper()}{more[2:]}.", ""]  # a link comes first
         extra = {"attack": "knows", "aggregation": "works over"}.get(family)
         head = ["name", "class", "what it does", *([extra] if extra else []), "options (default)"]
         lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -181,5 +203,8 @@ def describe(parameter: Any) -> str:
 
 
 if __name__ == "__main__":
-    for file, text in pages().items():
+    changed = [(file, text) for file, text in pages().items() if file.read_text(encoding="utf-8") != text]
+    for file, text in changed:
         file.write_text(text, encoding="utf-8")
+        print(f"{file.relative_to(DOCS.parent)}: made anew; look at the difference, and run this again")
+    sys.exit(bool(changed))

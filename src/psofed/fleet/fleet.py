@@ -108,6 +108,13 @@ def draw_fleet(scenario: Scenario) -> Fleet:
     Notes
     -----
     As in the paper, w = (1, …, 1)/√D.
+
+    Examples
+    --------
+    >>> from psofed import Scenario
+    >>> fleet = draw_fleet(Scenario(num_clients=50, dimension=4))
+    >>> fleet.target.tolist(), fleet.input_variance.shape
+    ([0.5, 0.5, 0.5, 0.5], (50,))
     """
     fleet = draw_inputs(scenario)
     if scenario.is_linear:

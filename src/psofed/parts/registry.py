@@ -103,6 +103,13 @@ def load_plugin(source: str | Path) -> ModuleType:
     ----------
     source : str or path
         ``my_parts.py``, or ``my_package.parts``.
+
+    Examples
+    --------
+    A module by its name; ``load_plugin("my_parts.py")`` takes a file in the same way.
+
+    >>> load_plugin("psofed.parts.attacks.gaussian").Gaussian.kind
+    'gaussian'
     """
     text = str(source)
     if text.endswith(".py"):

@@ -98,7 +98,7 @@ variance = 0.5                   # of the noise; each kind has options of its ow
 def read_scenario(
     path: str | Path, plugins: Sequence[str | Path] = (), changes: Mapping[str, Any] | None = None
 ) -> Scenario:
-    """Read a scenario from a TOML file.
+    r"""Read a scenario from a TOML file.
 
     Parameters
     ----------
@@ -113,6 +113,15 @@ def read_scenario(
     ------
     PsofedError
         If the file cannot be read, is not TOML, or does not describe a valid scenario.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "scenario.toml"
+    ...     _ = file.write_text("num_clients = 50\ndimension = 5\n")
+    ...     read_scenario(file, changes={"num_shared": 2}).num_shared
+    2
     """
     for plugin in plugins:
         load_plugin(plugin)

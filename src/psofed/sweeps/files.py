@@ -34,6 +34,16 @@ def load_result(path: str | Path) -> SimulationResult | SweepResult:
     ----------
     path : path
         The NetCDF file; of a sweep also the folder it was written into.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from psofed import Scenario, simulate
+    >>> result = simulate(Scenario(num_clients=10, dimension=2, iterations=50), trials=4)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result.save(Path(folder) / "result.nc")
+    ...     load_result(Path(folder) / "result.nc").network_mse.mean == result.network_mse.mean
+    True
     """
     file = Path(path)
     if file.is_dir() and (file / SWEEP_FILE).exists():
