@@ -1,7 +1,11 @@
 """What all tests share."""
 
+import io
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -21,6 +25,36 @@ def small_scenario() -> Scenario:
         iterations=60,
         attack=Gaussian(num_byzantine=3, probability=0.5),
     )
+
+
+class Finished(NamedTuple):
+    """What a command has left behind."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def psofed_command(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Finished]:
+    """`psofed …` typed with these arguments, run within this process.
+
+    A process of its own takes one to three seconds to import what it needs. It is for tests of what only a process
+    shows: signals, limits of the system, what is imported, the exit of the interpreter.
+    """
+    from psofed.cli import main
+    from psofed.common import notices
+
+    def run(*arguments: object) -> Finished:
+        out, errors = io.StringIO(), io.StringIO()
+        with monkeypatch.context() as patch, redirect_stdout(out), redirect_stderr(errors):
+            patch.setattr(sys, "argv", ["psofed", *map(str, arguments)])
+            patch.setattr(notices, "_LISTENERS", [])
+            with pytest.raises(SystemExit) as ended:
+                main()
+        return Finished(int(ended.value.code or 0), out.getvalue(), errors.getvalue())
+
+    return run
 
 
 # The engine's hooks are called from here alone, so that a change of their signatures is a change of this file.
