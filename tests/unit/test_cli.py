@@ -12,8 +12,6 @@ from psofed import read_scenario, simulate
 from psofed.cli import app
 from psofed.scenario.file import EXAMPLE
 
-PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()"]
-
 
 @pytest.fixture
 def scenario_file(tmp_path):
@@ -131,10 +129,21 @@ def test_help_and_import_load_nothing_heavy() -> None:
 def test_interrupting_ends_cleanly(tmp_path) -> None:
     path = tmp_path / "long.toml"
     path.write_text("num_clients = 1000\ndimension = 50\niterations = 1000000\n")
-    command = [*PSOFED, "simulate", str(path), "--trials", "64"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    # The first block says when it begins, kernels being loaded, so that nobody need guess how long that takes.
+    begin = (
+        "from psofed.simulation import monte_carlo as m\nreal = m.run_block\n"
+        "def run_block(scenario, *a):\n"
+        "    if scenario.iterations > 1:\n        print('begun', flush=True)\n"
+        "    return real(scenario, *a)\n"
+        "m.run_block = run_block\nfrom psofed.cli import main\nmain()\n"
+    )
+    command = [sys.executable, "-c", begin, "simulate", str(path), "--trials", "64", "--threads", "1"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     try:
-        time.sleep(4)
+        assert process.stdout.readline() == "begun\n"
+        time.sleep(0.2)  # inside the kernel
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=30)
     finally:
