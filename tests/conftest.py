@@ -38,7 +38,6 @@ def small_scenario() -> Scenario:
 LONG = (
     "tests/federation/test_federation_liars.py",
     "tests/conformance/test_attacks.py",
-    "tests/federation/test_federation_restarts.py",
     "tests/conformance/test_aggregations.py",
     "tests/federation/test_federation_processes.py",
     "tests/conformance/test_algorithms.py",
