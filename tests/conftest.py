@@ -1,7 +1,15 @@
 """What all tests share."""
 
+import io
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any, NamedTuple
+
+# Before NumPy is loaded. Workers share the cores already; threads of the linear algebra, whose matrices here are small,
+# would mostly wait for each other, at full load: the theory's tests take a third of the time without.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
@@ -21,6 +29,81 @@ def small_scenario() -> Scenario:
         iterations=60,
         attack=Gaussian(num_byzantine=3, probability=0.5),
     )
+
+
+# Units of work that take long, in the order in which `make test` hands them to its workers; a folder here is one unit,
+# since its files share what is made once in a process. Tests with real processes wait much and compile nothing; tests
+# that compile keep it on disk for all. So one worker begins with the former, the other with the latter, the long
+# ones come first, and nobody is left alone with a long one at the end.
+LONG = (
+    "tests/federation/test_federation_liars.py",
+    "tests/conformance/test_attacks.py",
+    "tests/conformance/test_aggregations.py",
+    "tests/federation/test_federation_processes.py",
+    "tests/conformance/test_algorithms.py",
+    "tests/federation/test_federation_walk.py",
+    "tests/browser/",
+    "tests/figures/",
+    "tests/agreement/",
+)
+
+
+def unit_of_work(node: str) -> str:
+    """The file of a test, or the folder that is one unit."""
+    file = node.split("::", 1)[0]
+    return next((long for long in LONG if long.endswith("/") and file.startswith(long)), file)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the long ones first."""
+    places = {long: place for place, long in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(unit_of_work(item.nodeid), len(places)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile`, but for the units of work above, in that order (xdist would begin with many tests)."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class InUnits(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return unit_of_work(nodeid)
+
+    config.option.loadscopereorder = False
+    return InUnits(config, log)
+
+
+class Finished(NamedTuple):
+    """What a command has left behind."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def psofed_command(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Finished]:
+    """`psofed …` typed with these arguments, run within this process.
+
+    A process of its own takes one to three seconds to import what it needs. It is for tests of what only a process
+    shows: signals, limits of the system, what is imported, the exit of the interpreter.
+    """
+    from psofed.cli import main
+    from psofed.common import notices
+
+    def run(*arguments: object) -> Finished:
+        out, errors = io.StringIO(), io.StringIO()
+        with monkeypatch.context() as patch, redirect_stdout(out), redirect_stderr(errors):
+            patch.setattr(sys, "argv", ["psofed", *map(str, arguments)])
+            patch.setattr(notices, "_LISTENERS", [])
+            with pytest.raises(SystemExit) as ended:
+                main()
+        return Finished(int(ended.value.code or 0), out.getvalue(), errors.getvalue())
+
+    return run
 
 
 # The engine's hooks are called from here alone, so that a change of their signatures is a change of this file.

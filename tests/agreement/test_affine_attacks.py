@@ -37,8 +37,9 @@ TOLERANCES = {"network_mse": 0.005, "server_msd": 0.01}
 def scenario_of(name: str, system: tuple[str, bool, str], byzantine_set: str, correlation: float) -> Scenario:
     pattern, coordinated, uplink = system
     options = {"kind": name} | ATTACKS[name]
-    # Correlated inputs with an offset for each client: few enough clients to go through all offsets.
-    clients, dimension = (12, 4) if correlation == 0.0 else (3, 3)
+    # With an offset for each client, few enough of them that theory goes through all offsets: quick, and no sampling.
+    scattered = pattern == "round-robin" and not coordinated
+    clients, dimension = (3, 3) if correlation != 0.0 else (6, 3) if scattered else (12, 4)
     return Scenario(
         num_clients=clients, dimension=dimension, num_participants=max(clients // 3, 2), num_shared=2, stepsize=0.12,
         iterations=900, uplink=uplink, selection=Selection(pattern=pattern, coordinated=coordinated),

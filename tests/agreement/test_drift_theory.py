@@ -33,7 +33,10 @@ LIMIT = NormalDist().inv_cdf(1 - 0.001 / (2 * 2 * len(GRID)))
 
 
 def make_scenario(pattern: str, coordinated: bool, uplink: str, correlation: float) -> Scenario:
+    # With an offset for each client, few enough of them that theory goes through all offsets.
+    scattered = pattern == "round-robin" and not coordinated
     return BASE.replace(
+        num_clients=6 if scattered else BASE.num_clients,
         selection=Selection(pattern=pattern, coordinated=coordinated),
         uplink=uplink,
         data=Data(input_correlation=correlation),

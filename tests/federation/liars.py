@@ -45,9 +45,11 @@ CLIPPING = ("norm-clipping", "centred-clipping")
 """Rules that shorten a lie and do not leave it out."""
 
 
-def settings(rule, lie=None, seed=1):
+def settings(rule, lie=None, seed=1, rounds=SCENARIO.iterations):
     """Return a run; without a lie the liar is not there."""
-    scenario = SCENARIO.replace(aggregation=RULES[rule], attack=None if lie is None else LIES[lie])
+    scenario = SCENARIO.replace(
+        aggregation=RULES[rule], attack=None if lie is None else LIES[lie], iterations=rounds
+    )
     nodes = NODES - (lie is None)
     return RunSettings(
         scenario=scenario, seed=seed, synthetic=True, samples_per_round=64, min_nodes=nodes, deadline=30.0
@@ -61,16 +63,13 @@ def level(result):
     return float(np.mean(curve[-TAIL:])), result["bad_replies"]
 
 
-def try_lies(folder, wanted, compare=lambda deployment, rule: deployment.run_to_the_end(settings(rule))):
-    """Yield (rule, lie, decibels above the run without the liar, dropped replies) for each wanted (rule, lie).
-
-    `compare` makes the run without the liar; it is called while the liar is not there.
-    """
+def try_lies(folder, wanted):
+    """Yield (rule, lie, decibels above the run without the liar, dropped replies) for each wanted (rule, lie)."""
     with Deployment(folder, NAMES) as deployment:
         deployment.start_server()
         for k in HONEST:
             deployment.start_node(k)
-        without = {rule: level(compare(deployment, rule)) for rule in dict(wanted)}
+        without = {rule: level(deployment.run_to_the_end(settings(rule))) for rule in dict(wanted)}
         deployment.start_node(LIAR, "--byzantine")
         for rule, lie in wanted:
             found, dropped = level(deployment.run_to_the_end(settings(rule, lie)))

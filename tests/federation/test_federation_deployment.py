@@ -291,18 +291,15 @@ def test_the_prediction_covers_one_sample_per_round_only():
 # --- the command line -----------------------------------------------------------------------------------
 
 
-def psofed_command(*arguments, **options):
-    command = [sys.executable, "-c", "from psofed.cli import main; main()", "federation", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
-
-
-def test_certs_are_made_and_listed(tmp_path):
-    done = psofed_command("certs", "--home", str(tmp_path), "--nodes", "2", "--host", "server.example")
+def test_certs_are_made_and_listed(tmp_path, psofed_command):
+    done = psofed_command(
+        "federation", "certs", "--home", str(tmp_path), "--nodes", "2", "--host", "server.example"
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("goes to that node alone") == 2
 
 
-def test_mistakes_end_with_one_line_and_code_2(tmp_path):
+def test_mistakes_end_with_one_line_and_code_2(tmp_path, psofed_command):
     scenario = tmp_path / "s.toml"
     scenario.write_text(Scenario(num_clients=5, dimension=3).to_toml())
     cases = {
@@ -313,7 +310,7 @@ def test_mistakes_end_with_one_line_and_code_2(tmp_path):
         ("client", "--data", "absent.csv", "--home", str(tmp_path)): "there is no absent.csv",
     }
     for arguments, text in cases.items():
-        done = psofed_command(*arguments)
+        done = psofed_command("federation", *arguments)
         assert done.returncode == 2, (arguments, done.stderr)
         assert text in done.stderr
         assert "Traceback" not in done.stderr

@@ -1,8 +1,6 @@
 """The advice is right where the truth is known, says so where it is not clear, and its interval holds."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -220,12 +218,7 @@ def test_what_cannot_be_advised_on_is_refused_by_name(options: dict, message: st
         advise("stations.csv")
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-c", "from psofed.cli import main; main()", "advise", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-
-def test_the_command_line_answers_first_and_keeps_names_as_they_are(tmp_path) -> None:
+def test_the_command_line_answers_first_and_keeps_names_as_they_are(tmp_path, psofed_command) -> None:
     rng = np.random.default_rng(2)
     x = rng.standard_normal((200, 2))
     y = x.sum(axis=1) + rng.standard_normal(200)
@@ -233,19 +226,19 @@ def test_the_command_line_answers_first_and_keeps_names_as_they_are(tmp_path) ->
     lines = [f"{names[n % 2]},{x[n, 0]:.4f},{x[n, 1]:.4f},{y[n]:.4f}" for n in range(200)]
     (tmp_path / "t.csv").write_text("who,a,b,y\n" + "\n".join(lines), encoding="utf-8")
     table = ["--data", tmp_path / "t.csv", "--client-column", "who", "--target-column", "y"]
-    done = run(*table, "--plot", tmp_path / "p.png")
+    done = psofed_command("advise", *table, "--plot", tmp_path / "p.png")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(("Federate", "No ", "Do not federate"))
     assert "[bold]Łódź" in done.stdout
     assert (tmp_path / "p.png").stat().st_size > 10_000
-    plain = json.loads(run(*table, "--json", "--liars", 0).stdout)
+    plain = json.loads(psofed_command("advise", *table, "--json", "--liars", 0).stdout)
     assert plain["verdict"] in ("federate", "stay alone", "no clear difference")
     for bad, message in (
         ([], "advise needs --data"),
         ([*table, "--out", "x.txt"], "a name ending in .json, .nc or .csv"),
         ([*table, "--leave-out", "nobody"], "leave_out = 'nobody'"),
     ):
-        done = run(*bad)
+        done = psofed_command("advise", *bad)
         assert done.returncode == 2
         assert message in done.stderr
         assert done.stderr.count("\n") == 1

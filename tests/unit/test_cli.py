@@ -12,8 +12,6 @@ from psofed import read_scenario, simulate
 from psofed.cli import app
 from psofed.scenario.file import EXAMPLE
 
-PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()"]
-
 
 @pytest.fixture
 def scenario_file(tmp_path):
@@ -22,18 +20,14 @@ def scenario_file(tmp_path):
     return path
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [*PSOFED, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
-    )
-
-
 def test_example_prints_the_scenario_to_start_from() -> None:
     assert CliRunner().invoke(app, ["example"]).stdout == EXAMPLE
 
 
-def test_json_holds_what_was_promised(scenario_file) -> None:
-    done = run("simulate", scenario_file, "--trials", 4, "--seed", 9, "--json", "--set", "stepsize=0.1")
+def test_json_holds_what_was_promised(scenario_file, psofed_command) -> None:
+    done = psofed_command(
+        "simulate", scenario_file, "--trials", 4, "--seed", 9, "--json", "--set", "stepsize=0.1"
+    )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     for metric in ("network_mse", "server_msd", "test_mse"):
@@ -46,28 +40,28 @@ def test_json_holds_what_was_promised(scenario_file) -> None:
     assert len(result["fleet"]["input_variance"]) == 50
 
 
-def test_divergence_is_valid_json_and_said(scenario_file) -> None:
-    done = run("simulate", scenario_file, "--trials", 2, "--json", "--set", "stepsize=5")
+def test_divergence_is_valid_json_and_said(scenario_file, psofed_command) -> None:
+    done = psofed_command("simulate", scenario_file, "--trials", 2, "--json", "--set", "stepsize=5")
     result = json.loads(done.stdout)
     assert result["network_mse"]["mean"] is None
     assert result["diverged"]["trials"] == [0, 1]
     assert (
         "2 of 2 trials diverged"
-        in run("simulate", scenario_file, "--trials", 2, "--set", "stepsize=5").stdout
+        in psofed_command("simulate", scenario_file, "--trials", 2, "--set", "stepsize=5").stdout
     )
 
 
-def test_a_result_and_a_picture_are_written(scenario_file, tmp_path) -> None:
-    done = run(
+def test_a_result_and_a_picture_are_written(scenario_file, tmp_path, psofed_command) -> None:
+    done = psofed_command(
         "simulate", scenario_file, "--trials", 4, "--out", tmp_path / "r.nc", "--plot", tmp_path / "p.svg"
     )
     assert done.returncode == 0, done.stderr
     assert "network MSE" in done.stdout
     assert (tmp_path / "r.nc").exists()
     assert "<svg" in (tmp_path / "p.svg").read_text()
-    assert run("plot", tmp_path / "r.nc", tmp_path / "again.svg").returncode == 0
+    assert psofed_command("plot", tmp_path / "r.nc", tmp_path / "again.svg").returncode == 0
     assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "p.svg").read_bytes()
-    refused = run("plot", tmp_path / "p.svg", tmp_path / "again.svg")
+    refused = psofed_command("plot", tmp_path / "p.svg", tmp_path / "again.svg")
     assert refused.returncode == 2
     assert "not a psofed result" in refused.stderr
 
@@ -89,18 +83,18 @@ def test_a_result_and_a_picture_are_written(scenario_file, tmp_path) -> None:
     ],
 )
 def test_a_users_mistake_ends_with_code_2_and_no_traceback(
-    scenario_file, arguments: list, message: str
+    scenario_file, arguments: list, message: str, psofed_command
 ) -> None:
-    done = run("simulate", scenario_file, *arguments)
+    done = psofed_command("simulate", scenario_file, *arguments)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_two_scenarios_are_compared_trial_by_trial(scenario_file, tmp_path) -> None:
+def test_two_scenarios_are_compared_trial_by_trial(scenario_file, tmp_path, psofed_command) -> None:
     other = tmp_path / "full.toml"
     other.write_text(scenario_file.read_text().replace("num_shared = 1 ", "num_shared = 5 "))
-    done = run("simulate", scenario_file, "--versus", other, "--trials", 8, "--json")
+    done = psofed_command("simulate", scenario_file, "--versus", other, "--trials", 8, "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["difference"]["paired"] is True
@@ -110,15 +104,15 @@ def test_two_scenarios_are_compared_trial_by_trial(scenario_file, tmp_path) -> N
     assert "8 pairs of trials on equal draws" in " ".join(shown.stdout.split())
 
 
-def test_options_for_sweeps_are_refused_for_simulations(scenario_file, tmp_path) -> None:
+def test_options_for_sweeps_are_refused_for_simulations(scenario_file, tmp_path, psofed_command) -> None:
     simulate(read_scenario(scenario_file), trials=2).save(tmp_path / "r.nc")
-    refused = run("plot", tmp_path / "r.nc", tmp_path / "p.svg", "--x", "stepsize")
+    refused = psofed_command("plot", tmp_path / "r.nc", tmp_path / "p.svg", "--x", "stepsize")
     assert refused.returncode == 2
     assert "--x is for sweeps" in refused.stderr
 
 
-def test_a_missing_file_is_a_users_mistake(tmp_path) -> None:
-    done = run("simulate", tmp_path / "none.toml")
+def test_a_missing_file_is_a_users_mistake(tmp_path, psofed_command) -> None:
+    done = psofed_command("simulate", tmp_path / "none.toml")
     assert done.returncode == 2
     assert "no such file" in done.stderr
 
@@ -135,10 +129,21 @@ def test_help_and_import_load_nothing_heavy() -> None:
 def test_interrupting_ends_cleanly(tmp_path) -> None:
     path = tmp_path / "long.toml"
     path.write_text("num_clients = 1000\ndimension = 50\niterations = 1000000\n")
-    command = [*PSOFED, "simulate", str(path), "--trials", "64"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    # The first block says when it begins, kernels being loaded, so that nobody need guess how long that takes.
+    begin = (
+        "from psofed.simulation import monte_carlo as m\nreal = m.run_block\n"
+        "def run_block(scenario, *a):\n"
+        "    if scenario.iterations > 1:\n        print('begun', flush=True)\n"
+        "    return real(scenario, *a)\n"
+        "m.run_block = run_block\nfrom psofed.cli import main\nmain()\n"
+    )
+    command = [sys.executable, "-c", begin, "simulate", str(path), "--trials", "64", "--threads", "1"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     try:
-        time.sleep(4)
+        assert process.stdout.readline() == "begun\n"
+        time.sleep(0.2)  # inside the kernel
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=30)
     finally:

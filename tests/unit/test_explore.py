@@ -350,7 +350,7 @@ def test_without_panel_one_line_says_what_to_install(tmp_path: Path) -> None:
     assert done.stderr == "psofed: the explorer needs Panel; install it with: pip install 'psofed[explore]'\n"
 
 
-def test_a_port_in_use_is_a_users_mistake() -> None:
+def test_a_port_in_use_is_a_users_mistake(psofed_command) -> None:
     import socket
 
     pytest.importorskip("panel", reason="the explorer's extra is not installed")
@@ -358,8 +358,6 @@ def test_a_port_in_use_is_a_users_mistake() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        code = "from psofed.cli import main; main()"
-        command = [sys.executable, "-c", code, "explore", "--no-browser", "--port", str(port)]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = psofed_command("explore", "--no-browser", "--port", port)
     assert done.returncode == 2
     assert done.stderr.startswith(f"psofed: --port {port}: cannot be listened on")

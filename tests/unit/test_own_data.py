@@ -1,8 +1,6 @@
 import builtins
 import json
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -341,15 +339,10 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch) -> 
         read_table(tmp_path / "x.parquet", "a", "b")
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-c", "from psofed.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-
-def test_the_command_line_simulates_a_table(tmp_path) -> None:
+def test_the_command_line_simulates_a_table(tmp_path, psofed_command) -> None:
     path = write(tmp_path, make_rows())
-    done = run("simulate", "--data", path, "--client-column", "station", "--target-column", "y",
-               "--set", "num_participants=2", "--trials", 4)  # fmt: skip
+    done = psofed_command("simulate", "--data", path, "--client-column", "station", "--target-column", "y",
+                          "--set", "num_participants=2", "--trials", 4)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "each client alone" in done.stdout
     assert "Trials differ only in participants, masks and attack" in done.stdout
@@ -368,9 +361,11 @@ def test_the_command_line_simulates_a_table(tmp_path) -> None:
         ),
     ],
 )
-def test_mistakes_end_with_one_line_and_exit_code_2(tmp_path, arguments, message: str) -> None:
+def test_mistakes_end_with_one_line_and_exit_code_2(
+    tmp_path, arguments, message: str, psofed_command
+) -> None:
     path = write(tmp_path, make_rows())
-    done = run("simulate", *(path if a == "DATA" else a for a in arguments))
+    done = psofed_command("simulate", *(path if a == "DATA" else a for a in arguments))
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1

@@ -77,8 +77,8 @@ def test_nothing_is_suggested_that_is_not_like_it() -> None:
     assert closest("colour", ["stepsize", "iterations"]) is None
 
 
-def test_options_that_are_misspelt_are_suggested(folder) -> None:
-    done = run("simulate", "scenario.toml", "--trals", 3)
+def test_options_that_are_misspelt_are_suggested(folder, psofed_command) -> None:
+    done = psofed_command("simulate", "scenario.toml", "--trals", 3)
     assert done.returncode == 2
     assert "--trials" in done.stderr
 
@@ -152,8 +152,8 @@ def test_output_that_cannot_be_written_is_one_line(folder) -> None:
         ),
     ],
 )
-def test_a_folder_that_cannot_be_written_is_one_line(folder, arguments, words: str) -> None:
-    done = run(*arguments)
+def test_a_folder_that_cannot_be_written_is_one_line(folder, arguments, words: str, psofed_command) -> None:
+    done = psofed_command(*arguments)
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -185,8 +185,10 @@ def test_an_interrupted_sweep_says_what_is_kept_and_goes_on(folder) -> None:
     assert seen[0] == kept
 
 
-def test_help_shows_what_stands_in_brackets() -> None:
-    done = run("sweep", "--help", env={**os.environ, "COLUMNS": "200", "TERM": "dumb"})
+def test_help_shows_what_stands_in_brackets(monkeypatch, psofed_command) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "dumb")
+    done = psofed_command("sweep", "--help")
     assert "[base] scenario and [grid] lists" in done.stdout
 
 

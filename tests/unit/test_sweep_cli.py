@@ -1,12 +1,9 @@
 """The commands sweep and reproduce, as one types them."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()"]
 GRID = """
 trials = 4
 [base]
@@ -22,11 +19,6 @@ uplink = ["same", "redrawn"]
 """
 
 
-def run(*arguments):
-    command = [*PSOFED, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-
-
 @pytest.fixture
 def grid(tmp_path):
     path = tmp_path / "grid.toml"
@@ -34,9 +26,9 @@ def grid(tmp_path):
     return path
 
 
-def test_a_sweep_prints_a_table_and_leaves_data_picture_and_cells(grid, tmp_path):
+def test_a_sweep_prints_a_table_and_leaves_data_picture_and_cells(grid, tmp_path, psofed_command):
     out, plot = tmp_path / "out", tmp_path / "sweep.svg"
-    done = run("sweep", grid, "--out", out, "--plot", plot)
+    done = psofed_command("sweep", grid, "--out", out, "--plot", plot)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("SweepResult: 2 num_shared × 2 uplink = 4 points, 4 trials each")
@@ -49,22 +41,25 @@ def test_a_sweep_prints_a_table_and_leaves_data_picture_and_cells(grid, tmp_path
     assert plot.read_text().lstrip().startswith("<?xml")
 
 
-def test_a_saved_sweep_is_drawn_as_asked(grid, tmp_path):
+def test_a_saved_sweep_is_drawn_as_asked(grid, tmp_path, psofed_command):
     out = tmp_path / "out"
-    assert run("sweep", grid, "--out", out).returncode == 0
+    assert psofed_command("sweep", grid, "--out", out).returncode == 0
     first, second = tmp_path / "a.svg", tmp_path / "b.svg"
     asked = ("--x", "num_shared", "--hue", "uplink", "--metric", "server_msd", "--only", "uplink=same")
-    for done in (run("plot", out, first), run("plot", out / "sweep.nc", second, *asked)):
+    for done in (
+        psofed_command("plot", out, first),
+        psofed_command("plot", out / "sweep.nc", second, *asked),
+    ):
         assert done.returncode == 0, done.stderr
     assert first.read_bytes() != second.read_bytes()
-    wrong = run("plot", out, tmp_path / "c.svg", "--x", "num_share")
+    wrong = psofed_command("plot", out, tmp_path / "c.svg", "--x", "num_share")
     assert wrong.returncode == 2
     assert "did you mean num_shared?" in wrong.stderr
     assert not (tmp_path / "c.svg").exists()
 
 
-def test_a_sweep_tells_machines_in_json_and_the_options_beat_the_file(grid):
-    done = run("sweep", grid, "--json", "--trials", 5, "--seed", 3, "--threads", 1)
+def test_a_sweep_tells_machines_in_json_and_the_options_beat_the_file(grid, psofed_command):
+    done = psofed_command("sweep", grid, "--json", "--trials", 5, "--seed", 3, "--threads", 1)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert (result["trials"], result["seed"]) == (5, 3)
@@ -73,12 +68,12 @@ def test_a_sweep_tells_machines_in_json_and_the_options_beat_the_file(grid):
     assert {"mean", "standard_error", "interval_95", "mean_db"} <= result["points"][0]["network_mse"].keys()
 
 
-def test_a_damaged_cell_is_said(grid, tmp_path):
+def test_a_damaged_cell_is_said(grid, tmp_path, psofed_command):
     out = tmp_path / "out"
-    run("sweep", grid, "--out", out)
+    psofed_command("sweep", grid, "--out", out)
     victim = next((out / "cells").iterdir())
     victim.write_bytes(victim.read_bytes()[:-1])
-    done = run("sweep", grid, "--out", out)
+    done = psofed_command("sweep", grid, "--out", out)
     assert done.returncode == 0
     assert "1 damaged cells were computed again" in done.stderr
 
@@ -95,16 +90,18 @@ def test_a_damaged_cell_is_said(grid, tmp_path):
         (("reproduce", "fig2", "--trials", "1"), "--trials = 1"),
     ],
 )
-def test_a_mistake_ends_with_code_2_and_one_line(grid, tmp_path, monkeypatch, arguments, words):
+def test_a_mistake_ends_with_code_2_and_one_line(
+    grid, tmp_path, monkeypatch, arguments, words, psofed_command
+):
     monkeypatch.chdir(tmp_path)
-    done = run(*(str(grid) if argument == "GRID" else argument for argument in arguments))
+    done = psofed_command(*(str(grid) if argument == "GRID" else argument for argument in arguments))
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_one_figure_is_reproduced_as_json_with_its_claims(tmp_path):
-    done = run("reproduce", "fig3", "--trials", 4, "--out", tmp_path, "--json")
+def test_one_figure_is_reproduced_as_json_with_its_claims(tmp_path, psofed_command):
+    done = psofed_command("reproduce", "fig3", "--trials", 4, "--out", tmp_path, "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["figure"] == "fig3"

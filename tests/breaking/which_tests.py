@@ -1,0 +1,105 @@
+"""Which tests should notice a change of a module: few and quick ones, by the beginning of the module's path."""
+
+UNIT, EXACT, CONFORM, FED = (
+    "tests/unit/test_",
+    "tests/exactness/test_",
+    "tests/conformance/test_",
+    "tests/federation/test_federation_",
+)
+BITS = f"{EXACT}same_bits.py"
+THEORY = (f"{UNIT}theory.py", f"{EXACT}theory_equals_its_references.py", f"{EXACT}theory_equals_enumeration.py",
+          f"{EXACT}theory_corners.py", f"{EXACT}theory_many_at_once.py")  # fmt: skip
+AGREE = "tests/agreement/test_"
+RULES = (f"{UNIT}aggregations.py", f"{CONFORM}aggregations.py")
+ATTACKS = (f"{UNIT}attacks.py", f"{CONFORM}attacks.py")
+DEFENCE = (f"{EXACT}defence_equals_reference.py", f"{UNIT}defence.py")
+FEATURES = (f"{UNIT}rff.py", f"{EXACT}drift_rff_equal_reference.py")
+OWN = (f"{CONFORM}own_parts.py", f"{UNIT}scenario.py", f"{UNIT}sharp_edges.py")
+STRATEGY = (f"{FED}strategy.py", f"{FED}reference.py")
+DEPLOYED = (f"{FED}deployment.py", f"{FED}door.py")
+
+# The longest beginning that fits is taken.
+TESTS: dict[str, tuple[str, ...]] = {
+    "theory/": THEORY,
+    "theory/corruption": (f"{EXACT}theory_equals_enumeration.py", *THEORY),
+    "theory/evasion": (f"{UNIT}evasion.py", *THEORY),
+    "theory/residuals": (f"{UNIT}evasion.py", f"{AGREE}defence_agreement.py"),
+    "theory/recovery": (f"{UNIT}drift_tracking.py", f"{AGREE}drift_theory.py", f"{UNIT}drift.py"),
+    "theory/limits": (f"{UNIT}theory.py", f"{AGREE}affine_attacks.py", "-k", "limit or predicted or theory"),
+    "theory/samples": (*THEORY, f"{AGREE}rff_theory.py"),
+    "engine/": (BITS, f"{EXACT}engine_equals_reference.py"),
+    "engine/bodies": (f"{CONFORM}own_parts.py", f"{UNIT}compiling.py"),
+    "engine/compiling": (f"{UNIT}compiling.py", BITS, f"{UNIT}sharp_edges.py"),
+    "engine/streams": (f"{UNIT}gaussian.py", BITS),
+    "engine/normals": (f"{UNIT}gaussian.py", BITS),
+    "engine/lanes": (f"{UNIT}lanes.py", BITS),
+    "engine/choice": (BITS, f"{CONFORM}patterns.py", f"{EXACT}engine_equals_reference.py"),
+    "engine/combine": (f"{UNIT}aggregations.py", f"{FED}parts.py", f"{CONFORM}aggregations.py"),
+    "engine/search": (f"{UNIT}attacks.py", "-k", "strength"),
+    "engine/attackers": (BITS, f"{UNIT}attack_clients.py", f"{UNIT}attacks.py"),
+    "engine/samples": (*FEATURES, f"{UNIT}own_data.py"),
+    "engine/server_model": (f"{EXACT}algorithms_equal_references.py", BITS),
+    "engine/server_side": (BITS, *RULES, *DEFENCE),
+    "engine/hooks": (BITS,),
+    "engine/vocabulary": RULES,
+    "engine/test_set": (BITS, f"{EXACT}engine_equals_reference.py"),
+    "engine/frames/attack": ATTACKS,
+    "engine/frames/aggregation": RULES,
+    "engine/frames/defence": DEFENCE,
+    "engine/frames/drift": (f"{UNIT}drift.py", f"{EXACT}drift_rff_equal_reference.py"),
+    "engine/frames/exchange": (f"{EXACT}algorithms_equal_references.py",),
+    "engine/frames/function": FEATURES,
+    "engine/frames/poison": ATTACKS,
+    "engine/frames/pre_aggregation": (f"{CONFORM}pre_aggregations.py",),
+    "engine/frames/selection": (f"{CONFORM}patterns.py", BITS),
+    "parts/": OWN,
+    "parts/affine": (f"{CONFORM}theory_moments.py", f"{EXACT}theory_equals_enumeration.py"),
+    "parts/aggregations/": RULES,
+    "parts/algorithms/": (f"{UNIT}algorithms.py", f"{CONFORM}algorithms.py", f"{EXACT}algorithms_equal_references.py"),
+    "parts/attacks/": (*ATTACKS, f"{CONFORM}theory_moments.py"),
+    "parts/defences/": DEFENCE,
+    "parts/drifts/": (f"{UNIT}drift.py", f"{EXACT}drift_rff_equal_reference.py", f"{AGREE}drift_theory.py"),
+    "parts/features": FEATURES,
+    "parts/functions/": (*FEATURES, f"{UNIT}data.py"),
+    "parts/models/": FEATURES,
+    "parts/patterns/": (f"{CONFORM}patterns.py", f"{CONFORM}theory_moments.py"),
+    "parts/plain": (*RULES, *ATTACKS, f"{CONFORM}pre_aggregations.py"),
+    "parts/pre_aggregations/": (f"{CONFORM}pre_aggregations.py",),
+    "parts/traffic": (f"{UNIT}results.py", f"{CONFORM}algorithms.py", f"{UNIT}algorithms.py"),
+    "parts/vectors": (*RULES, *ATTACKS),
+    "parts/watching": DEFENCE,
+    "federation/": STRATEGY,
+    "federation/app": (f"{FED}deployment.py", f"{FED}agreement.py"),
+    "federation/archive": (f"{FED}data.py", f"{FED}deployment.py", f"{FED}strategy.py"),
+    "federation/attacks": (f"{FED}parts.py", f"{FED}reference.py"),
+    "federation/columns": (f"{FED}data.py", f"{FED}sources.py"),
+    "federation/demo": (f"{FED}deployment.py", f"{FED}agreement.py"),
+    "federation/deploy/": DEPLOYED,
+    "federation/deploy/bell": (f"{FED}door.py", f"{FED}processes.py"),
+    "federation/deploy/node": (f"{FED}door.py", f"{FED}processes.py"),
+    "federation/deploy/server": (*DEPLOYED, f"{FED}processes.py"),
+    "federation/deploy/submit": (*DEPLOYED, f"{FED}processes.py"),
+    "federation/deploy/superlink": (*DEPLOYED, f"{FED}processes.py"),
+    "federation/deploy/traffic": (*DEPLOYED, f"{FED}processes.py"),
+    "federation/deploy/upstream": (*DEPLOYED, f"{FED}processes.py"),
+    "federation/export": (f"{FED}data.py",),
+    "federation/files": (*DEPLOYED, f"{FED}strategy.py"),
+    "federation/flower/": (f"{FED}flower.py", *DEPLOYED, f"{FED}processes.py"),
+    "federation/masks": (f"{FED}masks.py", f"{FED}docs.py"),
+    "federation/models": (f"{FED}models.py",),
+    "federation/online": (f"{FED}sources.py", f"{FED}data.py"),
+    "federation/packing": (f"{FED}wire.py", f"{FED}strategy.py"),
+    "federation/plots": (f"{FED}deployment.py",),
+    "federation/report": (f"{FED}deployment.py", f"{FED}strategy.py", f"{FED}defence.py"),
+    "federation/settings": (f"{FED}deployment.py",),
+    "federation/sources": (f"{FED}sources.py", f"{FED}data.py"),
+    "federation/suspects": (f"{FED}defence.py", f"{FED}strategy.py"),
+    "federation/synthetic": (f"{FED}parts.py", f"{FED}agreement.py"),
+    "federation/wire": (f"{FED}wire.py",),
+}  # fmt: skip
+
+
+def tests_for(file: str) -> tuple[str, ...]:
+    """Return pytest's arguments for a change of `file`, such as ``src/psofed/theory/lms.py``."""
+    place = file.removeprefix("src/psofed/")
+    return TESTS[max((begin for begin in TESTS if place.startswith(begin)), key=len)]
