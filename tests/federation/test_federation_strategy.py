@@ -132,6 +132,36 @@ def test_only_the_bad_reply_is_dropped_and_it_is_counted(make_app, kind):
     )
 
 
+HEAVY_METRICS = {
+    "a long name": {"k" * 101: 1.0},
+    "many names": {f"k{i}": 1.0 for i in range(101)},
+    "many numbers": {f"k{i}": [0.5] * 1000 for i in range(5)},
+}
+
+
+@pytest.mark.parametrize("metrics", HEAVY_METRICS.values(), ids=HEAVY_METRICS)
+def test_metrics_that_would_fill_the_disk_are_dropped(make_app, metrics):
+    grid = InProcessGrid({node: make_app() for node in NODES}, tamper=spoil(metrics=metrics))
+    strategy, _ = run(grid, rounds=1)
+    assert strategy.conduct.counts == {"11": {"malformed": 1}}
+
+
+def test_a_client_cannot_ask_for_the_full_model_for_ever(make_app):
+    """It is given it at first contact, and can then not have lost its state."""
+    grid = InProcessGrid({node: make_app() for node in NODES}, tamper=spoil(settings={"status": "lost"}))
+    strategy, _ = run(grid, limits=ReplyLimits())
+    assert strategy.conduct.counts == {"11": {"malformed": 3}}
+    assert strategy.conduct.benched == {"11"}
+
+
+def test_what_a_client_says_cannot_do_anything_to_a_terminal(make_app):
+    tamper = spoil(settings={"session": "\x1b[2J" + "x" * 10_000})
+    strategy, _ = run(InProcessGrid({node: make_app() for node in NODES}, tamper=tamper), rounds=1)
+    reason = strategy.state.history[0]["reasons"]["11"]
+    assert reason.isprintable()
+    assert len(reason) <= 200
+
+
 @pytest.mark.parametrize("tamper", [unasked, from_another_node])
 def test_an_answer_that_nobody_asked_for_is_dropped(make_app, tamper):
     strategy, _ = run(InProcessGrid({node: make_app() for node in NODES}, tamper=tamper), rounds=1)
@@ -541,7 +571,15 @@ def test_a_liar_alone_is_held_to_what_can_be_computed_with_and_then_to_its_own_p
     assert strategy.conduct.counts == {"11": {"implausible": 1}}
     grid = InProcessGrid({11: make_app(0.1)}, tamper=liar(lambda v: np.full_like(v, 1e6), since=30))
     strategy, _ = run(grid, rounds=30, limits=ReplyLimits())
-    assert strategy.conduct.counts == {"11": {"implausible": 1}}
+    assert strategy.conduct.counts == {"11": {"doubtful": 1}}
+
+
+def test_of_two_nodes_the_one_that_hardly_moves_does_not_get_the_other_benched(make_app):
+    grid = InProcessGrid({11: make_app(1e-12), 12: make_app(0.1)})
+    strategy, _ = run(grid, rounds=8, num_shared=6, limits=ReplyLimits())
+    assert set(strategy.conduct.counts) == {"12"}
+    assert set(strategy.conduct.counts["12"]) == {"doubtful"}
+    assert strategy.conduct.benched == set()
 
 
 def test_a_liar_that_stays_below_the_bound_escalates_slowly(make_app):
