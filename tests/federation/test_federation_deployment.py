@@ -71,7 +71,9 @@ def test_a_new_certificate_still_names_the_hosts_of_before(tmp_path):
     assert set(names.get_values_for_type(x509.DNSName)) == {"localhost", "old.example", "new.example"}
 
 
-@pytest.mark.parametrize("name", ["../x", "a\x1b[31mb", "ca", "server", "", ".hidden", "a/b", "x" * 65, "a b"])
+@pytest.mark.parametrize(
+    "name", ["../x", "a\x1b[31mb", "ca", "server", "", ".hidden", "a/b", "x" * 65, "a b"]
+)
 def test_a_node_is_named_so_that_its_name_can_be_a_file_and_be_printed(name, tmp_path):
     with pytest.raises(PsofedError, match="node"):
         make_credentials(tmp_path / "c", [], ["pump-1", name])
