@@ -1,6 +1,7 @@
 """The strategy on a Grid within this process: rounds, bad replies, lost state, checkpoints."""
 
 import collections
+import os
 import threading
 import time
 
@@ -688,11 +689,26 @@ def test_a_poisoned_checkpoint_is_not_gone_on_with(make_app, tmp_path, value):
     state = store.load()
     state.model[0] = value
     store.save(state)
-    with pytest.raises(PsofedError, match=r"rollback --to-round N` \(there are 1, 2, 3\)"):
+    with pytest.raises(PsofedError, match=r"rollback --to-round N` .*\(there are 1, 2, 3\)"):
         run(grid, rounds=5, checkpoint=path, resume=True)
     store.rollback(2)
     strategy, _ = run(grid, rounds=5, checkpoint=path, resume=True)
     assert np.isfinite(strategy.state.model).all()
+
+
+@pytest.mark.parametrize("damage", [lambda p: os.truncate(p, 99), lambda p: os.truncate(p, 0), os.unlink])
+def test_a_damaged_checkpoint_is_said_with_the_way_back(make_app, tmp_path, damage):
+    path = tmp_path / "checkpoint.npz"
+    grid = InProcessGrid({node: make_app() for node in NODES})
+    run(grid, rounds=3, checkpoint=path)
+    path.unlink()
+    path.write_bytes((tmp_path / "checkpoints" / "00000003.npz").read_bytes())
+    damage(path)
+    with pytest.raises(PsofedError, match=r"checkpoint\.npz.* --to-round N` .*\(there are 1, 2, 3\)"):
+        run(grid, rounds=5, checkpoint=path, resume=True)
+    CheckpointStore(path).rollback(3)
+    strategy, _ = run(grid, rounds=5, checkpoint=path, resume=True)
+    assert strategy.state.round_number == 5
 
 
 def test_an_early_lie_is_left_out_until_there_is_a_history_and_then_dropped(make_app):

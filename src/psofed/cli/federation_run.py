@@ -159,10 +159,15 @@ def resume(
     with ready():
         import dataclasses
 
+        from psofed.federation.checkpoint import CheckpointStore
         from psofed.federation.files import read_json
+        from psofed.federation.sessions import load_usable
         from psofed.federation.settings import RunSettings
 
         place = open_home(home)
+        load_usable(
+            CheckpointStore(place.checkpoint)
+        )  # or the user would read it only after the run has begun
         chosen = RunSettings.from_config(read_json(place.settings))
         scenario = chosen.scenario.replace(iterations=rounds) if rounds else chosen.scenario
         _submit_and_follow(dataclasses.replace(chosen, resume=True, scenario=scenario), place, plot, as_json)
