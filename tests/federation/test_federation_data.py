@@ -12,6 +12,7 @@ from psofed.common.errors import PsofedError
 from psofed.federation.app import ReadyMadeApp, client_app, run_server
 from psofed.federation.columns import TableSource
 from psofed.federation.deploy.superlink import Home
+from psofed.federation.export import ExportedModel, predict_rows
 from psofed.federation.files import read_json
 from psofed.federation.online import read_stream
 from psofed.federation.settings import RunSettings
@@ -240,6 +241,18 @@ def test_mistakes_about_data_show_before_anything_starts(tmp_path, options, mess
     done = CliRunner().invoke(app, ["federation", "client", "--home", str(tmp_path / "n"), *arguments])
     assert isinstance(done.exception, PsofedError)
     assert message in str(done.exception)
+
+
+def test_a_prediction_is_made_for_every_row_or_none(tmp_path):
+    path, model = tmp_path / "new.csv", ExportedModel({"w": np.array([1.0, 2.0])}, 1, "s", None)
+    path.write_text("a,b\n1,2\n3,4")  # nobody will write on: the last row counts
+    assert list(predict_rows(model, path)) == [5.0, 11.0]
+    path.write_text("a,b\n1,2\n1,x\n3,4\n")
+    with pytest.raises(PsofedError, match=r"1 rows cannot be read .*column b: 'x' is not a number"):
+        list(predict_rows(model, path, ("a", "b")))
+    path.write_text("a,b\n1,\n")
+    with pytest.raises(PsofedError, match="values are missing"):
+        list(predict_rows(model, path))
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".json"])

@@ -208,6 +208,18 @@ def test_settings_survive_flowers_config():
     assert RunSettings.from_config(whole) == settings  # 60.0 may arrive as 60
 
 
+def test_an_honest_client_needs_no_plugin_for_the_servers_rule_nor_for_the_attack():
+    config = RunSettings(scenario=Scenario(num_clients=3, dimension=2, stepsize=0.25)).to_config()
+    own = 'plugins = ["my_parts"]\naggregation = "my-rule"\n'
+    config["scenario"] = own + str(config["scenario"]).replace('aggregation = "mean"\n', "")
+    config["scenario"] += '\n[attack]\nkind = "my-attack"\n\n[defence]\nkind = "my-defence"\n'
+    assert RunSettings.for_client(config).scenario.stepsize == 0.25
+    with pytest.raises(PsofedError, match="my_parts"):
+        RunSettings.for_client(config, attack=True)
+    with pytest.raises(PsofedError, match="my_parts"):
+        RunSettings.from_config(config)
+
+
 @pytest.mark.parametrize("bad", [{"deadline": 0}, {"seed": -1}, {"dtype": "int8"}, {"samples_per_round": -1}])
 def test_bad_settings_are_named(bad):
     with pytest.raises(InvalidValueError, match=next(iter(bad))):

@@ -46,6 +46,8 @@ class TableSource:
         Columns of x; if empty all others that are numbers, judged by the rows that are there.
     client_column, client : str
         Take only the rows that name `client` in that column.
+    growing : bool
+        Whether a last line without a line feed may still be written, and does not count yet.
     """
 
     path: Path
@@ -54,6 +56,7 @@ class TableSource:
     features: tuple[str, ...] = ()
     client_column: str = ""
     client: str = ""
+    growing: bool = True
 
     def columns(self) -> tuple[tuple[str, ...], str]:
         """Return the names of the features and of the target; a PsofedError says what does not fit."""
@@ -112,7 +115,7 @@ class TableSource:
         except OSError as error:
             raise PsofedError(f"{self.path}: cannot be read ({error.strerror})") from None
         text = _header_text(line, self.path)
-        if not text.strip() or not line.endswith(b"\n"):
+        if not text.strip() or (self.growing and not line.endswith(b"\n")):
             return [], iter(()), ","
         if replaced:
             _log.warning("%s was replaced by another file: reading it from its beginning", self.path)
@@ -141,7 +144,7 @@ class TableSource:
     def _lines(self, offset: int, delimiter: str) -> Rows:
         with self.path.open("rb") as file:
             file.seek(offset)
-            while line := _record(file, delimiter):
+            while line := _record(file, delimiter, self.growing):
                 offset += len(line)
                 text = _decode(line.removeprefix(b"\xef\xbb\xbf"))
                 if text.strip():
@@ -208,13 +211,13 @@ def _header_text(line: bytes, path: Path) -> str:
     return text
 
 
-def _record(file: BinaryIO, delimiter: str) -> bytes:
+def _record(file: BinaryIO, delimiter: str, growing: bool) -> bytes:
     """Return the next row and its line feed, of several lines if a quoted field has some; empty if unfinished."""
     line = record = file.readline()
     after = file.tell()
     for _ in range(_MOST_LINES):
         if not record.endswith(b"\n"):
-            return b""  # still being written
+            return b"" if growing else record
         if not _is_open(record, delimiter):
             return record
         record += file.readline()
