@@ -12,6 +12,7 @@ from psofed.common.errors import PsofedError
 from psofed.federation.app import ReadyMadeApp, client_app, run_server
 from psofed.federation.columns import TableSource
 from psofed.federation.deploy.superlink import Home
+from psofed.federation.export import ExportedModel, predict_rows
 from psofed.federation.files import read_json
 from psofed.federation.online import read_stream
 from psofed.federation.settings import RunSettings
@@ -80,6 +81,52 @@ def test_a_row_counts_once_its_line_is_complete_and_bad_rows_are_skipped_with_th
     assert source.read(second.end, 100).end_after(second.end) == second.end
 
 
+def test_a_quoted_field_may_have_several_lines(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('note,x,y\n"all ""well"",\nso far",1,2\n5" pipe,3,4\n"never closed,5,6\n')
+    source = TableSource(path, 1, "y")
+    first = source.read(Position(), 100)
+    assert first.inputs.tolist() == [[1.0], [3.0]]
+    with path.open("a") as file:  # whether it is closed later cannot be known for ever
+        file.writelines(f"fine,{n},{n}\n" for n in range(60))
+    second = source.read(first.end, 100)
+    assert second.inputs[:, 0].tolist() == list(range(60))
+    assert second.end.skipped == 1
+
+
+def test_a_file_that_was_replaced_by_a_longer_one_is_read_from_its_beginning(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y\n10,2\n")
+    source = TableSource(path, 1, "y")
+    end = source.read(Position(), 100).end
+    path.write_text("x,y\n101325.5,3\n101326.5,4\n")
+    assert source.read(end, 100).inputs.tolist() == [[101325.5], [101326.5]]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_a_table_that_is_not_utf_8_is_refused(tmp_path, encoding):
+    path = tmp_path / "a.csv"
+    path.write_bytes("größe,y\n1,2\n".encode(encoding))
+    with pytest.raises(PsofedError, match=r"a\.csv: the first line is not UTF-8"):
+        TableSource(path, 0, "y").columns()
+
+
+def test_a_table_without_a_column_of_numbers_is_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("note,y\nfine,2\nwell,3\n")
+    with pytest.raises(PsofedError, match="no column of numbers besides y; there are note, y"):
+        TableSource(path, 0, "y").columns()
+
+
+def test_rows_that_are_skipped_are_told_also_when_others_are_learned(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,z,y\n" + "".join(f"{n % 7},{n % 5},{n % 3 if n % 4 else 'oops'}\n" for n in range(80)))
+    _, result = federation(tmp_path, {5: {"data": str(path), "target-column": "y"}}, rounds=1)
+    assert result["examples"] == 40
+    expected = "20 of 80 rows were skipped (the last: column y: 'oops' is not a number)"
+    assert result["nodes"]["5"]["remark"] == expected
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -131,11 +178,16 @@ def test_a_federation_learns_from_raw_units_and_keeps_the_scaling(tmp_path):
         (
             "time,x,y\nnoon,a,b\nnoon,1,2\n",
             {"target-column": "y", "features": "time,x"},
-            "no sample read, 2 rows were skipped",
+            "no sample read; 2 of 2 rows were skipped",
         ),
         ("x,z,y\n1,b,2\n", {"target-column": "y", "features": "x,z"}, "column z: 'b' is not a number"),
         ("x,z,y\n", {"target-column": "y"}, "no sample read"),
         ("x,z,y\n1,2,3\n2,2,3\n", {"target-column": "y"}, "only feed the means"),
+        (
+            "x,z,y\n" + "".join(f"{i},{-i},7\n" for i in range(30)),
+            {"target-column": "y"},
+            "the target was 7 in all of 30 rows: nothing to learn",
+        ),
     ],
 )
 def test_a_client_without_samples_says_so_at_the_server(tmp_path, text, node_config, remark):
@@ -189,6 +241,18 @@ def test_mistakes_about_data_show_before_anything_starts(tmp_path, options, mess
     done = CliRunner().invoke(app, ["federation", "client", "--home", str(tmp_path / "n"), *arguments])
     assert isinstance(done.exception, PsofedError)
     assert message in str(done.exception)
+
+
+def test_a_prediction_is_made_for_every_row_or_none(tmp_path):
+    path, model = tmp_path / "new.csv", ExportedModel({"w": np.array([1.0, 2.0])}, 1, "s", None)
+    path.write_text("a,b\n1,2\n3,4")  # nobody will write on: the last row counts
+    assert list(predict_rows(model, path)) == [5.0, 11.0]
+    path.write_text("a,b\n1,2\n1,x\n3,4\n")
+    with pytest.raises(PsofedError, match=r"1 rows cannot be read .*column b: 'x' is not a number"):
+        list(predict_rows(model, path, ("a", "b")))
+    path.write_text("a,b\n1,\n")
+    with pytest.raises(PsofedError, match="values are missing"):
+        list(predict_rows(model, path))
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".json"])

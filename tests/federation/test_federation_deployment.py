@@ -63,6 +63,45 @@ def test_nothing_that_exists_is_replaced_but_a_certificate_that_lacks_a_name(tmp
     assert made.authority.exists()
 
 
+def test_a_new_certificate_still_names_the_hosts_of_before(tmp_path):
+    for host in ("old.example", "new.example"):
+        made = make_credentials(tmp_path, [host], [])
+    certificate = x509.load_pem_x509_certificate(made.certificate.read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert set(names.get_values_for_type(x509.DNSName)) == {"localhost", "old.example", "new.example"}
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "a\x1b[31mb", "ca", "server", "", ".hidden", "a/b", "x" * 65, "a b"]
+)
+def test_a_node_is_named_so_that_its_name_can_be_a_file_and_be_printed(name, tmp_path):
+    with pytest.raises(PsofedError, match="node"):
+        make_credentials(tmp_path / "c", [], ["pump-1", name])
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_host_that_no_certificate_can_name_is_refused(tmp_path):
+    with pytest.raises(PsofedError, match="host"):
+        make_credentials(tmp_path, ["bücher.example"], [])
+
+
+def test_a_key_that_was_moved_to_its_node_stays_valid(tmp_path):
+    made = make_credentials(tmp_path, [], ["pump-1"])
+    before = (tmp_path / "pump-1.pub").read_bytes()
+    made.node_key("pump-1").unlink()
+    make_credentials(tmp_path, [], ["pump-1"])
+    assert (tmp_path / "pump-1.pub").read_bytes() == before
+
+
+def test_a_revoked_node_can_be_given_a_new_key(tmp_path):
+    made = make_credentials(tmp_path, [], ["pump-1"])
+    before = made.node_key("pump-1").read_bytes()
+    made.revoke("pump-1")
+    assert made.public_keys() == []
+    make_credentials(tmp_path, [], ["pump-1"])
+    assert made.node_key("pump-1").read_bytes() != before
+
+
 def test_missing_files_are_named_before_anything_starts(tmp_path):
     with pytest.raises(PsofedError, match="psofed federation certs"):
         superlink_command(Home(tmp_path), 1)
@@ -167,6 +206,18 @@ def test_settings_survive_flowers_config():
     assert RunSettings.from_config(settings.to_config()) == settings
     whole = {name: int(v) if isinstance(v, float) else v for name, v in settings.to_config().items()}
     assert RunSettings.from_config(whole) == settings  # 60.0 may arrive as 60
+
+
+def test_an_honest_client_needs_no_plugin_for_the_servers_rule_nor_for_the_attack():
+    config = RunSettings(scenario=Scenario(num_clients=3, dimension=2, stepsize=0.25)).to_config()
+    own = 'plugins = ["my_parts"]\naggregation = "my-rule"\n'
+    config["scenario"] = own + str(config["scenario"]).replace('aggregation = "mean"\n', "")
+    config["scenario"] += '\n[attack]\nkind = "my-attack"\n\n[defence]\nkind = "my-defence"\n'
+    assert RunSettings.for_client(config).scenario.stepsize == 0.25
+    with pytest.raises(PsofedError, match="my_parts"):
+        RunSettings.for_client(config, attack=True)
+    with pytest.raises(PsofedError, match="my_parts"):
+        RunSettings.from_config(config)
 
 
 @pytest.mark.parametrize("bad", [{"deadline": 0}, {"seed": -1}, {"dtype": "int8"}, {"samples_per_round": -1}])

@@ -1,6 +1,7 @@
 """The strategy on a Grid within this process: rounds, bad replies, lost state, checkpoints."""
 
 import collections
+import os
 import threading
 import time
 
@@ -130,6 +131,36 @@ def test_only_the_bad_reply_is_dropped_and_it_is_counted(make_app, kind):
     np.testing.assert_array_equal(
         result.arrays.to_numpy_ndarrays()[0], expected.arrays.to_numpy_ndarrays()[0]
     )
+
+
+HEAVY_METRICS = {
+    "a long name": {"k" * 101: 1.0},
+    "many names": {f"k{i}": 1.0 for i in range(101)},
+    "many numbers": {f"k{i}": [0.5] * 1000 for i in range(5)},
+}
+
+
+@pytest.mark.parametrize("metrics", HEAVY_METRICS.values(), ids=HEAVY_METRICS)
+def test_metrics_that_would_fill_the_disk_are_dropped(make_app, metrics):
+    grid = InProcessGrid({node: make_app() for node in NODES}, tamper=spoil(metrics=metrics))
+    strategy, _ = run(grid, rounds=1)
+    assert strategy.conduct.counts == {"11": {"malformed": 1}}
+
+
+def test_a_client_cannot_ask_for_the_full_model_for_ever(make_app):
+    """It is given it at first contact, and can then not have lost its state."""
+    grid = InProcessGrid({node: make_app() for node in NODES}, tamper=spoil(settings={"status": "lost"}))
+    strategy, _ = run(grid, limits=ReplyLimits())
+    assert strategy.conduct.counts == {"11": {"malformed": 3}}
+    assert strategy.conduct.benched == {"11"}
+
+
+def test_what_a_client_says_cannot_do_anything_to_a_terminal(make_app):
+    tamper = spoil(settings={"session": "\x1b[2J" + "x" * 10_000})
+    strategy, _ = run(InProcessGrid({node: make_app() for node in NODES}, tamper=tamper), rounds=1)
+    reason = strategy.state.history[0]["reasons"]["11"]
+    assert reason.isprintable()
+    assert len(reason) <= 200
 
 
 @pytest.mark.parametrize("tamper", [unasked, from_another_node])
@@ -541,7 +572,15 @@ def test_a_liar_alone_is_held_to_what_can_be_computed_with_and_then_to_its_own_p
     assert strategy.conduct.counts == {"11": {"implausible": 1}}
     grid = InProcessGrid({11: make_app(0.1)}, tamper=liar(lambda v: np.full_like(v, 1e6), since=30))
     strategy, _ = run(grid, rounds=30, limits=ReplyLimits())
-    assert strategy.conduct.counts == {"11": {"implausible": 1}}
+    assert strategy.conduct.counts == {"11": {"doubtful": 1}}
+
+
+def test_of_two_nodes_the_one_that_hardly_moves_does_not_get_the_other_benched(make_app):
+    grid = InProcessGrid({11: make_app(1e-12), 12: make_app(0.1)})
+    strategy, _ = run(grid, rounds=8, num_shared=6, limits=ReplyLimits())
+    assert set(strategy.conduct.counts) == {"12"}
+    assert set(strategy.conduct.counts["12"]) == {"doubtful"}
+    assert strategy.conduct.benched == set()
 
 
 def test_a_liar_that_stays_below_the_bound_escalates_slowly(make_app):
@@ -650,11 +689,26 @@ def test_a_poisoned_checkpoint_is_not_gone_on_with(make_app, tmp_path, value):
     state = store.load()
     state.model[0] = value
     store.save(state)
-    with pytest.raises(PsofedError, match=r"rollback --to-round N` \(there are 1, 2, 3\)"):
+    with pytest.raises(PsofedError, match=r"rollback --to-round N` .*\(there are 1, 2, 3\)"):
         run(grid, rounds=5, checkpoint=path, resume=True)
     store.rollback(2)
     strategy, _ = run(grid, rounds=5, checkpoint=path, resume=True)
     assert np.isfinite(strategy.state.model).all()
+
+
+@pytest.mark.parametrize("damage", [lambda p: os.truncate(p, 99), lambda p: os.truncate(p, 0), os.unlink])
+def test_a_damaged_checkpoint_is_said_with_the_way_back(make_app, tmp_path, damage):
+    path = tmp_path / "checkpoint.npz"
+    grid = InProcessGrid({node: make_app() for node in NODES})
+    run(grid, rounds=3, checkpoint=path)
+    path.unlink()
+    path.write_bytes((tmp_path / "checkpoints" / "00000003.npz").read_bytes())
+    damage(path)
+    with pytest.raises(PsofedError, match=r"checkpoint\.npz.* --to-round N` .*\(there are 1, 2, 3\)"):
+        run(grid, rounds=5, checkpoint=path, resume=True)
+    CheckpointStore(path).rollback(3)
+    strategy, _ = run(grid, rounds=5, checkpoint=path, resume=True)
+    assert strategy.state.round_number == 5
 
 
 def test_an_early_lie_is_left_out_until_there_is_a_history_and_then_dropped(make_app):

@@ -36,6 +36,8 @@ PlotFile = Annotated[
 ]
 
 
+_MOST_ROWS = 25  # of a learning curve on the screen; the result has all
+
 _said: dict[str, str] = {}  # the nodes' last remarks, in the one run that a command follows
 
 
@@ -157,10 +159,15 @@ def resume(
     with ready():
         import dataclasses
 
+        from psofed.federation.checkpoint import CheckpointStore
         from psofed.federation.files import read_json
+        from psofed.federation.sessions import load_usable
         from psofed.federation.settings import RunSettings
 
         place = open_home(home)
+        load_usable(
+            CheckpointStore(place.checkpoint)
+        )  # or the user would read it only after the run has begun
         chosen = RunSettings.from_config(read_json(place.settings))
         scenario = chosen.scenario.replace(iterations=rounds) if rounds else chosen.scenario
         _submit_and_follow(dataclasses.replace(chosen, resume=True, scenario=scenario), place, plot, as_json)
@@ -327,7 +334,9 @@ def _print_curve(result: dict[str, Any], prediction: Any) -> None:
         columns.append(("90 % of runs", [f"{_level(low)} … {_level(high)}" for low, high in bounds]))
     widths = [max(map(len, (head, *cells))) for head, cells in columns]
     typer.echo("  ".join(head.rjust(width) for (head, _), width in zip(columns, widths, strict=True)))
-    for row in zip(*(cells for _, cells in columns), strict=True):
+    rows = list(zip(*(cells for _, cells in columns), strict=True))
+    every = -(-len(rows) // _MOST_ROWS)
+    for row in rows[(len(rows) - 1) % every :: every]:  # the last one always
         typer.echo("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
 
 
@@ -355,4 +364,10 @@ def _print_outcome(result: dict[str, Any], home: "Home") -> None:
     for node, about in result.get("suspects", {}).items():
         state = "left out" if about["out"] else "let in again"
         typer.echo(f"suspect: {node}, first in round {about['first_round']}, {state} at the end")
+    idle = sum(not record["examples"] for record in result["history"])
+    if 2 * idle > result["rounds"] > 1 and result["examples"]:
+        typer.echo(
+            f"nothing was learned in {idle} of {result['rounds']} rounds, for want of new samples; for files that hold "
+            "everything already, --samples-per-round spreads them over the rounds"
+        )
     typer.echo(f"result in {home.result} and {home.result.with_suffix('.nc')}; logs in {home.logs}")

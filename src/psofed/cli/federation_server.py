@@ -38,14 +38,19 @@ def certs(
         typer.echo(f"authority    {made.authority}  (goes to every machine)")
         typer.echo(f"server       {made.certificate}, {made.key}  (stay here)")
         for path in made.public_keys():
-            typer.echo(f"node         {path.with_suffix('.key')}  (goes to that node alone)")
+            key = path.with_suffix(".key")
+            where = f"{key}  (goes to that node alone)" if key.exists() else f"{path}  (the key is elsewhere)"
+            typer.echo(f"node         {where}")
 
 
 def revoke(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The node, as in `certs --node`.")],
     home: HomeFolder = DEFAULT_HOME,
 ) -> None:
-    """Let a node in no more, from this moment on; its key is kept in credentials/revoked."""
+    """Let a node in no more, from this moment on; `certs --node NAME` then makes a new key.
+
+    The old one is kept in credentials/revoked.
+    """
     with ready():
         from psofed.federation.deploy.superlink import revoke_node
 

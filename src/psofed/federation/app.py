@@ -186,8 +186,10 @@ def _texts(context: Context) -> tuple[str, str]:
 @lru_cache(maxsize=64)
 def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, OnlineRegression]:
     """Return a run's settings and a node's training function, made once and then kept."""
-    settings = RunSettings.from_config(json.loads(run_config))
-    source, scaled = _source_of(json.loads(node_config), settings)
+    node = json.loads(node_config)
+    planned = bool(node.get("byzantine")) and "attack" not in node
+    settings = RunSettings.for_client(json.loads(run_config), attack=planned)
+    source, scaled = _source_of(node, settings)
     return settings, online_regression(
         source, settings.scenario.stepsize, settings.samples_per_round, scaled=scaled
     )

@@ -112,11 +112,23 @@ class CheckpointStore:
         """Read the newest checkpoint or that of a round; a PsofedError says what is wrong."""
         path = self.path if round_number is None else self._file(round_number)
         if not path.exists():
-            raise PsofedError(f"there is no checkpoint {path}: nothing to resume")
-        state = _from_archive(path)
+            raise PsofedError(f"there is no checkpoint {path}: nothing to resume{self.way_back()}")
+        try:
+            state = _from_archive(path)
+        except PsofedError as error:
+            raise PsofedError(f"{error}{self.way_back()}") from None
         state.history = self._load_history(state.round_number)
         self._written = -1
         return state
+
+    def way_back(self) -> str:
+        """Return the end of a sentence about a checkpoint that cannot be used: which others there are."""
+        kept = ", ".join(map(str, self.rounds()))
+        return (
+            f"; `psofed federation rollback --to-round N` goes back to another (there are {kept})"
+            if kept
+            else ""
+        )
 
     def rollback(self, round_number: int) -> ServerState:
         """Make the checkpoint of a round the newest, and let the clients begin anew from its model.

@@ -110,7 +110,7 @@ def partial_sharing(
             )
             return Message(encode_reply(lost), reply_to=message)
         layout, model, kept, elapsed = begun
-        remarks: list[str] = []
+        said: dict[str, Any] = {}
 
         def train(
             model: Vector, kept: ArrayRecord, phase: str
@@ -120,8 +120,8 @@ def partial_sharing(
                 {ARRAYS: layout.restore(model, kept), CONFIG: ConfigRecord(settings)}
             )
             reply = call_next(message, working)
-            said = reply.content.config_records.get(REMARK)
-            remarks.append("" if said is None else str(said.get("text", "")))
+            said.clear()
+            said.update(reply.content.config_records.get(REMARK, {}))
             return _read_training(reply, layout)
 
         earlier_examples, earlier_metrics = 0, dict[str, Any]()
@@ -145,7 +145,8 @@ def partial_sharing(
         )
         commit_state(working, learned, directory)
         context.state = working.state
-        reply = replace(_reply(learned, source), remark="" if learned.num_examples else remarks[-1])
+        remark = str(said.get("always" if learned.num_examples else "text", ""))
+        reply = replace(_reply(learned, source), remark=remark)
         return Message(encode_reply(reply), reply_to=message)
 
     return mod

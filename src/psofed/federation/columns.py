@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from psofed.common.errors import PsofedError
 from psofed.federation.sources import Position, Samples, collect
@@ -25,6 +25,8 @@ Rows = Iterator[tuple[int, Sequence[Any]]]
 
 _log = logging.getLogger("psofed.federation")
 
+_MOST_LINES = 50  # of one row
+
 
 @dataclass(frozen=True)
 class TableSource:
@@ -34,7 +36,8 @@ class TableSource:
     ----------
     path : path
         ``.parquet`` and ``.pq`` are Parquet, a folder is all such files in it by name, all else is CSV. A line of CSV
-        counts once its line feed is there. A file that has become shorter was replaced, and is read from its beginning.
+        counts once its line feed is there. A file that has become shorter, or that has no line's end where reading
+        stopped, was replaced, and is read from its beginning.
     dimension : int
         D; there must be as many features. 0 lets any number pass.
     target_column : str or None
@@ -43,6 +46,8 @@ class TableSource:
         Columns of x; if empty all others that are numbers, judged by the rows that are there.
     client_column, client : str
         Take only the rows that name `client` in that column.
+    growing : bool
+        Whether a last line without a line feed may still be written, and does not count yet.
     """
 
     path: Path
@@ -51,6 +56,7 @@ class TableSource:
     features: tuple[str, ...] = ()
     client_column: str = ""
     client: str = ""
+    growing: bool = True
 
     def columns(self) -> tuple[tuple[str, ...], str]:
         """Return the names of the features and of the target; a PsofedError says what does not fit."""
@@ -104,14 +110,15 @@ class TableSource:
         try:
             with self.path.open("rb") as file:
                 line = file.readline()
-                length = file.seek(0, 2)
+                file.seek(max(0, first - 1))
+                replaced = first > 0 and file.read(1) != b"\n"
         except OSError as error:
             raise PsofedError(f"{self.path}: cannot be read ({error.strerror})") from None
-        text = _decode(line.removeprefix(b"\xef\xbb\xbf"))
-        if not text.strip() or not line.endswith(b"\n"):
+        text = _header_text(line, self.path)
+        if not text.strip() or (self.growing and not line.endswith(b"\n")):
             return [], iter(()), ","
-        if length < first:
-            _log.warning("%s has become shorter: reading it from its beginning", self.path)
+        if replaced:
+            _log.warning("%s was replaced by another file: reading it from its beginning", self.path)
             first = 0
         delimiter = delimiter_of(text)
         header = [name.strip() for name in _split(text, delimiter)]
@@ -137,9 +144,7 @@ class TableSource:
     def _lines(self, offset: int, delimiter: str) -> Rows:
         with self.path.open("rb") as file:
             file.seek(offset)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return  # still being written
+            while line := _record(file, delimiter, self.growing):
                 offset += len(line)
                 text = _decode(line.removeprefix(b"\xef\xbb\xbf"))
                 if text.strip():
@@ -155,6 +160,10 @@ class TableSource:
         roles = {target: "target", self.client_column: "--client-column"}
         roles.pop("", None)
         chosen = self.features or tuple(name for name in self._numeric() if name not in roles)
+        if not chosen:
+            raise PsofedError(
+                f"{self.path}: no column of numbers besides {target}; there are {', '.join(header)}"
+            )
         for name in (*roles, *chosen):
             if header.count(name) != 1:
                 times = "no column" if name not in header else "more than one column"
@@ -190,6 +199,41 @@ def _value(column: str, value: Any, delimiter: str) -> float:
     if math.isinf(found):
         raise PsofedError(f"{shown(value)} in column {column} is not finite")
     return found
+
+
+def _header_text(line: bytes, path: Path) -> str:
+    try:
+        text = line.removeprefix(b"\xef\xbb\xbf").decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise PsofedError(f"{path}: the first line is not UTF-8 text; save the table as CSV in UTF-8")
+    return text
+
+
+def _record(file: BinaryIO, delimiter: str, growing: bool) -> bytes:
+    """Return the next row and its line feed, of several lines if a quoted field has some; empty if unfinished."""
+    line = record = file.readline()
+    after = file.tell()
+    for _ in range(_MOST_LINES):
+        if not record.endswith(b"\n"):
+            return b"" if growing else record
+        if not _is_open(record, delimiter):
+            return record
+        record += file.readline()
+    file.seek(after)  # a quotation mark that nobody closes spoils its own line alone
+    return line
+
+
+def _is_open(record: bytes, delimiter: str) -> bool:
+    """Whether a quoted field goes on behind the line feed."""
+    if record.count(b'"') % 2 == 0:
+        return False
+    try:
+        next(csv.reader([_decode(record)], delimiter=delimiter, strict=True), None)
+    except csv.Error as error:
+        return "unexpected end" in str(error)
+    return False
 
 
 def _decode(line: bytes) -> str:

@@ -127,8 +127,12 @@ def predict_rows(model: ExportedModel, path: Path, features: tuple[str, ...] = (
     weights, scaling = model.weights(), model.scaling
     if scaling is not None and scaling.width != weights.size:
         raise PsofedError(f"the scaling is for {scaling.width} features, the model for {weights.size}")
-    source = TableSource(path, weights.size, "", features)
-    for x in source.read(Position(), 1 << 62).inputs:
+    found = TableSource(path, weights.size, "", features, growing=False).read(Position(), 1 << 62)
+    if skipped := found.end_after(Position()).skipped:
+        raise PsofedError(f"{path}: {skipped} rows cannot be read (the last: {found.problem})")
+    if scaling is None and np.isnan(found.inputs).any():
+        raise PsofedError(f"{path}: values are missing, which needs a model with a scaling")
+    for x in found.inputs:
         scaled = x if scaling is None else scaling.scale(x)
         prediction = float(weights @ scaled)
         yield prediction if scaling is None else scaling.restore(prediction)

@@ -94,11 +94,11 @@ class OnlineRegression:
         stream, _ = self._learn(model.reshape(-1), stream, pending, taken)
         metrics = _report(stream.errors, elapsed - 1 if phase == MISSED else 1, n, phase)
         metrics |= {"num-examples": stream.examples, "samples-read": stream.position.samples}
-        remark = self._remark(stream)
+        remark, skipped = self._remark(stream), self._skipped(stream)
         write_stream(context.state, replace(stream, examples=0, errors=np.empty(0)))
         content = RecordDict({"arrays": ArrayRecord({name: Array(model)}), "metrics": MetricRecord(metrics)})
-        if remark:
-            content[REMARK] = ConfigRecord({"text": remark})
+        if remark or skipped:
+            content[REMARK] = ConfigRecord({"text": remark, "always": skipped})
         return Message(content, reply_to=message)
 
     def learn_arrived(self, context: Context, state_directory: Path | None = None) -> int:
@@ -154,16 +154,26 @@ class OnlineRegression:
         )
 
     def _remark(self, stream: "Stream") -> str:
-        """Return what a person should know of this client's data, or nothing."""
+        """Return why nothing was learned, or nothing."""
         position, scaling = stream.position, stream.scaling
         if stream.examples:
             return ""
+        skipped = f"; {text}" if (text := self._skipped(stream)) else ""
         if not position.samples:
-            skipped = f", {position.skipped} rows were skipped" if position.skipped else ""
-            return f"no sample read{skipped}" + (f" (the last: {self.problem})" if self.problem else "")
+            return "no sample read" + (skipped or (f" ({self.problem})" if self.problem else ""))
+        if scaling is not None and scaling.rows < scaling.warmup:
+            return f"{scaling.rows} rows read, which only feed the means: {scaling.warmup} must come first{skipped}"
         if scaling is not None and not scaling.is_ready:
-            return f"{scaling.rows} rows read, which only feed the means: {scaling.warmup} must come first"
-        return f"no new sample, {position.samples} were read so far"
+            return f"the target was {scaling.target_mean:g} in all of {scaling.rows} rows: nothing to learn{skipped}"
+        return f"no new sample, {position.samples} were read so far{skipped}"
+
+    def _skipped(self, stream: "Stream") -> str:
+        """Return how many rows held no sample and why, or nothing."""
+        position = stream.position
+        if not position.skipped:
+            return ""
+        reason = f" (the last: {self.problem})" if self.problem else ""
+        return f"{position.skipped} of {position.samples + position.skipped} rows were skipped{reason}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,11 @@ median of the model's root mean square over the last rounds. Medians move only i
 neither o nor h, and needs 25 rounds to move s once. While fewer than 20 replies have been accepted the factor is 100
 times larger, for first deviations of honest clients differ much.
 
-That alone would let a liar in the first rounds take over a model that is still near zero. So in these rounds a reply is
-*doubtful*, and left out without blame, if there are at least two others and
+Of two that disagree nobody can say which one lies: a liar who hardly moves could make the other look implausible.
+So with fewer than three replies in a round, one that is too far off is left out as *doubtful*, without blame.
+
+The larger factor alone would let a liar in the first rounds take over a model that is still near zero. So in these
+rounds a reply is *doubtful*, and left out without blame, if there are at least two others and
 
     d_k > 10 · factor · max(largest o, largest h, s)
 
@@ -32,6 +35,10 @@ from psofed.federation.layout import Vector
 
 _DEVIATIONS, _SIZES = 200, 50
 _FEW, _EARLY, _DOUBT = 20, 100.0, 10.0
+_ENOUGH = 3  # replies, of which two can outvote one
+
+Upload = tuple[NDArray[np.int64], Vector]
+"""The entries S_{k,n+1} that a node has shared, ascending, and its values there; both of shape (M,)."""
 
 
 class Plausibility:
@@ -49,8 +56,8 @@ class Plausibility:
     >>> guard = Plausibility(factor=10.0)
     >>> shared = np.array([0, 1])
     >>> honest, lie = np.array([0.1, 0.2]), np.array([1e300, 0.0])
-    >>> list(guard.judge(np.zeros(2), {"a": (shared, honest), "b": (shared, honest), "c": (shared, lie)}))
-    ['c']
+    >>> guard.judge(np.zeros(2), {"a": (shared, honest), "b": (shared, honest), "c": (shared, lie)})
+    {'c': ('implausible', 'inf away from the model, of at most 158')}
     """
 
     def __init__(self, factor: float | None, state: Mapping[str, Any] | None = None) -> None:
@@ -58,32 +65,30 @@ class Plausibility:
         self._deviations: list[float] = list((state or {}).get("deviations", []))
         self._sizes: list[float] = list((state or {}).get("sizes", []))
 
-    def judge(self, model: Vector, uploads: Mapping[str, tuple[NDArray[np.int64], Vector]]) -> dict[str, str]:
-        """Return what is wrong with each implausible upload (indices, values), by node."""
+    def judge(self, model: Vector, uploads: Mapping[str, Upload]) -> dict[str, tuple[str, str]]:
+        """Return for each upload that must not count, by node, the kind of bad reply and why."""
         deviations = {node: _deviation(model, *upload) for node, upload in uploads.items()}
-        found = {}
+        found: dict[str, tuple[str, str]] = {}
         for node, deviation in deviations.items():
-            others = [value for other, value in deviations.items() if other != node]
-            limit = self._limit(others)
+            limit = self._limit(_others(deviations, node))
             if not math.isfinite(deviation) or deviation > limit:
-                found[node] = f"{deviation:.3g} away from the model, of at most {limit:.3g}"
-        return found
-
-    def doubt(self, model: Vector, uploads: Mapping[str, tuple[NDArray[np.int64], Vector]]) -> dict[str, str]:
-        """Return what is odd about each upload that is too far off to be used before there is any history."""
-        if self.factor is None or len(self._deviations) >= _FEW or len(uploads) < 3:
-            return {}
-        deviations = {node: _deviation(model, *upload) for node, upload in uploads.items()}
+                blamed = len(deviations) >= _ENOUGH or not math.isfinite(deviation)
+                kind = "implausible" if blamed else "doubtful"
+                found[node] = kind, f"{deviation:.3g} away from the model, of at most {limit:.3g}"
+        left = {node: deviation for node, deviation in deviations.items() if node not in found}
+        if self.factor is None or len(self._deviations) >= _FEW or len(left) < _ENOUGH:
+            return found
         size = float(np.median(self._sizes)) if self._sizes else 0.0
-        found = {}
-        for node, deviation in deviations.items():
-            others = [value for other, value in deviations.items() if other != node]
-            most = max([*others, *self._deviations, size])
+        for node, deviation in left.items():
+            most = max([*_others(left, node), *self._deviations, size])
             if 0.0 < _DOUBT * self.factor * most < deviation:
-                found[node] = f"{deviation:.3g} away from the model, all others at most {most:.3g}"
+                found[node] = (
+                    "doubtful",
+                    f"{deviation:.3g} away from the model, all others at most {most:.3g}",
+                )
         return found
 
-    def note(self, model: Vector, uploads: Mapping[str, tuple[NDArray[np.int64], Vector]]) -> None:
+    def note(self, model: Vector, uploads: Mapping[str, Upload]) -> None:
         """Remember the accepted uploads of a round that began with `model`."""
         self._deviations += [_deviation(model, *upload) for upload in uploads.values()]
         self._deviations = self._deviations[-_DEVIATIONS:]
@@ -99,6 +104,10 @@ class Plausibility:
         if self.factor is None or scale == 0.0:
             return math.inf  # nothing to compare with
         return scale * self.factor * (_EARLY if len(self._deviations) < _FEW else 1.0)
+
+
+def _others(deviations: Mapping[str, float], node: str) -> list[float]:
+    return [value for other, value in deviations.items() if other != node]
 
 
 def _deviation(model: Vector, indices: NDArray[np.int64], values: Vector) -> float:

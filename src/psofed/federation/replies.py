@@ -8,7 +8,7 @@ import numpy as np
 from flwr.app import Message, RecordDict
 
 from psofed.federation.checks import ReplyLimits, check_reply
-from psofed.federation.wire import BadReplyError, Reply, clean_text, decode_reply
+from psofed.federation.wire import LOST, PART, SETTINGS, BadReplyError, Reply, decode_reply
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ def sort_replies(
         What the replies must hold.
     """
     questions = {message.metadata.message_id: message.metadata.dst_node_id for message in asked}
+    kinds = {message.metadata.message_id: message.content[SETTINGS]["kind"] for message in asked}
     valid: dict[int, Reply] = {}
     bad: list[tuple[int, BadReplyError]] = []
     answered: set[str] = set()
@@ -62,7 +63,10 @@ def sort_replies(
             if question in answered:
                 raise BadReplyError("duplicate")
             answered.add(question)
-            valid[node] = judge(message, node, expected)
+            reply = judge(message, node, expected)
+            if reply.status == LOST and kinds[question] != PART:
+                raise BadReplyError("malformed", "says that it needs the full model, which it was given")
+            valid[node] = reply
         except BadReplyError as error:
             bad.append((node, error))
     for question, node in questions.items():
@@ -76,7 +80,7 @@ def sort_replies(
 def judge(message: Message, node: int, expected: Expectation) -> Reply:
     """Return the reply of `node`, or raise BadReplyError."""
     if message.has_error():
-        raise BadReplyError("error", clean_text(message.error.reason))
+        raise BadReplyError("error", message.error.reason or "")
     if message.metadata.src_node_id != node:
         raise BadReplyError("unasked", f"from node {message.metadata.src_node_id}")
     content = message.content if message.has_content() else RecordDict()

@@ -15,6 +15,7 @@ from psofed.federation.checkpoint import ServerState
 from psofed.federation.checks import Conduct
 from psofed.federation.deploy.traffic import Traffic
 from psofed.federation.files import read_json, write_json
+from psofed.federation.rounds import mean_without_overflow
 from psofed.federation.settings import RunSettings
 from psofed.federation.synthetic import evaluate_model
 from psofed.fleet import draw_fleet
@@ -93,13 +94,15 @@ def learning_curve(state: ServerState) -> dict[str, list[Any]]:
             if not isinstance(values, list) or not isinstance(last, int | float):
                 continue
             for back, value in enumerate(reversed(values)):
-                if value is not None:
+                if value is not None and value >= 0:
                     errors.setdefault(int(last) - back, {})[node] = float(value)
     numbers = [record["round"] for record in state.history]
     evaluations = [record.get("evaluation", {}) for record in state.history]
     return {
         "round": numbers,
-        "network_mse": [float(np.mean(list(errors[n].values()))) if n in errors else None for n in numbers],
+        "network_mse": [
+            mean_without_overflow(list(errors[n].values())) if n in errors else None for n in numbers
+        ],
         "clients_reporting": [len(errors.get(n, {})) for n in numbers],
         "server_msd": [evaluation.get("server-msd") for evaluation in evaluations],
         "test_mse": [evaluation.get("test-mse") for evaluation in evaluations],

@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from flwr.app import Message, MetricRecord
 
 from psofed.federation.wire import LOST, BadReplyError, Reply
@@ -64,8 +63,19 @@ def mean_of(reports: Sequence[Mapping[str, Any]]) -> MetricRecord:
         found = [report[name] for report in reports if isinstance(report.get(name), int | float)]
         finite = [value for value in found if math.isfinite(value)]
         if finite:
-            means[name] = float(np.mean(finite))
+            means[name] = mean_without_overflow(finite)
     return MetricRecord(means)
+
+
+def mean_without_overflow(values: Sequence[float]) -> float:
+    """Return the mean of finite values, however large a liar may have made them.
+
+    Examples
+    --------
+    >>> mean_without_overflow([1.5e308, 1.5e308])
+    1.5e+308
+    """
+    return float(math.fsum(value / len(values) for value in values))
 
 
 def finite_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:

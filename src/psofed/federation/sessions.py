@@ -26,19 +26,23 @@ def new_session(initial: ArrayRecord, layout: Layout, settings: Mapping[str, Any
 
 def resumed_session(store: CheckpointStore, layout: Layout, settings: Mapping[str, Any]) -> ServerState:
     """Return the state of the newest checkpoint; it must be of the same model and settings, and usable."""
-    state = store.load()
+    state = load_usable(store)
     if state.layout != layout:
         raise PsofedError(f"{store.path} holds another model than the one given")
     changed = [name for name, value in settings.items() if state.settings.get(name) != value]
     if changed:
         was = ", ".join(f"{name} = {state.settings.get(name)}" for name in changed)
         raise PsofedError(f"{store.path} was made with {was}; a resumed run must keep that")
+    return state
+
+
+def load_usable(store: CheckpointStore) -> ServerState:
+    """Return the newest checkpoint, or raise a PsofedError that names others if it is damaged or poisoned."""
+    state = store.load()
     with np.errstate(over="ignore"):
         usable = bool(np.isfinite(np.sum(np.square(state.model.astype(np.float64)))))
     if not usable:
-        kept = ", ".join(map(str, store.rounds()))
         raise PsofedError(
-            f"the model in {store.path} is not finite, or too large to compute with; go back to an earlier round "
-            f"by `psofed federation rollback --to-round N` (there are {kept}), or begin anew"
+            f"the model in {store.path} is not finite, or too large to compute with{store.way_back()}"
         )
     return state

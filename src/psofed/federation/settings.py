@@ -1,5 +1,6 @@
 """What a run of the ready-made app does: one frozen, validated description, also as Flower's config."""
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -9,6 +10,8 @@ from psofed.common.validation import check_boolean, check_choice, check_integer,
 from psofed.federation.checks import ReplyLimits
 from psofed.federation.masks import MAX_SEED, PATTERNS
 from psofed.scenario import Scenario
+
+_SERVER_ONLY = ("aggregation", "aggregation_options", "pre_aggregation", "defence")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +91,24 @@ class RunSettings:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "RunSettings":
         """Read what :meth:`to_config` gave; Flower may have turned 60.0 into 60 on the way."""
+        return cls._read(config, Scenario.from_toml(str(config["scenario"])))
+
+    @classmethod
+    def for_client(cls, config: Mapping[str, Any], *, attack: bool = False) -> "RunSettings":
+        """Read what concerns a client, `attack` included or not.
+
+        How the server joins uploads and whom it watches is not a client's affair, nor is the attack an honest one's. So
+        a client need not have a plugin with somebody's own rule.
+        """
+        scenario = tomllib.loads(str(config["scenario"]))
+        for name in (*_SERVER_ONLY, *(() if attack else ("attack",))):
+            scenario.pop(name, None)
+        return cls._read(config, Scenario.from_mapping(scenario))
+
+    @classmethod
+    def _read(cls, config: Mapping[str, Any], scenario: Scenario) -> "RunSettings":
         values = {field.name: config[field.name.replace("_", "-")] for field in fields(cls)}
-        values["scenario"] = Scenario.from_toml(values["scenario"])
-        return cls(**values)
+        return cls(**{**values, "scenario": scenario})
 
 
 def _check_covered(scenario: Scenario) -> None:

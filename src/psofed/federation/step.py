@@ -16,14 +16,11 @@ from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.federation.aggregate import aggregate
 from psofed.federation.attacks import Rehearsal
 from psofed.federation.layout import Vector
-from psofed.federation.masks import MIXING, Indices, derive_words
-from psofed.federation.plausibility import Plausibility
+from psofed.federation.masks import MIXING, derive_words
+from psofed.federation.plausibility import Plausibility, Upload
 from psofed.federation.suspects import Suspects
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Aggregation, PreAggregation
-
-Upload = tuple[Indices, Vector]
-"""The entries S_{k,n+1} that a node has shared, ascending, and its values there; both of shape (M,)."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +108,10 @@ class ServerStep:
             received = self.rehearsal.corrupt(round_number, model, received, self.rule, self.pre, drawn)
         # A crude lie is a reason for suspicion as well.
         suspects = {} if self.suspects is None else self.suspects.judge(round_number, model, received)
-        refused: dict[str, tuple[str, str]] = {}
-        for kind, judge in (("implausible", self.plausibility.judge), ("doubtful", self.plausibility.doubt)):
-            refused |= {name: (kind, reason) for name, reason in judge(model, received).items()}
-            received = {name: upload for name, upload in received.items() if name not in refused}
-        received = {name: upload for name, upload in received.items() if name not in suspects}
+        refused = self.plausibility.judge(model, received)
+        received = {
+            name: upload for name, upload in received.items() if name not in refused and name not in suspects
+        }
         self.plausibility.note(model, received)
         weights = [float(examples[name]) for name in received] if self.weighted else None
         if weights is None or sum(weights) > 0:

@@ -26,13 +26,13 @@ from psofed.federation.masks import DERIVATION, MaskSource, Sharing
 from psofed.federation.models import arrays_of
 from psofed.federation.nodes import Node, wait_for_nodes
 from psofed.federation.participants import DerivedParticipants, ParticipantSource
-from psofed.federation.plausibility import Plausibility
+from psofed.federation.plausibility import Plausibility, Upload
 from psofed.federation.replies import Expectation, sort_replies
 from psofed.federation.rounds import average_metrics, describe_round, finite_metrics, mean_of
 from psofed.federation.sessions import new_session, resumed_session
-from psofed.federation.step import ServerStep, Upload
+from psofed.federation.step import ServerStep
 from psofed.federation.suspects import Suspects
-from psofed.federation.wire import LOST, BadReplyError, Reply
+from psofed.federation.wire import LOST, BadReplyError, Reply, decode_metrics
 from psofed.parts.base import Aggregation, Attack, Defence, Pattern, PreAggregation
 from psofed.parts.watching import WatchPlan
 from psofed.scenario.scenario import as_part
@@ -374,8 +374,12 @@ class PSOFed(Strategy):
         """Average the metrics of the clients' own evaluations, unweighted."""
         reports = []
         for message in replies:
-            if message.has_content() and isinstance(record := message.content.get("metrics"), MetricRecord):
-                reports.append(dict(record))
+            try:
+                if message.has_content():
+                    reports.append(decode_metrics(message.content))
+            except BadReplyError as error:
+                name = self._node(message.metadata.src_node_id).name
+                _log.warning("round %d: dropped an evaluation of %s: %s", server_round, name, error)
         return mean_of(reports) if reports else None
 
     # --- helpers ----------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ KINDS = (PART, START, FULL, SYNC, EVALUATE)
 LEARNED, LOST = "learned", "lost"
 
 _NPY_HEADER_LIMIT = 1024
-_MAX_METRICS, _MAX_METRIC_LENGTH, _MAX_REMARK = 100, 4096, 200
+_MAX_METRICS, _MAX_METRIC_NAME, _MAX_METRIC_VALUES, _MAX_REMARK = 100, 100, 4096, 200
 
 
 class BadReplyError(ValueError):
@@ -45,10 +45,11 @@ class BadReplyError(ValueError):
     kind : str
         One of :data:`psofed.federation.checks.KINDS`.
     detail : str
-        What was wrong.
+        What was wrong; a client's own words may be in it, so it is cut to one short line.
     """
 
     def __init__(self, kind: str, detail: str = "") -> None:
+        detail = clean_text(detail)
         super().__init__(f"{kind}: {detail}" if detail else kind)
         self.kind = kind
         self.detail = detail
@@ -240,7 +241,8 @@ def decode_reply(content: RecordDict, length: int, dtype: np.dtype[Any]) -> Repl
         raise BadReplyError("malformed", "no arrays record")
     if list(record) != [VALUES]:
         raise BadReplyError("wrong-key", f"arrays {[str(key)[:40] for key in record][:3]}")
-    num_examples, metrics = _decode_metrics(content.get(METRICS))
+    metrics = decode_metrics(content)
+    num_examples = _num_examples(metrics.pop("num-examples", None))
     return Reply(
         session=session,
         round_number=round_number,
@@ -285,20 +287,26 @@ def decode_array(array: Array, length: int, dtype: np.dtype[Any]) -> NDArray[Any
     return np.frombuffer(data, dtype=dtype, count=length, offset=stream.tell())
 
 
-def _decode_metrics(record: Any) -> tuple[int, dict[str, Any]]:
+def decode_metrics(content: RecordDict) -> dict[str, Any]:
+    """Return what a client reports, or raise BadReplyError if it would fill the server's disk."""
+    record = content.get(METRICS)
     if not isinstance(record, MetricRecord):
         raise BadReplyError("malformed", "no metrics record")
     metrics = dict(record)
-    longest = max((len(value) for value in metrics.values() if isinstance(value, list)), default=0)
-    if len(metrics) > _MAX_METRICS or longest > _MAX_METRIC_LENGTH:
-        raise BadReplyError("malformed", "metrics beyond any use")  # they would fill the server's checkpoint
-    num_examples = metrics.pop("num-examples", None)
+    longest = max(map(len, metrics), default=0)
+    values = sum(len(value) if isinstance(value, list) else 1 for value in metrics.values())
+    if len(metrics) > _MAX_METRICS or longest > _MAX_METRIC_NAME or values > _MAX_METRIC_VALUES:
+        raise BadReplyError("malformed", "metrics beyond any use")
+    return metrics
+
+
+def _num_examples(num_examples: Any) -> int:
     # Flower has no integer of its own: some clients count in floats.
     if isinstance(num_examples, float) and math.isfinite(num_examples) and num_examples.is_integer():
         num_examples = int(num_examples)
     if isinstance(num_examples, bool) or not isinstance(num_examples, int):
         raise BadReplyError("malformed", "num-examples is not a whole number")
-    return num_examples, metrics
+    return num_examples
 
 
 def _integer(settings: ConfigRecord, name: str) -> int:

@@ -2,6 +2,7 @@
 
 import datetime
 import ipaddress
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from psofed.common.errors import PsofedError
+from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.federation.files import write_atomically
 
 VALID_DAYS = 365
+_NAME = re.compile(r"[^\W_][\w.-]{0,63}")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Credentials:
             raise PsofedError(f"there is no node {name}; there are {names}")
         aside = self.folder / "revoked"
         aside.mkdir(exist_ok=True, mode=0o700)
+        if self.node_key(name).exists():  # or `certs` would find it, and make no new pair
+            self.node_key(name).replace(aside / f"{name}.key")
         return path.replace(aside / path.name)
 
     def check_server(self) -> None:
@@ -72,15 +77,18 @@ def make_credentials(folder: Path, hosts: Iterable[str], nodes: Iterable[str]) -
     """Make what is missing in `folder`: authority, server certificate for `hosts`, and keys for `nodes`.
 
     Private keys are readable by their owner only. Nothing that exists is replaced, but for the server's
-    certificate, which is made anew if it does not name all of `hosts`.
+    certificate, which is made anew if it does not name all of `hosts`; it then names those of before as well. A node
+    whose public key is here has a key, also if the private half was moved to it.
     """
     credentials = Credentials(folder)
+    nodes = [_check_name(name) for name in nodes]
+    wanted = [_general_name(host) for host in ("127.0.0.1", "localhost", *hosts)]
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    names = tuple(dict.fromkeys(["127.0.0.1", "localhost", *hosts]))
-    if not (credentials.certificate.exists() and _covers(credentials.certificate, names)):
-        _make_server_certificate(credentials, names)
+    found, fresh = _hosts_of(credentials.certificate)
+    if not fresh or not set(wanted) <= set(found):
+        _make_server_certificate(credentials, list(dict.fromkeys([*found, *wanted])))
     for name in nodes:
-        if not credentials.node_key(name).exists():
+        if not credentials.node_key(name).with_suffix(".pub").exists():
             make_node_key(credentials.node_key(name))
     return credentials
 
@@ -98,7 +106,18 @@ def make_node_key(path: Path) -> Path:
     return public_path
 
 
-def _make_server_certificate(credentials: Credentials, names: tuple[str, ...]) -> None:
+def _check_name(name: str) -> str:
+    """Return a node's name if it can be the name of a file, and printed."""
+    if not _NAME.fullmatch(name) or name in ("ca", "server"):
+        raise InvalidValueError(
+            "node",
+            name,
+            "up to 64 letters, digits, '-', '_' and '.', a letter or digit first; not ca or server",
+        )
+    return name
+
+
+def _make_server_certificate(credentials: Credentials, names: list[x509.GeneralName]) -> None:
     authority_key_path = credentials.folder / "ca.key"
     if credentials.authority.exists() != authority_key_path.exists():
         raise PsofedError(
@@ -112,7 +131,7 @@ def _make_server_certificate(credentials: Credentials, names: tuple[str, ...]) -
         authority_key = loaded
     else:
         authority_key = ec.generate_private_key(ec.SECP384R1())
-        authority = _sign("psofed federation CA", authority_key, None, authority_key, ())
+        authority = _sign("psofed federation CA", authority_key, None, authority_key, [])
         write_atomically(authority_key_path, _private_pem(authority_key), mode=0o600)
         write_atomically(credentials.authority, authority.public_bytes(serialization.Encoding.PEM))
     key = ec.generate_private_key(ec.SECP384R1())
@@ -126,7 +145,7 @@ def _sign(
     key: ec.EllipticCurvePrivateKey,
     issuer: x509.Certificate | None,
     issuer_key: ec.EllipticCurvePrivateKey,
-    hosts: tuple[str, ...],
+    hosts: list[x509.GeneralName],
 ) -> x509.Certificate:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
@@ -148,7 +167,7 @@ def _sign(
         .add_extension(_usage(is_authority=issuer is None), critical=True)
     )
     if issuer is not None:
-        alternatives = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+        alternatives = x509.SubjectAlternativeName(hosts)
         builder = builder.add_extension(alternatives, critical=False)
         builder = builder.add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
@@ -174,14 +193,21 @@ def _general_name(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
+        if not _HOST.fullmatch(host):
+            raise InvalidValueError(
+                "host", host, "an IP address, or a name of ASCII letters, digits, '-' and '.'"
+            ) from None
         return x509.DNSName(host)
 
 
-def _covers(path: Path, names: tuple[str, ...]) -> bool:
+def _hosts_of(path: Path) -> tuple[list[x509.GeneralName], bool]:
+    """Return whom the certificate names, and whether it is there and will be valid for another week."""
+    if not path.exists():
+        return [], False
     certificate = x509.load_pem_x509_certificate(path.read_bytes())
     found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     fresh = certificate.not_valid_after_utc > datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=7)
-    return fresh and all(_general_name(name) in found for name in names)
+    return list(found), fresh
 
 
 def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

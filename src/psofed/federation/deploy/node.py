@@ -32,6 +32,7 @@ from psofed.federation.flower import (
     identify,
 )
 from psofed.federation.packing import pack, unpack
+from psofed.federation.wire import SETTINGS, clean_text
 
 _LONGEST_PAUSE = 5.0
 _LEARN_EVERY = 0.2
@@ -86,6 +87,7 @@ class LongLivedNode:
         self._fleet = Fleet(server, key, authority)
         self._lock = threading.Lock()
         self._context: Context | None = None
+        self._said = ""
         self._forgotten = threading.Event()
         self._ended = threading.Event()
 
@@ -194,6 +196,7 @@ class LongLivedNode:
             with self._lock:
                 reply = self.app(message, context)
             if reply.has_content():
+                self._say_remark(reply)
                 reply.content = pack(reply.content)
             return reply
         except Exception as error:
@@ -201,6 +204,14 @@ class LongLivedNode:
             reason = f"{error}" if isinstance(error, PsofedError) else f"{type(error).__name__}: {error}"
             self.say(f"round {message.metadata.group_id} failed: {reason}")
             return error_reply(reason, message)
+
+    def _say_remark(self, reply: Message) -> None:
+        """Say here, too, what the server is told for a person; once is enough, until it changes."""
+        settings = reply.content.config_records.get(SETTINGS)
+        remark = "" if settings is None else clean_text(settings.get("remark", ""))
+        if remark not in ("", self._said):
+            self.say(remark)
+        self._said = remark
 
     def _learn_arrived(self) -> None:
         failed = ""

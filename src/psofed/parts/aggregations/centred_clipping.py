@@ -4,7 +4,7 @@ from psofed.common.types import FloatArray
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.options import option
-from psofed.parts.vectors import add_scaled, distance, part_of, scale
+from psofed.parts.vectors import TINY, add_scaled, distance, middle, part_of, scale
 
 
 class CentredClipping(Aggregation):
@@ -16,9 +16,15 @@ class CentredClipping(Aggregation):
 
     The server moves by P'/|S_n| · v. An infinite radius would give the mean.
 
+    The radius is fixed, as in the paper, and must fit the lengths of honest updates: far above them it clips a liar to
+    something that still outweighs everybody. With a `factor` the radius follows the updates instead: in each iteration
+    it is that many times their median distance from v, as in Huber's location estimate with a scale of its own.
+
     References
     ----------
-    Karimireddy, He, Jaggi, "Learning from history for Byzantine robust optimization", ICML 2021.
+    Karimireddy, He, Jaggi, "Learning from history for Byzantine robust optimization", ICML 2021. On radii that follow
+    from the distances: He, Karimireddy, Jaggi, "Byzantine-robust decentralized learning via ClippedGossip", 2022 (there
+    for each client); Huber, "Robust statistics", 1981, ch. 6.
 
     Examples
     --------
@@ -27,6 +33,9 @@ class CentredClipping(Aggregation):
     >>> changes = np.array([[0.5, 0.0], [0.0, 40.0]])
     >>> combine_uploads(CentredClipping(radius=1.0, iterations=1), changes, np.zeros(2))
     array([0.25, 0.5 ])
+    >>> changes = np.array([[0.5], [0.5], [0.5], [0.5], [-40.0]])
+    >>> combine_uploads(CentredClipping(factor=1.0), changes, np.zeros(1)).round(2)
+    array([0.47])
     """
 
     over = "vectors"
@@ -35,16 +44,23 @@ class CentredClipping(Aggregation):
         default=0.1, low=0.0, open_low=True, text="how far an update may reach from the centre"
     )
     iterations: int = option(default=3, low=1, text="how often the centre is moved")
+    factor: float = option(
+        default=0.0, low=0.0, text="if not 0, the radius is so many median distances from the centre instead"
+    )
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Move the centre by the mean of the clipped differences to it."""
         changes = updates.changes
         count = changes.shape[0]
-        factors, most = part_of(updates.room, 0, (count,)), self.radius / count
+        factors, radius = part_of(updates.room, 0, (count,)), self.radius
         for _ in range(self.iterations):
+            for p in range(count):
+                factors[p] = distance(changes[p], out)
+            if self.factor > 0.0:
+                radius = self.factor * middle(factors)
             total = 0.0
             for p in range(count):
-                factors[p] = most / max(self.radius, distance(changes[p], out))
+                factors[p] = radius / count / max(radius, factors[p], TINY)
                 total += factors[p]
             scale(1.0 - total, out)
             for p in range(count):
