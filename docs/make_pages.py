@@ -137,7 +137,7 @@ def make_parts_page() -> str:
 
 def with_type_list(text: str, family: str) -> str:
     """Return a family's ``__init__.py`` with the list of its classes for type checkers."""
-    start, end = text.index("if TYPE_CHECKING:\n"), text.index("\n\ndef __getattr__")
+    start, end = text.index("if TYPE_CHECKING:\n"), text.index("else:  #")
     imports = [
         f"    from {part.__module__} import {part.__name__} as {part.__name__}\n"
         for part in built_in_parts(family)

@@ -137,13 +137,15 @@ for _family in _FAMILIES:
     sys.modules[f"psofed.{_family}"] = globals()[_family] = import_module(f"psofed.parts.{_family}")
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        # With name and obj, Python says what may have been meant.
-        raise AttributeError(
-            f"module 'psofed' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
-        )
-    return getattr(import_module(f"psofed.{_HOME[name]}"), name)
+if not TYPE_CHECKING:  # to type checkers a name that is not there is an error
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            # With name and obj, Python says what may have been meant.
+            raise AttributeError(
+                f"module 'psofed' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+            )
+        return getattr(import_module(f"psofed.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

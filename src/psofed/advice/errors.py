@@ -88,14 +88,17 @@ class Trier:
     def __init__(
         self, data: "OwnData", scenario: Scenario, trials: int, seed: int, executor: Executor | None = None
     ) -> None:
-        self.data, self.scenario, self.trials, self.seed = data, scenario, trials, seed
-        self.blocks = cut_into_blocks(data.samples)
+        self.data: OwnData = data
+        self.scenario: Scenario = scenario
+        self.trials: int = trials
+        self.seed: int = seed
+        self.blocks: Blocks = cut_into_blocks(data.samples)
         self._executor = executor
         self._fleet, self._samples = make_table_samples(scenario, data)
         features = scenario.model.make_features(data.num_columns, scenario.dimension)
         norms = np.concatenate([(features(rows) ** 2).sum(axis=1) for rows in data.inputs])
         self._power, self._largest = max(float(norms.mean()), 1e-9), max(float(norms.max()), 1e-9)
-        self.is_heavy = sum(data.samples) * scenario.dimension > _HEAVY
+        self.is_heavy: bool = sum(data.samples) * scenario.dimension > _HEAVY
 
     def stepsizes(self, steps: int, averaged: int = 1) -> FloatArray:
         """Return the stepsizes to try for a model that takes so many steps, each the mean of so many clients'.

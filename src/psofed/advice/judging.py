@@ -83,7 +83,7 @@ class Judge:
     def __init__(self, blocks: Blocks, clients: NDArray[np.bool_] | None = None) -> None:
         self._counts = blocks.counts if clients is None else blocks.counts * clients
         self._first = min(FIRST_JUDGED, len(self._counts) - 1)
-        self.rows = self._counts[self._first :].sum(axis=0)
+        self.rows: FloatArray = self._counts[self._first :].sum(axis=0)
         is_judged = self.rows > 0
         self._weights = is_judged / np.where(is_judged, self.rows, 1.0) / max(is_judged.sum(), 1)
 

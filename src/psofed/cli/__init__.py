@@ -22,7 +22,7 @@ from psofed.cli import (
 from psofed.common.errors import PsofedError
 from psofed.common.notices import listen
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="psofed",
     help="Online federated learning that stays accurate when some clients lie: simulate, predict, tune, run.",
     no_args_is_help=True,
@@ -30,8 +30,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS = (example, advise, simulate, plot, predict, tune, compare, sweep, explore, reproduce, federation)
-for command in _COMMANDS:
-    command.register(app)
+for _command in _COMMANDS:
+    _command.register(app)
 
 
 def _show_version(value: bool) -> None:

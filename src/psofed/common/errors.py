@@ -33,7 +33,7 @@ class InvalidValueError(PsofedError, ValueError):
 
     def __init__(self, field: str, value: Any, allowed: str, hint: str = "") -> None:
         super().__init__(f"{field} = {_short(value)} is not allowed; allowed: {allowed}{hint}")
-        self.field = field
+        self.field: str = field
         self.value = value
         self.allowed = allowed
         self.hint = hint
@@ -72,7 +72,8 @@ class UnknownFieldError(PsofedError, ValueError):
         full = [name if "." in name or what != "a known field" else f"{table}{dot}{name}" for name in known]
         hint = did_you_mean(field, elsewhere) or did_you_mean(field, full)
         super().__init__(f"{field} is not {what}; allowed: {', '.join(known) or 'no fields here'}{hint}")
-        self.field, self.known = field, tuple(known)
+        self.field = field
+        self.known: tuple[str, ...] = tuple(known)
         self._arguments = (field, tuple(known), what, tuple(elsewhere))
 
     def __reduce__(self) -> tuple[Any, ...]:

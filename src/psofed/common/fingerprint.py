@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, GenericAlias, ModuleType
 from typing import Any
 
 _PACKAGE = Path(__file__).parent.parent
@@ -129,6 +129,8 @@ def _content_of(value: Any) -> bytes:
             + b",".join(_content_of(key) + b":" + _content_of(member) for key, member in value.items())
             + b"}"
         )
+    if isinstance(value, GenericAlias):  # such as NDArray[np.float64], which has all attributes of an array
+        return repr(value).encode()
     if hasattr(value, "tobytes"):  # arrays
         return bytes(value.tobytes())
     return f"{type(value).__module__}.{type(value).__qualname__}".encode()

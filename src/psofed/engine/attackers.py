@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.common.types import FloatArray
+from psofed.common.types import BoolArray, FloatArray
 from psofed.engine.choice import choose, make_choice_room
 from psofed.engine.compiling import compiled
 from psofed.engine.hooks import Attackers
@@ -44,26 +44,26 @@ def make_attackers(
 
 
 @compiled(inline=True)
-def first_word(n, clients, client, dimension):
+def first_word(n: int, clients: int, client: int, dimension: int) -> int:
     """Return the address of a client's words in iteration n: one for τ, then one for every two entries' normals."""
     return (n * clients + client) * (1 + (dimension + 1) // 2)
 
 
 @compiled(inline=True)
-def attacks_now(key, gamma, word, probability):
+def attacks_now(key: np.uint64, gamma: np.uint64, word: int, probability: float) -> bool:
     """Return τ_{k,n}, whether the Byzantine client whose words begin at `word` attacks."""
     return unit_uniform(mix_word(key + np.uint64(word) * gamma)) < probability
 
 
 @compiled(inline=True)
-def own_normal(key, gamma, word, entry):
+def own_normal(key: np.uint64, gamma: np.uint64, word: int, entry: int) -> np.float64:
     """Return the standard normal of one client, iteration and entry."""
     x, y = normal_pair(mix_word(key + np.uint64(word + 1 + entry // 2) * gamma))
     return np.float64(y) if entry % 2 else np.float64(x)
 
 
 @compiled(inline=True)
-def common_normal(key, gamma, n, dimension, entry):
+def common_normal(key: np.uint64, gamma: np.uint64, n: int, dimension: int, entry: int) -> np.float64:
     """Return the standard normal of one iteration and entry, the same for all clients."""
     word = np.uint64(n * ((dimension + 1) // 2) + entry // 2) + _COMMON
     x, y = normal_pair(mix_word(key + word * gamma))
@@ -71,7 +71,7 @@ def common_normal(key, gamma, n, dimension, entry):
 
 
 @compiled
-def redraw_byzantine(n, attackers):
+def redraw_byzantine(n: int, attackers: Attackers) -> None:
     """Fill the Byzantine set (K, lanes) of iteration n, if it is redrawn."""
     count, is_byzantine = attackers.redrawn, attackers.is_byzantine
     if count < 0:
@@ -121,7 +121,7 @@ def draw_shocks(
 
 
 @compiled
-def _fill_shocks(attackers, attacking, normals, common):
+def _fill_shocks(attackers: Attackers, attacking: BoolArray, normals: FloatArray, common: FloatArray) -> None:
     iterations, clients, dimension = normals.shape
     key, gamma = attackers.stream.key[0], attackers.stream.gamma[0]
     for n in range(iterations):

@@ -41,6 +41,10 @@ from psofed.parts.part import Part
 Frame = Callable[..., Any]
 MakeFrame = Callable[..., Frame]
 
+# A part's own method, and what makes its `self` from numbers.
+Body = Callable[..., Any]
+Unpack = Callable[..., Any]
+
 
 class Hook(NamedTuple):
     """What a kernel takes for a part.

@@ -7,11 +7,12 @@ the identity, so it depends on its own words alone. It is made in one of two way
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from psofed.common.types import IndexArray, IntArray
 from psofed.engine.compiling import compiled
 from psofed.engine.lanes import WIDTH, halves, load, pick_if_equal, spread, store
 from psofed.engine.normals import bounded, mix_word
+from psofed.engine.streams import WordArray
 
 # Up to so many numbers are chosen by comparing each draw with all before it, in all lanes at once.
 _FEW = 24
@@ -32,15 +33,15 @@ class ChoiceRoom(NamedTuple):
         For a choice of many.
     """
 
-    first: NDArray[np.uint64]
-    places: NDArray[np.int32]
-    displaced: NDArray[np.int32]
-    numbers: NDArray[np.int64]
-    swapped: NDArray[np.int64]
+    first: WordArray
+    places: IndexArray
+    displaced: IndexArray
+    numbers: IntArray
+    swapped: IntArray
 
 
 @compiled(inline=True)
-def make_choice_room(size, count, lanes):
+def make_choice_room(size: int, count: int, lanes: int) -> ChoiceRoom:
     """Return room for choices of `count` of `size` numbers."""
     few = min(count, _FEW)
     return ChoiceRoom(
@@ -50,7 +51,9 @@ def make_choice_room(size, count, lanes):
 
 
 @compiled(allocates=False)
-def choose(key, gamma, count, room, out, row):
+def choose(
+    key: WordArray, gamma: WordArray, count: int, room: ChoiceRoom, out: IndexArray, row: int | np.int64
+) -> None:
     """Fill `count` rows of ``out`` (rows, lanes) from `row` on with different numbers, in every lane."""
     lanes = key.size
     if count <= _FEW and lanes % WIDTH == 0:
@@ -62,7 +65,15 @@ def choose(key, gamma, count, room, out, row):
 
 
 @compiled(inline=True)
-def _choose_few(key, gamma, count, room, out, row, lane):
+def _choose_few(
+    key: WordArray,
+    gamma: WordArray,
+    count: int,
+    room: ChoiceRoom,
+    out: IndexArray,
+    row: int | np.int64,
+    lane: int,
+) -> None:
     """Choose without carrying the swaps out: ``displaced[c]`` is what stood in place c before draw c.
 
     What stands in a place is what the last draw that went there displaced, else the place's own number.
@@ -88,7 +99,15 @@ def _choose_few(key, gamma, count, room, out, row, lane):
 
 
 @compiled(inline=True)
-def _choose_many(key, gamma, count, room, out, row, lane):
+def _choose_many(
+    key: WordArray,
+    gamma: WordArray,
+    count: int,
+    room: ChoiceRoom,
+    out: IndexArray,
+    row: int | np.int64,
+    lane: int,
+) -> None:
     """Choose by swapping ``numbers``, the identity, and swapping them back."""
     numbers, swapped = room.numbers, room.swapped
     for c in range(count):

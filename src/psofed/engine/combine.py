@@ -6,7 +6,7 @@ from psofed.common.types import FloatArray
 from psofed.engine.bodies import raise_python_error, release
 from psofed.engine.compiling import compiled
 from psofed.engine.frames.aggregation import aggregation_hook, make_memory
-from psofed.engine.hooks import Uploads, take_aggregation
+from psofed.engine.hooks import RuleMemory, Uploads, take_aggregation
 from psofed.parts.base import Aggregation
 
 
@@ -36,5 +36,14 @@ def combine_compiled(rule: Aggregation, uploads: FloatArray, server: FloatArray)
 
 
 @compiled
-def _call(address, token, target, uploads, options, own_step, memory, server):
+def _call(
+    address: int,
+    token: int,
+    target: FloatArray,
+    uploads: Uploads,
+    options: FloatArray,
+    own_step: FloatArray,
+    memory: RuleMemory,
+    server: FloatArray,
+) -> None:
     take_aggregation(address)(token, target, uploads, options, own_step, memory, server)

@@ -10,17 +10,24 @@ start instantly may do so.
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
 import numba
 from numba.core import config as numba_config
 from numba.core.cgutils import create_struct_proxy
-from numba.extending import intrinsic
+from numba.extending import intrinsic, register_jitable
 
 from psofed.common.fingerprint import file_digest
+
+# Compiling changes how a function runs, not what it takes and returns; so kernels are checked by their annotations.
+F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+
+# Turns the address of a hook into what can be called, inside a kernel.
+HookTaker = Callable[[int], Callable[..., None]]
 
 _SETTING_CACHE = Lock()
 
@@ -44,9 +51,11 @@ def _load_numba_without_scipy() -> None:
 _load_numba_without_scipy()
 
 
-def compiled(
-    function: Callable[..., Any] | None = None, *, inline: bool = False, allocates: bool = True
-) -> Callable[..., Any]:
+@overload
+def compiled(function: F) -> F: ...
+@overload
+def compiled(*, inline: bool = False, allocates: bool = True) -> Callable[[F], F]: ...
+def compiled(function: Any = None, *, inline: bool = False, allocates: bool = True) -> Any:
     """Compile `function`, releasing the GIL while it runs.
 
     No fast-math flag is set: every operation rounds as IEEE 754 says, so a lane's bits do not depend on
@@ -63,25 +72,39 @@ def compiled(
         an iteration with little to do takes longer than the iteration itself.
     """
     if function is None:
-        return lambda f: compiled(f, inline=inline, allocates=allocates)
+        return partial(_compile, inline=inline, allocates=allocates)
+    return _compile(function, inline=inline, allocates=allocates)
+
+
+def _compile(function: Callable[..., Any], *, inline: bool, allocates: bool) -> Any:
     if inline:
         return numba.njit(inline="always")(function)
     options: dict[str, Any] = {"error_model": "numpy", "_nrt": allocates}
     with own_cache():
-        kernel: Callable[..., Any] = numba.njit(cache=True, nogil=True, **options)(function)
-    return kernel
+        return numba.njit(cache=True, nogil=True, **options)(function)
 
 
-def hook_taker(signature: Any) -> Any:
+def jitable(function: F) -> F:
+    """Let kernels and frames call a plain function; it stays one."""
+    register_jitable(function)
+    return function
+
+
+def instruction(define: Callable[Concatenate[Any, P], Any]) -> Callable[P, Any]:
+    """Make a word for kernels that is said in LLVM's own; where it is called, the typing context is left out."""
+    return cast("Callable[P, Any]", intrinsic(define))
+
+
+def hook_taker(signature: Any) -> HookTaker:
     """Return what turns an address into a hook of the given `signature` inside a kernel.
 
     Numba takes 0.04 ms to see what kind of function an argument is, at every call; a number it sees at once.
     """
     kind = numba.types.FunctionType(signature)
 
-    @intrinsic
-    def take(typing_context, address):
-        def emit(context, builder, _, arguments):
+    @instruction
+    def take(typing_context: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
+        def emit(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
             function = create_struct_proxy(kind)(context, builder)
             function.c_addr = builder.inttoptr(arguments[0], function.c_addr.type)
             return function._getvalue()

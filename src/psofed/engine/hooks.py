@@ -5,11 +5,12 @@ w − model; a model's entry i is ``target[i]`` less that. Every hook gets a `to
 run where a body could not be compiled.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from numba import boolean, float64, int32, int64, types, uint64
 
-from psofed.engine.compiling import hook_taker
+from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
+from psofed.engine.compiling import HookTaker, hook_taker
 from psofed.engine.streams import Stream
 
 
@@ -35,9 +36,9 @@ class Attackers(NamedTuple):
     stream: Stream
     probability: float
     redrawn: int
-    is_byzantine: Any
-    options: Any
-    memory: Any
+    is_byzantine: BoolArray
+    options: FloatArray
+    memory: FloatArray
 
 
 class Uploads(NamedTuple):
@@ -53,9 +54,9 @@ class Uploads(NamedTuple):
         The numbers, as errors; NaN for one that is not sent. Attacks change them in place.
     """
 
-    clients: Any
-    entries: Any
-    sent: Any
+    clients: IndexArray
+    entries: IndexArray
+    sent: FloatArray
 
 
 class RuleMemory(NamedTuple):
@@ -69,11 +70,11 @@ class RuleMemory(NamedTuple):
         Where each entry stands among those shared, and back; how many numbers there are of each.
     """
 
-    numbers: Any
-    flags: Any
-    row_of: Any
-    entry_of: Any
-    counts: Any
+    numbers: FloatArray
+    flags: BoolArray
+    row_of: IntArray
+    entry_of: IntArray
+    counts: IntArray
 
 
 class Watching(NamedTuple):
@@ -107,22 +108,22 @@ class Watching(NamedTuple):
     threshold: float
     return_after: int
     by_server: bool
-    variance: Any
-    memory: Any
+    variance: FloatArray
+    memory: FloatArray
     usual_level: float
-    level: Any
-    log_levels: Any
-    relative: Any
-    left: Any
-    first: Any
-    since: Any
-    exclusions: Any
-    finished: Any
-    peak: Any
-    peaks: Any
-    numbers: Any
-    row_of: Any
-    entry_of: Any
+    level: FloatArray
+    log_levels: FloatArray
+    relative: FloatArray
+    left: IntArray
+    first: IntArray
+    since: IntArray
+    exclusions: IntArray
+    finished: IntArray
+    peak: FloatArray
+    peaks: IntArray
+    numbers: FloatArray
+    row_of: IntArray
+    entry_of: IntArray
 
 
 class MixMemory(NamedTuple):
@@ -136,10 +137,10 @@ class MixMemory(NamedTuple):
         The mixed uploads, as many as there are, of all entries that can be shared.
     """
 
-    numbers: Any
-    flags: Any
-    row_of: Any
-    entry_of: Any
+    numbers: FloatArray
+    flags: BoolArray
+    row_of: IntArray
+    entry_of: IntArray
     mixed: Uploads
 
 
@@ -201,14 +202,14 @@ DECODE = types.void(int64, int64, float64, _VECTOR, _CUBE, _MATRIX, _MATRIX, _CU
 #       change (D, lanes))
 APPLY = types.void(int64, int64, float64, _VECTOR, _MATRIX, _MATRIX, _MATRIX, _MATRIX, _MATRIX)
 
-take_attack = hook_taker(ATTACK)
-take_poison = hook_taker(POISON)
-take_aggregation = hook_taker(AGGREGATION)
-take_defence = hook_taker(DEFENCE)
-take_mix = hook_taker(MIX)
-take_function = hook_taker(FUNCTION)
-take_selection = hook_taker(SELECTION)
-take_drift = hook_taker(DRIFT)
-take_encode = hook_taker(ENCODE)
-take_decode = hook_taker(DECODE)
-take_apply = hook_taker(APPLY)
+take_attack: HookTaker = hook_taker(ATTACK)
+take_poison: HookTaker = hook_taker(POISON)
+take_aggregation: HookTaker = hook_taker(AGGREGATION)
+take_defence: HookTaker = hook_taker(DEFENCE)
+take_mix: HookTaker = hook_taker(MIX)
+take_function: HookTaker = hook_taker(FUNCTION)
+take_selection: HookTaker = hook_taker(SELECTION)
+take_drift: HookTaker = hook_taker(DRIFT)
+take_encode: HookTaker = hook_taker(ENCODE)
+take_decode: HookTaker = hook_taker(DECODE)
+take_apply: HookTaker = hook_taker(APPLY)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled
 from psofed.engine.lanes import WIDTH, fma, load, spread, store, to_float64
 
@@ -33,10 +34,10 @@ class InputModel(NamedTuple):
     """
 
     shape: int
-    scale: NDArray[np.float64]
+    scale: FloatArray
     correlation: float
-    factors: NDArray[np.float64]
-    noise_deviation: NDArray[np.float64]
+    factors: FloatArray
+    noise_deviation: FloatArray
 
 
 def make_input_model(fleet: "Fleet") -> InputModel:
@@ -49,7 +50,7 @@ def make_input_model(fleet: "Fleet") -> InputModel:
 
 
 @compiled(inline=True)
-def colour(model, k, normals, out):
+def colour(model: InputModel, k: int, normals: NDArray[np.float32], out: FloatArray) -> None:
     """Write the inputs of client `k` into ``out`` (D, lanes), from ``normals`` (at least D, lanes)."""
     dimension, lanes = out.shape
     if model.shape == GENERAL:
@@ -72,7 +73,7 @@ def colour(model, k, normals, out):
             store(out, i * lanes + lane, x)
 
 
-def _lower_factors(covariances: NDArray[np.float64]) -> NDArray[np.float64]:
+def _lower_factors(covariances: FloatArray) -> FloatArray:
     # QR of the symmetric root exists also where a measured covariance is singular and Cholesky fails.
     values, vectors = np.linalg.eigh(covariances)
     roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]

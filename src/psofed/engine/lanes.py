@@ -18,12 +18,17 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, models, register_model
+from numba.extending import lower_builtin, models, register_model
+
+from psofed.engine.compiling import instruction
 
 # Lanes in a vector; the lanes of a run are a multiple of it. More than a register holds: the machine works on several
 # registers at a time, and with 16 lanes it has enough to do while the long polynomials of a normal wait for each other
 # (a client update with 5 entries: 9.5 ns with 8 lanes, 7.2 with 16, 6.1 with 32, which would leave more lanes idle).
 WIDTH = 16
+
+# A vector of lanes or a single number; Numba alone knows which.
+Vector = Any
 
 
 # Vectors that begin on this boundary never straddle two cache lines.
@@ -41,7 +46,7 @@ def empty_lanes(*shape: int, dtype: Any = np.float64) -> Any:
 class Lanes(types.Type):
     """The type of a vector with elements of a given type."""
 
-    def __init__(self, element):
+    def __init__(self, element: types.Type) -> None:
         self.element = element
         super().__init__(name=f"Lanes({element})")
 
@@ -103,7 +108,7 @@ for _symbol, _names in _OPERATIONS.items():
     _define(_symbol, _names)
 
 
-@intrinsic
+@instruction
 def load(typing_context, array, index):
     """Return the vector that begins at a flat index of an array."""
 
@@ -113,7 +118,7 @@ def load(typing_context, array, index):
     return Lanes(array.dtype)(array, types.intp), emit
 
 
-@intrinsic
+@instruction
 def store(typing_context, array, index, vector):
     """Write a vector into an array, from a flat index on."""
 
@@ -147,7 +152,7 @@ def _call_llvm(builder, name, values):
     )
 
 
-@intrinsic
+@instruction
 def fma(typing_context, a, b, c):
     """Return a·b + c rounded once."""
     kinds = [a, b, c]
@@ -160,27 +165,27 @@ def fma(typing_context, a, b, c):
     return result(*kinds), emit
 
 
-@intrinsic
+@instruction
 def square_root(typing_context, x):
     """Return √x."""
     return x(x), lambda c, b, s, args: _call_llvm(b, "sqrt", args)
 
 
-@intrinsic
+@instruction
 def bits_of(typing_context, x):
     """Return the bits of a float32 as int32."""
     result = _like(x, types.int32)
     return result(x), lambda c, b, s, args: b.bitcast(args[0], c.get_value_type(result))
 
 
-@intrinsic
+@instruction
 def float_of(typing_context, bits):
     """Return the float32 that has the bits of an int32."""
     result = _like(bits, types.float32)
     return result(bits), lambda c, b, s, args: b.bitcast(args[0], c.get_value_type(result))
 
 
-@intrinsic
+@instruction
 def to_float32(typing_context, x):
     """Return an integer as float32."""
     result = _like(x, types.float32)
@@ -192,7 +197,7 @@ def to_float32(typing_context, x):
     return result(x), emit
 
 
-@intrinsic
+@instruction
 def to_float64(typing_context, x):
     """Return a float32 as float64; a float64 as it is."""
     result = _like(x, types.float64)
@@ -203,7 +208,7 @@ def to_float64(typing_context, x):
     return result(x), emit
 
 
-@intrinsic
+@instruction
 def subtract_bits(typing_context, a, b):
     """Return a − b of int32, modulo 2³²."""
     result = _like(a, types.int32)
@@ -216,7 +221,7 @@ def subtract_bits(typing_context, a, b):
     return result(a, b), emit
 
 
-@intrinsic
+@instruction
 def exponent_of(typing_context, bits):
     """Return the exponent of a float32's bits, rounding down."""
 
@@ -227,7 +232,7 @@ def exponent_of(typing_context, bits):
     return bits(bits), emit
 
 
-@intrinsic
+@instruction
 def exponent_bits(typing_context, exponent):
     """Return the bits by which float32 numbers differ that differ by a power of two."""
 
@@ -238,7 +243,7 @@ def exponent_bits(typing_context, exponent):
     return exponent(exponent), emit
 
 
-@intrinsic
+@instruction
 def halves(typing_context, word):
     """Return the upper half of a 64-bit word as uint32 and the lower as int32."""
     high, low = _like(word, types.uint32), _like(word, types.int32)
@@ -254,14 +259,14 @@ def halves(typing_context, word):
     return types.Tuple((high, low))(word), emit
 
 
-@intrinsic
+@instruction
 def spread(typing_context, x):
     """Return a vector with the same number in all lanes."""
     result = Lanes(x)
     return result(x), lambda c, b, s, args: _spread(c, b, args[0], x, result)
 
 
-@intrinsic
+@instruction
 def pick_if_equal(typing_context, a, b, yes, no):
     """Return `yes` in the lanes where two integers are equal, `no` in the others."""
 

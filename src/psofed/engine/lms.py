@@ -3,12 +3,18 @@
 Where a model stands in a larger array, `row` is the number of its first row of lanes.
 """
 
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled
 from psofed.engine.lanes import WIDTH, fma, load, spread, store, to_float64
 
 
 @compiled(inline=True)
-def set_product(out, factor, x, row):
+def set_product(out: FloatArray, factor: float, x: NDArray[np.floating[Any]], row: int) -> None:
     """Set out = factor · x[row], x float64 or, as normals are drawn, float32."""
     lanes = out.size
     for lane in range(0, lanes, WIDTH):
@@ -16,7 +22,7 @@ def set_product(out, factor, x, row):
 
 
 @compiled(inline=True)
-def add_inner_product(out, x, models, row, dimension):
+def add_inner_product(out: FloatArray, x: FloatArray, models: FloatArray, row: int, dimension: int) -> None:
     """Do out += Σ_i x_i m_i, m the model that begins at `row`."""
     lanes = out.size
     for lane in range(0, lanes, WIDTH):
@@ -28,7 +34,9 @@ def add_inner_product(out, x, models, row, dimension):
 
 
 @compiled(inline=True)
-def step_against(error, rate, x, models, row, dimension):
+def step_against(
+    error: FloatArray, rate: float, x: FloatArray, models: FloatArray, row: int, dimension: int
+) -> None:
     """Do m_i −= rate · error · x_i, m the model that begins at `row`."""
     lanes = error.size
     for lane in range(0, lanes, WIDTH):
@@ -40,7 +48,7 @@ def step_against(error, rate, x, models, row, dimension):
 
 
 @compiled(inline=True)
-def add_squares(out, row, x, first, count):
+def add_squares(out: FloatArray, row: int, x: FloatArray, first: int, count: int) -> None:
     """Do out[row] += Σ_i x_i² over `count` rows from `first` on."""
     lanes = x.shape[x.ndim - 1]
     for lane in range(0, lanes, WIDTH):
@@ -52,14 +60,14 @@ def add_squares(out, row, x, first, count):
 
 
 @compiled(inline=True)
-def fill_row(out, row, lanes, value):
+def fill_row(out: FloatArray, row: int, lanes: int, value: float) -> None:
     """Set out[row] = value, in all lanes."""
     for lane in range(0, lanes, WIDTH):
         store(out, row * lanes + lane, spread(value))
 
 
 @compiled(inline=True)
-def scale_row(out, row, lanes, factor):
+def scale_row(out: FloatArray, row: int, lanes: int, factor: float) -> None:
     """Do out[row] *= factor, in all lanes."""
     for lane in range(0, lanes, WIDTH):
         store(out, row * lanes + lane, factor * load(out, row * lanes + lane))

@@ -9,9 +9,11 @@ Functions that are inlined take a number, or a vector of lanes (:mod:`psofed.eng
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from psofed.engine.compiling import compiled
 from psofed.engine.lanes import (
+    Vector,
     bits_of,
     exponent_bits,
     exponent_of,
@@ -24,7 +26,7 @@ from psofed.engine.lanes import (
     subtract_bits,
     to_float32,
 )
-from psofed.engine.streams import _MIX_1, _MIX_2
+from psofed.engine.streams import _MIX_1, _MIX_2, WordArray
 
 _f32 = np.float32
 
@@ -48,7 +50,7 @@ WORDS_AHEAD = 8
 
 
 @compiled(inline=True)
-def mix_word(word):
+def mix_word(word: Vector) -> Vector:
     """:func:`psofed.engine.streams.mix` for kernels."""
     word = (word ^ (word >> _30)) * _MIX_1
     word = (word ^ (word >> _27)) * _MIX_2
@@ -56,7 +58,7 @@ def mix_word(word):
 
 
 @compiled(inline=True)
-def normal_pair(word):
+def normal_pair(word: Vector) -> tuple[Vector, Vector]:
     """Two independent standard normals, float32, from a hashed word."""
     high, low = halves(word)
     bits = bits_of(fma(to_float32(high), _2_POW_M32, _2_POW_M33))
@@ -88,31 +90,33 @@ def normal_pair(word):
 
 
 @compiled(inline=True)
-def normals_at(key, gamma, number):
+def normals_at(key: np.uint64, gamma: np.uint64, number: int) -> tuple[Vector, Vector]:
     """Return the two standard normals of word number `number` of a stream."""
     return normal_pair(mix_word(key + np.uint64(number) * gamma))
 
 
 @compiled(inline=True)
-def half_uniform_at(key, gamma, number):
+def half_uniform_at(key: np.uint64, gamma: np.uint64, number: int) -> np.float64:
     """Return a float64 in [0, 1), a multiple of 2⁻³², from word number `number` of a stream."""
     return np.float64(mix_word(key + np.uint64(number) * gamma) >> _32) * 2.0**-32
 
 
 @compiled(inline=True)
-def bounded(word, limit):
+def bounded(word: np.uint64, limit: int) -> np.int64:
     """Return an integer from 0 to limit − 1, uniform to within limit/2³²."""
     return np.int64(((word >> _32) * np.uint64(limit)) >> _32)
 
 
 @compiled(inline=True)
-def unit_uniform(word):
+def unit_uniform(word: np.uint64) -> float:
     """Return a float64 in [0, 1), a multiple of 2⁻⁵³."""
     return np.float64(word >> np.uint64(11)) * 2.0**-53
 
 
 @compiled(inline=True)
-def next_normals(lane, counter, gamma, room, out):
+def next_normals(
+    lane: int, counter: WordArray, gamma: WordArray, room: WordArray, out: NDArray[np.float32]
+) -> None:
     """Fill ``out`` (2·words, lanes) from the words at ``counter`` (lanes,), and move the counter on.
 
     It does so for the vector of lanes that begins at `lane`. ``room`` (WORDS_AHEAD, lanes) of uint64 is what it works
@@ -134,7 +138,7 @@ def next_normals(lane, counter, gamma, room, out):
 
 
 @compiled
-def fill_standard_normal(key, gamma, first, out):
+def fill_standard_normal(key: WordArray, gamma: WordArray, first: int, out: NDArray[np.float32]) -> None:
     """Fill ``out`` (2·words, lanes) with the normals of words `first`, `first` + 1, … of each lane's stream.
 
     Any number of lanes will do.

@@ -2,12 +2,16 @@
 
 import numpy as np
 
+from psofed.common.types import IndexArray
 from psofed.engine.choice import choose, make_choice_room
 from psofed.engine.compiling import compiled
+from psofed.engine.streams import WordArray
 
 
 @compiled
-def draw_participants(key, gamma, first, num_clients, out):
+def draw_participants(
+    key: WordArray, gamma: WordArray, first: int, num_clients: int, out: IndexArray
+) -> None:
     """Fill ``out[t, :, lane]`` with the participants of iteration ``first + t``, all different."""
     iterations, participants, lanes = out.shape
     room = make_choice_room(num_clients, participants, lanes)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.types import FloatArray
 from psofed.engine.frames.drift import TargetMoves
 from psofed.engine.frames.selection import Selector
 from psofed.engine.inputs import WHITE, make_input_model
@@ -91,13 +92,13 @@ class PsoFedRun:
         if fleet.target_offsets is not None:
             self._offsets = np.repeat(fleet.target_offsets[:, :, None], lanes, axis=2)
         self._room = make_room(scenario.dimension, scenario.num_participants, scenario.num_shared, lanes)
-        self.server = empty_lanes(scenario.dimension, lanes)
+        self.server: FloatArray = empty_lanes(scenario.dimension, lanes)
         self.server[:] = fleet.target[:, None]
-        self.clients = empty_lanes(scenario.num_clients, scenario.dimension, lanes)
+        self.clients: FloatArray = empty_lanes(scenario.num_clients, scenario.dimension, lanes)
         self.clients[:] = self.server
         exchanged = scenario.num_participants * (scenario.num_shared + 1) * lanes
-        self.chunk = int(np.clip(_CHUNK_BYTES // (8 * exchanged), 1, 512))
-        self.client_squares = np.zeros((scenario.num_clients, lanes))
+        self.chunk: int = int(np.clip(_CHUNK_BYTES // (8 * exchanged), 1, 512))
+        self.client_squares: FloatArray = np.zeros((scenario.num_clients, lanes))
         self.watched_from = 0
         if samples is not None:
             self.chunk = int(np.clip(_CHUNK_BYTES // samples.bytes_per_iteration, 1, self.chunk))
@@ -107,7 +108,7 @@ class PsoFedRun:
         """What the defence has kept; None without one."""
         return self._server_side.watching
 
-    def advance(self, first: int, metrics: NDArray[np.float64]) -> None:
+    def advance(self, first: int, metrics: FloatArray) -> None:
         """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, lane]``."""
         given = None if self._samples is None else self._samples.chunk(first, len(metrics))
         advance(

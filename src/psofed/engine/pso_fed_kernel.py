@@ -10,19 +10,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.common.types import FloatArray
+from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.attackers import redraw_byzantine
 from psofed.engine.compiling import compiled
 from psofed.engine.hooks import Uploads, take_attack, take_poison
-from psofed.engine.inputs import colour
+from psofed.engine.inputs import InputModel, colour
 from psofed.engine.lanes import WIDTH, empty_lanes, fma, load, spread, store, to_float64
 from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product, step_against
 from psofed.engine.normals import WORDS_AHEAD, next_normals
 from psofed.engine.samples import error_on_next, has_sample, take_sample
 from psofed.engine.search import corrupt_at_best
-from psofed.engine.server_side import aggregate, leave_out
-from psofed.engine.streams import WordArray
-from psofed.engine.test_set import test_error
+from psofed.engine.server_side import AttackSide, DefenceSide, RuleSide, SearchSide, aggregate, leave_out
+from psofed.engine.streams import Stream, WordArray
+from psofed.engine.test_set import TestSet, test_error
 
 
 class Exchange(NamedTuple):
@@ -36,10 +36,10 @@ class Exchange(NamedTuple):
         The entries each of them exchanges.
     """
 
-    participants: NDArray[np.int32]
-    downloaded: NDArray[np.int32]
-    uploaders: NDArray[np.int32]
-    uploaded: NDArray[np.int32]
+    participants: IndexArray
+    downloaded: IndexArray
+    uploaders: IndexArray
+    uploaded: IndexArray
 
 
 class Extras(NamedTuple):
@@ -130,22 +130,22 @@ def make_room(dimension: int, participants: int, shared: int, lanes: int) -> Roo
 
 @compiled(allocates=False)
 def advance(
-    first,
-    data,
-    inputs,
-    stepsize,
-    exchange,
-    attack,
-    search,
-    defence,
-    rule,
-    tests,
-    target,
-    extras,
-    state,
-    room,
-    metrics,
-):
+    first: int,
+    data: Stream,
+    inputs: InputModel,
+    stepsize: float,
+    exchange: Exchange,
+    attack: AttackSide,
+    search: SearchSide | None,
+    defence: DefenceSide | None,
+    rule: RuleSide,
+    tests: TestSet,
+    target: FloatArray,
+    extras: Extras | None,
+    state: State,
+    room: Room,
+    metrics: FloatArray,
+) -> None:
     """Run the iterations from number `first` on, writing ``metrics[t, metric, lane]``.
 
     Parameters
@@ -199,7 +199,7 @@ def advance(
 
 
 @compiled(allocates=False)
-def _measure(distance, tests, metrics, t):
+def _measure(distance: FloatArray, tests: TestSet, metrics: FloatArray, t: int) -> None:
     """Write the server's MSD and test MSE."""
     dimension, lanes = distance.shape
     fill_row(metrics, 3 * t + 1, lanes, 0.0)
@@ -208,7 +208,9 @@ def _measure(distance, tests, metrics, t):
 
 
 @compiled(allocates=False)
-def _measure_in_general(server, tests, extras, room, metrics, t):
+def _measure_in_general(
+    server: FloatArray, tests: TestSet, extras: Extras, room: Room, metrics: FloatArray, t: int
+) -> None:
     """Write the server's MSD and test MSE where the target moves, or tests are the clients' next samples."""
     dimension, lanes = server.shape
     for i in range(dimension):
@@ -223,7 +225,16 @@ def _measure_in_general(server, tests, extras, room, metrics, t):
 
 
 @compiled(allocates=False)
-def _learn(gamma, scale, deviation, stepsize, room, clients, metrics, t):
+def _learn(
+    gamma: WordArray,
+    scale: FloatArray,
+    deviation: FloatArray,
+    stepsize: float,
+    room: Room,
+    clients: FloatArray,
+    metrics: FloatArray,
+    t: int,
+) -> None:
     """Let every client make its step on a white sample x = ς_k z, and write the network MSE.
 
     What :func:`_learn_in_general` does too, bit for bit, but x is formed where it is used and never written down.
@@ -249,7 +260,19 @@ def _learn(gamma, scale, deviation, stepsize, room, clients, metrics, t):
 
 
 @compiled(allocates=False)
-def _learn_in_general(first, t, data, inputs, stepsize, attack, target, extras, room, state, metrics):
+def _learn_in_general(
+    first: int,
+    t: int,
+    data: Stream,
+    inputs: InputModel,
+    stepsize: float,
+    attack: AttackSide,
+    target: FloatArray,
+    extras: Extras,
+    room: Room,
+    state: State,
+    metrics: FloatArray,
+) -> None:
     """Let every client make its step on any kind of sample, and write the network MSE."""
     clients, client_squares = state.clients, state.client_squares
     num_clients, dimension, lanes = clients.shape
@@ -287,7 +310,9 @@ def _learn_in_general(first, t, data, inputs, stepsize, attack, target, extras, 
 
 
 @compiled(allocates=False)
-def _download(t, server, participants, entries, clients):
+def _download(
+    t: int, server: FloatArray, participants: IndexArray, entries: IndexArray, clients: FloatArray
+) -> None:
     _, num_participants, num_shared, lanes = entries.shape
     for p in range(num_participants):
         for m in range(num_shared):
@@ -297,7 +322,14 @@ def _download(t, server, participants, entries, clients):
 
 
 @compiled(allocates=False)
-def _download_unless_out(t, server, participants, entries, left, clients):
+def _download_unless_out(
+    t: int,
+    server: FloatArray,
+    participants: IndexArray,
+    entries: IndexArray,
+    left: IntArray,
+    clients: FloatArray,
+) -> None:
     _, num_participants, num_shared, lanes = entries.shape
     for p in range(num_participants):
         for m in range(num_shared):
@@ -308,7 +340,7 @@ def _download_unless_out(t, server, participants, entries, left, clients):
 
 
 @compiled(allocates=False)
-def _upload(clients, uploaders, entries, sent):
+def _upload(clients: FloatArray, uploaders: IndexArray, entries: IndexArray, sent: FloatArray) -> None:
     num_participants, num_shared, lanes = entries.shape
     for p in range(num_participants):
         for m in range(num_shared):

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.engine.bodies import raise_python_error
+from psofed.engine.bodies import Hook, raise_python_error
 from psofed.engine.compiling import compiled
 from psofed.engine.frames.function import evaluate, function_hook
 from psofed.engine.hooks import take_function
-from psofed.engine.inputs import colour, make_input_model
+from psofed.engine.inputs import InputModel, colour, make_input_model
 from psofed.engine.lanes import WIDTH
 from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row
 from psofed.engine.normals import WORDS_AHEAD, fill_standard_normal, next_normals
@@ -94,7 +94,7 @@ class FunctionSamples:
         self._function = function_hook(scenario.data.function)
         self._features = scenario.model.make_features(fleet.input_dimension, scenario.dimension)
         self._weights = fleet.target
-        self.bytes_per_iteration = 8 * scenario.num_clients * (scenario.dimension + 1) * lanes
+        self.bytes_per_iteration: int = 8 * scenario.num_clients * (scenario.dimension + 1) * lanes
 
     def chunk(self, first: int, count: int) -> Chunk:
         """Draw the samples of iterations `first` … `first + count − 1`; each is addressed by iteration and client."""
@@ -124,7 +124,7 @@ class TableSamples:
 
     def __init__(self, inputs: Sequence[FloatArray], residuals: Sequence[FloatArray], epochs: int) -> None:
         self._inputs, self._residuals, self._epochs = inputs, residuals, epochs
-        self.bytes_per_iteration = 8 * len(inputs) * (inputs[0].shape[1] + 1)
+        self.bytes_per_iteration: int = 8 * len(inputs) * (inputs[0].shape[1] + 1)
 
     def chunk(self, first: int, count: int) -> Chunk:
         """Return the rows of iterations `first` … `first + count − 1`; zeros where a client has none left."""
@@ -193,7 +193,9 @@ def draw_function_tests(scenario: "Scenario", fleet: "Fleet", stream: Stream) ->
 
 
 @compiled(allocates=False)
-def take_sample(given_inputs, given_residuals, inputs, error):
+def take_sample(
+    given_inputs: FloatArray, given_residuals: FloatArray, inputs: FloatArray, error: FloatArray
+) -> None:
     """Copy one client's sample, (D, lanes or 1) and (lanes or 1,), into ``inputs`` (D, lanes) and ``error``."""
     dimension, lanes = inputs.shape
     stride = 0 if given_residuals.size == 1 else 1
@@ -205,7 +207,7 @@ def take_sample(given_inputs, given_residuals, inputs, error):
 
 
 @compiled(inline=True)
-def has_sample(given_inputs):
+def has_sample(given_inputs: FloatArray) -> bool:
     """Whether a client has a sample at all: without one its inputs (D, lanes or 1) are all zero."""
     found = False
     for i in range(given_inputs.shape[0]):
@@ -215,7 +217,15 @@ def has_sample(given_inputs):
 
 
 @compiled(allocates=False)
-def error_on_next(server, given_inputs, given_residuals, sample, error, out, row):
+def error_on_next(
+    server: FloatArray,
+    given_inputs: FloatArray,
+    given_residuals: FloatArray,
+    sample: FloatArray,
+    error: FloatArray,
+    out: FloatArray,
+    row: int,
+) -> None:
     """Write the server model's mean squared error on all clients' next samples into a row of lanes of ``out``.
 
     ``sample`` (D, lanes) and ``error`` (lanes,) are room to work in.
@@ -231,8 +241,8 @@ def error_on_next(server, given_inputs, given_residuals, sample, error, out, row
 
 
 @compiled(inline=True)
-def _cosine_of_turns(turns):
-    r = turns - np.floor(turns + 0.5)
+def _cosine_of_turns(turns: float) -> float:
+    r: float = turns - np.floor(turns + 0.5)
     q = r * r
     value = _C8 + q * _C9
     value = _C7 + q * value
@@ -246,7 +256,16 @@ def _cosine_of_turns(turns):
 
 
 @compiled
-def _fill(first, stream, model, function, features, weights, inputs, residuals):
+def _fill(
+    first: int,
+    stream: Stream,
+    model: InputModel,
+    function: Hook,
+    features: _Features,
+    weights: FloatArray,
+    inputs: FloatArray,
+    residuals: FloatArray,
+) -> None:
     value_of = take_function(function.address)
     count, num_clients, dimension, lanes = inputs.shape
     size = features.frequencies.shape[1]

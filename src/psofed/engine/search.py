@@ -1,14 +1,24 @@
 """Attackers that try several strengths against the server's rule, and use the one that hurts most."""
 
+from psofed.common.types import FloatArray
 from psofed.engine.attackers import attacks_now, first_word, redraw_byzantine
 from psofed.engine.compiling import compiled
-from psofed.engine.hooks import Attackers, take_attack
-from psofed.engine.server_side import aggregate
+from psofed.engine.hooks import Attackers, Uploads, take_attack
+from psofed.engine.server_side import AttackSide, RuleSide, SearchSide, aggregate
 from psofed.parts.plain import LARGEST
 
 
 @compiled(allocates=False)
-def corrupt_at_best(attack, search, rule, n, target, server, uploads, room):
+def corrupt_at_best(
+    attack: AttackSide,
+    search: SearchSide,
+    rule: RuleSide,
+    n: int,
+    target: FloatArray,
+    server: FloatArray,
+    uploads: Uploads,
+    room: FloatArray,
+) -> None:
     """Corrupt uploads in place, in each lane with the strength that hurts most there; ``room`` (D, lanes) is free.
 
     What hurts is how far the server's next model lies from where the mean of the clean uploads would take it.
@@ -46,7 +56,9 @@ def corrupt_at_best(attack, search, rule, n, target, server, uploads, room):
 
 
 @compiled(allocates=False)
-def _find_honest_mean(attackers, search, n, target, server, uploads):
+def _find_honest_mean(
+    attackers: Attackers, search: SearchSide, n: int, target: FloatArray, server: FloatArray, uploads: Uploads
+) -> None:
     clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
     participants, shared, lanes = sent.shape
     num_clients, dimension = attackers.is_byzantine.shape[0], target.size
@@ -74,7 +86,7 @@ def _find_honest_mean(attackers, search, n, target, server, uploads):
 
 
 @compiled(allocates=False)
-def _copy(numbers, out):
+def _copy(numbers: FloatArray, out: FloatArray) -> None:
     for p in range(min(numbers.shape[0], out.shape[0])):
         for m in range(min(numbers.shape[1], out.shape[1])):
             for lane in range(numbers.shape[2]):

@@ -8,22 +8,30 @@ exchanges w_n stands still.
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.attackers import redraw_byzantine
 from psofed.engine.bodies import Hook, raise_python_error, release
 from psofed.engine.compiling import compiled
 from psofed.engine.frames.exchange import exchange_hooks
 from psofed.engine.hooks import Uploads, take_apply, take_attack, take_decode, take_encode, take_poison
-from psofed.engine.inputs import colour, make_input_model
+from psofed.engine.inputs import InputModel, colour, make_input_model
 from psofed.engine.lanes import WIDTH
 from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product
 from psofed.engine.normals import WORDS_AHEAD, mix_word, next_normals, normal_pair, unit_uniform
 from psofed.engine.participation import draw_participants
 from psofed.engine.search import corrupt_at_best
-from psofed.engine.server_side import ServerSide, aggregate, leave_out
-from psofed.engine.streams import make_stream
-from psofed.engine.test_set import draw_test_set, test_error
+from psofed.engine.server_side import (
+    AttackSide,
+    DefenceSide,
+    RuleSide,
+    SearchSide,
+    ServerSide,
+    aggregate,
+    leave_out,
+)
+from psofed.engine.streams import Stream, WordArray, make_stream
+from psofed.engine.test_set import TestSet, draw_test_set, test_error
 
 if TYPE_CHECKING:
     from psofed.engine.hooks import Watching
@@ -77,18 +85,18 @@ class ServerModelRun:
             exchange.sends_model, exchange.numbers,
         )  # fmt: skip
         self._memory = np.zeros((exchange.memory, lanes))
-        self.server = np.repeat(fleet.target[:, None], lanes, axis=1)
+        self.server: FloatArray = np.repeat(fleet.target[:, None], lanes, axis=1)
         # What attacks and aggregation rules take for the model before the exchange.
         self._base = fleet.target.copy() if exchange.sends_model else np.zeros(exchange.numbers)
         self._target = fleet.target.copy()
-        self.chunk = int(np.clip(_CHUNK_BYTES // (4 * scenario.num_participants * lanes), 1, 512))
+        self.chunk: int = int(np.clip(_CHUNK_BYTES // (4 * scenario.num_participants * lanes), 1, 512))
 
     @property
     def watching(self) -> "Watching | None":
         """What the defence has kept; None without one."""
         return self._server_side.watching
 
-    def advance(self, first: int, metrics: NDArray[np.float64]) -> None:
+    def advance(self, first: int, metrics: FloatArray) -> None:
         """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, lane]``."""
         scenario, stream = self._scenario, self._streams["participation"]
         participants = np.empty((len(metrics), scenario.num_participants, stream.key.size), np.int32)
@@ -144,9 +152,26 @@ class _Layout(NamedTuple):
 
 @compiled
 def _advance(
-    first, data, inputs, stepsize, participants, exchanges, attack, search, defence, rule, own, layout, hooks,
-    memory, tests, base, target, server, metrics,
-):  # fmt: skip
+    first: int,
+    data: Stream,
+    inputs: InputModel,
+    stepsize: float,
+    participants: IndexArray,
+    exchanges: IntArray,
+    attack: AttackSide,
+    search: SearchSide | None,
+    defence: DefenceSide | None,
+    rule: RuleSide,
+    own: Stream,
+    layout: _Layout,
+    hooks: _ExchangeHooks,
+    memory: FloatArray,
+    tests: TestSet,
+    base: FloatArray,
+    target: FloatArray,
+    server: FloatArray,
+    metrics: FloatArray,
+) -> None:
     corrupt, poison = take_attack(attack.corrupt), take_poison(attack.poison)
     encode, decode, apply = hooks.encode, hooks.decode, hooks.apply
     encode_, decode_, apply_ = (
@@ -277,7 +302,7 @@ def _advance(
 
 
 @compiled
-def _negate(values):
+def _negate(values: FloatArray) -> None:
     for p in range(values.shape[0]):
         for i in range(values.shape[1]):
             for lane in range(values.shape[2]):
@@ -285,7 +310,9 @@ def _negate(values):
 
 
 @compiled
-def _draw_shared(n, key, gamma, words, normals, uniforms):
+def _draw_shared(
+    n: int, key: WordArray, gamma: WordArray, words: int, normals: FloatArray, uniforms: FloatArray
+) -> None:
     """Fill ``normals`` (any, lanes), then ``uniforms`` (any, lanes), from the words of iteration `n`."""
     pairs = (normals.shape[0] + 1) // 2
     for j in range(pairs):
@@ -301,7 +328,15 @@ def _draw_shared(n, key, gamma, words, normals, uniforms):
 
 
 @compiled
-def _draw_per_client(n, key, gamma, words, shared_words, clients, uniforms):
+def _draw_per_client(
+    n: int,
+    key: WordArray,
+    gamma: WordArray,
+    words: int,
+    shared_words: int,
+    clients: IndexArray,
+    uniforms: FloatArray,
+) -> None:
     """Fill ``uniforms`` (P, any, lanes) with what each of ``clients`` (P, lanes) draws in iteration `n`."""
     width = uniforms.shape[1]
     for p in range(uniforms.shape[0]):

@@ -222,7 +222,7 @@ class ServerSide:
         corrupt = NO_HOOK if attack is None or poisons else attack_hook(attack)
         poison = poison_hook(attack) if attack is not None and poisons else NO_HOOK
         own = poison if poisons else corrupt
-        self.attack = AttackSide(
+        self.attack: AttackSide = AttackSide(
             on_uploads=not idle and not poisons,
             on_samples=poisons,
             corrupt=corrupt.address,
@@ -232,11 +232,11 @@ class ServerSide:
                 attack, byzantine, stream, own.options, max(numbers, scenario.dimension)
             ),
         )
-        self.search = _make_search(scenario, own, numbers, len(stream.key))
+        self.search: SearchSide | None = _make_search(scenario, own, numbers, len(stream.key))
         combine = NO_HOOK if type(rule) is Mean else aggregation_hook(rule)
         mix = NO_HOOK if scenario.pre_aggregation is None else mix_hook(scenario.pre_aggregation)
         dimension = max(numbers, scenario.dimension)
-        self.rule = RuleSide(
+        self.rule: RuleSide = RuleSide(
             is_mean=type(rule) is Mean,
             combine=combine.address,
             token=combine.token,
@@ -350,7 +350,7 @@ def draw_root_samples(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> F
 
 
 @compiled(allocates=False)
-def own_step(root, server, out):
+def own_step(root: RootSet, server: FloatArray, out: FloatArray) -> None:
     """Write the change of the server's error by its own step, −μ/N Σ_r x_r (x_rᵀg + ν_r), into ``out`` (D, lanes)."""
     dimension, lanes = server.shape
     for i in range(dimension):
@@ -370,13 +370,13 @@ def own_step(root, server, out):
 
 
 @compiled(allocates=False)
-def leave_out(defence, n, server, uploads):
+def leave_out(defence: DefenceSide, n: int, server: FloatArray, uploads: Uploads) -> None:
     """Let the defence look at what was uploaded; what is sent by those it leaves out becomes NaN."""
     take_defence(defence.judge)(defence.token, n, server, uploads, defence.options, defence.watching)
 
 
 @compiled(allocates=False)
-def move_by_mean(uploads, server, change):
+def move_by_mean(uploads: Uploads, server: FloatArray, change: FloatArray) -> None:
     """Move each entry of ``server`` by the mean over all participants of what they sent less its old value.
 
     ``change`` (D, lanes) is room to work in.
@@ -399,7 +399,9 @@ def move_by_mean(uploads, server, change):
 
 
 @compiled(allocates=False)
-def aggregate(rule, n, target, uploads, room, server):
+def aggregate(
+    rule: RuleSide, n: int, target: FloatArray, uploads: Uploads, room: FloatArray, server: FloatArray
+) -> None:
     """Let the server take in what was uploaded in iteration n; ``room`` (D, lanes) is to work in."""
     mixing = rule.mixing
     if mixing.is_on:

@@ -8,8 +8,8 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled
 from psofed.engine.lanes import WIDTH, fma, load, spread, store
 from psofed.engine.normals import fill_standard_normal
@@ -35,7 +35,7 @@ class TestSet(NamedTuple):
         N_t.
     """
 
-    rows: NDArray[np.float64]
+    rows: FloatArray
     is_gram: bool
     instances: int
 
@@ -45,7 +45,7 @@ TestSet.__test__ = False  # type: ignore[attr-defined]  # not a test class, what
 NO_TESTS = TestSet(np.zeros((0, 0, 0)), False, 1)
 
 
-def draw_test_instances(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> NDArray[np.float64]:
+def draw_test_instances(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> FloatArray:
     """Draw [x̌_r, ν̌_r] for r = 0 … N_t − 1, shape (N_t, D + 1, lanes)."""
     if not scenario.is_linear:
         return draw_function_tests(scenario, fleet, stream)
@@ -73,7 +73,7 @@ def draw_test_set(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> TestS
 
 
 @compiled(allocates=False)
-def test_error(server, tests, out, row):
+def test_error(server: FloatArray, tests: TestSet, out: FloatArray, row: int) -> None:
     """Write the test MSE of the server errors ``server`` (D, lanes) into a row of lanes of ``out``."""
     dimension, lanes = server.shape
     share = 1.0 / tests.instances
@@ -93,4 +93,4 @@ def test_error(server, tests, out, row):
         store(out, row * lanes + lane, share * total)
 
 
-test_error.__test__ = False
+test_error.__test__ = False  # type: ignore[attr-defined]

@@ -5,13 +5,15 @@ numbers cannot be foreseen, so what looks for low ones does so without branching
 """
 
 import math
+from typing import Any
 
 from numba import types
 from numba.core import cgutils
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, overload, register_jitable
+from numba.extending import lower_builtin, overload, register_jitable
 from numba.np.arrayobj import populate_array
 
+from psofed.engine.compiling import instruction
 from psofed.parts import vectors
 
 # Up to so many values, bringing the lowest to the front one by one beats sorting.
@@ -23,7 +25,7 @@ _NETWORK = (
     (2, 4), (3, 5), (1, 4), (3, 6), (1, 2), (3, 4), (5, 6),
 )  # fmt: skip
 
-_INLINED = {"forceinline": True}
+_INLINED: Any = {"forceinline": True}
 
 
 def _word(meaning):
@@ -47,7 +49,8 @@ def _part_of(context, builder, sig, args):
     part = context.make_array(sig.return_type)(context, builder)
     element = context.get_data_type(sig.return_type.dtype)
     size = context.get_constant(types.intp, context.get_abi_sizeof(element))
-    lengths, strides, step = cgutils.unpack_tuple(builder, args[2]), [], size
+    lengths, step = cgutils.unpack_tuple(builder, args[2]), size
+    strides: list[Any] = []
     for length in reversed(lengths):
         strides.insert(0, step)
         step = builder.mul(step, length)
@@ -247,7 +250,7 @@ def _bring_lowest_of_many(out, count):
         out[j] = low
 
 
-@intrinsic
+@instruction
 def _sort_eight(typing_context, out):
     """Sort up to eight values in place, in the machine's registers; said in LLVM's words, which are read sooner."""
 

@@ -55,12 +55,12 @@ class Charts:
     def __init__(self, sides: tuple[str, ...] = ("A", "B")) -> None:
         self._sides = sides
         self._scheme = "light"
-        self.stepsize = _Picture("MSE by stepsize", "stepsize μ", sides, marks=True)
-        self.shared = _Picture("MSE by shared entries", "shared entries M", sides, dots=True)
-        self.curve = _Picture("Learning curve", "iteration", sides, x_log=True)
-        self.traffic = _Picture("Traffic against error", "numbers exchanged per iteration", sides, dots=True,
+        self.stepsize: _Picture = _Picture("MSE by stepsize", "stepsize μ", sides, marks=True)
+        self.shared: _Picture = _Picture("MSE by shared entries", "shared entries M", sides, dots=True)
+        self.curve: _Picture = _Picture("Learning curve", "iteration", sides, x_log=True)
+        self.traffic: _Picture = _Picture("Traffic against error", "numbers exchanged per iteration", sides, dots=True,
                                 second=True)  # fmt: skip
-        self.terms = _Terms(sides)
+        self.terms: _Terms = _Terms(sides)
         self._pictures = (self.stepsize, self.shared, self.curve, self.traffic)
         self.recolour("light")
 
@@ -133,7 +133,7 @@ class _Picture:
         self, title: str, x_label: str, sides: tuple[str, ...], *, marks: bool = False, dots: bool = False,
         x_log: bool = False, second: bool = False,
     ) -> None:  # fmt: skip
-        self.figure = _figure(title, x_label, "dB", x_log)
+        self.figure: Any = _figure(title, x_label, "dB", x_log)
         self._x_log = x_log
         self._glyphs: dict[str, list[Any]] = {side: [] for side in sides}
         self._seen: dict[str, dict[str, list[tuple[float, float]]]] = {side: {} for side in sides}
@@ -259,7 +259,7 @@ class _Terms:
     """Where the network MSE comes from: one bar for each side, its terms stacked."""
 
     def __init__(self, sides: tuple[str, ...]) -> None:
-        self.figure = _figure("Where the error comes from", "network MSE, linear", "", False,
+        self.figure: Any = _figure("Where the error comes from", "network MSE, linear", "", False,
                               y_range=list(reversed(sides)))  # fmt: skip
         self.figure.ygrid.visible = False
         empty: dict[str, list[Any]] = {"side": [], "left": [], "right": [], "share": []}

@@ -39,10 +39,10 @@ _OPEN_GROUPS = ("Sharing", "Attack", "Fleet")
 class Frame(JSComponent):
     """What the browser shows around the charts; ``page.js`` draws it."""
 
-    start = param.Dict(default={})
-    dark = param.Boolean(default=False)
-    charts = Children()
-    captions = param.List(default=[])
+    start: Any = param.Dict(default={})
+    dark: Any = param.Boolean(default=False)
+    charts: Any = Children()
+    captions: Any = param.List(default=[])
 
     _esm = (_HERE / "page.js").read_text(encoding="utf-8")
     _stylesheets = [(_HERE / "page.css").read_text(encoding="utf-8")]  # noqa: RUF012 (Panel's own way)
@@ -71,13 +71,16 @@ class Side:
     """One of the two scenarios: what was typed, what is valid of it, and what is known about that."""
 
     def __init__(self, mapping: dict[str, Any], scenario: Scenario, own_data: bool, preset: str = "") -> None:
-        self.draft, self.scenario, self.own_data, self.preset = mapping, scenario, own_data, preset
+        self.draft: dict[str, Any] = mapping
+        self.scenario: Scenario = scenario
+        self.own_data: bool = own_data
+        self.preset: str = preset
         self.errors: dict[str, str] = {}
         self.picture: dict[str, Any] = {}  # what is drawn: may be of the scenario before
         self.fresh: dict[str, Any] = {}  # what is said: of this scenario only
         self.simulation: dict[str, Any] = {}
         self.simulating = False
-        self.progress = 0.0
+        self.progress: float = 0.0
         self.theory_number = self.simulation_number = 0
 
     def content(self) -> dict[str, Any]:
@@ -123,7 +126,7 @@ class Session:
         self._charts = Charts(SIDES)
         panes = [pn.pane.Bokeh(figure, sizing_mode="stretch_width") for figure in self._charts.figures()]
         start = self._frame_values()
-        self.frame = Frame(
+        self.frame: Frame = Frame(
             self._on_message, charts=panes, captions=list(CAPTIONS), sizing_mode="stretch_width", start=start
         )
         self.frame.param.watch(self._recolour, "dark")

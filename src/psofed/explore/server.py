@@ -44,8 +44,8 @@ class Explorer:
     def __init__(
         self, scenario: Scenario | None = None, data: Any = None, origin: Origin | None = None, port: int = 0
     ) -> None:
-        self.token = secrets.token_urlsafe(24)
-        self.port = port or _free_port()
+        self.token: str = secrets.token_urlsafe(24)
+        self.port: int = port or _free_port()
         self._data, self._origin = data, origin or Origin()
         self._presets = make_presets(scenario, data)
         self._limits = Limits() if scenario is None else Limits().including(scenario)

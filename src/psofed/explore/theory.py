@@ -50,12 +50,12 @@ class Known:
 
     def __init__(self, scenario: Scenario, measured: "Fleet | None" = None) -> None:
         self.scenario = scenario
-        self.model = Model(scenario, measured=measured)
-        self.solver = Solver(self.model)
+        self.model: Model = Model(scenario, measured=measured)
+        self.solver: Solver = Solver(self.model)
         self.rows: dict[float, Row] = {}
         self.grid: set[float] = set()  # those of the rows that the picture over the stepsize is made of
         self.best: dict[str, float | None] = {}
-        self.seconds = 0.0  # that the last point took
+        self.seconds: float = 0.0  # that the last point took
         self._limit: float | None = None
 
     def row(self, stepsize: float) -> Row:

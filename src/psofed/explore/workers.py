@@ -190,7 +190,8 @@ class _Process:
 
     def __init__(self, data: "OwnData | None") -> None:
         context = multiprocessing.get_context("spawn")
-        self.connection, other = context.Pipe()
+        here, other = context.Pipe()
+        self.connection: Connection = here
         self._warm = context.Event()
         self._process = context.Process(target=run, args=(other, self._warm, data), daemon=True)
         self._process.start()

@@ -39,8 +39,8 @@ from psofed.scenario.file import attack_from_mapping
 
 HOME_VARIABLE = "PSOFED_FEDERATION_HOME"
 
-client_app = ClientApp()
-server_app = ServerApp()
+client_app: ClientApp = ClientApp()
+server_app: ServerApp = ServerApp()
 
 
 @client_app.train()

@@ -162,7 +162,8 @@ class Rehearsal:
             raise NotCoveredError(
                 f'attack.kind = "{attack.kind}" changes what nodes learn from: let them read a PoisonedSource'
             )
-        self.attack, self.seed = attack, seed
+        self.attack: Attack = attack
+        self.seed: int = seed
         # What an attack keeps from round to round, and which of its numbers is whose; forgotten with the process.
         self._memory, self._numbers = np.zeros(0), dict[str, int]()
 

@@ -83,7 +83,7 @@ class Exchange:
     """
 
     def __init__(self, bell: Bell | None = None) -> None:
-        self.bell = bell or Bell.from_environment()
+        self.bell: Bell = bell or Bell.from_environment()
         self._packing: set[int] = set()
 
     def __call__(

@@ -73,10 +73,12 @@ class OnlineRegression:
         self, source: Source, stepsize: float, samples_per_round: int = 0, *, scaled: bool | None = None
     ) -> None:
         self.source = source
-        self.stepsize = check_number("stepsize", stepsize, 0, open_low=True)
-        self.samples_per_round = check_integer("samples_per_round", samples_per_round, 0)
-        self.scaled = isinstance(source, TableSource) if scaled is None else check_boolean("scaled", scaled)
-        self.problem = ""
+        self.stepsize: float = check_number("stepsize", stepsize, 0, open_low=True)
+        self.samples_per_round: int = check_integer("samples_per_round", samples_per_round, 0)
+        self.scaled: bool = (
+            isinstance(source, TableSource) if scaled is None else check_boolean("scaled", scaled)
+        )
+        self.problem: str = ""
 
     def __call__(self, message: Message, context: Context) -> Message:
         """Work through all samples since the last call, as far as they belong to this phase."""

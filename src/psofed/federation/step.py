@@ -94,7 +94,8 @@ class ServerStep:
         self.rule = rule
         self.weighted = weighted
         self.rehearsal = rehearsal
-        self.pre, self.seed = pre, seed
+        self.pre: PreAggregation | None = pre
+        self.seed: int = seed
         self.plausibility = plausibility
         self.suspects = suspects
 

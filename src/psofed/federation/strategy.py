@@ -143,26 +143,27 @@ class PSOFed(Strategy):
         participants: ParticipantSource | None = None,
         on_round: Callable[[ServerState], None] | None = None,
     ) -> None:
-        self.sharing = Sharing(
+        self.sharing: Sharing = Sharing(
             num_shared=num_shared,
             pattern=pattern.kind if isinstance(pattern, Pattern) else pattern,
             coordinated=coordinated,
             seed=seed,
             supplied=masks,
         )
-        self.instructor = Instructor(self.sharing, newcomers, sync_every)
-        self.num_participants = (
+        self.instructor: Instructor = Instructor(self.sharing, newcomers, sync_every)
+        self.num_participants: int | None = (
             None if num_participants is None else check_integer("num_participants", num_participants, 1)
         )
-        self.min_nodes = check_integer("min_nodes", min_nodes, 1)
-        self.wait_for_nodes = check_number("wait_for_nodes", wait_for_nodes, 0)
-        self.include, self.exclude = _patterns("include", include), _patterns("exclude", exclude)
-        self.limits = limits or ReplyLimits()
-        self.conduct = Conduct(self.limits)
+        self.min_nodes: int = check_integer("min_nodes", min_nodes, 1)
+        self.wait_for_nodes: float = check_number("wait_for_nodes", wait_for_nodes, 0)
+        self.include: tuple[str, ...] = _patterns("include", include)
+        self.exclude: tuple[str, ...] = _patterns("exclude", exclude)
+        self.limits: ReplyLimits = limits or ReplyLimits()
+        self.conduct: Conduct = Conduct(self.limits)
         watching: Defence | None = None if defence is None else as_part("defence", defence)
         if watching is not None and watching.kind == "none":
             watching = None
-        self.step = ServerStep(
+        self.step: ServerStep = ServerStep(
             as_part("aggregation", aggregation),
             plausibility=Plausibility(self.limits.max_deviation),
             weighted=check_boolean("weighted", weighted),
@@ -176,9 +177,11 @@ class PSOFed(Strategy):
             after = self.num_participants if pre is None else pre.uploads_after(self.num_participants)
             self.step.rule.check_participants(after)
         check_integer("keep", keep, 1)
-        self.checkpoints = None if checkpoint is None else CheckpointStore(Path(checkpoint), keep)
-        self.resume = check_boolean("resume", resume)
-        self.evaluate_every = check_integer("evaluate_every", evaluate_every, 0)
+        self.checkpoints: CheckpointStore | None = (
+            None if checkpoint is None else CheckpointStore(Path(checkpoint), keep)
+        )
+        self.resume: bool = check_boolean("resume", resume)
+        self.evaluate_every: int = check_integer("evaluate_every", evaluate_every, 0)
         if resume and checkpoint is None:
             raise InvalidValueError("resume", True, "true together with a checkpoint")
         self.on_round = on_round

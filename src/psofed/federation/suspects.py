@@ -54,7 +54,8 @@ class Suspects:
                 allowed = "a threshold, or a plan from psofed.federation.plan_defence"
                 raise InvalidValueError("defence.threshold", None, allowed)
             plan = WatchPlan(defence.threshold, np.zeros((0, 0)))
-        self.defence, self.plan = defence, plan
+        self.defence: Defence = defence
+        self.plan: WatchPlan = plan
         known = dict(state or {})
         self._names: list[str] = list(known.get("names", []))
         self._watch = Watch(defence, plan, len(self._names))

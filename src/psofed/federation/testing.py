@@ -42,9 +42,9 @@ class InProcessGrid(Grid):
         node_config: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> None:
         identify(run=1, node=1)
-        self.apps = dict(apps)
+        self.apps: dict[int, ClientApp] = dict(apps)
         self.tamper = tamper
-        self.contexts = {
+        self.contexts: dict[int, Context] = {
             node: Context(
                 run_id=1,
                 node_id=node,

@@ -52,8 +52,10 @@ class Attack(Part):
     knows: ClassVar[str] = "upload"
     not_affine_because: ClassVar[str] = "it does not state its moments"
 
-    num_byzantine: int = option(default=None, low=0, text="|S_B|: how many clients are Byzantine")
-    clients: tuple[int | str, ...] = option(
+    num_byzantine: int = option(  # type: ignore[assignment]  # or as many as `clients` names
+        default=None, low=0, text="|S_B|: how many clients are Byzantine"
+    )
+    clients: Sequence[int | str] = option(
         default=(), text="which clients are Byzantine: numbers, or names in own data"
     )
     probability: float = option(

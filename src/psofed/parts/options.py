@@ -3,7 +3,7 @@
 A part is a dataclass, and its fields are its options::
 
     class Alternating(Attack):
-        size: float = option(1.0, low=0.0, text="how far each number is pushed")
+        size: float = option(default=1.0, low=0.0, text="how far each number is pushed")
 
 What a field may hold follows from its annotation: ``int``, ``float``, ``bool``, ``str`` (with `choices`), or one of
 these ``| None``.
@@ -13,12 +13,14 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
 
 _METADATA = "psofed option"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,30 @@ class Option:
     strength: bool = False
 
 
+# To type checkers a field has a default only where it is named, so that is how it is to be given.
+@overload
+def option(
+    *,
+    default: T,
+    text: str = "",
+    low: float = -math.inf,
+    high: float = math.inf,
+    open_low: bool = False,
+    open_high: bool = False,
+    choices: tuple[str, ...] = (),
+    strength: bool = False,
+) -> T: ...
+@overload
+def option(
+    *,
+    text: str = "",
+    low: float = -math.inf,
+    high: float = math.inf,
+    open_low: bool = False,
+    open_high: bool = False,
+    choices: tuple[str, ...] = (),
+    strength: bool = False,
+) -> Any: ...
 def option(
     default: Any = MISSING,
     *,
@@ -59,12 +85,14 @@ def option(
 ) -> Any:
     """Declare a field of a part; without a `default` it must be given. See :class:`Option`.
 
+    The default may be given without its name, but type checkers then take it for none.
+
     Examples
     --------
     >>> from psofed.parts import Attack
     >>> class Pushing(Attack):
     ...     '''Adds a constant.'''
-    ...     size: float = option(1.0, low=0.0, text="how far each number is pushed", strength=True)
+    ...     size: float = option(default=1.0, low=0.0, text="how far each number is pushed", strength=True)
     ...     def corrupt(self, upload):
     ...         return upload.value + self.size
     >>> Pushing(num_byzantine=1, size=-1)

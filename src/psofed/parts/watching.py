@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.common.types import FloatArray
+from psofed.common.types import FloatArray, IntArray
 from psofed.parts.base import Defence
 from psofed.parts.contexts import Evidence
 from psofed.parts.plain import LARGEST
@@ -84,12 +84,12 @@ class Watch:
         self._defence, self._plan = defence, plan
         self._memory = np.zeros((num_clients, defence.memory_size))
         self._level, self._relative = 0.0 if plan.is_estimated else plan.usual_level, np.ones(num_clients)
-        self.left = np.zeros(num_clients, np.int64)
-        self.first = np.full(num_clients, -1, np.int64)
-        self.since = np.zeros(num_clients, np.int64)
-        self.exclusions = np.zeros(num_clients, np.int64)
+        self.left: IntArray = np.zeros(num_clients, np.int64)
+        self.first: IntArray = np.full(num_clients, -1, np.int64)
+        self.since: IntArray = np.zeros(num_clients, np.int64)
+        self.exclusions: IntArray = np.zeros(num_clients, np.int64)
         self._finished = np.zeros(num_clients, np.int64)
-        self.suspicion = np.zeros(num_clients)
+        self.suspicion: FloatArray = np.zeros(num_clients)
 
     def make_room(self, num_clients: int) -> None:
         """Let more clients be watched, who come later."""

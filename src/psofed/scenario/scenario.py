@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.validation import (
@@ -78,6 +78,10 @@ class Selection:
     pattern: Pattern = field(default_factory=Random)
     coordinated: bool = True
 
+    if TYPE_CHECKING:  # what may be given; a name stands for the part
+
+        def __init__(self, *, pattern: Pattern | str = ..., coordinated: bool = ...) -> None: ...
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "pattern", as_part("pattern", self.pattern, "selection.pattern"))
         check_boolean("selection.coordinated", self.coordinated)
@@ -127,6 +131,23 @@ class Data:
     function: Function | None = None
     input_dimension: int | None = None
     target_spread: float = 0.0
+
+    if TYPE_CHECKING:  # what may be given; arrays and lists become tuples, a name stands for the part
+
+        def __init__(
+            self,
+            *,
+            input_variance: float | Uniform | Iterable[float] = ...,
+            noise_variance: float | Uniform | Iterable[float] = ...,
+            input_correlation: float = ...,
+            covariances: Iterable[Iterable[Iterable[float]]] | None = ...,
+            fleet_seed: int = ...,
+            test_instances: int = ...,
+            test_input_variance: float = ...,
+            function: Function | str | None = ...,
+            input_dimension: int | None = ...,
+            target_spread: float = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -253,6 +274,30 @@ class Scenario:
     attack: Attack | None = None
     defence: Defence | None = None
     evasion: Evasion | None = None
+
+    if TYPE_CHECKING:  # what may be given; a name stands for the part
+
+        def __init__(
+            self,
+            *,
+            num_clients: int,
+            dimension: int,
+            num_participants: int | None = ...,
+            num_shared: int = ...,
+            stepsize: float = ...,
+            iterations: int = ...,
+            algorithm: Algorithm | str = ...,
+            uplink: str = ...,
+            aggregation: Aggregation | str = ...,
+            selection: Selection = ...,
+            model: Model | str = ...,
+            data: Data = ...,
+            drift: Drift | str | None = ...,
+            pre_aggregation: PreAggregation | str | None = ...,
+            attack: Attack | str | None = ...,
+            defence: Defence | str | None = ...,
+            evasion: Evasion | None = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__

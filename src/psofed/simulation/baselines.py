@@ -136,7 +136,15 @@ def _squared_errors(samples: "TableSamples", target: FloatArray, scenario: Scena
 
 
 @compiled
-def _run_lms(inputs, residuals, stepsize, alone, pooled, alone_squares, pooled_squares):
+def _run_lms(
+    inputs: FloatArray,
+    residuals: FloatArray,
+    stepsize: float,
+    alone: FloatArray,
+    pooled: FloatArray,
+    alone_squares: FloatArray,
+    pooled_squares: FloatArray,
+) -> None:
     count, clients, dimension = inputs.shape
     for n in range(count):
         for k in range(clients):

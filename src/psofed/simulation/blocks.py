@@ -5,8 +5,8 @@ from threading import Event
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from psofed.common.types import FloatArray, IntArray
 from psofed.engine.bodies import why_python
 from psofed.engine.compiling import compiled
 from psofed.engine.lanes import WIDTH
@@ -30,7 +30,7 @@ class Run(Protocol):
 
     chunk: int
 
-    def advance(self, first: int, metrics: NDArray[np.float64]) -> None:
+    def advance(self, first: int, metrics: FloatArray) -> None:
         """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, lane]``."""
 
 
@@ -81,17 +81,17 @@ class Block:
         The server's and the clients' mean square error on inputs moved to hurt most, over the tail, if asked for.
     """
 
-    tail_halves: NDArray[np.float64]
-    curve_sum: NDArray[np.float64]
-    curve_squares: NDArray[np.float64]
-    diverged_at: NDArray[np.int64]
-    curves: NDArray[np.float64] | None
-    client_squares: NDArray[np.float64] | None = None
+    tail_halves: FloatArray
+    curve_sum: FloatArray
+    curve_squares: FloatArray
+    diverged_at: IntArray
+    curves: FloatArray | None
+    client_squares: FloatArray | None = None
     notes: tuple[str, ...] = ()
-    watched: dict[str, NDArray[np.int64]] | None = None
-    peaks: NDArray[np.int64] | None = None
+    watched: dict[str, IntArray] | None = None
+    peaks: IntArray | None = None
     mean_log_level: float = 0.0
-    evasion: NDArray[np.float64] | None = None
+    evasion: FloatArray | None = None
 
 
 class Stopped(Exception):  # noqa: N818 (it is no error)
@@ -103,7 +103,7 @@ class Progress:
 
     def __init__(self) -> None:
         self.done = 0
-        self.stop = Event()
+        self.stop: Event = Event()
 
 
 def run_block(
@@ -212,18 +212,18 @@ def _start(
 
 @compiled(allocates=False)
 def _gather(
-    metrics,
-    first,
-    iterations,
-    tail,
-    bin_width,
-    bin_sums,
-    curve_sum,
-    curve_squares,
-    tail_sums,
-    diverged_at,
-    kept,
-):
+    metrics: FloatArray,
+    first: int,
+    iterations: int,
+    tail: int,
+    bin_width: int,
+    bin_sums: FloatArray,
+    curve_sum: FloatArray,
+    curve_squares: FloatArray,
+    tail_sums: FloatArray,
+    diverged_at: IntArray,
+    kept: FloatArray,
+) -> None:
     count, num_metrics, _ = metrics.shape
     lanes = diverged_at.size
     second_half = iterations - (tail + 1) // 2
@@ -261,7 +261,7 @@ def _gather(
 
 
 @compiled(allocates=False)
-def _mark_diverged(metrics, t, n, diverged_at):
+def _mark_diverged(metrics: FloatArray, t: int, n: int, diverged_at: IntArray) -> None:
     """Note which trials diverge in iteration n; one that has counts as infinite from then on, whatever NaN it holds."""
     for q in range(metrics.shape[1]):
         for lane in range(diverged_at.size):

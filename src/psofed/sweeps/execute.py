@@ -128,7 +128,9 @@ class SweepInterrupted(KeyboardInterrupt):
     def __init__(self, done: int, total: int, is_kept: bool) -> None:
         after = "kept; run again to go on" if is_kept else "were finished, but not kept: there is no store"
         super().__init__(f"interrupted: {done} of {total} points {after}")
-        self.done, self.total, self.is_kept = done, total, is_kept
+        self.done: int = done
+        self.total: int = total
+        self.is_kept: bool = is_kept
 
 
 class _Stopped(Exception):  # noqa: N818 (it is no error)

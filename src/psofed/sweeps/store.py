@@ -38,7 +38,7 @@ class CellStore:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder: Path = Path(folder)
         self.damaged: list[Path] = []
         self._made: list[Path] = []
         for place in (self.folder, *self.folder.parents):

@@ -95,7 +95,7 @@ def scenario_with(part: Part, **changes: Any) -> Scenario:
         values["data"] = Data(function=part)  # type: ignore[arg-type]
         values["dimension"] = getattr(part, "num_inputs", None) or values["dimension"]
     elif part.family == "model":
-        values |= {"model": part, "data": Data(function="sine", input_dimension=values["dimension"])}  # type: ignore[arg-type]
+        values |= {"model": part, "data": Data(function="sine", input_dimension=values["dimension"])}
     else:
         values[part.family] = part
         values["num_clients"] = max(values["num_clients"], getattr(part, "num_byzantine", 0))

@@ -99,13 +99,13 @@ class Drive(NamedTuple):
 
 
 @compiled
-def packed_size(clients, dimension):
+def packed_size(clients: int, dimension: int) -> int:
     """Length of the packed unknowns."""
     return dimension * (2 + 5 * clients)
 
 
 @compiled
-def step_first(first, s, system, drive, before):
+def step_first(first: FloatArray, s: FloatArray, system: System, drive: Drive, before: FloatArray) -> None:
     """Fill the first moments before the upload (`before`), then move `first` to after the next download.
 
     Both are (2K + 1, D, V): the server, clients that have downloaded, clients that have not.
@@ -141,7 +141,7 @@ def step_first(first, s, system, drive, before):
 
 
 @compiled
-def _mean_product(x, y):
+def _mean_product(x: FloatArray, y: FloatArray) -> float:
     total = 0.0
     for v in range(x.size):
         total += x[v] * y[v]
@@ -149,7 +149,18 @@ def _mean_product(x, y):
 
 
 @compiled
-def exchange_clients(z, w, h, s, system, drive, before, client, server, out):
+def exchange_clients(
+    z: FloatArray,
+    w: FloatArray,
+    h: FloatArray,
+    s: FloatArray,
+    system: System,
+    drive: Drive,
+    before: FloatArray,
+    client: FloatArray,
+    server: FloatArray,
+    out: FloatArray,
+) -> None:
     """Fill E[g' z_l] (client), E[g'²] (server) and the clients' moments after the next download (out)."""
     clients, dimension = s.shape
     p, pair, first_only = system.probabilities[0], system.probabilities[1], system.probabilities[2]
@@ -216,7 +227,7 @@ def exchange_clients(z, w, h, s, system, drive, before, client, server, out):
 
 
 @compiled
-def lms_clients(v, system, drive, first, z):
+def lms_clients(v: FloatArray, system: System, drive: Drive, first: FloatArray, z: FloatArray) -> None:
     """LMS step of server and clients, mixing if the upload set is redrawn, then relabelling."""
     clients, dimension = v.shape[1], v.shape[2]
     p, shift = system.probabilities[0], system.shift
@@ -261,7 +272,7 @@ def lms_clients(v, system, drive, first, z):
 
 
 @compiled
-def _pair_push(k, l, x, y, system, drive):  # noqa: E741
+def _pair_push(k: int, l: int, x: FloatArray, y: FloatArray, system: System, drive: Drive) -> float:  # noqa: E741
     """Return what displaced targets add to E[z_k z_l], from first moments x of k and y of l (V,) before the step."""
     total = 0.0
     for v in range(x.size):
@@ -276,7 +287,20 @@ def _pair_push(k, l, x, y, system, drive):  # noqa: E741
 
 
 @compiled
-def _pair_after(value, k, l, e, client, server, s, system, drive, first, theta, out):  # noqa: E741
+def _pair_after(
+    value: float,
+    k: int,
+    l: int,  # noqa: E741
+    e: int,
+    client: FloatArray,
+    server: FloatArray,
+    s: FloatArray,
+    system: System,
+    drive: Drive,
+    first: FloatArray,
+    theta: float,
+    out: FloatArray,
+) -> None:
     """Exchange, then LMS step, of one pair at place e; `out` gets both, one, its mirror image and the average."""
     clients = s.shape[0]
     _, pair, only, neither = system.probabilities
@@ -303,7 +327,16 @@ def _pair_after(value, k, l, e, client, server, s, system, drive, first, theta, 
 
 
 @compiled
-def _count_pair(found, k, l, n, s, system, w, h):  # noqa: E741
+def _count_pair(
+    found: FloatArray,
+    k: int,
+    l: int,  # noqa: E741
+    n: int,
+    s: FloatArray,
+    system: System,
+    w: FloatArray,
+    h: FloatArray,
+) -> None:
     """Add one pair's moments before the upload at place n to the sums."""
     p, pair, only, _ = system.probabilities
     own_k, own_l = system.own[k], system.own[l]
@@ -319,7 +352,17 @@ def _count_pair(found, k, l, n, s, system, w, h):  # noqa: E741
 
 
 @compiled
-def _eliminated_sums(client, server, s, system, drive, first, eigenvalue, w, h):
+def _eliminated_sums(
+    client: FloatArray,
+    server: FloatArray,
+    s: FloatArray,
+    system: System,
+    drive: Drive,
+    first: FloatArray,
+    eigenvalue: float,
+    w: FloatArray,
+    h: FloatArray,
+) -> None:
     """Sum over pairs in a steady state: each pair's cycle through the entries is solved on its own."""
     clients, dimension = s.shape
     w[:] = 0.0
@@ -352,7 +395,16 @@ def _eliminated_sums(client, server, s, system, drive, first, eigenvalue, w, h):
 
 
 @compiled
-def reduced_step(x, s, system, drive, first, before, eigenvalue, out):
+def reduced_step(
+    x: FloatArray,
+    s: FloatArray,
+    system: System,
+    drive: Drive,
+    first: FloatArray,
+    before: FloatArray,
+    eigenvalue: float,
+    out: FloatArray,
+) -> None:
     """One iteration on the packed unknowns: server and clients divided by λ, then the sums over pairs."""
     clients, dimension = s.shape
     block = dimension * clients
@@ -376,7 +428,9 @@ def reduced_step(x, s, system, drive, first, before, eigenvalue, out):
 
 
 @compiled
-def _solve(s, system, drive, nothing, first, before):
+def _solve(
+    s: FloatArray, system: System, drive: Drive, nothing: Drive, first: FloatArray, before: FloatArray
+) -> FloatArray:
     """Restarted GMRES on x − F x = source; `nothing` is a drive that drives nothing."""
     clients, dimension = s.shape
     size = packed_size(clients, dimension)
@@ -430,7 +484,16 @@ def _solve(s, system, drive, nothing, first, before):
 
 
 @compiled
-def _level(server, own1, own0, first, r, offsets, p, out):
+def _level(
+    server: FloatArray,
+    own1: FloatArray,
+    own0: FloatArray,
+    first: FloatArray,
+    r: FloatArray,
+    offsets: FloatArray,
+    p: float,
+    out: FloatArray,
+) -> None:
     """Excess network MSE on samples with input variances r and targets displaced by `offsets` (K, V), and MSD."""
     clients, dimension = own1.shape
     excess = 0.0
@@ -447,7 +510,16 @@ def _level(server, own1, own0, first, r, offsets, p, out):
 
 
 @compiled
-def steady_states(masks, system, drive, nothing, firsts, r, offsets, out):
+def steady_states(
+    masks: FloatArray,
+    system: System,
+    drive: Drive,
+    nothing: Drive,
+    firsts: FloatArray,
+    r: FloatArray,
+    offsets: FloatArray,
+    out: FloatArray,
+) -> None:
     """Excess and MSD for each set of masks (N, K, D), given the first moments of each, (N, 2K + 1, D, V)."""
     for i in range(masks.shape[0]):
         s = masks[i]
@@ -464,7 +536,15 @@ def steady_states(masks, system, drive, nothing, firsts, r, offsets, out):
 
 
 @compiled
-def curves(masks, system, drive, start, r, offsets, out):
+def curves(
+    masks: FloatArray,
+    system: System,
+    drive: Drive,
+    start: FloatArray,
+    r: FloatArray,
+    offsets: FloatArray,
+    out: FloatArray,
+) -> None:
     """Excess and MSD over the iterations for each set of masks; all begin at first moments `start` (V,)."""
     for i in range(masks.shape[0]):
         s = masks[i]

@@ -1,10 +1,11 @@
 """The frames of aggregation rules: over one entry's numbers, or over the uploads as vectors."""
 
 import numpy as np
-from numba.extending import register_jitable
 
-from psofed.engine.bodies import Hook, MakeFrame, make_hook
-from psofed.engine.hooks import AGGREGATION, RuleMemory
+from psofed.common.types import FloatArray
+from psofed.engine.bodies import Body, Frame, Hook, MakeFrame, Unpack, make_hook
+from psofed.engine.compiling import jitable
+from psofed.engine.hooks import AGGREGATION, RuleMemory, Uploads
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Numbers, Updates, room_for
 from psofed.parts.plain import LARGEST
@@ -35,8 +36,16 @@ def _frame_of(rule: type[Aggregation]) -> MakeFrame:
     return _make_frame_that_writes if rule.writes_change() else _make_frame_that_returns
 
 
-def _make_frame_over_entries(unpack, body):
-    def frame(token, target, uploads, options, own_step, memory, server):
+def _make_frame_over_entries(unpack: Unpack, body: Body) -> Frame:
+    def frame(
+        token: int,
+        target: FloatArray,
+        uploads: Uploads,
+        options: FloatArray,
+        own_step: FloatArray,
+        memory: RuleMemory,
+        server: FloatArray,
+    ) -> None:
         self = unpack(options)
         entries, sent = uploads.entries, uploads.sent
         participants, shared, lanes = sent.shape
@@ -72,8 +81,8 @@ def _make_frame_over_entries(unpack, body):
     return frame
 
 
-@register_jitable
-def _share_all(uploads):
+@jitable
+def _share_all(uploads: Uploads) -> bool:
     """Whether all participants upload the same entries, in every lane."""
     entries = uploads.entries
     participants, shared, lanes = entries.shape
@@ -85,8 +94,15 @@ def _share_all(uploads):
     return same
 
 
-@register_jitable
-def _gather_all(target, uploads, own_step, lane, memory, server):
+@jitable
+def _gather_all(
+    target: FloatArray,
+    uploads: Uploads,
+    own_step: FloatArray,
+    lane: int,
+    memory: RuleMemory,
+    server: FloatArray,
+) -> bool:
     """Do what :func:`_gather` does where all upload the same entries; return whether each number was sent."""
     entries, sent = uploads.entries, uploads.sent
     participants, shared, _ = sent.shape
@@ -108,8 +124,15 @@ def _gather_all(target, uploads, own_step, lane, memory, server):
     return complete
 
 
-@register_jitable
-def _gather(target, uploads, own_step, lane, memory, server):
+@jitable
+def _gather(
+    target: FloatArray,
+    uploads: Uploads,
+    own_step: FloatArray,
+    lane: int,
+    memory: RuleMemory,
+    server: FloatArray,
+) -> tuple[int, int]:
     """Put the uploads of one lane together as vectors; return them, and how many participants and entries there are."""
     entries, sent = uploads.entries, uploads.sent
     participants, shared, _ = sent.shape
@@ -147,10 +170,18 @@ def _gather(target, uploads, own_step, lane, memory, server):
     return answered, met
 
 
-def _make_frame_that_writes(unpack, body):
+def _make_frame_that_writes(unpack: Unpack, body: Body) -> Frame:
     """Return the frame of rules over vectors that write their change."""
 
-    def frame(token, target, uploads, options, own_step, memory, server):
+    def frame(
+        token: int,
+        target: FloatArray,
+        uploads: Uploads,
+        options: FloatArray,
+        own_step: FloatArray,
+        memory: RuleMemory,
+        server: FloatArray,
+    ) -> None:
         self = unpack(options)
         participants, shared, lanes = uploads.sent.shape
         numbers, flags = memory.numbers, memory.flags
@@ -191,10 +222,18 @@ def _make_frame_that_writes(unpack, body):
     return frame
 
 
-def _make_frame_that_returns(unpack, body):
+def _make_frame_that_returns(unpack: Unpack, body: Body) -> Frame:
     """Return the frame of rules over vectors that return their change."""
 
-    def frame(token, target, uploads, options, own_step, memory, server):
+    def frame(
+        token: int,
+        target: FloatArray,
+        uploads: Uploads,
+        options: FloatArray,
+        own_step: FloatArray,
+        memory: RuleMemory,
+        server: FloatArray,
+    ) -> None:
         self = unpack(options)
         participants, _, lanes = uploads.sent.shape
         numbers = memory.numbers

@@ -1,12 +1,16 @@
 """The frame of attacks on uploads: one call of the body for each number that is attacked."""
 
-import numpy as np
-from numba.cpython.unsafe.numbers import trailing_zeros
-from numba.extending import overload, register_jitable
+from typing import Any
 
+import numpy as np
+from numba.cpython.unsafe import numbers
+from numba.extending import overload
+
+from psofed.common.types import FloatArray
 from psofed.engine.attackers import attacks_now, common_normal, first_word, own_normal, redraw_byzantine
-from psofed.engine.bodies import Hook, MakeFrame, make_hook
-from psofed.engine.hooks import ATTACK
+from psofed.engine.bodies import Body, Frame, Hook, MakeFrame, Unpack, make_hook
+from psofed.engine.compiling import jitable
+from psofed.engine.hooks import ATTACK, Attackers, Uploads
 from psofed.parts.base import Attack
 from psofed.parts.contexts import (
     Conspiracy,
@@ -15,6 +19,8 @@ from psofed.parts.contexts import (
     UploadAndEveryone,
     UploadAndServer,
 )
+
+_trailing_zeros: Body = numbers.trailing_zeros
 
 _NOBODY = np.zeros(0)
 _NONE, _ONE = np.uint64(0), np.uint64(1)
@@ -27,43 +33,86 @@ def attack_hook(attack: Attack) -> Hook:
     return make_hook(attack, "corrupt", ATTACK, _FRAMES[attack.knows])
 
 
-def lowest_bit(bits):
+def lowest_bit(bits: np.uint64) -> int:
     """Return the number of the lowest bit that is set."""
     return (int(bits) & -int(bits)).bit_length() - 1
 
 
 @overload(lowest_bit, jit_options={"forceinline": True})
-def _lowest_bit(bits):
-    def body(bits):
-        return np.int64(trailing_zeros(bits))
+def _lowest_bit(bits: Any) -> Body:
+    # Numba wants both signatures to be the same, annotations included.
+    def body(bits: Any) -> np.int64:
+        return np.int64(_trailing_zeros(bits))
 
     return body
 
 
-@register_jitable
-def _upload(value, entry, client, n, normal, common, server, accomplices, honest):
+@jitable
+def _upload(
+    value: float,
+    entry: int,
+    client: int,
+    n: int,
+    normal: float,
+    common: float,
+    server: float,
+    accomplices: FloatArray,
+    honest: FloatArray,
+) -> Upload:
     return Upload(value, entry, client, n, normal, common)
 
 
-@register_jitable
-def _and_server(value, entry, client, n, normal, common, server, accomplices, honest):
+@jitable
+def _and_server(
+    value: float,
+    entry: int,
+    client: int,
+    n: int,
+    normal: float,
+    common: float,
+    server: float,
+    accomplices: FloatArray,
+    honest: FloatArray,
+) -> UploadAndServer:
     return UploadAndServer(value, entry, client, n, normal, common, server)
 
 
-@register_jitable
-def _and_accomplices(value, entry, client, n, normal, common, server, accomplices, honest):
+@jitable
+def _and_accomplices(
+    value: float,
+    entry: int,
+    client: int,
+    n: int,
+    normal: float,
+    common: float,
+    server: float,
+    accomplices: FloatArray,
+    honest: FloatArray,
+) -> UploadAndAccomplices:
     return UploadAndAccomplices(value, entry, client, n, normal, common, server, accomplices)
 
 
-@register_jitable
-def _and_everyone(value, entry, client, n, normal, common, server, accomplices, honest):
+@jitable
+def _and_everyone(
+    value: float,
+    entry: int,
+    client: int,
+    n: int,
+    normal: float,
+    common: float,
+    server: float,
+    accomplices: FloatArray,
+    honest: FloatArray,
+) -> UploadAndEveryone:
     return UploadAndEveryone(value, entry, client, n, normal, common, server, accomplices, honest)
 
 
-def _make_frame_alone(unpack, body, context):
+def _make_frame_alone(unpack: Unpack, body: Body, context: Body) -> Frame:
     """Return the frame of attackers who see none of the others' uploads."""
 
-    def frame(token, n, attackers, target, server, uploads):
+    def frame(
+        token: int, n: int, attackers: Attackers, target: FloatArray, server: FloatArray, uploads: Uploads
+    ) -> None:
         self = unpack(attackers.options)
         clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
         participants, shared, lanes = sent.shape
@@ -102,10 +151,12 @@ def _make_frame_alone(unpack, body, context):
     return frame
 
 
-def _make_frame_together(unpack, body, context):
+def _make_frame_together(unpack: Unpack, body: Body, context: Body) -> Frame:
     """Return the frame of attackers who see what others upload: lane by lane, with clients in order."""
 
-    def frame(token, n, attackers, target, server, uploads):
+    def frame(
+        token: int, n: int, attackers: Attackers, target: FloatArray, server: FloatArray, uploads: Uploads
+    ) -> None:
         self = unpack(attackers.options)
         clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
         participants, shared, lanes = sent.shape
@@ -162,10 +213,12 @@ def _make_frame_together(unpack, body, context):
     return frame
 
 
-def _make_crafting_frame(unpack, body):
+def _make_crafting_frame(unpack: Unpack, body: Body) -> Frame:
     """Return the frame of attackers who see all uploads as vectors: lane by lane, with clients in order."""
 
-    def frame(token, n, attackers, target, server, uploads):
+    def frame(
+        token: int, n: int, attackers: Attackers, target: FloatArray, server: FloatArray, uploads: Uploads
+    ) -> None:
         self = unpack(attackers.options)
         clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
         participants, shared, lanes = sent.shape
@@ -244,19 +297,19 @@ def _make_crafting_frame(unpack, body):
     return frame
 
 
-def _frame_upload(unpack, body):
+def _frame_upload(unpack: Unpack, body: Body) -> Frame:
     return _make_frame_alone(unpack, body, _upload)
 
 
-def _frame_server(unpack, body):
+def _frame_server(unpack: Unpack, body: Body) -> Frame:
     return _make_frame_alone(unpack, body, _and_server)
 
 
-def _frame_accomplices(unpack, body):
+def _frame_accomplices(unpack: Unpack, body: Body) -> Frame:
     return _make_frame_together(unpack, body, _and_accomplices)
 
 
-def _frame_everyone(unpack, body):
+def _frame_everyone(unpack: Unpack, body: Body) -> Frame:
     return _make_frame_together(unpack, body, _and_everyone)
 
 

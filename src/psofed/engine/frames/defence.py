@@ -4,12 +4,14 @@ What :class:`psofed.parts.watching.Watch` does, in loops over trials.
 """
 
 from math import inf, log, nan, sqrt
+from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
-from psofed.engine.bodies import Hook, make_hook
-from psofed.engine.hooks import DEFENCE, Watching
+from psofed.common.types import FloatArray
+from psofed.engine.bodies import Body, Frame, Hook, Unpack, make_hook
+from psofed.engine.compiling import jitable
+from psofed.engine.hooks import DEFENCE, Uploads, Watching
 from psofed.parts.base import Defence
 from psofed.parts.contexts import Evidence
 from psofed.parts.plain import LARGEST
@@ -72,8 +74,10 @@ def make_watching(
     )
 
 
-@register_jitable
-def _expect(p, i, participants, own, row, values, scratch):
+@jitable
+def _expect(
+    p: int, i: int, participants: int, own: float, row: int, values: FloatArray, scratch: FloatArray
+) -> float:
     """Return the median of the others' numbers for entry i and of the server's own."""
     count = 1
     scratch[0] = own
@@ -85,8 +89,8 @@ def _expect(p, i, participants, own, row, values, scratch):
     return middle(part_of(scratch, 0, (count,)))
 
 
-@register_jitable
-def _middle_of_others(p, participants, values, scratch):
+@jitable
+def _middle_of_others(p: int, participants: int, values: FloatArray, scratch: FloatArray) -> float:
     """Return the median of the values that are numbers, but for one; NaN if there are none."""
     count = 0
     for q in range(participants):
@@ -96,8 +100,8 @@ def _middle_of_others(p, participants, values, scratch):
     return middle(part_of(scratch, 0, (count,))) if count else nan
 
 
-@register_jitable
-def _group(lane, uploads, watch, values):
+@jitable
+def _group(lane: int, uploads: Uploads, watch: Watching, values: FloatArray) -> int:
     """Write what was sent for each entry by those who are in, one row for each entry; return how many entries."""
     entries, sent, clients = uploads.entries, uploads.sent, uploads.clients
     participants, shared, _ = sent.shape
@@ -121,8 +125,8 @@ def _group(lane, uploads, watch, values):
     return met
 
 
-@register_jitable
-def _follow(typical, lane, watch):
+@jitable
+def _follow(typical: float, lane: int, watch: Watching) -> None:
     """Let the fleet's level follow the median of an iteration."""
     level = watch.level[lane]
     if level == 0.0:
@@ -132,8 +136,8 @@ def _follow(typical, lane, watch):
         watch.level[lane] = level * ratio**LEVEL_RATE
 
 
-@register_jitable
-def _count_peak(suspicion, k, lane, watch):
+@jitable
+def _count_peak(suspicion: float, k: int, lane: int, watch: Watching) -> None:
     """Count the highest suspicion of an excursion once it has fallen to half of it."""
     peak = watch.peak[k, lane]
     if suspicion > peak:
@@ -145,8 +149,8 @@ def _count_peak(suspicion, k, lane, watch):
         watch.peak[k, lane] = suspicion
 
 
-@register_jitable
-def _take_note(suspicion, n, k, lane, watch):
+@jitable
+def _take_note(suspicion: float, n: int, k: int, lane: int, watch: Watching) -> None:
     """Exclude a client, or let it in."""
     if watch.peaks.shape[0]:
         _count_peak(suspicion, k, lane, watch)
@@ -165,8 +169,10 @@ def _take_note(suspicion, n, k, lane, watch):
             watch.finished[k, lane] += n - watch.since[k, lane]
 
 
-def _make_frame(unpack, body):
-    def frame(token, n, server, uploads, options, watch):
+def _make_frame(unpack: Unpack, body: Body) -> Frame:
+    def frame(
+        token: int, n: int, server: FloatArray, uploads: Uploads, options: FloatArray, watch: Watching
+    ) -> None:
         self = unpack(options)
         clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
         participants, shared, lanes = sent.shape
@@ -233,7 +239,8 @@ def _make_frame(unpack, body):
                         scores[count] = min(max(score, -LARGEST_SCORE), LARGEST_SCORE)
                         count += 1
                 memory = part_of(memories, (k * lanes + lane) * memory_size, (memory_size,))
-                evidence = Evidence(part_of(scores, 0, (count,)), np.int64(k), n)
+                client: Any = np.int64(k)
+                evidence = Evidence(part_of(scores, 0, (count,)), client, n)
                 _take_note(body(self, evidence, memory), n, k, lane, watch)
                 if watch.left[k, lane] != 0:
                     for m in range(shared):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.engine.bodies import make_function
+from psofed.engine.bodies import Body, Frame, Unpack, make_function
 from psofed.engine.compiling import compiled
 from psofed.engine.hooks import DRIFT, take_drift
 from psofed.engine.normals import fill_standard_normal, normals_at
@@ -46,8 +46,16 @@ def draw_direction(stream: Stream, dimension: int) -> FloatArray:
     return np.ascontiguousarray(vectors / np.linalg.norm(vectors, axis=0))
 
 
-def _make_frame(unpack, body):
-    def frame(token, options, first, stream, direction, position, out):
+def _make_frame(unpack: Unpack, body: Body) -> Frame:
+    def frame(
+        token: int,
+        options: FloatArray,
+        first: int,
+        stream: Stream,
+        direction: FloatArray,
+        position: FloatArray,
+        out: FloatArray,
+    ) -> None:
         self = unpack(options)
         dimension, lanes = position.shape
         half = (dimension + 1) // 2
@@ -71,5 +79,13 @@ def _make_frame(unpack, body):
 
 
 @compiled
-def _call(address, options, first, stream, direction, position, out):
+def _call(
+    address: int,
+    options: FloatArray,
+    first: int,
+    stream: Stream,
+    direction: FloatArray,
+    position: FloatArray,
+    out: FloatArray,
+) -> None:
     take_drift(address)(0, options, first, stream, direction, position, out)

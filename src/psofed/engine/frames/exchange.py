@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from psofed.engine.bodies import NO_HOOK, Hook, make_hook
+from psofed.common.types import FloatArray
+from psofed.engine.bodies import NO_HOOK, Body, Frame, Hook, Unpack, make_hook
 from psofed.engine.hooks import APPLY, DECODE, ENCODE
 from psofed.parts.base import Algorithm
 from psofed.parts.contexts import Message, Received
@@ -15,8 +16,17 @@ def exchange_hooks(algorithm: Algorithm) -> tuple[Hook, Hook, Hook]:
     return encode, decode, make_hook(algorithm, "apply", APPLY, _make_apply)
 
 
-def _make_encode(unpack, body):
-    def frame(token, stepsize, options, updates, normals, uniforms, client_uniforms, sent):
+def _make_encode(unpack: Unpack, body: Body) -> Frame:
+    def frame(
+        token: int,
+        stepsize: float,
+        options: FloatArray,
+        updates: FloatArray,
+        normals: FloatArray,
+        uniforms: FloatArray,
+        client_uniforms: FloatArray,
+        sent: FloatArray,
+    ) -> None:
         self = unpack(options)
         participants, numbers, lanes = sent.shape
         out = np.empty(numbers)
@@ -31,8 +41,17 @@ def _make_encode(unpack, body):
     return frame
 
 
-def _make_decode(unpack, body):
-    def frame(token, participants, stepsize, options, sent, normals, uniforms, decoded):
+def _make_decode(unpack: Unpack, body: Body) -> Frame:
+    def frame(
+        token: int,
+        participants: int,
+        stepsize: float,
+        options: FloatArray,
+        sent: FloatArray,
+        normals: FloatArray,
+        uniforms: FloatArray,
+        decoded: FloatArray,
+    ) -> None:
         self = unpack(options)
         rows, dimension, lanes = decoded.shape
         out = np.empty(dimension)
@@ -47,8 +66,18 @@ def _make_decode(unpack, body):
     return frame
 
 
-def _make_apply(unpack, body):
-    def frame(token, participants, stepsize, options, joined, normals, uniforms, memory, change):
+def _make_apply(unpack: Unpack, body: Body) -> Frame:
+    def frame(
+        token: int,
+        participants: int,
+        stepsize: float,
+        options: FloatArray,
+        joined: FloatArray,
+        normals: FloatArray,
+        uniforms: FloatArray,
+        memory: FloatArray,
+        change: FloatArray,
+    ) -> None:
         self = unpack(options)
         dimension, lanes = change.shape
         out = np.empty(dimension)

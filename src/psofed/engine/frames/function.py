@@ -3,7 +3,7 @@
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.engine.bodies import Hook, make_function, make_hook
+from psofed.engine.bodies import Body, Frame, Hook, Unpack, make_function, make_hook
 from psofed.engine.compiling import compiled
 from psofed.engine.hooks import FUNCTION, take_function
 from psofed.parts.base import Function
@@ -30,8 +30,8 @@ def function_hook(function: Function) -> Hook:
     return make_hook(function, "value", FUNCTION, _make_frame)
 
 
-def _make_frame(unpack, body):
-    def frame(token, options, inputs, out):
+def _make_frame(unpack: Unpack, body: Body) -> Frame:
+    def frame(token: int, options: FloatArray, inputs: FloatArray, out: FloatArray) -> None:
         self = unpack(options)
         x = np.empty(inputs.shape[0])
         for j in range(inputs.shape[1]):
@@ -43,5 +43,5 @@ def _make_frame(unpack, body):
 
 
 @compiled
-def _call(address, options, inputs, out):
+def _call(address: int, options: FloatArray, inputs: FloatArray, out: FloatArray) -> None:
     take_function(address)(0, options, inputs, out)

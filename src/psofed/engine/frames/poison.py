@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from psofed.common.types import FloatArray
 from psofed.engine.attackers import attacks_now, first_word, own_normal
-from psofed.engine.bodies import Hook, make_hook
-from psofed.engine.hooks import POISON
+from psofed.engine.bodies import Body, Frame, Hook, Unpack, make_hook
+from psofed.engine.hooks import POISON, Attackers
 from psofed.parts.base import Attack
 from psofed.parts.contexts import Sample
 
@@ -14,8 +15,16 @@ def poison_hook(attack: Attack) -> Hook:
     return make_hook(attack, "poison", POISON, _make_frame)
 
 
-def _make_frame(unpack, body):
-    def frame(token, n, k, attackers, target, inputs, noise):
+def _make_frame(unpack: Unpack, body: Body) -> Frame:
+    def frame(
+        token: int,
+        n: int,
+        k: int,
+        attackers: Attackers,
+        target: FloatArray,
+        inputs: FloatArray,
+        noise: FloatArray,
+    ) -> None:
         self = unpack(attackers.options)
         dimension, lanes = inputs.shape
         word = first_word(n, attackers.is_byzantine.shape[0], k, dimension)

@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 
-from psofed.engine.bodies import Hook, make_hook
+from psofed.common.types import FloatArray
+from psofed.engine.bodies import Body, Frame, Hook, Unpack, make_hook
 from psofed.engine.compiling import compiled
 from psofed.engine.hooks import MIX, MixMemory, Uploads
 from psofed.engine.normals import mix_word, unit_uniform
+from psofed.engine.streams import Stream
 from psofed.parts.base import PreAggregation
 from psofed.parts.contexts import AllUpdates, room_for
 from psofed.parts.plain import LARGEST
@@ -49,12 +51,22 @@ def make_mix_memory(
 
 
 @compiled(inline=True)
-def _uniform(key, gamma, word):
+def _uniform(key: np.uint64, gamma: np.uint64, word: int) -> float:
     return unit_uniform(mix_word(key + np.uint64(word) * gamma))
 
 
-def _make_frame(unpack, body):
-    def frame(token, n, num_clients, target, uploads, options, stream, memory, server):
+def _make_frame(unpack: Unpack, body: Body) -> Frame:
+    def frame(
+        token: int,
+        n: int,
+        num_clients: int,
+        target: FloatArray,
+        uploads: Uploads,
+        options: FloatArray,
+        stream: Stream,
+        memory: MixMemory,
+        server: FloatArray,
+    ) -> None:
         self = unpack(options)
         clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
         participants, shared, lanes = sent.shape

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.errors import PsofedError
-from psofed.engine.bodies import make_function
+from psofed.common.types import FloatArray, IndexArray
+from psofed.engine.bodies import Body, Frame, Unpack, make_function
 from psofed.engine.compiling import compiled
 from psofed.engine.hooks import SELECTION, take_selection
 from psofed.engine.normals import half_uniform_at
@@ -49,7 +50,7 @@ class Selector:
         self._checked = type(pattern).__module__.startswith("psofed.")
         self._select = make_function(pattern, "select", SELECTION, _make_frame, _call)
 
-    def draw(self, first: int, count: int, clients: NDArray[np.int32]) -> NDArray[np.int32]:
+    def draw(self, first: int, count: int, clients: IndexArray) -> IndexArray:
         """Return the entries that ``clients[t, p, lane]`` share in iteration ``first + t``, shape (T, P, M, lanes).
 
         Where one mask is for all, T = `count` may be more than the iterations that clients are given for.
@@ -73,8 +74,18 @@ class Selector:
             )
 
 
-def _make_frame(unpack, body):
-    def frame(token, options, first, stream, clients, num_clients, dimension, coordinated, out):
+def _make_frame(unpack: Unpack, body: Body) -> Frame:
+    def frame(
+        token: int,
+        options: FloatArray,
+        first: int,
+        stream: Stream,
+        clients: IndexArray,
+        num_clients: int,
+        dimension: int,
+        coordinated: bool,
+        out: IndexArray,
+    ) -> None:
         self = unpack(options)
         iterations, participants, shared, lanes = out.shape
         uniforms, drawn = np.empty(shared), np.empty((shared, lanes))
@@ -84,11 +95,11 @@ def _make_frame(unpack, body):
             for p in range(1 if coordinated else participants):
                 for m in range(shared):
                     for lane in range(lanes):
-                        number = n if coordinated else n * num_clients + np.int64(clients[t, p, lane])
+                        number: Any = n if coordinated else n * num_clients + np.int64(clients[t, p, lane])
                         place = number * shared + m
                         drawn[m, lane] = half_uniform_at(stream.key[lane], stream.gamma[lane], place)
                 for lane in range(lanes):
-                    client = 0 if coordinated else np.int64(clients[t, p, lane])
+                    client: Any = 0 if coordinated else np.int64(clients[t, p, lane])
                     own = half_uniform_at(stream.key[lane], stream.gamma[lane], client)
                     for m in range(shared):
                         uniforms[m] = drawn[m, lane]
@@ -105,5 +116,15 @@ def _make_frame(unpack, body):
 
 
 @compiled
-def _call(address, options, first, stream, clients, num_clients, dimension, coordinated, out):
+def _call(
+    address: int,
+    options: FloatArray,
+    first: int,
+    stream: Stream,
+    clients: IndexArray,
+    num_clients: int,
+    dimension: int,
+    coordinated: bool,
+    out: IndexArray,
+) -> None:
     take_selection(address)(0, options, first, stream, clients, num_clients, dimension, coordinated, out)

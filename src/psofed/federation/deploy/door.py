@@ -116,11 +116,12 @@ class FrontDoor:
         bell: str,
         limits: DoorLimits | None = None,
     ) -> None:
-        self.host, self.port = host, port
-        self.limits = limits or DoorLimits()
-        self.max_body = self.limits.base_body
-        self.keys = KeyRing(credentials.folder)
-        self.meter = Meter(counts)
+        self.host: str = host
+        self.port: int = port
+        self.limits: DoorLimits = limits or DoorLimits()
+        self.max_body: int = self.limits.base_body
+        self.keys: KeyRing = KeyRing(credentials.folder)
+        self.meter: Meter = Meter(counts)
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._tls.load_cert_chain(credentials.certificate, credentials.key)

@@ -81,7 +81,7 @@ class LongLivedNode:
             if not path.is_file():
                 raise PsofedError(f"there is no {path}; make it with: psofed federation certs")
         self.home = home
-        self.settings = dict(settings)
+        self.settings: dict[str, Any] = dict(settings)
         self.app = app
         self.say = say
         self._fleet = Fleet(server, key, authority)

@@ -48,7 +48,7 @@ class Process:
         log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with log.open("ab") as output:
             log.chmod(0o600)
-            self.process = subprocess.Popen(
+            self.process: subprocess.Popen[bytes] = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), *command],
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,

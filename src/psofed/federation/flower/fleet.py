@@ -65,7 +65,7 @@ class Fleet:
         public = private.public_key()
         self.server = server
         self.public_key: bytes = public_key_to_bytes(public)
-        self.node_id = 0
+        self.node_id: int = 0
         interceptors = [
             RuntimeVersionHttpInterceptor(component_name="SuperNode"),
             NodeAuthHttpInterceptor(private, public),

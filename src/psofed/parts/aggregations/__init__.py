@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from psofed.parts.aggregations.norm_clipping import NormClipping as NormClipping
     from psofed.parts.aggregations.phocas import Phocas as Phocas
     from psofed.parts.aggregations.trimmed_mean import TrimmedMean as TrimmedMean
+else:  # to type checkers a name that is not there is an error
 
-
-def __getattr__(name: str) -> Any:
-    return class_in("aggregation", name)
+    def __getattr__(name: str) -> Any:
+        return class_in("aggregation", name)
 
 
 def __dir__() -> list[str]:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from psofed.parts.algorithms.pso_fed import PsoFed as PsoFed
     from psofed.parts.algorithms.qs_fed import QSFed as QSFed
     from psofed.parts.algorithms.signsgd import SignSGD as SignSGD
+else:  # to type checkers a name that is not there is an error
 
-
-def __getattr__(name: str) -> Any:
-    return class_in("algorithm", name)
+    def __getattr__(name: str) -> Any:
+        return class_in("algorithm", name)
 
 
 def __dir__() -> list[str]:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from psofed.parts.attacks.non_finite import NonFinite as NonFinite
     from psofed.parts.attacks.scaled_update import ScaledUpdate as ScaledUpdate
     from psofed.parts.attacks.sign_flip import SignFlip as SignFlip
+else:  # to type checkers a name that is not there is an error
 
-
-def __getattr__(name: str) -> Any:
-    return class_in("attack", name)
+    def __getattr__(name: str) -> Any:
+        return class_in("attack", name)
 
 
 def __dir__() -> list[str]:

@@ -3,7 +3,9 @@
 import math
 from typing import ClassVar
 
+from psofed.common.types import FloatArray
 from psofed.parts.base import Defence
+from psofed.parts.contexts import Evidence
 from psofed.parts.options import option
 
 
@@ -23,13 +25,13 @@ class Cusum(Defence):
     memory_size: ClassVar[int] = 3
 
     ratio: float = option(
-        10.0, low=1.0, open_low=True, text="variance of a liar's residuals over an honest client's"
+        default=10.0, low=1.0, open_low=True, text="variance of a liar's residuals over an honest client's"
     )
     shift: float = option(
-        1.0, low=0.0, text="mean of a liar's residuals, in honest deviations; 0: not looked for"
+        default=1.0, low=0.0, text="mean of a liar's residuals, in honest deviations; 0: not looked for"
     )
 
-    def suspicion(self, evidence, memory):
+    def suspicion(self, evidence: Evidence, memory: FloatArray) -> float:
         """Return the largest of the three sums."""
         gain, toll = 0.5 * (1.0 - 1.0 / self.ratio), 0.5 * math.log(self.ratio)
         noise, up, down = memory[0], memory[1], memory[2]
@@ -40,4 +42,4 @@ class Cusum(Defence):
             up += self.shift * (cut - 0.5 * self.shift)
             down -= self.shift * (cut + 0.5 * self.shift)
         memory[0], memory[1], memory[2] = max(0.0, noise), max(0.0, up), max(0.0, down)
-        return max(memory[0], memory[1], memory[2])
+        return float(max(memory[0], memory[1], memory[2]))

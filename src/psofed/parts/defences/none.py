@@ -2,7 +2,9 @@
 
 from typing import ClassVar
 
+from psofed.common.types import FloatArray
 from psofed.parts.base import Defence
+from psofed.parts.contexts import Evidence
 
 
 class None_(Defence):  # noqa: N801 (None itself is Python's)
@@ -10,6 +12,6 @@ class None_(Defence):  # noqa: N801 (None itself is Python's)
 
     kind: ClassVar[str] = "none"
 
-    def suspicion(self, evidence, memory):
+    def suspicion(self, evidence: Evidence, memory: FloatArray) -> float:
         """Return 0."""
         return 0.0

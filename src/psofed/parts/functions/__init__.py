@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from psofed.parts.functions.sinc import Sinc as Sinc
     from psofed.parts.functions.sine import Sine as Sine
     from psofed.parts.functions.wiener import Wiener as Wiener
+else:  # to type checkers a name that is not there is an error
 
-
-def __getattr__(name: str) -> Any:
-    return class_in("function", name)
+    def __getattr__(name: str) -> Any:
+        return class_in("function", name)
 
 
 def __dir__() -> list[str]:

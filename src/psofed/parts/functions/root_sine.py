@@ -1,6 +1,7 @@
 """The benchmark of online federated kernel regression."""
 
 import math
+from typing import ClassVar
 
 from psofed.common.types import FloatArray
 from psofed.parts.base import Function
@@ -15,7 +16,7 @@ class RootSine(Function):
     regression", ICASSP 2022.
     """
 
-    num_inputs = 4
+    num_inputs: ClassVar[int | None] = 4
 
     def value(self, x: FloatArray) -> float:
         """Return f(x)."""

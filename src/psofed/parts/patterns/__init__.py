@@ -10,10 +10,10 @@ from psofed.parts.registry import class_in, class_names
 if TYPE_CHECKING:
     from psofed.parts.patterns.random import Random as Random
     from psofed.parts.patterns.round_robin import RoundRobin as RoundRobin
+else:  # to type checkers a name that is not there is an error
 
-
-def __getattr__(name: str) -> Any:
-    return class_in("pattern", name)
+    def __getattr__(name: str) -> Any:
+        return class_in("pattern", name)
 
 
 def __dir__() -> list[str]:

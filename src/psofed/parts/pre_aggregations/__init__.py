@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from psofed.parts.pre_aggregations.arc import ARC as ARC
     from psofed.parts.pre_aggregations.bucketing import Bucketing as Bucketing
     from psofed.parts.pre_aggregations.nnm import NNM as NNM
+else:  # to type checkers a name that is not there is an error
 
-
-def __getattr__(name: str) -> Any:
-    return class_in("pre_aggregation", name)
+    def __getattr__(name: str) -> Any:
+        return class_in("pre_aggregation", name)
 
 
 def __dir__() -> list[str]:
