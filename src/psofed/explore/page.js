@@ -115,7 +115,9 @@ export function render({ model, el }) {
     const note = make("p", { class: "note", id: `${id}-note` });
     const common = { id, name: field.name, "aria-describedby": note.id };
     let box, slider = null;
-    if (field.type === "choice") {
+    if (field.type === "kept") {
+      box = make("output", { id });
+    } else if (field.type === "choice") {
       box = make("select", { ...common, onchange: () => send(field.name, box.value) },
         ...field.choices.map(([value, label]) => make("option", { value }, label)));
     } else {
@@ -148,7 +150,7 @@ export function render({ model, el }) {
       if (active !== slider) place(field, slider, field.value);
     }
     if (active !== box && !(slider && active === slider)) box.value = field.value;
-    note.hint = field.type === "choice" ? field.hint : "";
+    note.hint = ["choice", "kept"].includes(field.type) ? field.hint : "";
     if (!note.classList.contains("bad")) note.textContent = note.hint;
   }
 

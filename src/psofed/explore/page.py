@@ -198,12 +198,14 @@ class Session:
         side = self._sides.get(side_name) if isinstance(side_name, str) else None
         if side is None or not isinstance(name, str) or not isinstance(value, str):
             return
-        known = {field["name"] for group in self._groups(side) for field in group["fields"]}
-        if name not in known:
+        known = {field["name"]: field["type"] for group in self._groups(side) for field in group["fields"]}
+        if known.get(name, "kept") == "kept":
             return
         self._refused = ""
         try:
             side.draft = _with_dependents(changed(side.draft, name, parse_value(value)), name)
+            if side.own_data and name == "model.kind" and value == "linear":
+                side.draft.pop("dimension", None)  # the table's columns
             scenario = make_scenario(side.draft, self._limits, self._data if side.own_data else None)
         except PsofedError as error:
             about = getattr(error, "field", name)

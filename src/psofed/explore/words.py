@@ -4,9 +4,11 @@ import math
 from typing import Any
 
 from psofed.results import METRIC_TITLES
+from psofed.results.metrics import EVASION_TITLES
 from psofed.scenario import Scenario
 
 MINUS = "−"
+EVASION = "evasion_test_mse"
 
 
 def decibels(value: float | None, digits: int = 1) -> str:
@@ -160,8 +162,10 @@ def number_rows(
         "has_best": "best" not in fresh or best is not None,  # else the smaller the stepsize, the better
         "numbers_per_iteration": float(traffic.numbers_down + traffic.numbers_up),
         "simulated": dot,
+        "has_evasion": scenario.evasion is not None,
+        "evasion": point.get("evasion"),
         "refused": bool(fresh.get("refusal") or fresh.get("error")),
-        "stale": stale | (set() if "point" in fresh else set(METRIC_TITLES)),
+        "stale": stale | (set() if "point" in fresh else {*METRIC_TITLES, "evasion"}),
     }
 
 
@@ -213,6 +217,8 @@ def tiles(numbers: dict[str, dict[str, Any]], metric: str) -> list[dict[str, Any
     if any(dots.values()):
         values = {side: {"simulated": dot and dot[metric]} for side, dot in dots.items()}
         made.append(_tile("simulated", "simulated", values, lambda value: decibels(value, 2), difference))
+    if any(row.get("has_evasion") for row in numbers.values()):
+        made.append(_evasion_tile(numbers))
     made.append(_tile("limit", "limit of stability", numbers, _plain_number, _ratio))
     shown = {
         side: {**row, "best_stepsize": row["best_stepsize"] if row["has_best"] else 0.0}
@@ -223,6 +229,23 @@ def tiles(numbers: dict[str, dict[str, Any]], metric: str) -> list[dict[str, Any
         _tile("numbers_per_iteration", "numbers per iteration", numbers, lambda value: f"{value:g}", _ratio)
     )
     return made
+
+
+def _evasion_tile(numbers: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The server's error on moved inputs: simulated, else between the bounds of theory."""
+    values = []
+    for side, row in numbers.items():
+        dot, bounds = row["simulated"] or {}, row["evasion"]
+        if not row["has_evasion"]:
+            text = "not measured"
+        elif EVASION in dot:
+            text = decibels(dot[EVASION], 2)
+        elif bounds is None:
+            text = "simulate it"
+        else:
+            text = f"{decibels(bounds[0]).removesuffix(' dB')} to {decibels(bounds[1])}"
+        values.append({"side": side, "key": "evasion", "text": text, "stale": "evasion" in row["stale"]})
+    return {"title": EVASION_TITLES[EVASION], "values": values, "relation": ""}
 
 
 def _tile(
