@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "browser"))
 
 PRESETS = ("readme", "fig1", "fig4", "fig8")  # 50 clients, but 100 in Fig. 1
 MOVES = 3  # of each slider
-# Which part of a slider is used where not all of it makes sense: K stays at most 50, a range's low end below its high end.
+# Which part of a slider is used where not all of it makes sense: K stays at most 50, a range's ends in order.
 SHARES = {"num_clients": (0.1, 0.25), "low": (0.02, 0.2), "high": (0.6, 0.9)}
 PAUSE = 250  # milliseconds between a number and the next move
 
@@ -27,7 +27,10 @@ MOVE = """
   const find = (root, id) => {
     const hit = root.getElementById?.(id);
     if (hit) return hit;
-    for (const e of root.querySelectorAll('*')) if (e.shadowRoot) { const deep = find(e.shadowRoot, id); if (deep) return deep; }
+    for (const e of root.querySelectorAll('*')) {
+      const deep = e.shadowRoot && find(e.shadowRoot, id);
+      if (deep) return deep;
+    }
     return null;
   };
   const slider = find(document, id), numbers = find(document, 'numbers'), sentence = find(document, 'sentence');
@@ -71,21 +74,30 @@ def run() -> str:
             for slider, times_here in _measure(page, preset, random.Random(1)):
                 times.setdefault((preset, slider), []).extend(times_here)
     quick = {key: found for key, found in times.items() if key[1] != "data.input_correlation"}
-    rows = [[name, *_summary([x for (p, _), found in quick.items() if p == name for x in found])] for name in PRESETS]
+    rows = [
+        [name, *_summary([x for (p, _), found in quick.items() if p == name for x in found])]
+        for name in PRESETS
+    ]
     rows.append(["all", *_summary([x for found in quick.values() for x in found])])
     slow = [x for key, found in times.items() if key not in quick for x in found]
     rows.append(["correlated inputs, which theory takes longer for", *_summary(slow)])
     heads = ["moves", "median", "95 %", "longest"]
     by_preset = markdown_table(["milliseconds until the number is painted", *heads], rows)
     sliders = sorted({slider for _, slider in times})
-    rows = [[f"`{name}`", *_summary([x for (_, s), found in times.items() if s == name for x in found])] for name in sliders]
+    rows = [
+        [f"`{name}`", *_summary([x for (_, s), found in times.items() if s == name for x in found])]
+        for name in sliders
+    ]
     return by_preset + "\n\n" + markdown_table(["slider", *heads], rows)
 
 
 def _measure(page: Any, preset: str, chance: random.Random) -> Any:
     page.select_option("#preset", preset)
     _wait(page)
-    names = page.eval_on_selector_all("#form input[type=range]", "all => all.map(e => [e.id, e.closest('.field').querySelector('input').name])")
+    names = page.eval_on_selector_all(
+        "#form input[type=range]",
+        "all => all.map(e => [e.id, e.closest('.field').querySelector('input').name])",
+    )
     for identity, name in names:
         found = []
         for _ in range(MOVES):

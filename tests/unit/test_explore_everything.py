@@ -11,7 +11,15 @@ import psofed
 from psofed.common.errors import PsofedError
 from psofed.explore.exports import Origin, as_python
 from psofed.explore.fields import form_groups
-from psofed.explore.settings import Limits, Settings, changed, from_query, make_scenario, parse_value, to_query
+from psofed.explore.settings import (
+    Limits,
+    Settings,
+    changed,
+    from_query,
+    make_scenario,
+    parse_value,
+    to_query,
+)
 from psofed.parts.options import option_of, value_type
 from psofed.parts.registry import FAMILIES, built_in_parts, find_part
 from psofed.scenario import Scenario
@@ -91,7 +99,10 @@ def needs_no_field(name: str, scenario: Scenario) -> bool:
     return (
         (name == "data.input_dimension" and scenario.is_linear)
         or (name == "data.covariances" and scenario.data.covariances is None)
-        or (name in ("data.input_variance", "data.input_correlation") and scenario.data.covariances is not None)
+        or (
+            name in ("data.input_variance", "data.input_correlation")
+            and scenario.data.covariances is not None
+        )
         or (name == "attack.num_byzantine" and bool(scenario.attack and scenario.attack.clients))
         or name == "model.features"  # is the dimension
     )
@@ -143,7 +154,17 @@ COVARIANCES = [[[1.0, 0.2, 0, 0], [0.2, 0.5, 0, 0], [0, 0, 1, 0], [0, 0, 0, 2.0]
             dimension=20, model=psofed.models.Rff(features=20), data=psofed.Data(input_dimension=3)
         ),
     ],
-    ids=["2-norm", "inf-norm", "clients", "covariances", "each-client", "targets", "seed", "masks", "features"],
+    ids=[
+        "2-norm",
+        "inf-norm",
+        "clients",
+        "covariances",
+        "each-client",
+        "targets",
+        "seed",
+        "masks",
+        "features",
+    ],
 )
 def test_the_other_tables_come_out_as_they_went_in(scenario: Scenario) -> None:
     check(scenario)
@@ -151,7 +172,11 @@ def test_the_other_tables_come_out_as_they_went_in(scenario: Scenario) -> None:
 
 def test_covariances_are_kept_and_said_to_be() -> None:
     field = shown_fields(FLEET.replace(data=psofed.Data(covariances=COVARIANCES)))["data.covariances"]
-    assert (field["type"], field["value"], field["hint"]) == ("kept", "10 matrices, 4 by 4", "kept from the file")
+    assert (field["type"], field["value"], field["hint"]) == (
+        "kept",
+        "10 matrices, 4 by 4",
+        "kept from the file",
+    )
 
 
 def test_evasion_and_named_liars_can_be_put_in_and_taken_away() -> None:

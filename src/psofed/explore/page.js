@@ -185,9 +185,10 @@ export function render({ model, el }) {
 
   function onTop() {
     const { top } = state;
-    const lines = top.sentences.map(({ side, text, trouble }) =>
-      make("p", { class: trouble ? "trouble" : "" },
-        state.form.sides.length > 1 && side ? make("b", { class: `side-${side}` }, side) : null, text));
+    const lines = top.sentences.map(({ side, text, trouble, slow }) =>
+      make("p", { class: trouble ? "trouble" : slow ? "slow" : "" },
+        state.form.sides.length > 1 && side ? make("b", { class: `side-${side}` }, side) : null, text.replaceAll(" dB", "\u00a0dB"),
+        slow ? make("button", { type: "button", class: "stop-theory", onclick: () => tell({ type: "stop-theory", name: side }) }, "Stop theory") : null));
     sentence.replaceChildren(...lines);
     sentence.classList.toggle("stale", top.stale);
     numbers.replaceChildren(...top.tiles.map((tile) => make("dl", { class: tile.values.length > 1 ? "tile two" : "tile" }, make("dt", {}, tile.title),

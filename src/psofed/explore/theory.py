@@ -272,7 +272,7 @@ def _thinned(length: int) -> list[int]:
 
 
 def _evasion_bounds(point: Prediction) -> tuple[float, float] | None:
-    """Return what the server's error on moved inputs lies between; None where theory does not say, or none was asked."""
+    """Return what the server's error on moved inputs lies between; None where theory does not say."""
     try:
         bounds = point.evasion if point.is_stable else None
     except NotCoveredError:

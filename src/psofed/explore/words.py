@@ -169,6 +169,27 @@ def number_rows(
     }
 
 
+def why_slow(scenario: Scenario, own_data: bool = False) -> str:
+    """Say what makes theory take long for a scenario.
+
+    Examples
+    --------
+    >>> from psofed.scenario import Data
+    >>> why_slow(Scenario(num_clients=50, dimension=5, data=Data(input_correlation=0.5)))
+    'with correlated inputs it follows 190,025 numbers, not 301'
+    """
+    clients, entries = scenario.num_clients, scenario.dimension
+    data, selection = scenario.data, scenario.selection
+    if own_data or data.input_correlation or data.covariances is not None or not scenario.is_linear:
+        numbers = (3 * clients**2 + 4 * clients + 1) * entries**2
+        return f"with correlated inputs it follows {numbers:,} numbers, not {6 * clients + 1:,}"
+    if selection.pattern.kind == "round-robin":
+        return "with round-robin masks it goes through the places in the round" + (
+            "" if selection.coordinated else ", for many draws of the clients' offsets"
+        )
+    return f"the fleet is large, {clients} clients with {entries} entries"
+
+
 def _gives(dot: dict[str, Any], metric: str) -> str:
     if dot["diverged"]:
         return f"diverges in {dot['diverged']} of {dot['trials']} trials"
@@ -232,7 +253,7 @@ def tiles(numbers: dict[str, dict[str, Any]], metric: str) -> list[dict[str, Any
 
 
 def _evasion_tile(numbers: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The server's error on moved inputs: simulated, else between the bounds of theory."""
+    """Show the server's error on moved inputs: simulated, else between the bounds of theory."""
     values = []
     for side, row in numbers.items():
         dot, bounds = row["simulated"] or {}, row["evasion"]
