@@ -54,13 +54,16 @@ def explorer(*arguments: str) -> Iterator[str]:
     ]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        yield line.rpartition(" ")[2].strip()
-        process.send_signal(2)
-        rest = process.stdout.read()
-        assert process.wait(30) == 0
-        assert rest.endswith("psofed explorer: ended\n")
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            yield line.rpartition(" ")[2].strip()
+            process.send_signal(2)
+            rest = process.stdout.read()
+            assert process.wait(30) == 0
+            assert rest.endswith("psofed explorer: ended\n")
+        finally:
+            process.kill()
 
 
 def _path() -> str | None:

@@ -1,6 +1,7 @@
 """Everything that a scenario can hold has its control in the explorer, and comes out of it as it went in."""
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,22 @@ def test_evasion_and_named_liars_can_be_put_in_and_taken_away() -> None:
     assert make_scenario(mapping, Limits()).attack.clients == (2, 4)
     attack = make_scenario(changed(mapping, "attack.clients", ""), Limits()).attack
     assert (attack.clients, attack.num_byzantine) == ((), 2)
+
+
+@pytest.mark.parametrize("value", [1e308, 5e-324, 1e-300, 0.0])
+def test_a_form_can_be_drawn_whatever_number_is_typed(value: float) -> None:
+    """Sliders have ends, and every other field can still be set, with the largest and the smallest of numbers."""
+    extreme = FLEET.replace(
+        attack=psofed.attacks.Gaussian(num_byzantine=1, variance=value),
+        drift=psofed.drifts.RandomWalk(variance=value or 1.0),
+        evasion=psofed.Evasion(epsilon=value),
+        data=psofed.Data(noise_variance=value, input_variance=value, test_input_variance=value or 1.0),
+    )
+    for field in shown_fields(extreme).values():
+        if field["type"] == "number":
+            assert math.isfinite(field["low"]), field
+            assert field["low"] < field["high"] < math.inf, field
+            assert 0 < field["step"] < math.inf, field
 
 
 PLUGIN = '''

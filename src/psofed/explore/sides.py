@@ -79,7 +79,7 @@ class SideMaker:
                 kept = _without(kept, error.field)
                 if kept is None or len(errors) == _MOST_MARKED:
                     raise
-                errors[error.field] = str(error)
+                errors.setdefault(error.field, str(error))
         if errors:
             side.draft = mapping
             groups = self.groups(side)

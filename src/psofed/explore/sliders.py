@@ -5,6 +5,8 @@ from typing import Any
 
 from psofed.scenario import Scenario
 
+_END = 1e300  # what is beyond can be typed, but no slider goes there: its range would overflow
+
 
 def slider_range(
     option: Any, default: Any, value: Any, integer: bool, scenario: Scenario
@@ -13,9 +15,10 @@ def slider_range(
     numbers = [
         abs(float(x)) for x in (default, value) if isinstance(x, int | float) and math.isfinite(float(x))
     ]
-    size = max([*numbers, 1.0 if integer else 1e-12])
+    size = min(max([*numbers, 1.0 if integer else 1e-12]), _END)
     low = option.low if math.isfinite(option.low) else -4 * size
     high = option.high if math.isfinite(option.high) else max(4 * size, 10 if integer else 0)
+    low, high = max(low, -_END), min(high, _END)
     tiny = not integer and option.low >= 0 and 0 < size < 0.02
     if integer:
         if size >= 100:  # a time, or a number of samples
@@ -31,7 +34,7 @@ def slider_range(
 def rounded_up(usual: float, value: Any) -> float:
     """Return the usual end of a slider, or a larger one that takes the value in."""
     if isinstance(value, int | float) and math.isfinite(value) and value > usual:
-        return float(2.0 ** math.ceil(math.log2(value)))
+        return min(float(2.0 ** min(math.ceil(math.log2(value)), 1000)), _END)
     return usual
 
 
