@@ -5,7 +5,7 @@ a missing browser is a failure. Screenshots are kept under out/screenshots, or w
 """
 
 import os
-import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,39 +15,19 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# As root there is no sandbox; the other flags keep Chromium from looking for Google's hosts on a closed network.
-CHROMIUM_FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+sys.path.insert(0, str(Path(__file__).parent))  # where the helper beside the tests is found
+import chromium
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator["Browser"]:
     """One Chromium for the whole session."""
-    chromium = next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        _no_browser("Playwright is not installed (it comes with `make install`)")
-    if chromium is None:
-        _no_browser(f"no browser on this machine: none of {', '.join(CHROMIUM_NAMES)} is on the PATH")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+    if reason := chromium.why_none():
+        if os.environ.get("PSOFED_BROWSER") == "required":
+            pytest.fail(f"PSOFED_BROWSER=required, but {reason}")
+        pytest.skip(reason)
+    with chromium.chromium() as browser:
         yield browser
-        browser.close()
-
-
-def _no_browser(reason: str) -> None:
-    if os.environ.get("PSOFED_BROWSER") == "required":
-        pytest.fail(f"PSOFED_BROWSER=required, but {reason}")
-    pytest.skip(reason)
 
 
 @pytest.fixture

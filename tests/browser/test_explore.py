@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import chromium
 import pytest
 
 import psofed
@@ -30,23 +31,8 @@ def address(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     folder = tmp_path_factory.mktemp("explore")
     file = folder / "fleet.toml"
     file.write_text(small_fleet().to_toml(), encoding="utf-8")
-    command = [
-        sys.executable,
-        "-c",
-        "from psofed.cli import main; main()",
-        "explore",
-        str(file),
-        "--no-browser",
-    ]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        yield line.rpartition(" ")[2].strip()
-        process.send_signal(2)
-        rest = process.stdout.read()
-        assert process.wait(30) == 0
-        assert rest.endswith("psofed explorer: ended\n")
+    with chromium.explorer(str(file)) as address:
+        yield address
 
 
 def small_fleet() -> psofed.Scenario:

@@ -193,6 +193,25 @@ def test_advice_is_saved_with_the_stations_names(helpful, tmp_path, ending: str)
         assert path.read_text().splitlines()[4].startswith("S03,60,")
 
 
+@pytest.mark.parametrize("ending", [".json", ".nc"])
+def test_saved_advice_is_opened_again_and_drawn(helpful, tmp_path, ending: str) -> None:
+    path = tmp_path / f"advice{ending}"
+    helpful.save(path)
+    opened = psofed.load_result(path)
+    assert opened.to_json() == helpful.to_json()
+    assert opened.scenario == helpful.scenario
+    assert opened.summary() == helpful.summary()
+    assert opened.summary().startswith(helpful.answer)
+    assert len(opened.plot().axes) == len(helpful.plot().axes)
+
+
+def test_a_file_that_is_not_advice_is_refused_by_name(tmp_path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text('{"verdict": 1}')
+    with pytest.raises(PsofedError, match=r"other\.json: not advice of psofed's"):
+        psofed.load_result(path)
+
+
 def test_the_picture_shows_every_station_by_name_or_all_as_a_cloud(helpful) -> None:
     few = helpful.plot()
     labels = [text.get_text() for text in few.axes[1].get_yticklabels()]

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ from psofed.explore.settings import (
     parse_value,
     to_query,
 )
+from psofed.explore.sides import SideMaker, with_dependents
 from psofed.explore.simulating import TRIALS, simulation_steps
 from psofed.explore.theory import Cache, theory_steps
 from psofed.explore.words import number_rows, sentence, simulated_sentence, tiles
@@ -361,3 +363,45 @@ def test_a_port_in_use_is_a_users_mistake(psofed_command) -> None:
         done = psofed_command("explore", "--no-browser", "--port", port)
     assert done.returncode == 2
     assert done.stderr.startswith(f"psofed: --port {port}: cannot be listened on")
+
+
+# Sides
+
+
+def test_what_a_link_gets_wrong_is_marked_at_its_field_and_the_rest_is_kept() -> None:
+    link = "num_clients=50&dimension=5&num_shared=7&stepsize=nan&attack.kind=gaussian&attack.num_byzantine=99"
+    mapping = from_query(link).sides["A"]
+    side = SideMaker(Limits()).from_link(dict(mapping), own_data=False)
+    assert set(side.errors) == {"num_shared", "stepsize", "attack.kind"}
+    assert "attack.num_byzantine = 99 is not allowed" in side.errors["attack.kind"]
+    assert (
+        "num_shared = 7 is not allowed; allowed: an integer from 1 to dimension = 5" in side.errors.values()
+    )
+    assert (side.scenario.num_clients, side.scenario.dimension, side.scenario.num_shared) == (50, 5, 1)
+    assert side.draft["num_shared"] == 7
+
+
+@pytest.mark.parametrize("link", ["num_clients=1000000000&dimension=5", "num_clients=50&dimension=0"])
+def test_a_link_without_a_fleet_to_fall_back_on_is_refused(link: str) -> None:
+    with pytest.raises(InvalidValueError, match=r"num_clients = 1000000000|dimension = 0"):
+        SideMaker(Limits()).from_link(dict(from_query(link).sides["A"]), own_data=False)
+
+
+def test_what_cannot_be_more_than_the_fleet_shrinks_with_it() -> None:
+    mapping = with_dependents(changed(FLEET.to_mapping(), "num_clients", 2), "num_clients")
+    scenario = make_scenario(mapping, Limits())
+    assert (scenario.num_clients, scenario.num_participants, scenario.attack.num_byzantine) == (2, 2, 2)
+
+
+def test_moved_inputs_have_a_tile_of_their_own() -> None:
+    fleet = FLEET.replace(evasion=psofed.Evasion(epsilon=0.1))
+    picture = next(iter(theory_steps(fleet, Cache())))
+    bounds = psofed.predict(fleet).evasion
+    assert picture["point"]["evasion"] == (bounds.lower, bounds.upper)
+
+    def tile(dot: dict[str, float] | None) -> str:
+        made = tiles({"A": number_rows(fleet, picture, {}, dot)}, "network_mse")
+        return next(one["values"][0]["text"] for one in made if one["title"] == "test MSE, moved inputs")
+
+    assert re.fullmatch(r"−[\d.]+ to −[\d.]+ dB", tile(None))
+    assert tile({"network_mse": 0.1, "evasion_test_mse": 0.05}) == "−13.01 dB"

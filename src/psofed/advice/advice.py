@@ -147,6 +147,13 @@ class Advice:
     def __repr__(self) -> str:
         return f"Advice({self.answer!r})"
 
+    def summary(self) -> str:
+        """Return the answer, what else should be known, and all that was compared, as text."""
+        rows = [
+            f"  {m.title}: error {m.error:.4g}, gain {m.gain.value:+.1%}" for m in (*self.methods, *self.lies)
+        ]
+        return "\n".join([*self.sentences, *rows, *(f"  note: {line}" for line in self.notes)])
+
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists, ready for JSON: what is not finite is None."""
         plain: dict[str, Any] = finite_or_none(

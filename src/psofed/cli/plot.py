@@ -34,7 +34,8 @@ def plot(
     result: Annotated[
         Path,
         typer.Argument(
-            metavar="RESULT", help="A result, saved as NetCDF by another command; or a sweep's folder."
+            metavar="RESULT",
+            help="A result, saved as NetCDF by another command; a sweep's folder; or advice (.json).",
         ),
     ],
     picture: Annotated[Path, typer.Argument(metavar="PICTURE", help="What to write (.png, .svg or .pdf).")],
@@ -49,10 +50,11 @@ def plot(
     ] = [],  # noqa: B006
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
-    """Draw a saved result: a simulation's learning curves, or a sweep.
+    """Draw a saved result: a simulation's learning curves, a sweep, or advice.
 
     A sweep is drawn over one field, in colours for another and in panels for two more; what is not given is chosen.
     """
+    from psofed.advice import Advice
     from psofed.common.errors import PsofedError
     from psofed.plots.curves import check_picture_format, save_figure
     from psofed.results import SimulationResult
@@ -61,11 +63,12 @@ def plot(
     check_picture_format(picture)
     load_plugins(plugins)
     found = load_result(result)
-    if isinstance(found, SimulationResult):
+    if isinstance(found, SimulationResult | Advice):
         given = {"--x": x, "--hue": hue, "--col": col, "--row": row, "--only": only}
         for option, value in given.items():
             if value:
-                raise PsofedError(f"{option} is for sweeps; {result} is a simulation")
+                what = "a simulation" if isinstance(found, SimulationResult) else "advice"
+                raise PsofedError(f"{option} is for sweeps; {result} is {what}")
         save_figure(found.plot(), picture)
         return
     save_figure(_select(found, only).plot(metric, x=x, hue=hue, col=col, row=row), picture)

@@ -5,11 +5,11 @@ sliders like any other.
 """
 
 import dataclasses
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from psofed.explore.settings import Limits, variance_range
+from psofed.explore.sliders import rounded_up, slider_range, slider_step, value_text
 from psofed.parts.options import describe, option_of, value_type
 from psofed.parts.registry import find_part, part_names
 from psofed.scenario import Data, Scenario
@@ -38,8 +38,8 @@ def form_groups(
     -------
     list of dict
         Each with ``title`` and ``fields``; a field has ``name`` (as ``--set`` takes it), ``label``, ``hint``, ``type``
-        (``"number"``, ``"choice"`` or ``"text"``), ``value`` as text, and a slider's ``low``, ``high``, ``step`` and
-        ``scale``.
+        (``"number"``, ``"choice"`` or ``"text"``; ``"kept"`` for what comes from the file or the table and has no
+        control), ``value`` as text, and a slider's ``low``, ``high``, ``step`` and ``scale``.
     """
     form = _Form(scenario, mapping, limits, own_data)
     groups = {
@@ -49,6 +49,7 @@ def form_groups(
         "Defence and algorithm": form.defence(),
         "Data": form.data(),
         "Drift": form.drift(),
+        "Moved inputs": form.evasion(),
     }
     shown = {title: list(fields) for title, fields in groups.items()}
     return [{"title": title, "fields": fields} for title, fields in shown.items() if fields]
@@ -115,11 +116,12 @@ class _Form:
         yield self._kinds("attack.kind", "kind", "attack", attack, none="no attack")
         if attack is None:
             return
-        if attack.clients:
-            yield self._text("attack.clients", "liars", "which clients: numbers, or names in your data")
-        else:
+        if not attack.clients:
             yield self._number("attack.num_byzantine", "liars", 0, scenario.num_clients, integer=True,
                                hint="how many clients are Byzantine")  # fmt: skip
+        which = "liars" if attack.clients else "or which ones"
+        yield self._text("attack.clients", which, "numbers of clients, [3, 7], or names in your data",
+                         value=self._value("attack", "clients") or "")  # fmt: skip
         yield self._number(
             "attack.probability", "how often", 0.0, 1.0, hint="probability of an attack, each time"
         )
@@ -152,7 +154,10 @@ class _Form:
 
     def data(self) -> Iterator[Field]:
         scenario, data = self._scenario, self._scenario.data
-        if not self._own_data:
+        if self._own_data:
+            yield _kept("num_clients", "clients K", str(scenario.num_clients), "those in your table")
+            yield _kept("data", "inputs and noise", "measured", "in your table")
+        else:
             for name, label, high in (("noise_variance", "noise", 0.1), ("input_variance", "inputs", 2.0)):
                 value = self._value("data", name)
                 ends = variance_range(value)
@@ -162,22 +167,29 @@ class _Form:
                     yield self._text(f"data.{name}", f"{label}: variance", "one number for each client")
                     continue
                 for key, at, word in (("low", ends[0], "from"), ("high", ends[1], "to")):
-                    yield self._number(f"data.{name}.{key}", f"{label}: variance {word}", 0.0, _rounded_up(high, at),
+                    yield self._number(f"data.{name}.{key}", f"{label}: variance {word}", 0.0, rounded_up(high, at),
                                        value=at, hint="clients' variances are drawn from this range")  # fmt: skip
-            if data.covariances is None:
+            if data.covariances is not None:
+                size = f"{scenario.num_clients} matrices, {scenario.dimension} by {scenario.dimension}"
+                yield _kept("data.covariances", "inputs: covariances", size, "kept from the file")
+            else:
                 yield self._number("data.input_correlation", "inputs: correlation ρ", -0.95, 0.95,
                                    hint="of neighbouring inputs")  # fmt: skip
-            spread = _rounded_up(0.5, data.target_spread)
+            spread = rounded_up(0.5, data.target_spread)
             yield self._number("data.target_spread", "targets: spread", 0.0, spread,
                                hint="variance of clients' own targets around the common one")  # fmt: skip
             yield self._number("data.test_input_variance", "test inputs: variance", 0.05, 2.0)
+            yield self._number("data.test_instances", "test set: size", 1, max(200, data.test_instances), integer=True,
+                               hint="instances in the server's test set, for simulation")  # fmt: skip
             yield self._number("data.fleet_seed", "draw of the fleet", 0, 100, integer=True, hint="seed")
         yield self._kinds("model.kind", "model", "model", scenario.model)
-        yield from self._options("model", scenario.model, skipped=("features",))
+        # The features' number is the dimension, which has its slider where there is no table.
+        yield from self._options("model", scenario.model, skipped=() if self._own_data else ("features",))
         if not self._own_data:
             yield self._kinds("data.function", "function", "function", data.function, none="linear, y = wᵀx")
             if data.function is not None:
                 yield from self._options("data.function", data.function)
+            if not scenario.is_linear:
                 yield self._number("data.input_dimension", "entries of x", 1, 20, integer=True,
                                    value=scenario.input_dimension)  # fmt: skip
 
@@ -188,6 +200,17 @@ class _Form:
         yield self._kinds("drift.kind", "the target", "drift", drift, none="stays where it is")
         if drift is not None:
             yield from self._options("drift", drift)
+
+    def evasion(self) -> Iterator[Field]:
+        if self._own_data:
+            return
+        evasion = self._scenario.evasion
+        norms = [("", "not measured"), ("2", "by ε in the 2-norm"), ("inf", "each entry by ε")]
+        value = "" if evasion is None else self._value("evasion", "norm")
+        yield self._choice("evasion.norm", "inputs moved to hurt", norms, value=value)
+        if evasion is not None:
+            yield self._number("evasion.epsilon", "ε", 0.0, rounded_up(0.5, evasion.epsilon),
+                               hint="how far an input is moved when the model is used")  # fmt: skip
 
     # One field
 
@@ -210,7 +233,7 @@ class _Form:
         if type_name not in ("int", "float") or (getattr(part, name) is None and about.default is None):
             return self._text(path, label, option.text or describe(about), value)
         default = about.default if isinstance(about.default, int | float) else getattr(part, name)
-        low, high, log = _slider_range(option, default, value, type_name == "int", self._scenario)
+        low, high, log = slider_range(option, default, value, type_name == "int", self._scenario)
         return self._number(
             path, label, low, high, integer=type_name == "int", log=log, hint=option.text, value=value
         )
@@ -230,14 +253,14 @@ class _Form:
         if value is None:
             table, _, key = name.rpartition(".")
             value = self._value(table, key)
-        return {"name": name, "label": label, "hint": hint, "type": "choice", "value": _text(value),
+        return {"name": name, "label": label, "hint": hint, "type": "choice", "value": value_text(value),
                 "choices": [list(choice) for choice in choices]}  # fmt: skip
 
     def _text(self, name: str, label: str, hint: str = "", value: Any = None) -> Field:
         if value is None:
             table, _, key = name.rpartition(".")
             value = self._value(table, key)
-        return {"name": name, "label": label, "hint": hint, "type": "text", "value": _text(value)}
+        return {"name": name, "label": label, "hint": hint, "type": "text", "value": value_text(value)}
 
     def _number(
         self, name: str, label: str, low: float, high: float, *, integer: bool = False, log: bool = False,
@@ -246,8 +269,8 @@ class _Form:
         if value is None:
             table, _, key = name.rpartition(".")
             value = self._value(table, key)
-        step = 1 if integer else _step(low, high)
-        return {"name": name, "label": label, "hint": hint, "type": "number", "value": _text(value), "low": low,
+        step = 1 if integer else slider_step(low, high)
+        return {"name": name, "label": label, "hint": hint, "type": "number", "value": value_text(value), "low": low,
                 "high": high, "step": step, "scale": "log" if log else "linear", "integer": integer}  # fmt: skip
 
     def _value(self, table: str, key: str, default: Any = None) -> Any:
@@ -265,53 +288,5 @@ class _Form:
         return {"uniform": [value.low, value.high]} if hasattr(value, "low") else value
 
 
-def _slider_range(
-    option: Any, default: Any, value: Any, integer: bool, scenario: Scenario
-) -> tuple[float, float, bool]:
-    """Where a slider of an option begins and ends: its own range, or some way around its default."""
-    numbers = [
-        abs(float(x)) for x in (default, value) if isinstance(x, int | float) and math.isfinite(float(x))
-    ]
-    size = max([*numbers, 1.0 if integer else 1e-12])
-    low = option.low if math.isfinite(option.low) else -4 * size
-    high = option.high if math.isfinite(option.high) else max(4 * size, 10 if integer else 0)
-    tiny = not integer and option.low >= 0 and 0 < size < 0.02
-    if integer:
-        if size >= 100:  # a time, or a number of samples
-            return max(low, 1), max(high, scenario.iterations), True
-        return low, high, False
-    if tiny:  # a walk's variance, a tolerance: orders of magnitude matter
-        return size / 1000, min(1000 * size, option.high), True
-    low = low + 0.01 * (high - low) if option.open_low else low
-    high = high - 0.01 * (high - low) if option.open_high and math.isfinite(option.high) else high
-    return low, high, False
-
-
-def _rounded_up(usual: float, value: Any) -> float:
-    """Return the usual end of a slider, or a larger one that takes the value in."""
-    if isinstance(value, int | float) and math.isfinite(value) and value > usual:
-        return float(2.0 ** math.ceil(math.log2(value)))
-    return usual
-
-
-def _step(low: float, high: float) -> float:
-    """Return a step of about a two-hundredth of the range, a round number.
-
-    Examples
-    --------
-    >>> _step(0.0, 1.0), _step(0.0, 0.1)
-    (0.005, 0.0005)
-    """
-    rough = (high - low) / 200
-    power = 10.0 ** math.floor(math.log10(rough))
-    return float(f"{power * max(step for step in (1, 2, 5) if step * power <= rough * 1.0001):.3g}")
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_text(entry) for entry in value) + "]"
-    return "" if value is None else str(value)
+def _kept(name: str, label: str, value: str, hint: str) -> Field:
+    return {"name": name, "label": label, "hint": hint, "type": "kept", "value": value}

@@ -115,7 +115,9 @@ export function render({ model, el }) {
     const note = make("p", { class: "note", id: `${id}-note` });
     const common = { id, name: field.name, "aria-describedby": note.id };
     let box, slider = null;
-    if (field.type === "choice") {
+    if (field.type === "kept") {
+      box = make("output", { id });
+    } else if (field.type === "choice") {
       box = make("select", { ...common, onchange: () => send(field.name, box.value) },
         ...field.choices.map(([value, label]) => make("option", { value }, label)));
     } else {
@@ -148,7 +150,7 @@ export function render({ model, el }) {
       if (active !== slider) place(field, slider, field.value);
     }
     if (active !== box && !(slider && active === slider)) box.value = field.value;
-    note.hint = field.type === "choice" ? field.hint : "";
+    note.hint = ["choice", "kept"].includes(field.type) ? field.hint : "";
     if (!note.classList.contains("bad")) note.textContent = note.hint;
   }
 
@@ -183,9 +185,10 @@ export function render({ model, el }) {
 
   function onTop() {
     const { top } = state;
-    const lines = top.sentences.map(({ side, text, trouble }) =>
-      make("p", { class: trouble ? "trouble" : "" },
-        state.form.sides.length > 1 && side ? make("b", { class: `side-${side}` }, side) : null, text));
+    const lines = top.sentences.map(({ side, text, trouble, slow }) =>
+      make("p", { class: trouble ? "trouble" : slow ? "slow" : "" },
+        state.form.sides.length > 1 && side ? make("b", { class: `side-${side}` }, side) : null, text.replaceAll(" dB", "\u00a0dB"),
+        slow ? make("button", { type: "button", class: "stop-theory", onclick: () => tell({ type: "stop-theory", name: side }) }, "Stop theory") : null));
     sentence.replaceChildren(...lines);
     sentence.classList.toggle("stale", top.stale);
     numbers.replaceChildren(...top.tiles.map((tile) => make("dl", { class: tile.values.length > 1 ? "tile two" : "tile" }, make("dt", {}, tile.title),

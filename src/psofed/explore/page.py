@@ -1,21 +1,19 @@
 """One page in one browser window: takes what the form says, asks the workers, and shows what they answer."""
 
 import queue
+import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import panel as pn
-import param
-from panel.custom import JSComponent
-from panel.viewable import Children
 
 from psofed.common.errors import PsofedError
 from psofed.explore import exports, words
 from psofed.explore.charts import CAPTIONS, Charts
-from psofed.explore.fields import field_for_error, form_groups
+from psofed.explore.fields import field_for_error
+from psofed.explore.frame import Frame
 from psofed.explore.presets import Preset
 from psofed.explore.settings import (
     SIDES,
@@ -27,65 +25,13 @@ from psofed.explore.settings import (
     parse_value,
     to_query,
 )
+from psofed.explore.sides import Side, SideMaker, with_dependents
 from psofed.explore.workers import Pool, Question, Worker
 from psofed.results import METRIC_TITLES
-from psofed.scenario import Scenario
 
-_HERE = Path(__file__).parent
 _REDRAW = 90  # milliseconds between two drawings of what is still being refined
+_PATIENCE = 1.5  # seconds after which the page says that theory takes long, and why
 _OPEN_GROUPS = ("Sharing", "Attack", "Fleet")
-
-
-class Frame(JSComponent):
-    """What the browser shows around the charts; ``page.js`` draws it."""
-
-    start: Any = param.Dict(default={})
-    dark: Any = param.Boolean(default=False)
-    charts: Any = Children()
-    captions: Any = param.List(default=[])
-
-    _esm = (_HERE / "page.js").read_text(encoding="utf-8")
-    _stylesheets = [(_HERE / "page.css").read_text(encoding="utf-8")]  # noqa: RUF012 (Panel's own way)
-
-    def __init__(self, listener: Any, **params: Any) -> None:
-        self._listener = listener
-        self._shown: dict[str, Any] = dict(params.get("start", {}))
-        super().__init__(**params)
-
-    def tell(self, values: dict[str, Any]) -> None:
-        """Send what has changed: as a message, since Panel walks through all charts to set a parameter."""
-        news = {name: value for name, value in values.items() if self._shown.get(name) != value}
-        if news:
-            self._shown.update(news)
-            self._send_msg({"type": "news", "news": news})
-
-    def forget(self) -> None:
-        """Take nothing for shown."""
-        self._shown = {}
-
-    def _handle_msg(self, msg: Any) -> None:
-        self._listener(msg)
-
-
-class Side:
-    """One of the two scenarios: what was typed, what is valid of it, and what is known about that."""
-
-    def __init__(self, mapping: dict[str, Any], scenario: Scenario, own_data: bool, preset: str = "") -> None:
-        self.draft: dict[str, Any] = mapping
-        self.scenario: Scenario = scenario
-        self.own_data: bool = own_data
-        self.preset: str = preset
-        self.errors: dict[str, str] = {}
-        self.picture: dict[str, Any] = {}  # what is drawn: may be of the scenario before
-        self.fresh: dict[str, Any] = {}  # what is said: of this scenario only
-        self.simulation: dict[str, Any] = {}
-        self.simulating = False
-        self.progress: float = 0.0
-        self.theory_number = self.simulation_number = 0
-
-    def content(self) -> dict[str, Any]:
-        """Return what pictures and files are made of."""
-        return {"scenario": self.scenario, "theory": self.picture, "simulation": self.simulation}
 
 
 class Session:
@@ -115,6 +61,7 @@ class Session:
     ) -> None:  # fmt: skip
         self._pool, self._presets, self._limits, self._origin = pool, presets, limits, origin
         self._data, self._token = data, token
+        self._maker = SideMaker(limits, data)
         self._metric, self._active, self._refused = "network_mse", "A", ""
         self._sides: dict[str, Side] = {}
         self._count = 0
@@ -149,19 +96,19 @@ class Session:
             if settings is not None:
                 self._metric = settings.metric
                 made = {
-                    side: self._make_side(dict(mapping), side in settings.own_data)
+                    side: self._maker.from_link(dict(mapping), side in settings.own_data)
                     for side, mapping in settings.sides.items()
                 }
                 self._sides = made
+                if any(side.errors for side in made.values()):
+                    self._refused = (
+                        "Not all of the link's settings are allowed; what is not is marked at its field."
+                    )
         except PsofedError as error:
             self._refused = f"The link's settings are refused: {error}"
         if not self._sides:
             preset = next(iter(self._presets.values()))
-            self._sides = {"A": self._make_side(dict(preset.mapping), preset.own_data, preset.name)}
-
-    def _make_side(self, mapping: dict[str, Any], own_data: bool, preset: str = "") -> Side:
-        scenario = make_scenario(mapping, self._limits, self._data if own_data else None)
-        return Side(scenario.to_mapping(), scenario, own_data, preset)
+            self._sides = {"A": self._maker.make(dict(preset.mapping), preset.own_data, preset.name)}
 
     # What the browser says
 
@@ -174,7 +121,7 @@ class Session:
                 self._set(message.get("side"), name, message.get("value"))
             case "preset" if name in self._presets:
                 preset = self._presets[name]
-                self._sides[self._active] = self._make_side(
+                self._sides[self._active] = self._maker.make(
                     dict(preset.mapping), preset.own_data, preset.name
                 )
                 self._refused = ""
@@ -194,6 +141,8 @@ class Session:
                 self._compare()
             case "simulate":
                 self._simulate_or_stop()
+            case "stop-theory" if name in self._sides:
+                self._stop_theory(name)
             case "download":
                 self._download(name)
 
@@ -201,12 +150,14 @@ class Session:
         side = self._sides.get(side_name) if isinstance(side_name, str) else None
         if side is None or not isinstance(name, str) or not isinstance(value, str):
             return
-        known = {field["name"] for group in self._groups(side) for field in group["fields"]}
-        if name not in known:
+        known = {field["name"]: field["type"] for group in self._groups(side) for field in group["fields"]}
+        if known.get(name, "kept") == "kept":
             return
         self._refused = ""
         try:
-            side.draft = _with_dependents(changed(side.draft, name, parse_value(value)), name)
+            side.draft = with_dependents(changed(side.draft, name, parse_value(value)), name)
+            if side.own_data and name == "model.kind" and value == "linear":
+                side.draft.pop("dimension", None)  # the table's columns
             scenario = make_scenario(side.draft, self._limits, self._data if side.own_data else None)
         except PsofedError as error:
             about = getattr(error, "field", name)
@@ -250,7 +201,30 @@ class Session:
         side.theory_number, side.fresh = self._count, {}
         mapping = side.scenario.to_mapping()
         question = Question(self._count, "theory", mapping, side.own_data, {"metric": self._metric})
+        side.asked_at = time.monotonic()
         self._worker("theory", name).ask(question)
+        self._watch(name, self._count, _PATIENCE)
+
+    def _watch(self, name: str, number: int, seconds: float) -> None:
+        """Say from time to time that an answer takes long, while it does."""
+
+        def look() -> None:
+            side = self._sides.get(name)
+            if side is not None and side.theory_number == number and side.waits_for_theory:
+                self._show(pictures=False)
+                self._watch(name, number, 1.0)
+
+        self._document.add_timeout_callback(look, int(1000 * seconds))
+
+    def _stop_theory(self, name: str) -> None:
+        side = self._sides[name]
+        if side.waits_for_theory:
+            self._count += 1
+            side.theory_number = self._count
+            self._worker("theory", name).ask(Question(self._count, "nothing"))
+            side.fresh["stopped" if "point" in side.fresh else "error"] = "Theory was stopped."
+            side.fresh["finished"] = True
+            self._show(pictures=False)
 
     def _simulate_or_stop(self) -> None:
         running = [name for name, side in self._sides.items() if side.simulating]
@@ -301,7 +275,7 @@ class Session:
             side = self._sides.get(name)
             if side is None:
                 continue
-            if kind == "theory" and number == side.theory_number:
+            if kind == "theory" and number == side.theory_number and side.waits_for_theory:
                 if update.get("refusal") or update.get("error"):
                     side.picture = {}
                     refused.append(name)
@@ -338,7 +312,7 @@ class Session:
         self._document.add_next_tick_callback(drawing)
 
     def _groups(self, side: Side) -> list[dict[str, Any]]:
-        return form_groups(side.scenario, side.draft, self._limits, side.own_data)
+        return self._maker.groups(side)
 
     def _show(self, pictures: bool = True) -> None:
         self.frame.tell(self._frame_values())
@@ -403,6 +377,12 @@ class Session:
             lines.append({"text": words.sentence(side.scenario, shown, self._metric), "trouble": False})
         if error:
             lines.append({"text": error, "trouble": True})
+        seconds = time.monotonic() - side.asked_at
+        if side.waits_for_theory and seconds > _PATIENCE:
+            what = "finer curves" if "point" in side.fresh else "the numbers"
+            why = words.why_slow(side.scenario, side.own_data)
+            text = f"Theory computes {what}, {seconds:.0f} s so far: {why}."
+            lines.append({"text": text, "trouble": False, "slow": True})
         return lines
 
     def _numbers(self, side: Side) -> dict[str, Any]:
@@ -430,16 +410,3 @@ class Session:
             maker, mime = makers[kind]
             text = maker({name: side.content() for name, side in self._sides.items()})
             self.frame._send_msg({"type": "file", "name": f"psofed.{kind}", "mime": mime, "text": text})
-
-
-def _with_dependents(mapping: dict[str, Any], name: str) -> dict[str, Any]:
-    """Make smaller what cannot be more than what was just made smaller."""
-    bounded = {"dimension": ["num_shared"], "num_clients": ["num_participants", "attack.num_byzantine"]}
-    top = mapping.get(name)
-    if name in bounded and isinstance(top, int) and top >= 1:
-        for dotted in bounded[name]:
-            table, _, key = dotted.rpartition(".")
-            values = mapping.get(table, {}) if table else mapping
-            if isinstance(values.get(key), int) and values[key] > top:
-                values[key] = top
-    return mapping

@@ -22,6 +22,7 @@ SIDES = ("A", "B")
 _LONGEST_QUERY = 20_000
 _LONGEST_VALUE = 4_000
 _MOST_FIELDS = 200
+_USUAL_EPSILON = 0.1
 _LARGEST_INTEGER = 2**53  # what a browser's numbers hold exactly
 
 
@@ -117,8 +118,8 @@ def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]
     """Return a side's mapping with one field of the form set, unchecked.
 
     Beside the scenario's own dotted names there are ``data.noise_variance.low`` and ``.high`` for the ends of a
-    range, and ``attack.kind``, ``drift.kind`` and their like may be ``""`` for none. A part whose options have no
-    default gets something to start from.
+    range, and ``attack.kind``, ``drift.kind``, ``evasion.norm`` and their like may be ``""`` for none. A part whose
+    options have no default gets something to start from.
 
     Examples
     --------
@@ -129,9 +130,14 @@ def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]
     if key in ("low", "high") and table in ("data.noise_variance", "data.input_variance"):
         low, high = variance_range(mapping.get("data", {}).get(table[5:])) or (0.0, 0.0)
         ends = [value, high] if key == "low" else [low, value]
-        return set_values(mapping, {table: {"uniform": ends}})
+        return set_values(mapping, {table: ends[0] if ends[0] == ends[1] else {"uniform": ends}})
     if name in _OPTIONAL_KINDS and value == "":
         return set_values(mapping, {table: None})
+    if name == "evasion.norm":
+        return _with_evasion(mapping, value)
+    if name == "attack.clients" and value in ("", []):
+        count = len(mapping.get("attack", {}).get("clients") or ()) or 1
+        return set_values(mapping, {"attack.num_byzantine": count})
     if name == "data.function":
         return _with_function(mapping, value)
     if table == "data.function":
@@ -143,6 +149,8 @@ def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]
         _give_starting_values(result, table, value)
     if name == "dimension" and "features" in result.get("model", {}):
         result["model"]["features"] = value
+    if name == "model.features":
+        result["dimension"] = value
     return result
 
 
@@ -260,6 +268,15 @@ def _with_function(mapping: Mapping[str, Any], kind: Any) -> dict[str, Any]:
     result = set_values(mapping, {"data.function": kind})
     if kind == "":
         del result["data"]["function"]
+    return result
+
+
+def _with_evasion(mapping: Mapping[str, Any], norm: Any) -> dict[str, Any]:
+    if norm == "":
+        return set_values(mapping, {"evasion": None})
+    # Norms are named "2" and "inf", which look like numbers when they are typed.
+    result = set_values(mapping, {"evasion.norm": norm if isinstance(norm, str) else f"{norm:g}"})
+    result["evasion"].setdefault("epsilon", _USUAL_EPSILON)
     return result
 
 

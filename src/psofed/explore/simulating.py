@@ -99,8 +99,7 @@ def _shifted(progress: ProgressCallback, done: int, total: int) -> ProgressCallb
 
 def _dot(result: SimulationResult) -> dict[str, Any]:
     dot: dict[str, Any] = {"trials": result.trials, "diverged": int(result.diverged_trials.size)}
-    for metric in METRICS:
-        found = getattr(result, metric)
+    for metric, found in result.estimates().items():
         dot[metric] = found.mean
         dot[f"{metric}_low"], dot[f"{metric}_high"] = found.interval
     return dot

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from psofed.fleet import Fleet
 
 Step = dict[str, Any]
-Row = dict[str, float]
+Row = dict[str, Any]
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 _PATIENCE = 0.06  # seconds after which what is known so far is shown
@@ -69,6 +69,7 @@ class Known:
                 "stepsize": stepsize,
                 **{name: getattr(point, name) for name in METRICS},
                 **{name: getattr(terms, name) for name in ("data", "attack", "noise", "drift", "targets")},
+                "evasion": _evasion_bounds(point),
                 "sampling_error": point.steady_state.sampling_error.excess if point.is_stable else 0.0,
             }
             self.seconds = time.thread_time() - started
@@ -268,6 +269,15 @@ def _thinned(length: int) -> list[int]:
     if length <= _CURVE_POINTS:
         return list(range(length))
     return sorted({0, *np.geomspace(1, length - 1, _CURVE_POINTS).round().astype(int).tolist()})
+
+
+def _evasion_bounds(point: Prediction) -> tuple[float, float] | None:
+    """Return what the server's error on moved inputs lies between; None where theory does not say."""
+    try:
+        bounds = point.evasion if point.is_stable else None
+    except NotCoveredError:
+        return None
+    return None if bounds is None else (bounds.lower, bounds.upper)
 
 
 def _with_row(known: Known, stepsize: float | None) -> Row | None:

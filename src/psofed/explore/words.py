@@ -4,9 +4,11 @@ import math
 from typing import Any
 
 from psofed.results import METRIC_TITLES
+from psofed.results.metrics import EVASION_TITLES
 from psofed.scenario import Scenario
 
 MINUS = "−"
+EVASION = "evasion_test_mse"
 
 
 def decibels(value: float | None, digits: int = 1) -> str:
@@ -160,9 +162,32 @@ def number_rows(
         "has_best": "best" not in fresh or best is not None,  # else the smaller the stepsize, the better
         "numbers_per_iteration": float(traffic.numbers_down + traffic.numbers_up),
         "simulated": dot,
+        "has_evasion": scenario.evasion is not None,
+        "evasion": point.get("evasion"),
         "refused": bool(fresh.get("refusal") or fresh.get("error")),
-        "stale": stale | (set() if "point" in fresh else set(METRIC_TITLES)),
+        "stale": stale | (set() if "point" in fresh else {*METRIC_TITLES, "evasion"}),
     }
+
+
+def why_slow(scenario: Scenario, own_data: bool = False) -> str:
+    """Say what makes theory take long for a scenario.
+
+    Examples
+    --------
+    >>> from psofed.scenario import Data
+    >>> why_slow(Scenario(num_clients=50, dimension=5, data=Data(input_correlation=0.5)))
+    'with correlated inputs it follows 190,025 numbers, not 301'
+    """
+    clients, entries = scenario.num_clients, scenario.dimension
+    data, selection = scenario.data, scenario.selection
+    if own_data or data.input_correlation or data.covariances is not None or not scenario.is_linear:
+        numbers = (3 * clients**2 + 4 * clients + 1) * entries**2
+        return f"with correlated inputs it follows {numbers:,} numbers, not {6 * clients + 1:,}"
+    if selection.pattern.kind == "round-robin":
+        return "with round-robin masks it goes through the places in the round" + (
+            "" if selection.coordinated else ", for many draws of the clients' offsets"
+        )
+    return f"the fleet is large, {clients} clients with {entries} entries"
 
 
 def _gives(dot: dict[str, Any], metric: str) -> str:
@@ -213,6 +238,8 @@ def tiles(numbers: dict[str, dict[str, Any]], metric: str) -> list[dict[str, Any
     if any(dots.values()):
         values = {side: {"simulated": dot and dot[metric]} for side, dot in dots.items()}
         made.append(_tile("simulated", "simulated", values, lambda value: decibels(value, 2), difference))
+    if any(row.get("has_evasion") for row in numbers.values()):
+        made.append(_evasion_tile(numbers))
     made.append(_tile("limit", "limit of stability", numbers, _plain_number, _ratio))
     shown = {
         side: {**row, "best_stepsize": row["best_stepsize"] if row["has_best"] else 0.0}
@@ -223,6 +250,23 @@ def tiles(numbers: dict[str, dict[str, Any]], metric: str) -> list[dict[str, Any
         _tile("numbers_per_iteration", "numbers per iteration", numbers, lambda value: f"{value:g}", _ratio)
     )
     return made
+
+
+def _evasion_tile(numbers: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Show the server's error on moved inputs: simulated, else between the bounds of theory."""
+    values = []
+    for side, row in numbers.items():
+        dot, bounds = row["simulated"] or {}, row["evasion"]
+        if not row["has_evasion"]:
+            text = "not measured"
+        elif EVASION in dot:
+            text = decibels(dot[EVASION], 2)
+        elif bounds is None:
+            text = "simulate it"
+        else:
+            text = f"{decibels(bounds[0]).removesuffix(' dB')} to {decibels(bounds[1])}"
+        values.append({"side": side, "key": "evasion", "text": text, "stale": "evasion" in row["stale"]})
+    return {"title": EVASION_TITLES[EVASION], "values": values, "relation": ""}
 
 
 def _tile(

@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -218,6 +219,8 @@ class StoppedError(Exception):
 def run(connection: Connection, warm: Any, data: "OwnData | None") -> None:
     """Answer questions until the pipe is closed; what a process does."""
     _bound_memory()
+    # Numbers that overflow end as infinite, and the page says so; the server's terminal is no place for warnings.
+    warnings.simplefilter("ignore", RuntimeWarning)
     desk = _Desk(connection, data)
     # A newer question interrupts as Ctrl-C would; Ctrl-C itself is for the server, which ends its processes.
     signal.signal(signal.SIGINT, desk.interrupted)

@@ -39,7 +39,7 @@ def _fig1_claims(figures: Figures) -> Iterator[Claim]:
     for label, rival in algorithms.items():
         for count, difference in zip(ours.x, _differences(rival, ours), strict=True):
             case = {"rival": label, "|S_B|": int(count)}
-            finding = f"rival above PSO-Fed by {difference}"
+            finding = difference.after("rival above PSO-Fed by")
             beaten = difference.decibels < -max(SIMILAR, 2 * difference.standard_error)
             checks.append(Check(case, not beaten, finding, difference.decibels))
     yield Claim(
@@ -51,7 +51,7 @@ def _fig1_claims(figures: Figures) -> Iterator[Claim]:
     yield Claim(
         "Without an attack, Online-Fed and PSO-Fed perform alike",
         "experiment 1", ("fig1",), f"test MSE equal within {SIMILAR} dB",
-        (Check({"|S_B|": 0}, without.is_within(SIMILAR), f"Online-Fed above PSO-Fed by {without}"),),
+        (Check({"|S_B|": 0}, without.is_within(SIMILAR), without.after("Online-Fed above PSO-Fed by")),),
     )  # fmt: skip
     yield Claim(
         "Online-Fed deteriorates more than PSO-Fed as Byzantine clients are added",
@@ -62,7 +62,7 @@ def _fig1_claims(figures: Figures) -> Iterator[Claim]:
         "CS-Fed performs closely to PSO-Fed",
         "experiment 1", ("fig1",), "test MSE within 0.5 dB",
         tuple(
-            Check({"|S_B|": int(b)}, d.is_within(0.5), f"CS-Fed above PSO-Fed by {d}", -abs(d.decibels))
+            Check({"|S_B|": int(b)}, d.is_within(0.5), d.after("CS-Fed above PSO-Fed by"), -abs(d.decibels))
             for b, d in zip(ours.x, _differences(compressed, ours), strict=True)
         ),
     )  # fmt: skip
@@ -114,9 +114,8 @@ def _product_claim(figures: Figures) -> Iterator[Claim]:
                 difference = paired_difference(many.trials[j], few.trials[i])
                 exact = exact_many.y_db[j] - exact_few.y_db[i]
                 case = {"figure": name, "uplink": uplink, "product": round(float(5 * few.x[i]), 6)}
-                finding = f"15 clients above 5 by {difference}; exact theory {exact:+.3f} dB".replace(
-                    "-", "−"
-                )
+                theory = Difference(float(exact)).after("exact theory: above by")
+                finding = f"{difference.after('15 clients above 5 by')}; {theory}"
                 checks.append(
                     Check(case, difference.is_within(INVISIBLE), finding, -abs(difference.decibels))
                 )
@@ -178,7 +177,8 @@ def _stepsize_claims(figures: Figures) -> Iterator[Claim]:
             case = {"figure": name, "uplink": series.uplink, "curve": series.label}
             ends = [paired_difference(series.trials[end], series.trials[lowest]) for end in (0, -1)]
             finding = (
-                f"lowest at μ = {series.x[lowest]}; μ = 0.01 above it by {ends[0]}, μ = 0.2 by {ends[1]}"
+                f"lowest at μ = {series.x[lowest]}; {ends[0].after('μ = 0.01 above it by')}, "
+                f"{ends[1].after('μ = 0.2 above it by')}"
             )
             weakest = min(end.decibels for end in ends)
             interior.append(Check(case, all(end.is_positive for end in ends), finding, weakest))
@@ -207,7 +207,7 @@ def _approximation_claim(figures: Figures) -> Iterator[Claim]:
         for x, distance in zip(full.x, small.y_db - full.y_db, strict=True):
             difference = Difference(float(distance))
             case = {"μ": float(x), "curve": full.label}
-            finding = f"approximation above the full theory by {difference}"
+            finding = difference.after("approximation above the full theory by")
             checks.append(Check(case, difference.is_within(CLOSE), finding, -abs(difference.decibels)))
     yield Claim(
         "The small-stepsize approximation does not hurt the prediction (the paper: if μ is small enough)",
@@ -272,7 +272,7 @@ def _grows_apart(upper: Series, lower: Series) -> Iterator[Check]:
 
 def _positive(case: dict[str, Any], difference: Difference, words: str) -> Check:
     passed = True if difference.is_positive else False if difference.is_negative else None
-    return Check(case, passed, f"{words} {difference}", difference.decibels)
+    return Check(case, passed, difference.after(words), difference.decibels)
 
 
 def _rises(
@@ -311,7 +311,9 @@ def _fits(data: FigureData, uplink: str, kind: str, curve: int) -> Iterator[Chec
             "|S_B| p_a σ_B²": _load(scenario),
         }
         passed = abs(difference.decibels) <= max(CLOSE, 3.5 * difference.standard_error)
-        yield Check(case, passed, f"theory above the simulation by {difference}", -abs(difference.decibels))
+        yield Check(
+            case, passed, difference.after("theory above the simulation by"), -abs(difference.decibels)
+        )
 
 
 def _load(scenario: Scenario) -> float:

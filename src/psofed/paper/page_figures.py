@@ -113,7 +113,7 @@ def _controls(name: str, kinds: list[str], metrics: dict[str, str]) -> str:
     )
     ordinates = html.escape(json.dumps({metric: ORDINATES[metric] for metric in metrics}), quote=True)
     metric = (
-        f'<label class="metric">Ordinate <select data-metric data-ordinates="{ordinates}">{choices}</select></label>'
+        f'<label class="metric">Show <select data-metric data-ordinates="{ordinates}">{choices}</select></label>'
         if metrics
         else ""
     )

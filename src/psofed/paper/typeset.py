@@ -5,8 +5,11 @@ import re
 
 _DIGITS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _PATTERNS = (
-    # σ_B², with one above the other
-    (re.compile(r"(\w)_(\w)²"), r'<i>\1</i><span class="both"><sup>2</sup><sub>\2</sub></span>'),
+    # σ_B², with one above the other, in one line with the number it is compared with
+    (
+        re.compile(r"(\w)_(\w)²((?:\u00a0[=≤≥]\u00a0[\d.+−-]*\d)?)"),
+        r'<span class="whole"><i>\1</i><span class="both"><sup>2</sup><sub>\2</sub></span>\3</span>',
+    ),
     # S_B, p_a, E_ω
     (re.compile(r"\b(\w)_(\w)\b"), r"<i>\1</i><sub>\2</sub>"),
     # one letter that stands for a number

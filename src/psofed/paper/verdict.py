@@ -14,6 +14,7 @@ from psofed.common.types import FloatArray
 
 HOLDS, CONDITIONAL, FAILS, UNDECIDED = "holds", "holds only if", "does not hold", "undecided"
 
+_OPPOSITES = {"above": "below", "rises": "falls", "falls": "rises", "grows": "shrinks"}
 _DECIBELS_PER_NEPER = 10 / math.log(10)
 
 
@@ -41,6 +42,19 @@ class Difference:
     def __str__(self) -> str:
         error = f" ± {self.standard_error:.3f}" if self.standard_error else ""
         return f"{self.decibels:+.3f}{error} dB".replace("-", "−")
+
+    def after(self, words: str) -> str:
+        """Return words that say which way it goes and the size, with the opposite words for a negative one.
+
+        Examples
+        --------
+        >>> Difference(-0.5, 0.1).after("M = 5 above M = 1 by"), Difference(2.0).after("it falls by")
+        ('M = 5 below M = 1 by 0.500 ± 0.100 dB', 'it falls by 2.000 dB')
+        """
+        size = Difference(abs(self.decibels), self.standard_error)
+        if self.decibels < 0:
+            words = " ".join(_OPPOSITES.get(word, word) for word in words.split())
+        return f"{words} {str(size).removeprefix('+')}"
 
 
 def paired_difference(first: FloatArray, second: FloatArray) -> Difference:
@@ -129,7 +143,7 @@ class Claim:
         lines = [f"holds in {len(by_outcome[True])} of {count} cases"] if count > 1 else []
         if by_outcome[None]:
             lines[0] += f", {len(by_outcome[None])} within noise"
-        for outcome, title in ((True, "weakest that passes"), (False, "worst that fails")):
+        for outcome, title in ((True, "weakest case that passes"), (False, "worst case that fails")):
             if by_outcome[outcome]:
                 check = by_outcome[outcome][0]
                 place = f"{title}: {describe_case(check.case)}: " if count > 1 else ""

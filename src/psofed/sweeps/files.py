@@ -19,21 +19,26 @@ from psofed.sweeps.grid import Grid, axes_from_json, axes_to_json
 from psofed.sweeps.result import SweepResult
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pandas
     import xarray
 
+    from psofed.advice import Advice
+
 SWEEP_TITLE = "psofed sweep"
+ADVICE_TITLE = "psofed advice"
 SWEEP_FILE = "sweep.nc"
 TABLES = ("points", "trials")
 
 
-def load_result(path: str | Path) -> SimulationResult | SweepResult:
-    """Read a result that psofed saved: a simulation (``--out result.nc``), a federation's, or a sweep.
+def load_result(path: str | Path) -> "SimulationResult | SweepResult | Advice":
+    """Read a result that psofed saved: a simulation (``--out result.nc``), a federation's, a sweep, or advice.
 
     Parameters
     ----------
     path : path
-        The NetCDF file; of a sweep also the folder it was written into.
+        The NetCDF file; of a sweep also the folder it was written into, of advice also the JSON file.
 
     Examples
     --------
@@ -46,12 +51,25 @@ def load_result(path: str | Path) -> SimulationResult | SweepResult:
     True
     """
     file = Path(path)
+    if file.suffix.lower() == ".json" and file.is_file():
+        from psofed.advice.files import read_advice
+
+        return read_advice(file)
     if file.is_dir() and (file / SWEEP_FILE).exists():
         file = file / SWEEP_FILE
     data = open_dataset(file)
-    make = _sweep_from_dataset if data.attrs.get("title") == SWEEP_TITLE else simulation_from_dataset
-    result: SimulationResult | SweepResult = read_back(file, data, make)
+    make: Callable[[xarray.Dataset], Any] = {
+        SWEEP_TITLE: _sweep_from_dataset,
+        ADVICE_TITLE: _advice_from_dataset,
+    }.get(data.attrs.get("title", ""), simulation_from_dataset)
+    result: SimulationResult | SweepResult | Advice = read_back(file, data, make)
     return result
+
+
+def _advice_from_dataset(data: "xarray.Dataset") -> "Advice":
+    from psofed.advice.files import advice_from_json
+
+    return advice_from_json(json.loads(data.attrs["advice"]))
 
 
 def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":

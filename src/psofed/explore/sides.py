@@ -1,0 +1,119 @@
+"""One of the two scenarios on the page, A or B: where it comes from, and what is known of it."""
+
+from typing import TYPE_CHECKING, Any
+
+from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.explore.fields import field_for_error, form_groups
+from psofed.explore.settings import Limits, make_scenario
+from psofed.scenario import Scenario
+
+if TYPE_CHECKING:
+    from psofed.fleet.own_data import OwnData
+
+_MOST_MARKED = 8  # settings of a link that are marked one by one
+
+
+class Side:
+    """One of the two scenarios: what was typed, what is valid of it, and what is known about that."""
+
+    def __init__(self, mapping: dict[str, Any], scenario: Scenario, own_data: bool, preset: str = "") -> None:
+        self.draft: dict[str, Any] = mapping
+        self.scenario: Scenario = scenario
+        self.own_data: bool = own_data
+        self.preset: str = preset
+        self.errors: dict[str, str] = {}
+        self.picture: dict[str, Any] = {}  # what is drawn: may be of the scenario before
+        self.fresh: dict[str, Any] = {}  # what is said: of this scenario only
+        self.simulation: dict[str, Any] = {}
+        self.simulating = False
+        self.progress: float = 0.0
+        self.theory_number = self.simulation_number = 0
+        self.asked_at = 0.0  # of the theory, by the monotonic clock
+
+    @property
+    def waits_for_theory(self) -> bool:
+        """Whether theory has something left to say."""
+        return not any(self.fresh.get(key) for key in ("finished", "refusal", "error"))
+
+    def content(self) -> dict[str, Any]:
+        """Return what pictures and files are made of."""
+        return {"scenario": self.scenario, "theory": self.picture, "simulation": self.simulation}
+
+
+class SideMaker:
+    """Makes sides from what files, presets and links say.
+
+    Parameters
+    ----------
+    limits : Limits
+        How large a fleet may be.
+    data : OwnData, optional
+        The user's table.
+    """
+
+    def __init__(self, limits: Limits, data: "OwnData | None" = None) -> None:
+        self._limits, self._data = limits, data
+
+    def make(self, mapping: dict[str, Any], own_data: bool, preset: str = "") -> Side:
+        """Make a side of a valid scenario; refuse what is not one."""
+        scenario = make_scenario(mapping, self._limits, self._data if own_data else None)
+        return Side(scenario.to_mapping(), scenario, own_data, preset)
+
+    def groups(self, side: Side) -> list[dict[str, Any]]:
+        """Return the form of a side."""
+        return form_groups(side.scenario, side.draft, self._limits, side.own_data)
+
+    def from_link(self, mapping: dict[str, Any], own_data: bool) -> Side:
+        """Make a side of what a link says; what is not allowed stays in its field, marked, and plays no part.
+
+        Raises
+        ------
+        PsofedError
+            If there is no field to mark, or nothing is left without it.
+        """
+        kept: dict[str, Any] | None = mapping
+        errors: dict[str, str] = {}
+        while True:
+            assert kept is not None
+            try:
+                side = self.make(kept, own_data)
+                break
+            except InvalidValueError as error:
+                kept = _without(kept, error.field)
+                if kept is None or len(errors) == _MOST_MARKED:
+                    raise
+                errors.setdefault(error.field, str(error))
+        if errors:
+            side.draft = mapping
+            groups = self.groups(side)
+            for name, text in errors.items():
+                place = field_for_error(groups, name)
+                if place is None:
+                    raise PsofedError("; ".join(errors.values()))
+                side.errors.setdefault(place, text)
+        return side
+
+
+def with_dependents(mapping: dict[str, Any], name: str) -> dict[str, Any]:
+    """Make smaller what cannot be more than what was just made smaller."""
+    bounded = {"dimension": ["num_shared"], "num_clients": ["num_participants", "attack.num_byzantine"]}
+    top = mapping.get(name)
+    if name in bounded and isinstance(top, int) and top >= 1:
+        for dotted in bounded[name]:
+            table, _, key = dotted.rpartition(".")
+            values = mapping.get(table, {}) if table else mapping
+            if isinstance(values.get(key), int) and values[key] > top:
+                values[key] = top
+    return mapping
+
+
+def _without(mapping: dict[str, Any], name: str) -> dict[str, Any] | None:
+    """Leave a field out of a scenario's mapping, or the table that it is in; None if it cannot be left out."""
+    table, _, key = name.partition("[")[0].rpartition(".")
+    values = mapping.get(table)
+    if isinstance(values, dict) and key in values and key != "kind":
+        return {**mapping, table: {other: value for other, value in values.items() if other != key}}
+    top = table or key
+    if mapping.get(top) is None or top in ("num_clients", "dimension"):
+        return None
+    return {other: value for other, value in mapping.items() if other != top}
