@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import Scenario, Selection, predict_recovery, simulate
+from psofed import Data, Scenario, Selection, predict_recovery, simulate
 from psofed.parts import Defence, option
 from psofed.parts.attacks import ConstantBias, Gaussian
 from psofed.parts.defences import Cusum
@@ -49,6 +49,15 @@ def test_honest_clients_are_left_out_as_rarely_as_promised(changes: dict[str, ob
     assert spread < 3 * math.sqrt(expected)
     assert count < 1.33 * expected + 3 * spread
     assert count > expected / 1.8 - 3 * spread
+
+
+def test_clients_whose_targets_differ_do_not_break_the_promise() -> None:
+    """Two of these fifty differ so much that their suspicion climbs all the time: three times the promise once."""
+    scenario = PAPER.replace(data=Data(target_spread=0.01), defence=Cusum())
+    record = simulate(scenario, trials=256, seed=78).defence
+    expected = record.iterations * len(record.first) / 10_000
+    assert expected / 1.8 - 3 * math.sqrt(expected) < record.false_alarms.sum()
+    assert record.false_alarms.sum() < 1.33 * expected + 3 * math.sqrt(expected)
 
 
 @pytest.mark.parametrize("shared", [1, 5])

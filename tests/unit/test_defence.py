@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import psofed
 from psofed import InvalidValueError, NotCoveredError, Scenario, load_result, predict, simulate
 from psofed.cli import app
+from psofed.engine.frames.defence import all_peaks, make_watching
 from psofed.fleet.fitting import fit_scenario
 from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Evidence
@@ -97,6 +98,21 @@ def test_a_tail_that_ends_sooner_than_a_power_law_makes_for_a_higher_threshold_t
         (np.log(np.maximum(peaks, 0.011) / 0.01) / math.log(1.02)).astype(int), minlength=1400
     )
     assert find_threshold(counts, 0.1) > 2.0 * math.log(100_000 / 0.1)
+
+
+def test_suspicion_that_still_climbs_at_the_end_of_a_run_counts_as_a_peak() -> None:
+    """A client whose honest uploads differ for good never falls back; uncounted, its alarms would break the promise."""
+    plan = WatchPlan(math.inf, np.zeros((0, 0)))
+    watching = make_watching(
+        SMALL.defence, plan, clients=2, participants=2, numbers=1, dimension=1, lanes=3
+    )
+    watching.peak[0, :2] = 7.0
+    watching.peak[1, 2] = 9.0  # a lane that only fills up the vector
+    watching.peaks[5, 1] = 4
+    counts = all_peaks(watching, 2)
+    assert counts.sum() == 6
+    assert counts[5] == 4
+    assert counts[int(math.log(7.0 / 0.01) / math.log(1.02))] == 2
 
 
 def test_a_lower_rate_of_false_alarms_is_a_higher_threshold() -> None:

@@ -187,12 +187,15 @@ class Evasion:
     epsilon : float
         ε: how far an input may be moved.
     norm : str
-        In what norm: ``"2"``, or ``"inf"``, each entry by at most ε.
+        In what norm: ``"2"``, or ``"inf"``, each entry by at most ε. The numbers 2 and infinity say the same, since
+        that is how ``--set evasion.norm=inf`` and TOML without quotes are read.
 
     Examples
     --------
     >>> Evasion(epsilon=0.1)
     Evasion(epsilon=0.1, norm='2')
+    >>> Evasion(epsilon=0.1, norm=float("inf"))
+    Evasion(epsilon=0.1, norm='inf')
     """
 
     epsilon: float
@@ -200,6 +203,8 @@ class Evasion:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_number("evasion.epsilon", self.epsilon, 0))
+        if isinstance(self.norm, int | float) and not isinstance(self.norm, bool):
+            object.__setattr__(self, "norm", f"{self.norm:g}")
         check_choice("evasion.norm", self.norm, ("2", "inf"))
 
 

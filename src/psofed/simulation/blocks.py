@@ -9,6 +9,7 @@ import numpy as np
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.bodies import why_python
 from psofed.engine.compiling import compiled
+from psofed.engine.frames.defence import all_peaks
 from psofed.engine.lanes import WIDTH
 from psofed.engine.samples import SampleSource, make_table_samples
 from psofed.fleet import draw_fleet
@@ -177,7 +178,7 @@ def _watched(watching: Any, iterations: int, count: int) -> dict[str, Any]:
         return {}
     time_out = watching.finished + np.where(watching.left != 0, iterations - watching.since, 0)
     watched = {"first": watching.first, "exclusions": watching.exclusions, "time_out": time_out}
-    peaks = watching.peaks[:, :count].sum(axis=1) if watching.peaks.size else None
+    peaks = all_peaks(watching, count) if watching.peaks.size else None
     return {
         "watched": {name: array[:, :count].copy() for name, array in watched.items()},
         "peaks": peaks,

@@ -7,6 +7,7 @@ from math import inf, log, nan, sqrt
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 from psofed.engine.bodies import Body, Frame, Hook, Unpack, make_hook
@@ -72,6 +73,20 @@ def make_watching(
         row_of=np.full(dimension, -1, np.int64),
         entry_of=np.empty(rows, np.int64),
     )
+
+
+def all_peaks(watching: Watching, lanes: int) -> NDArray[np.int64]:
+    """Return how many peaks of the first so many trials lie in each bin.
+
+    A peak counts once suspicion has fallen to half of it. What has not by the end of a run counts with the highest it
+    came to: a client whose honest uploads differ from the others' for good climbs all the time, and is what raises most
+    alarms.
+    """
+    still = watching.peak[:, :lanes].ravel()
+    still = still[still >= LOWEST_PEAK]
+    bins = np.minimum(np.log(still / LOWEST_PEAK) / log(PEAK_RATIO), PEAK_BINS - 1).astype(np.int64)
+    counts: NDArray[np.int64] = watching.peaks[:, :lanes].sum(axis=1) + np.bincount(bins, minlength=PEAK_BINS)
+    return counts
 
 
 @jitable
