@@ -1,12 +1,15 @@
 """The frame of attacks on uploads: one call of the body for each number that is attacked."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numba.extending import overload, register_jitable
 
 from psofed.engine.attackers import attacks_now, common_normal, first_word, own_normal, redraw_byzantine
-from psofed.engine.bodies import Hook, MakeFrame, make_hook
-from psofed.engine.hooks import ATTACK
+from psofed.engine.bodies import Hook, MakeFrame, make_function, make_hook
+from psofed.engine.compiling import compiled
+from psofed.engine.hooks import ATTACK, CORRUPT, take_corrupt
 from psofed.parts.base import Attack
 from psofed.parts.contexts import (
     Conspiracy,
@@ -25,6 +28,11 @@ def attack_hook(attack: Attack) -> Hook:
     if attack.crafts_vectors():
         return make_hook(attack, "craft", ATTACK, _make_crafting_frame)
     return make_hook(attack, "corrupt", ATTACK, _FRAMES[attack.knows])
+
+
+def corrupt_function(attack: Attack) -> Callable[..., None]:
+    """Return an attack on one server's uploads as a function of arrays, to be called from Python."""
+    return make_function(attack, "corrupt", CORRUPT, _GIVEN_FRAMES[attack.knows], _call)
 
 
 def lowest_bit(bits):
@@ -242,6 +250,63 @@ def _make_crafting_frame(unpack, body):
                 row_of[entry_of[row]] = -1
 
     return frame
+
+
+def _make_frame_given(unpack, body, context):
+    """Return the frame of attackers whose uploads (as models, clients in order) and random numbers are given."""
+
+    def frame(token, options, n, clients, attacking, server, uploads, normals, common, received):
+        self = unpack(options)
+        participants, dimension = uploads.shape
+        accomplices, honest = np.empty(participants), np.empty(participants)
+        for i in range(dimension):
+            num_accomplices = num_honest = 0
+            for p in range(participants):
+                if not np.isnan(uploads[p, i]):
+                    if attacking[p]:
+                        accomplices[num_accomplices] = uploads[p, i]
+                        num_accomplices += 1
+                    else:
+                        honest[num_honest] = uploads[p, i]
+                        num_honest += 1
+            for p in range(participants):
+                if attacking[p] and not np.isnan(uploads[p, i]):
+                    upload = context(
+                        uploads[p, i], i, clients[p], n, normals[p, i], common[i], server[i],
+                        accomplices[:num_accomplices], honest[:num_honest],
+                    )  # fmt: skip
+                    received[p, i] = body(self, upload)
+
+    return frame
+
+
+@compiled
+def _call(address, options, n, clients, attacking, server, uploads, normals, common, received):
+    take_corrupt(address)(0, options, n, clients, attacking, server, uploads, normals, common, received)
+
+
+def _given_upload(unpack, body):
+    return _make_frame_given(unpack, body, _upload)
+
+
+def _given_server(unpack, body):
+    return _make_frame_given(unpack, body, _and_server)
+
+
+def _given_accomplices(unpack, body):
+    return _make_frame_given(unpack, body, _and_accomplices)
+
+
+def _given_everyone(unpack, body):
+    return _make_frame_given(unpack, body, _and_everyone)
+
+
+_GIVEN_FRAMES: dict[str, MakeFrame] = {
+    "upload": _given_upload,
+    "server": _given_server,
+    "accomplices": _given_accomplices,
+    "everyone": _given_everyone,
+}
 
 
 def _frame_upload(unpack, body):
