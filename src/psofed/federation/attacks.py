@@ -229,8 +229,8 @@ def _corrupt(
     for p, name in enumerate(names):
         indices, values = uploads[name]
         sent[p, np.searchsorted(entries, indices)] = values
-        attacks, normals[p] = _draw(attack, seed, numbers[name], round_number, len(entries))
-        attacking[p] = attacks and name in byzantine
+        if name in byzantine:
+            attacking[p], normals[p] = _draw(attack, seed, numbers[name], round_number, len(entries))
     corrupt: Callable[..., FloatArray] = corrupt_uploads
     if attacking.sum() * len(entries) >= _LARGE:
         from psofed.engine.corrupt import corrupt_compiled as corrupt
