@@ -92,8 +92,8 @@ def run_federation(
     look_every: int,
     clients: int = 20,
     each: int = 40,
-) -> Run:
-    """Run one federation from scratch; data, split and first weights follow from `seed`, whatever the method."""
+) -> tuple[Run, Vector]:
+    """Run one federation from scratch, and return the server's last model as well; data, split and first weights follow from `seed`, whatever the method."""
     digits = split_digits(seed, clients, each)
     if method.kind == "psfed":
         from peer import run_psfed
@@ -112,12 +112,12 @@ def run_federation(
     for name in ("flwr", "psofed.federation"):
         logging.getLogger(name).setLevel(logging.ERROR)
     start = ArrayRecord({WEIGHTS: Array(initial_weights(seed))})
-    strategy.start(grid, start, num_rounds=rounds, evaluate_fn=look)
+    result = strategy.start(grid, start, num_rounds=rounds, evaluate_fn=look)
     note_own(run, own, attack, digits)
     if isinstance(strategy, PSOFed) and strategy.state is not None:
         run.dropped = sum(len(entry["dropped"]) for entry in strategy.state.history)
         run.left_out = [] if strategy.step.suspects is None else strategy.step.suspects.names
-    return run
+    return run, result.arrays[WEIGHTS].numpy()
 
 
 def make_app(digits: Digits, k: int, method: Method, learn: Learn, own: dict[int, Vector]) -> ClientApp:

@@ -1,9 +1,9 @@
 """psfed 0.1.2, the package of the paper's first author, with its own strategy and client: a natural ablation.
 
-Like PSO-Fed it exchanges some entries per round and its clients keep the others; but what a client uploads are the entries
-that it has just downloaded, where PSO-Fed uploads those of the next round's mask. Its strategy is of Flower's older kind
-(``flwr.server.strategy``), so the rounds are run here, through Flower's own protocol buffers, in whose bytes it is counted.
-Needs ``pip install psfed==0.1.2`` and PyTorch.
+Like PSO-Fed it exchanges some entries per round and its clients keep the others; but what a client uploads are the
+entries that it has just downloaded, where PSO-Fed uploads those of the next round's mask. Its strategy is of Flower's
+older kind (``flwr.server.strategy``), so the rounds are run here, through Flower's own protocol buffers, in whose bytes
+it is counted. Needs ``pip install psfed==0.1.2`` and PyTorch.
 """
 
 from typing import Any
@@ -80,7 +80,7 @@ class Proxy(ClientProxy):  # type: ignore[misc]
 
 def run_psfed(
     method: Method, attack: Attack | None, seed: int, digits: Digits, rounds: int, look_every: int
-) -> Run:
+) -> tuple[Run, Vector]:
     """Run psfed's federation; every client is given the first weights for nothing, as psfed expects."""
     start = initial_weights(seed)
     clients = [
@@ -111,4 +111,4 @@ def run_psfed(
             carried = sum(proxy.carried for proxy in manager.all().values())
             note(run, number, parameters_to_ndarrays(parameters)[0], carried, digits)
     note_own(run, {1 + k: client.own for k, client in enumerate(clients)}, attack, digits)
-    return run
+    return run, parameters_to_ndarrays(parameters)[0]
