@@ -1,10 +1,10 @@
-"""The same federations without messages: for many seeds, at a seventh of the processor time.
+"""The same federations without messages, for many seeds.
 
-Flower's messages cost some milliseconds for each client and round, whatever is in them, and that many times a small network's
-training. Here the clients' models are rows of an array; what the server does is psofed's own code: its masks
+Flower's messages cost milliseconds for each client and round, whatever is in them: many times what a small network's
+training does. Here the clients' models are rows of an array; what the server does is psofed's own code: its masks
 (:class:`DerivedMasks`), its step with guard, rehearsed attack, defence and rule (:class:`ServerStep`). Flower's FedAvg,
-FedMedian and MultiKrum are that step with all entries shared. ``study.py check`` runs every case on the grid with the real
-strategies, and psfed's own classes, and compares models.
+FedMedian and MultiKrum are that step with all entries shared. ``study.py check`` runs the cases on the grid with the
+real strategies, and psfed's own classes, and compares models.
 """
 
 from typing import Any

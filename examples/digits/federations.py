@@ -93,7 +93,10 @@ def run_federation(
     clients: int = 20,
     each: int = 40,
 ) -> tuple[Run, Vector]:
-    """Run one federation from scratch, and return the server's last model as well; data, split and first weights follow from `seed`, whatever the method."""
+    """Run one federation from scratch, and return the server's last model as well.
+
+    Data, split and first weights follow from `seed`, whatever the method.
+    """
     digits = split_digits(seed, clients, each)
     if method.kind == "psfed":
         from peer import run_psfed

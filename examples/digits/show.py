@@ -88,7 +88,9 @@ def print_budgets(results: Results) -> None:
                 in_words(results.curves(attack, method.name)[:, looks[-1]]) for attack in ("none", "gaussian")
             ]
             total = count(method.name)[-1] / 1e6
-            print(f"| {method.name} | {total:.2f} MB in all | round {LOOKS[looks[-1]]} | {' | '.join(cells)} |")
+            print(
+                f"| {method.name} | {total:.2f} MB in all | round {LOOKS[looks[-1]]} | {' | '.join(cells)} |"
+            )
 
 
 def print_damage(results: Results) -> None:

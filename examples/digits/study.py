@@ -1,17 +1,18 @@
 """Does partial sharing save traffic and blunt model poisoning in a neural network? The study of docs/deep.md.
 
-20 clients learn to read scikit-learn's handwritten digits with one network of 2,410 weights. Run in this folder, one after
-the other (``check`` needs Flower; PyTorch and psfed are used if they are there)::
+20 clients learn to read scikit-learn's handwritten digits with one network of 2,410 weights. Run in this folder, one
+after the other (``check`` also compares with psfed, if it is installed)::
 
-    python study.py tune  --out tuned.json       # stepsize and local steps of each method, on seeds of their own
+    python study.py tune  --out tuned.json       # each method's stepsize, on seeds of their own
     python study.py check --out checked.json     # every case on the grid with the real strategies: same models? bytes
     python study.py run   --out results.json     # all cases, ten seeds
     python study.py show  --images ../../docs/images
 
-The design, written down before the run: 100 rounds, everybody takes part in each; data, split (Dirichlet 0.3), first weights,
-masks and noise follow from the seed, so methods are compared in pairs. Clients 1 to 4 lie. Stepsize and local steps are
-those with the best accuracy without attack after 100 rounds, over seeds 1000 and 1001 (stepsizes 0.1, 0.3 and 1; four local steps in each round). Results are over seeds 0 to 9. The
-question is answered by the server's accuracy on digits nobody has learned from: after 100 rounds, and at equal bytes.
+The design, written down before the run: 100 rounds, everybody takes part in each, four local gradient steps in each;
+data, split (Dirichlet 0.3), first weights, masks and noise follow from the seed, so methods are compared in pairs.
+Clients 1 to 4 lie. A method's stepsize (0.1, 0.3 or 1) is the one with the best accuracy without attack after 100
+rounds, over seeds 1000 and 1001. Results are over seeds 0 to 9. The question is answered by the server's accuracy on digits
+that nobody has learned from: after 100 rounds, and at equal bytes.
 """
 
 import argparse
@@ -72,7 +73,7 @@ def run_case(method: Method, attack: Attack | None, seed: int, rounds: int, **op
 
 
 def tune() -> dict[str, Any]:
-    """Find each method's stepsize and number of local steps, without attack, on seeds that are used for nothing else."""
+    """Find each method's stepsize without attack, on seeds that are used for nothing else."""
     found = {}
     for method in METHODS:
         scores = {}
@@ -93,15 +94,13 @@ def tuned(method: Method, found: dict[str, Any]) -> Method:
     return replace(method, stepsize=own["stepsize"], steps=own["steps"])
 
 
-def check(found: dict[str, Any], rounds: int = 6) -> dict[str, Any]:
+def check(found: dict[str, Any], rounds: int = 3) -> dict[str, Any]:
     """Run every case on the grid with the real strategies for some rounds; compare with the direct run, count bytes."""
     report: dict[str, Any] = {}
     for name, method in [*CASES, *((name, FEDAVG) for name in ("none", "gaussian", "bias"))]:
         own = tuned(method, found)
         try:
-            run, model = run_federation(
-                own, ATTACKS[name], 0, learn_with_numpy, rounds=rounds, look_every=1
-            )
+            run, model = run_federation(own, ATTACKS[name], 0, learn_with_numpy, rounds=rounds, look_every=1)
         except ImportError as error:
             print(f"{method.name}: not checked, {error}")
             continue
@@ -153,7 +152,9 @@ def run(found: dict[str, Any], part: int, parts: int, path: Path) -> None:
 
 def main() -> None:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["tune", "check", "run", "show"])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--tuned", type=Path, default=HERE / "tuned.json")
