@@ -11,8 +11,8 @@ after the other (``check`` also compares with psfed, if it is installed)::
 The design, written down before the run: 100 rounds, everybody takes part in each, four local gradient steps in each;
 data, split (Dirichlet 0.3), first weights, masks and noise follow from the seed, so methods are compared in pairs.
 Clients 1 to 4 lie. A method's stepsize (0.1, 0.3 or 1) is the one with the best accuracy without attack after 100
-rounds, over seeds 1000 and 1001. Results are over seeds 0 to 9. The question is answered by the server's accuracy on digits
-that nobody has learned from: after 100 rounds, and at equal bytes.
+rounds, over seeds 1000 and 1001. Results are over seeds 0 to 9. The question is answered by the server's accuracy on
+digits that nobody has learned from: after 100 rounds, and at equal bytes.
 """
 
 import argparse
