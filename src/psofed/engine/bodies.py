@@ -128,14 +128,7 @@ def raise_python_error(*hooks: Hook) -> None:
     """Raise what went wrong in a Python body while a kernel ran; a C function cannot."""
     for hook in hooks:
         if hook.token and (errors := _PYTHON_FRAMES[hook.token][1]):
-            error = errors[0]
-            if isinstance(error, PsofedError) or not isinstance(error, Exception):
-                raise error
-            trace = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{Path(trace.filename).name}, line {trace.lineno}"
-            raise PsofedError(
-                f"a part's own code failed with {type(error).__name__}: {error} ({where})"
-            ) from error
+            raise _explained(errors[0])
 
 
 def _explained(error: BaseException) -> BaseException:

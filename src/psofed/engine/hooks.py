@@ -152,6 +152,14 @@ UPLOADS = types.NamedTuple((int32[:, ::1], int32[:, :, ::1], _CUBE), Uploads)
 # attack(token, n, attackers, target (D,), server (D, lanes), uploads)
 ATTACK = types.void(int64, int64, ATTACKERS, _VECTOR, _MATRIX, UPLOADS)
 
+# corrupt(token, options, n, clients (P,), attacking (P,), server (D,), uploads (P, D), normals (P, D), common (D,),
+#         received (P, D))
+#   uploads        models, not errors, of one server; NaN where an entry is not sent
+CORRUPT = types.void(
+    int64, float64[::1], int64, int64[::1], boolean[::1], float64[::1], float64[:, ::1], float64[:, ::1], float64[::1],
+    float64[:, ::1],
+)  # fmt: skip
+
 # poison(token, n, k, attackers, target (D,), inputs (D, lanes), noise (lanes,))
 #   inputs, noise  x and ν = y − wᵀx, to be changed into the x' and y' − wᵀx' that client k learns from
 POISON = types.void(int64, int64, int64, ATTACKERS, _VECTOR, _MATRIX, _VECTOR)
@@ -203,6 +211,7 @@ DECODE = types.void(int64, int64, float64, _VECTOR, _CUBE, _MATRIX, _MATRIX, _CU
 APPLY = types.void(int64, int64, float64, _VECTOR, _MATRIX, _MATRIX, _MATRIX, _MATRIX, _MATRIX)
 
 take_attack: HookTaker = hook_taker(ATTACK)
+take_corrupt: HookTaker = hook_taker(CORRUPT)
 take_poison: HookTaker = hook_taker(POISON)
 take_aggregation: HookTaker = hook_taker(AGGREGATION)
 take_defence: HookTaker = hook_taker(DEFENCE)

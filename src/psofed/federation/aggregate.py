@@ -14,7 +14,7 @@ Vector = NDArray[Any]
 
 
 # From this many entries on a rule is worth compiling, which takes a second or two once.
-_LARGE = 5_000
+_LARGE = 500
 
 
 def aggregate(

@@ -31,6 +31,9 @@ from psofed.federation.wire import ARRAYS, FULL, SETTINGS, SYNC, VALUES, decode_
 from psofed.parts.base import Aggregation, Attack, PreAggregation
 from psofed.parts.plain import check_memory, corrupt_at_best, corrupt_uploads, poison_sample
 
+# From this many corrupted numbers on an attack is worth compiling, which takes a second or two once.
+_LARGE = 2_000
+
 # Whose normal numbers all attackers have in common; no node has this number.
 _EVERYBODY = 2**64 - 1
 
@@ -227,9 +230,11 @@ def _corrupt(
     for p, name in enumerate(names):
         indices, values = uploads[name]
         sent[p, np.searchsorted(entries, indices)] = values
-        attacks, normals[p] = _draw(attack, seed, numbers[name], round_number, len(entries))
-        attacking[p] = attacks and name in byzantine
+        if name in byzantine:
+            attacking[p], normals[p] = _draw(attack, seed, numbers[name], round_number, len(entries))
     corrupt: Callable[..., FloatArray] = corrupt_uploads
+    if attacking.sum() * len(entries) >= _LARGE:
+        from psofed.engine.corrupt import corrupt_compiled as corrupt
     if against is not None:
         corrupt = partial(corrupt_at_best, **against)
     received = corrupt(

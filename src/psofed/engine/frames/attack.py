@@ -1,16 +1,18 @@
 """The frame of attacks on uploads: one call of the body for each number that is attacked."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba.cpython.unsafe import numbers
 from numba.extending import overload
+from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 from psofed.engine.attackers import attacks_now, common_normal, first_word, own_normal, redraw_byzantine
-from psofed.engine.bodies import Body, Frame, Hook, MakeFrame, Unpack, make_hook
-from psofed.engine.compiling import jitable
-from psofed.engine.hooks import ATTACK, Attackers, Uploads
+from psofed.engine.bodies import Body, Frame, Hook, MakeFrame, Unpack, make_function, make_hook
+from psofed.engine.compiling import compiled, jitable
+from psofed.engine.hooks import ATTACK, CORRUPT, Attackers, Uploads, take_corrupt
 from psofed.parts.base import Attack
 from psofed.parts.contexts import (
     Conspiracy,
@@ -31,6 +33,11 @@ def attack_hook(attack: Attack) -> Hook:
     if attack.crafts_vectors():
         return make_hook(attack, "craft", ATTACK, _make_crafting_frame)
     return make_hook(attack, "corrupt", ATTACK, _FRAMES[attack.knows])
+
+
+def corrupt_function(attack: Attack) -> Callable[..., None]:
+    """Return an attack on one server's uploads as a function of arrays, to be called from Python."""
+    return make_function(attack, "corrupt", CORRUPT, _GIVEN_FRAMES[attack.knows], _call)
 
 
 def lowest_bit(bits: np.uint64) -> int:
@@ -295,6 +302,69 @@ def _make_crafting_frame(unpack: Unpack, body: Body) -> Frame:
                 row_of[entry_of[row]] = -1
 
     return frame
+
+
+def _make_frame_given(unpack: Unpack, body: Body, context: Body) -> Frame:
+    """Return the frame of attackers whose uploads (as models, clients in order) and random numbers are given."""
+
+    def frame(
+        token: int, options: FloatArray, n: int, clients: NDArray[Any], attacking: NDArray[Any], server: FloatArray,
+        uploads: FloatArray, normals: FloatArray, common: FloatArray, received: FloatArray,
+    ) -> None:  # fmt: skip
+        self = unpack(options)
+        participants, dimension = uploads.shape
+        accomplices, honest = np.empty(participants), np.empty(participants)
+        for i in range(dimension):
+            num_accomplices = num_honest = 0
+            for p in range(participants):
+                if not np.isnan(uploads[p, i]):
+                    if attacking[p]:
+                        accomplices[num_accomplices] = uploads[p, i]
+                        num_accomplices += 1
+                    else:
+                        honest[num_honest] = uploads[p, i]
+                        num_honest += 1
+            for p in range(participants):
+                if attacking[p] and not np.isnan(uploads[p, i]):
+                    upload = context(
+                        uploads[p, i], i, clients[p], n, normals[p, i], common[i], server[i],
+                        accomplices[:num_accomplices], honest[:num_honest],
+                    )  # fmt: skip
+                    received[p, i] = body(self, upload)
+
+    return frame
+
+
+@compiled
+def _call(
+    address: int, options: FloatArray, n: int, clients: NDArray[Any], attacking: NDArray[Any], server: FloatArray,
+    uploads: FloatArray, normals: FloatArray, common: FloatArray, received: FloatArray,
+) -> None:  # fmt: skip
+    take_corrupt(address)(0, options, n, clients, attacking, server, uploads, normals, common, received)
+
+
+def _given_upload(unpack: Unpack, body: Body) -> Frame:
+    return _make_frame_given(unpack, body, _upload)
+
+
+def _given_server(unpack: Unpack, body: Body) -> Frame:
+    return _make_frame_given(unpack, body, _and_server)
+
+
+def _given_accomplices(unpack: Unpack, body: Body) -> Frame:
+    return _make_frame_given(unpack, body, _and_accomplices)
+
+
+def _given_everyone(unpack: Unpack, body: Body) -> Frame:
+    return _make_frame_given(unpack, body, _and_everyone)
+
+
+_GIVEN_FRAMES: dict[str, MakeFrame] = {
+    "upload": _given_upload,
+    "server": _given_server,
+    "accomplices": _given_accomplices,
+    "everyone": _given_everyone,
+}
 
 
 def _frame_upload(unpack: Unpack, body: Body) -> Frame:
