@@ -12,7 +12,7 @@ PAGES = (FOLDER.parent / "README.md", *sorted((FOLDER.parent / "docs").glob("*.m
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    names = [m.name for m in pkgutil.iter_modules([str(FOLDER)]) if not m.name.startswith("_")]
+    names = [m.name for m in pkgutil.iter_modules([str(FOLDER)]) if not (m.ispkg or m.name.startswith("_"))]
     parser.add_argument("names", nargs="*", help=f"which to run: {', '.join(names)} (default: all)")
     parser.add_argument(
         "--write-readme", action="store_true", help="replace the tables in the README and docs"
