@@ -30,11 +30,9 @@ def run() -> str:
             f"{1e9 * seconds[label] / updates:,.0f} ns", f"{seconds[label] / seconds['PSO-Fed']:.2f}",
             f"{cost.traffic.bits_up / 8:g} / {cost.traffic.bits_down / 8:g}",
         ])  # fmt: skip
-    return markdown_table(
-        [
-            "", "operations of a participant in an exchange", "random numbers it draws", "operations of the server in an exchange",
-            "of all clients in an iteration", "of the server in an iteration", "time of a participant's exchange",
-            "PSO-Fed = 1", "bytes up / down",
-        ],
-        rows,
-    )  # fmt: skip
+    headings = [
+        "", "operations of a participant in an exchange", "random numbers it draws",
+        "operations of the server in an exchange", "of all clients in an iteration", "of the server in an iteration",
+        "time of a participant's exchange", "PSO-Fed = 1", "bytes up / down",
+    ]  # fmt: skip
+    return markdown_table(headings, rows)

@@ -9,6 +9,7 @@ from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
+from benchmarks._timing import best_seconds
 from benchmarks.peers._job import SCENARIO, SEED, TAIL, TOLERATED, TRIALS
 from benchmarks.peers.scripts.common import LARGE, SHARES
 from psofed import Scenario, __version__, simulate
@@ -25,6 +26,7 @@ def contenders() -> dict[str, Scenario]:
     """Return what is simulated, by name."""
     return {
         "psofed, M = 1": SCENARIO,
+        "psofed, M = 1, median": SCENARIO.replace(aggregation=Median()),
         "psofed, M = 1, defence": SCENARIO.replace(defence="cusum"),
         "psofed, all entries, mean": SCENARIO.replace(**FULL),
         "psofed, all entries, median": SCENARIO.replace(**FULL, aggregation=Median()),
@@ -56,12 +58,11 @@ def measure() -> dict[str, Any]:
 
 def _simulation_rate(scenario: Scenario) -> float:
     """Return client updates per processor second on one thread, drawing the data included."""
-    best = float("inf")
-    for _ in range(4):  # the first one compiles
-        started = time.process_time()
-        simulate(scenario, 2 * TRIALS, SEED, threads=1)
-        best = min(best, time.process_time() - started)
-    return scenario.num_clients * scenario.iterations * 2 * TRIALS / best
+    longer = scenario.replace(iterations=4000)
+    seconds = best_seconds(
+        {"": lambda: simulate(longer, 64, SEED, threads=1)}, rounds=3, clock=time.process_time
+    )
+    return longer.num_clients * longer.iterations * 64 / seconds[""]
 
 
 def _federation_rates() -> dict[str, float]:

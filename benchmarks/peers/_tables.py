@@ -43,11 +43,12 @@ def _errors(msd: dict[str, list[float]]) -> str:
 
 
 def _signed(values: Any, ours: Any) -> str:
-    return str(paired_difference(values, ours)).replace("+", "")
+    difference = paired_difference(values, ours)
+    return f"{difference.decibels:.1f} ± {difference.standard_error:.1f} dB".replace("-", "−")
 
 
 def _decibels(value: float) -> str:
-    return f"{10 * np.log10(value):.2f} dB".replace("-", "−") if np.isfinite(value) else "diverged"
+    return f"{10 * np.log10(value):.1f} dB".replace("-", "−") if np.isfinite(value) else "diverged"
 
 
 def _bytes(sizes: dict[str, dict[str, list[int]]]) -> str:
@@ -67,8 +68,14 @@ def _bytes(sizes: dict[str, dict[str, list[int]]]) -> str:
 
 def _rates(rates: dict[str, float]) -> str:
     ordered = sorted(rates.items(), key=lambda item: -item[1])
-    rows = [[name, f"{rate:,.3g}" if rate < 1000 else f"{rate / 1000:,.3g} k", f"{rates[OURS] / rate:,.3g}"]
-            for name, rate in ordered]  # fmt: skip
+    rows = [[name, _short(rate), f"{float(f'{rates[OURS] / rate:.2g}'):,.0f}"] for name, rate in ordered]
     return markdown_table(
-        ["", "client updates per processor second", "times slower than psofed's simulator"], rows
+        ["", "client updates per processor second", "psofed's simulator is faster by"], rows
     )
+
+
+def _short(rate: float) -> str:
+    for unit, size in (("M", 1e6), ("k", 1e3)):
+        if rate >= size:
+            return f"{rate / size:.3g} {unit}"
+    return f"{rate:.3g}"
