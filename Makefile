@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install test coverage soak liars bench lint format reproduce docs constraints dist dist-oldest clean
+.PHONY: install test coverage soak liars bench peers lint format reproduce docs constraints dist dist-oldest clean
 
 install: $(STAMP)
 
@@ -35,6 +35,10 @@ format: install
 
 bench: install
 	$(BIN)/python -m benchmarks --write
+
+# Needs the network and some gigabytes; PEERS="--torch-version 2.13.0+cpu" and other options are passed on.
+peers: install
+	$(BIN)/python -m benchmarks.peers --write-docs $(PEERS)
 
 reproduce: install
 	$(BIN)/psofed reproduce all --out out

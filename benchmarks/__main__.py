@@ -31,10 +31,15 @@ def main() -> None:
         table = importlib.import_module(f"benchmarks.{name}").run()
         print(f"\n## {name}\n\n{table}\n", flush=True)
         if arguments.write:
-            for page in PAGES:
-                text = page.read_text(encoding="utf-8")
-                if (changed := with_table(text, name, table)) != text:
-                    page.write_text(changed, encoding="utf-8")
+            write_into_pages(name, table)
+
+
+def write_into_pages(name: str, table: str) -> None:
+    """Replace what stands between a benchmark's markers, on all pages that have them."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if (changed := with_table(text, name, table)) != text:
+            page.write_text(changed, encoding="utf-8")
 
 
 def with_table(text: str, name: str, table: str) -> str:

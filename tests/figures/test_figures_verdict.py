@@ -116,6 +116,18 @@ def test_equal_attacks_give_equal_mse_and_terms_move_as_claimed(saved):
         assert find(claims, words).verdict == HOLDS
 
 
+def test_whether_cs_fed_computes_more_depends_on_whose_work_is_counted(saved):
+    _, claims, _ = saved
+    compressed = find(claims, "CS-Fed takes more computation")
+    assert compressed.verdict == CONDITIONAL
+    failing = [check.case for check in compressed.checks if not check.passed]
+    # Its clients work in exchanges alone; PSO-Fed's learn in every iteration.
+    assert failing == [{"side": "clients", "unit": "iteration"}]
+    assert "10.3 times fewer" in compressed.evidence[-1]
+    burden = find(claims, "no more computation of the clients")
+    assert [check.passed for check in burden.checks] == [True, False]
+
+
 def test_verdicts_turn_when_the_numbers_do(reproduction):
     figure = reproduction.figures["fig3"]
     turned = tuple(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from psofed.paper.cost_claims import cost_claims
 from psofed.paper.curves import STEPSIZES, CurvesFigure
 from psofed.paper.figures import load_figure
 from psofed.paper.model import FigureData, Series
@@ -246,6 +247,7 @@ def _term_claims(figures: Figures) -> Iterator[Claim]:
 
 _CLAIMS = (
     _fig1_claims,
+    cost_claims,
     _growth_claims,
     _product_claim,
     _sharing_claim,
