@@ -19,12 +19,17 @@ def test_pages_fit_the_window_and_fetch_nothing(open_page, width: int, scheme: s
     for name in ("index", "exact_theory", "howto/tune"):
         page = open_page((SITE / f"{name}.html").as_uri(), width=width, scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
-        assert page.get_attribute("body", "data-md-color-scheme") == {"light": "default", "dark": "slate"}[scheme]
+        assert (
+            page.get_attribute("body", "data-md-color-scheme")
+            == {"light": "default", "dark": "slate"}[scheme]
+        )
 
 
 def test_formulas_are_drawn(open_page) -> None:
     page = open_page((SITE / "exact_theory.html").as_uri())
-    sizes = page.evaluate("[...document.querySelectorAll('.formula math')].map(m => m.getBoundingClientRect().height)")
+    sizes = page.evaluate(
+        "[...document.querySelectorAll('.formula math')].map(m => m.getBoundingClientRect().height)"
+    )
     assert len(sizes) >= 10
     assert min(sizes) > 15
     assert "$" not in page.inner_text("article").replace("$ ", "")
