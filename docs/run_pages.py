@@ -142,6 +142,8 @@ def _handle(page: Path, check_only: bool) -> str:
             again = run_page(text, folder)
         except Exception as error:
             return f"{page.name}: {type(error).__name__}: {error}\n"
+        finally:
+            _forget(folder.resolve())
         if again == text:
             DONE.mkdir(exist_ok=True)
             for old in DONE.glob(f"{page.stem}-*"):
@@ -154,6 +156,15 @@ def _handle(page: Path, check_only: bool) -> str:
                 if (folder / picture).exists():
                     shutil.copyfile(folder / picture, DOCS / "images" / picture)
         return _difference(page, text, again)
+
+
+def _forget(folder: Path) -> None:
+    """Forget the modules that a page has loaded from its folder: the next page may have one of the same name."""
+    os.environ.pop("PSOFED_PLUGINS", None)
+    sys.path[:] = [path for path in sys.path if Path(path).resolve() != folder]
+    for name, module in list(sys.modules.items()):
+        if Path(getattr(module, "__file__", None) or "/").resolve().parent == folder:
+            del sys.modules[name]
 
 
 def _difference(page: Path, text: str, again: str) -> str:
