@@ -31,6 +31,7 @@ def run() -> str:
             f"{cost.traffic.bits_up / 8:g} / {cost.traffic.bits_down / 8:g}",
         ])  # fmt: skip
     headings = [
-        "", "participant", "draws", "server", "clients, iteration", "server, iteration", "ns", "PSO-Fed = 1", "bytes up / down",
+        "", "participant", "draws", "server", "clients, iteration", "server, iteration", "ns", "PSO-Fed = 1",
+        "bytes up / down",
     ]  # fmt: skip
     return markdown_table(headings, rows)
