@@ -27,12 +27,11 @@ def run() -> str:
         rows.append([
             label, f"{cost.participant.total:,}", f"{cost.shared_draws + cost.own_draws:,}", f"{cost.server.total:,}",
             f"{cost.all_clients_per_iteration:,.0f}", f"{cost.server_per_iteration:,.0f}",
-            f"{1e9 * seconds[label] / updates:,.0f} ns", f"{seconds[label] / seconds['PSO-Fed']:.2f}",
+            f"{1e9 * seconds[label] / updates:,.0f}", f"{seconds[label] / seconds['PSO-Fed']:.2f}",
             f"{cost.traffic.bits_up / 8:g} / {cost.traffic.bits_down / 8:g}",
         ])  # fmt: skip
     headings = [
-        "", "operations of a participant in an exchange", "random numbers it draws",
-        "operations of the server in an exchange", "of all clients in an iteration", "of the server in an iteration",
-        "time of a participant's exchange", "PSO-Fed = 1", "bytes up / down",
+        "", "participant", "draws", "server", "clients, iteration", "server, iteration", "ns", "PSO-Fed = 1",
+        "bytes up / down",
     ]  # fmt: skip
     return markdown_table(headings, rows)

@@ -67,7 +67,8 @@ def _simulation_rate(scenario: Scenario) -> float:
 
 def _federation_rates() -> dict[str, float]:
     """Return client updates per processor second of real strategies, on a Grid within this process."""
-    logging.getLogger("flwr").setLevel(logging.ERROR)
+    for name in ("flwr", "psofed"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     nodes, rounds, found = 10, 20, {}
     for name, strategy, mods in (
         ("PSOFed on an in-process Grid", PSOFed(num_shared=1, num_participants=nodes), [partial_sharing()]),

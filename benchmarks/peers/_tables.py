@@ -56,7 +56,8 @@ def _bytes(sizes: dict[str, dict[str, list[int]]]) -> str:
     rows = []
     for name, by_share in sizes.items():
         for share in (*SHARES, 1.0):
-            if str(share) not in by_share:
+            # Nobody would share everything by a mask; what a full send costs is Flower's row.
+            if str(share) not in by_share or (share == 1.0 and len(by_share) > 1):
                 continue
             down, up = by_share[str(share)]
             parts = [
