@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install test soak liars bench lint format reproduce docs dist clean
+.PHONY: install test breaks soak liars bench lint format reproduce docs dist clean
 
 install: $(STAMP)
 
@@ -15,6 +15,10 @@ $(STAMP): pyproject.toml
 
 test: install
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+EACH ?= 1
+breaks: install
+	$(BIN)/python tests/breaking --each $(EACH)
 
 MINUTES ?= 20
 soak: install

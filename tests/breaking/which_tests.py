@@ -71,7 +71,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "federation/": STRATEGY,
     "federation/app": (f"{FED}deployment.py", f"{FED}agreement.py"),
     "federation/archive": (f"{FED}data.py", f"{FED}deployment.py", f"{FED}strategy.py"),
-    "federation/attacks": (f"{FED}parts.py", f"{FED}reference.py"),
+    "federation/attacks": (f"{FED}reference.py", f"{FED}parts.py"),
     "federation/columns": (f"{FED}data.py", f"{FED}sources.py"),
     "federation/demo": (f"{FED}deployment.py", f"{FED}agreement.py"),
     "federation/deploy/": DEPLOYED,
