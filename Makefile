@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install test coverage soak liars bench peers lint format reproduce docs constraints dist dist-oldest clean
+.PHONY: install test coverage breaks soak liars bench peers lint format reproduce docs constraints dist dist-oldest clean
 
 install: $(STAMP)
 
@@ -15,6 +15,10 @@ $(STAMP): pyproject.toml
 
 test: install
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+EACH ?= 1
+breaks: install
+	$(BIN)/python tests/breaking --each $(EACH)
 
 MINUTES ?= 20
 soak: install

@@ -36,15 +36,24 @@ def small_scenario() -> Scenario:
 # that compile keep it on disk for all. So one worker begins with the former, the other with the latter, the long
 # ones come first, and nobody is left alone with a long one at the end.
 LONG = (
-    "tests/federation/test_federation_liars.py",
-    "tests/conformance/test_attacks.py",
-    "tests/conformance/test_aggregations.py",
     "tests/federation/test_federation_processes.py",
+    "tests/conformance/test_attacks.py",
+    "tests/federation/test_federation_liars.py",
+    "tests/conformance/test_aggregations.py",
+    "tests/federation/test_federation_orphans.py",
     "tests/conformance/test_algorithms.py",
+    "tests/federation/test_federation_attack.py",
     "tests/federation/test_federation_walk.py",
+    "tests/federation/test_federation_bytes.py",
     "tests/browser/",
+    "tests/unit/test_advice.py",
+    "tests/agreement/test_theory_agrees_with_simulation.py",
+    "tests/agreement/test_affine_attacks.py",
+    "tests/agreement/test_defence_agreement.py",
+    "tests/unit/test_attacks.py",
     "tests/figures/",
-    "tests/agreement/",
+    "tests/docs/test_engineer_page.py",
+    "tests/docs/test_tutorials.py",
 )
 
 

@@ -146,7 +146,8 @@ def test_exact_theory_is_within_half_a_percent_of_a_long_simulation() -> None:
 def test_predicted_learning_curve_follows_the_simulated_one(
     pattern: str, coordinated: bool, uplink: str
 ) -> None:
-    scenario = scenario_of(pattern, coordinated, uplink, num_shared=1, iterations=200)
+    clients = 6 if is_scattered(pattern, coordinated, uplink) else 12
+    scenario = scenario_of(pattern, coordinated, uplink, num_shared=1, iterations=200, num_clients=clients)
     result = psofed.simulate(scenario, trials=512, seed=2)
     curve = psofed.predict(scenario).learning_curve()
     assert result.bin_width == 1

@@ -5,7 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from psofed.attacks import Gaussian
 from psofed.common.errors import InvalidValueError
+from psofed.federation.archive import write_archive
+from psofed.federation.attacks import _draw, _normals
 from psofed.federation.masks import DerivedMasks, derive_words, resolve_num_shared
 from psofed.federation.participants import DerivedParticipants
 
@@ -130,3 +133,19 @@ def test_the_masks_are_the_specified_ones():
     assert large[:4].tolist() == [111, 318, 331, 433]
     assert int(large.sum()) == 5_038_390_153
     assert DerivedParticipants(42).draw(3, [1, 2, 3, 2**64 - 1], 2) == (3, 2**64 - 1)
+
+
+def test_the_normals_of_an_attack_are_the_specified_ones():
+    """What a liar draws belongs to the seed, the node and the round; a change here changes every attacked run."""
+    attack = Gaussian(num_byzantine=1, probability=0.5)
+    assert _normals(7, 11, 3, 2).tolist() == [0.7556248444584588, 0.2063731566627319]
+    attacks = [_draw(attack, 7, 11, n, 1)[0] for n in range(8)]
+    assert attacks == [False, True, False, False, True, False, False, False]
+    # Whether it attacks is drawn first, the numbers after it.
+    assert _draw(attack, 7, 11, 3, 1)[1].tolist() == [0.2063731566627319]
+
+
+def test_an_archive_never_pickles(tmp_path):
+    with pytest.raises(ValueError, match="allow_pickle"):
+        write_archive(tmp_path / "state.npz", {}, {"odd": np.array([{}], dtype=object)})
+    assert list(tmp_path.iterdir()) == []

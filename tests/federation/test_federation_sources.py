@@ -196,3 +196,17 @@ def test_names_of_files_are_told_from_names_of_functions(tmp_path):
     (tmp_path / "plain").write_text("1,2\n")
     assert isinstance(open_source(str(tmp_path / "plain"), 1), TableSource)
     assert isinstance(open_source(str(Path("a.parquet")), 1), TableSource)
+
+
+def test_what_arrived_is_kept_in_the_nodes_folder_if_it_has_one(monkeypatch, tmp_path):
+    from types import SimpleNamespace
+
+    import psofed.federation.app as ready_made
+
+    kept = []
+    function = SimpleNamespace(learn_arrived=lambda _context, folder: kept.append(folder))
+    monkeypatch.setattr(ready_made, "_texts", lambda _context: ())
+    monkeypatch.setattr(ready_made, "_prepare", lambda: (None, function))
+    for config in ({ready_made.STATE_DIRECTORY: str(tmp_path)}, {}):
+        ready_made.ReadyMadeApp().learn_arrived(SimpleNamespace(node_config=config))
+    assert kept == [tmp_path, None]

@@ -410,21 +410,23 @@ def reduced_step(
     block = dimension * clients
     v, z = np.zeros((5, clients, dimension)), np.zeros((5, clients, dimension))
     client, server = np.empty((clients, dimension)), np.empty(dimension)
-    v[0, 0] = x[:dimension]
-    for j in range(4):
-        v[1 + j] = x[dimension + j * block : dimension + (j + 1) * block].reshape((clients, dimension))
+    # Loops, not operations on whole arrays: those take Numba seconds more to compile.
+    for c in range(dimension):
+        v[0, 0, c] = x[c]
+        for j in range(4):
+            for k in range(clients):
+                v[1 + j, k, c] = x[dimension + j * block + k * dimension + c]
     w = x[dimension + 4 * block : dimension + 5 * block].reshape((clients, dimension))
     h = x[dimension + 5 * block :]
     lms_clients(v, system, drive, first, z)
     exchange_clients(z, w, h, s, system, drive, before, client, server, v)
-    out[:dimension] = v[0, 0] / eigenvalue
-    for j in range(4):
-        out[dimension + j * block : dimension + (j + 1) * block] = v[1 + j].ravel() / eigenvalue
-    new_w = np.empty((clients, dimension))
-    new_h = np.empty(dimension)
-    _eliminated_sums(client, server, s, system, drive, first, eigenvalue, new_w, new_h)
-    out[dimension + 4 * block : dimension + 5 * block] = new_w.ravel()
-    out[dimension + 5 * block :] = new_h
+    for c in range(dimension):
+        out[c] = v[0, 0, c] / eigenvalue
+        for j in range(4):
+            for k in range(clients):
+                out[dimension + j * block + k * dimension + c] = v[1 + j, k, c] / eigenvalue
+    new_w = out[dimension + 4 * block : dimension + 5 * block].reshape((clients, dimension))
+    _eliminated_sums(client, server, s, system, drive, first, eigenvalue, new_w, out[dimension + 5 * block :])
 
 
 @compiled
@@ -434,7 +436,7 @@ def _solve(
     """Restarted GMRES on x − F x = source; `nothing` is a drive that drives nothing."""
     clients, dimension = s.shape
     size = packed_size(clients, dimension)
-    source, image = np.empty(size), np.empty(size)
+    source, image, residual, column = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     x = np.zeros(size)
     reduced_step(x, s, system, drive, first, before, 1.0, source)
     scale = np.linalg.norm(source)
@@ -443,7 +445,8 @@ def _solve(
     basis = np.empty((_RESTART + 1, size))
     for _ in range(20):
         reduced_step(x, s, system, nothing, first, before, 1.0, image)
-        residual = source - x + image
+        for e in range(size):
+            residual[e] = source[e] - x[e] + image[e]
         norm = np.linalg.norm(residual)
         if norm <= _TOLERANCE * scale:
             break
@@ -451,14 +454,17 @@ def _solve(
         right = np.zeros(_RESTART + 1)
         cosine, sine = np.zeros(_RESTART), np.zeros(_RESTART)
         right[0] = norm
-        basis[0] = residual / norm
+        for e in range(size):
+            basis[0, e] = residual[e] / norm
         used = 0
         for j in range(_RESTART):
             reduced_step(basis[j], s, system, nothing, first, before, 1.0, image)
-            column = basis[j] - image
+            for e in range(size):
+                column[e] = basis[j, e] - image[e]
             for i in range(j + 1):
                 hessenberg[i, j] = np.dot(basis[i], column)
-                column -= hessenberg[i, j] * basis[i]
+                for e in range(size):
+                    column[e] -= hessenberg[i, j] * basis[i, e]
             length = np.linalg.norm(column)
             for i in range(j):
                 upper = cosine[i] * hessenberg[i, j] + sine[i] * hessenberg[i + 1, j]
@@ -472,14 +478,16 @@ def _solve(
             used = j + 1
             if abs(right[j + 1]) <= _TOLERANCE * scale or length == 0.0:
                 break
-            basis[j + 1] = column / length
+            for e in range(size):
+                basis[j + 1, e] = column[e] / length
         answer = np.zeros(used)
         for i in range(used - 1, -1, -1):
             value = right[i]
             for j in range(i + 1, used):
                 value -= hessenberg[i, j] * answer[j]
             answer[i] = value / hessenberg[i, i]
-            x += answer[i] * basis[i]
+            for e in range(size):
+                x[e] += answer[i] * basis[i, e]
     return x
 
 
