@@ -27,10 +27,16 @@ soak: install
 liars: install
 	$(BIN)/python tests/federation/liars.py
 
+# It takes the packages of the Python that it finds first.
+PYRIGHT := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/basedpyright
+
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(PYRIGHT)
+	$(PYRIGHT) --verifytypes psofed --ignoreexternal > $(VENV)/verifytypes.txt \
+		|| { cat $(VENV)/verifytypes.txt; exit 1; }
 	$(BIN)/lint-imports
 
 format: install

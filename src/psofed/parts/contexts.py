@@ -134,7 +134,7 @@ class Conspiracy(NamedTuple):
 
 
 # What an attack says it knows, from least to most, and what it is shown for it.
-KNOWLEDGE = {
+KNOWLEDGE: dict[str, type[Upload | UploadAndServer | UploadAndAccomplices | UploadAndEveryone]] = {
     "upload": Upload,
     "server": UploadAndServer,
     "accomplices": UploadAndAccomplices,
