@@ -22,7 +22,7 @@ from psofed.explore.words import difference
 
 pytest.importorskip("panel", reason="the explorer's extra is not installed")
 
-READY = 60_000  # milliseconds: machines that run many tests at once are slow
+READY = 120_000  # milliseconds: machines that run many tests at once are slow
 
 
 @pytest.fixture(scope="module")
