@@ -64,7 +64,7 @@ def open_page(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
         )
         page.on("pageerror", lambda error: troubles.append(f"exception in the page: {error}"))
         page.on("request", check_request)
-        page.goto(url)
+        page.goto(url, timeout=120_000)  # machines that run many tests at once are slow
         return page
 
     yield open_at

@@ -22,7 +22,7 @@ from psofed.explore.words import difference
 
 pytest.importorskip("panel", reason="the explorer's extra is not installed")
 
-READY = 60_000  # milliseconds: machines that run many tests at once are slow
+READY = 120_000  # milliseconds: machines that run many tests at once are slow
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +189,32 @@ def test_a_hostile_link_is_refused_in_words(address: str, open_page: Any) -> Non
     page = open_page(f"{address}&num_clients=1000000000&dimension=5&stepsize=nan")
     message = "The link's settings are refused: num_clients = 1000000000 is not allowed"
     page.locator("#sentence .trouble", has_text=message).wait_for(timeout=READY)
+    expect_numbers(page, small_fleet())
+
+
+def test_theory_that_takes_long_says_why_and_can_be_stopped(address: str, open_page: Any) -> None:
+    """Round-robin masks of the clients' own take a minute; the form stays awake, and a mistake in it is marked."""
+    masks = psofed.Selection(pattern="round-robin", coordinated=False)
+    slow = psofed.Scenario(num_clients=60, dimension=12, num_shared=5, selection=masks)
+    page = open_page(f"{address}&{query(slow)}&evasion.epsilon=-1")
+    page.locator("#field-evasion-norm-note", has_text="evasion.epsilon = -1 is not allowed").wait_for(
+        timeout=READY
+    )
+    page.locator("#sentence .slow", has_text="with round-robin masks").wait_for(timeout=READY)
+    page.click(".stop-theory")
+    page.locator("#sentence", has_text="Theory was stopped.").wait_for(timeout=READY)
+    page.fill("#field-num_shared", "13")
+    page.locator("#field-num_shared-note", has_text="not allowed").wait_for(timeout=READY)
+
+
+def test_a_number_of_any_size_leaves_the_page_alive(address: str, open_page: Any) -> None:
+    page = open_page(address)
+    expect_numbers(page, small_fleet())
+    page.fill("#field-attack-variance", "1e308")
+    page.fill("#field-num_clients", "1000000000")
+    page.locator("#field-num_clients-note", has_text="the explorer's limit = 1000").wait_for(timeout=READY)
+    page.fill("#field-num_clients", "12")
+    page.fill("#field-attack-variance", "0.5")
     expect_numbers(page, small_fleet())
 
 

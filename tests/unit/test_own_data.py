@@ -409,3 +409,18 @@ def test_row_by_row_and_the_whole_table_give_the_same_values(offset):
 def test_a_scaling_that_does_not_fit_together_is_refused(bad):
     with pytest.raises(ValueError, match="lengths"):
         Standardiser.from_mapping({**Standardiser(2).to_mapping(), **bad})
+
+
+def test_chunks_of_a_table_are_kept_while_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pickle
+
+    from psofed.engine import samples
+
+    rows = [np.arange(12.0).reshape(6, 2) + k for k in range(3)]
+    table = samples.TableSamples(rows, [np.arange(6.0)] * 3, epochs=1)
+    first = table.chunk(0, 4)
+    assert table.chunk(0, 4) is first
+    assert np.array_equal(pickle.loads(pickle.dumps(table)).chunk(0, 4).inputs, first.inputs)
+    monkeypatch.setattr(samples, "_KEPT_BYTES", 6 * table.bytes_per_iteration)
+    assert table.chunk(2, 4) is not table.chunk(2, 4)
+    assert table.chunk(4, 2) is table.chunk(4, 2)

@@ -40,11 +40,12 @@ class InputModel(NamedTuple):
     noise_deviation: FloatArray
 
 
-def make_input_model(fleet: "Fleet") -> InputModel:
-    """Choose the cheapest shape for a fleet and factor its covariances."""
+def make_input_model(fleet: "Fleet", draws: bool = True) -> InputModel:
+    """Choose the cheapest shape for a fleet and factor its covariances, unless no inputs are drawn from them."""
     scale, noise = np.sqrt(fleet.input_variance), np.sqrt(fleet.noise_variance)
     if fleet.explicit_covariances is not None:
-        return InputModel(GENERAL, scale, 0.0, _lower_factors(fleet.explicit_covariances), noise)
+        factors = _lower_factors(fleet.explicit_covariances) if draws else np.zeros((0, 0, 0))
+        return InputModel(GENERAL, scale, 0.0, factors, noise)
     shape = WHITE if fleet.is_white else EXPONENTIAL
     return InputModel(shape, scale, fleet.correlation, np.zeros((0, 0, 0)), noise)
 

@@ -71,7 +71,7 @@ class PsoFedRun:
             if scenario.drift is None
             else TargetMoves(scenario.drift, scenario.dimension, make_stream(seed, "drift", trials))
         )
-        self._inputs = make_input_model(fleet)
+        self._inputs = make_input_model(fleet, draws=samples is None)
         self._selector = Selector(
             scenario.selection.pattern, scenario.selection.coordinated, self._streams["masks"],
             scenario.num_clients, scenario.dimension, scenario.num_shared,

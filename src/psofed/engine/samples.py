@@ -7,7 +7,7 @@ as for linear streams, where the residual is the noise.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ from psofed.parts.features import FeatureMap
 if TYPE_CHECKING:
     from psofed.fleet import Fleet
     from psofed.scenario import Scenario
+
+_KEPT_BYTES = 64 << 20  # of a table's chunks
 
 # cos(2πr) in r² for |r| ≤ ½: Chebyshev fit of degree 9, largest error 6e-14.
 _COSINE = np.polynomial.chebyshev.Chebyshev.interpolate(
@@ -125,9 +127,25 @@ class TableSamples:
     def __init__(self, inputs: Sequence[FloatArray], residuals: Sequence[FloatArray], epochs: int) -> None:
         self._inputs, self._residuals, self._epochs = inputs, residuals, epochs
         self.bytes_per_iteration: int = 8 * len(inputs) * (inputs[0].shape[1] + 1)
+        self._kept: dict[tuple[int, int], Chunk] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": {}}
 
     def chunk(self, first: int, count: int) -> Chunk:
-        """Return the rows of iterations `first` … `first + count − 1`; zeros where a client has none left."""
+        """Return the rows of iterations `first` … `first + count − 1`; zeros where a client has none left.
+
+        Trials and runs that follow ask for the same chunks, and only read them: some are kept.
+        """
+        found = self._kept.get((first, count))
+        if found is None:
+            found = self._gather(first, count)
+            kept = sum(iterations for _, iterations in list(self._kept)) + count
+            if kept * self.bytes_per_iteration <= _KEPT_BYTES:
+                self._kept[first, count] = found
+        return found
+
+    def _gather(self, first: int, count: int) -> Chunk:
         clients, dimension = len(self._inputs), self._inputs[0].shape[1]
         inputs = np.zeros((count, clients, dimension, 1))
         residuals = np.zeros((count, clients, 1))
