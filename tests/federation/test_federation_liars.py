@@ -9,6 +9,7 @@ from liars import HONEST, LIAR, NODES, RULES
 from psofed.aggregations import FLTrust
 from psofed.common.errors import PsofedError
 from psofed.federation import PSOFed
+from psofed.pre_aggregations import NNM
 
 
 def test_a_rule_that_needs_root_data_is_refused():
@@ -37,15 +38,29 @@ def without_liar(folder):
     )
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_rule_leaves_out_a_model_turned_round_or_at_least_shortens_it(rule, tmp_path):
-    """The same runs on a Grid within this process, for the lie that costs most."""
-    without = run_in_process(liars.settings(rule), HONEST, tmp_path / "without")
+def cost_of_a_turned_model(rule, folder, **changes):
+    """Return what the lie that costs most does to a run on a Grid within this process, in decibels."""
+    without = run_in_process(liars.settings(rule, **changes), HONEST, folder / "without")
     lied_to = run_in_process(
-        liars.settings(rule, "model turned round"), range(NODES), tmp_path / "with", byzantine=LIAR
+        liars.settings(rule, "model turned round", **changes), range(NODES), folder / "with", byzantine=LIAR
     )
     change = 10 * np.log10(liars.level(lied_to)[0] / liars.level(without)[0])
     print(f"{rule}: {change:+.2f} dB")
+    return change
+
+
+@pytest.mark.parametrize("rule", ["median", "centred-clipping by distances"])
+def test_at_the_noise_floor_mixing_with_neighbours_keeps_the_lie_within_1_db(rule, tmp_path):
+    """A rule alone is moved a little, always to the same side, and that adds up."""
+    floor = {"stepsize": 0.002}
+    assert cost_of_a_turned_model(rule, tmp_path / "alone", **floor) > 1.5
+    assert cost_of_a_turned_model(rule, tmp_path / "mixed", pre_aggregation=NNM(tolerated=1), **floor) < 1.0
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_leaves_out_a_model_turned_round_or_at_least_shortens_it(rule, tmp_path):
+    """The same runs on a Grid within this process."""
+    change = cost_of_a_turned_model(rule, tmp_path)
     if rule == "mean":
         assert change > 8.0
     elif rule in liars.CLIPPING:
