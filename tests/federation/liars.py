@@ -15,6 +15,7 @@ import numpy as np
 from deployments import Deployment
 
 from psofed import Data, Scenario
+from psofed.aggregations import CentredClipping
 from psofed.attacks import ConstantBias, SignFlip
 from psofed.federation.settings import RunSettings
 from psofed.parts.registry import built_in_parts
@@ -32,7 +33,9 @@ SCENARIO = Scenario(
     data=Data(input_variance=1.0, noise_variance=0.01),
 )
 RULES = {part.kind: part() for part in built_in_parts("aggregation") if not part.has_root_data}
-"""Every rule but those that need root data, which a federation refuses."""
+"""Every rule but those that need root data, which a federation refuses; by name."""
+
+RULES["centred-clipping by distances"] = CentredClipping(factor=1.0, iterations=5)
 
 LIES = {
     "1e300": ConstantBias(num_byzantine=1, probability=1.0, bias=1e300),
@@ -45,11 +48,10 @@ CLIPPING = ("norm-clipping", "centred-clipping")
 """Rules that shorten a lie and do not leave it out."""
 
 
-def settings(rule, lie=None, seed=1, rounds=SCENARIO.iterations):
-    """Return a run; without a lie the liar is not there."""
-    scenario = SCENARIO.replace(
-        aggregation=RULES[rule], attack=None if lie is None else LIES[lie], iterations=rounds
-    )
+def settings(rule, lie=None, seed=1, **changes):
+    """Return a run, with `changes` to the scenario; without a lie the liar is not there."""
+    attack = None if lie is None else LIES[lie]
+    scenario = SCENARIO.replace(aggregation=RULES[rule], attack=attack, **changes)
     nodes = NODES - (lie is None)
     return RunSettings(
         scenario=scenario, seed=seed, synthetic=True, samples_per_round=64, min_nodes=nodes, deadline=30.0

@@ -166,6 +166,15 @@ def test_strangers_are_refused_before_anything_is_opened_inward(tmp_path):
         assert house.link.seen == []
 
 
+def test_a_node_is_told_that_its_clock_is_wrong(tmp_path, monkeypatch):
+    """The server's clock goes wrong here, which comes to the same."""
+    with House(tmp_path) as house, house.fleet() as fleet:
+        monkeypatch.setattr("psofed.federation.deploy.requests.time.time", lambda: 86_400.0)
+        with pytest.raises(UnreachableError, match="its clock and this machine's are too far apart"):
+            fleet.activate()
+        assert house.link.seen == []
+
+
 def test_a_revoked_key_is_refused_on_an_open_connection_too(tmp_path):
     with House(tmp_path) as house, house.fleet() as fleet:
         fleet.activate()

@@ -9,6 +9,7 @@ from liars import HONEST, LIAR, NAMES, NODES, RULES
 from psofed.aggregations import FLTrust
 from psofed.common.errors import PsofedError
 from psofed.federation import PSOFed
+from psofed.pre_aggregations import NNM
 
 ROUNDS = 8
 """Of real processes: the guard has benched the liar after three, and every entry has been shared."""
@@ -30,7 +31,7 @@ def test_the_median_stays_where_the_mean_is_led_away(tmp_path, record_property):
         for k in range(NODES):
             deployment.start_node(k, *(["--byzantine"] if k == LIAR else []))
         numbers = [deployment.number(k) for k in range(NODES)]
-        real = [deployment.run_to_the_end(liars.settings(*case, rounds=ROUNDS)) for case in wanted]
+        real = [deployment.run_to_the_end(liars.settings(*case, iterations=ROUNDS)) for case in wanted]
     found = {}
     for (rule, lie), result in zip(wanted, real, strict=True):
 
@@ -38,7 +39,7 @@ def test_the_median_stays_where_the_mean_is_led_away(tmp_path, record_property):
             places = [numbers[k] for k in who]
             return run_in_process(settings, who, tmp_path / case / label, byzantine=LIAR, numbers=places)
 
-        same = on_a_grid("few rounds", range(NODES), liars.settings(rule, lie, rounds=ROUNDS))
+        same = on_a_grid("few rounds", range(NODES), liars.settings(rule, lie, iterations=ROUNDS))
         assert len(result["history"]) == ROUNDS
         np.testing.assert_allclose(result["model"], same["model"], rtol=0, atol=1e-14)
         # The guard sees the crude lie and benches the liar. The others it lets pass: they are for the rule.
@@ -56,15 +57,29 @@ def test_the_median_stays_where_the_mean_is_led_away(tmp_path, record_property):
     assert found["mean"] > 3.0
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_rule_leaves_out_a_model_turned_round_or_at_least_shortens_it(rule, tmp_path):
-    """The same runs on a Grid within this process, for the lie that costs most."""
-    without = run_in_process(liars.settings(rule), HONEST, tmp_path / "without")
+def cost_of_a_turned_model(rule, folder, **changes):
+    """Return what the lie that costs most does to a run on a Grid within this process, in decibels."""
+    without = run_in_process(liars.settings(rule, **changes), HONEST, folder / "without")
     lied_to = run_in_process(
-        liars.settings(rule, "model turned round"), range(NODES), tmp_path / "with", byzantine=LIAR
+        liars.settings(rule, "model turned round", **changes), range(NODES), folder / "with", byzantine=LIAR
     )
     change = 10 * np.log10(liars.level(lied_to)[0] / liars.level(without)[0])
     print(f"{rule}: {change:+.2f} dB")
+    return change
+
+
+@pytest.mark.parametrize("rule", ["median", "centred-clipping by distances"])
+def test_at_the_noise_floor_mixing_with_neighbours_keeps_the_lie_within_1_db(rule, tmp_path):
+    """A rule alone is moved a little, always to the same side, and that adds up."""
+    floor = {"stepsize": 0.002}
+    assert cost_of_a_turned_model(rule, tmp_path / "alone", **floor) > 1.5
+    assert cost_of_a_turned_model(rule, tmp_path / "mixed", pre_aggregation=NNM(tolerated=1), **floor) < 1.0
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_leaves_out_a_model_turned_round_or_at_least_shortens_it(rule, tmp_path):
+    """The same runs on a Grid within this process."""
+    change = cost_of_a_turned_model(rule, tmp_path)
     if rule == "mean":
         assert change > 8.0
     elif rule in liars.CLIPPING:

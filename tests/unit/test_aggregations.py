@@ -96,6 +96,12 @@ BY_HAND = [
         FIVE,
         [1 + (1 + 0.5 + 1.5 + 0 + 2**0.5) / 5, 1 + (-1 + 0 + 1 + 0.5 - 2**0.5) / 5],
     ),
+    # With the median distance as its radius, one step is norm clipping at the median.
+    (
+        CentredClipping(factor=1.0, iterations=1),
+        FIVE,
+        [1 + (1 + 0.5 + 1.5 * (2 / 3.25) ** 0.5 + 0 + 1) / 5, 1 + (-1 + 0 + (2 / 3.25) ** 0.5 + 0.5 - 1) / 5],
+    ),
     # The median norm is √2: (1.5, 1) and (100, −100) are brought to it.
     (
         NormClipping(factor=1.0),
@@ -184,6 +190,8 @@ def test_options_of_another_rule_are_refused_by_name() -> None:
         in_toml("krum", depth=1)
     with pytest.raises(InvalidValueError, match=r"aggregation_options.radius = 0.*above 0"):
         CentredClipping(radius=0)
+    with pytest.raises(InvalidValueError, match="factor"):
+        CentredClipping(factor=-1)
     with pytest.raises(InvalidValueError, match=r"aggregation_options.tolerated = 1.5"):
         Krum(tolerated=1.5)
     with pytest.raises(InvalidValueError, match=r"aggregation_options = 3"):

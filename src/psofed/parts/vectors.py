@@ -115,7 +115,7 @@ def clear(out: FloatArray) -> None:
 
 
 def middle(values: FloatArray) -> float:
-    """Return the median.
+    """Return the median; compiled, it may leave `values` in another order.
 
     Examples
     --------

@@ -17,6 +17,7 @@ from psofed.federation.flower import (
     SIGNATURE_HEADER,
     TIMESTAMP_HEADER,
     is_signed,
+    is_timely,
     number_of_key,
     public_key_of,
 )
@@ -121,8 +122,10 @@ class KeyRing:
             raise RefusedError("no-key") from None
         if key not in self.names():
             raise RefusedError("unknown-key")
-        if not is_signed(key, timestamp, signature, time.time()):
+        if not is_signed(key, timestamp, signature):
             raise RefusedError("wrong-signature")
+        if not is_timely(timestamp, time.time()):
+            raise RefusedError("wrong-time")
         return number_of_key(key)
 
     def knows(self, request: Request, number: int) -> bool:

@@ -22,6 +22,7 @@ from psofed.federation.flower.keys import (
     SIGNATURE_HEADER,
     TIMESTAMP_HEADER,
     is_signed,
+    is_timely,
     number_of_key,
     public_key_of,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "error_reply",
     "identify",
     "is_signed",
+    "is_timely",
     "number_of_key",
     "public_key_of",
     "records_from_bytes",

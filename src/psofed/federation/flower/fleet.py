@@ -228,6 +228,10 @@ class Fleet:
             reason = error.response.headers.get(_REASON, "")
             if reason == "unknown-key":
                 raise UnknownKeyError(f"{self.server} does not know this node's key") from None
+            if reason == "wrong-time":
+                raise UnreachableError(
+                    f"{self.server} refused a request: its clock and this machine's are too far apart"
+                ) from None
             if reason:
                 raise UnreachableError(f"{self.server} refused a request: {reason}") from None
             status = error.response.status_code

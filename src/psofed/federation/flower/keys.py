@@ -34,17 +34,21 @@ def public_key_of(path: Path) -> bytes:
     return data
 
 
-def is_signed(public_key: bytes, timestamp: str, signature: bytes, now: float) -> bool:
-    """Whether `signature` is the key's over `timestamp`, and that time is now within Flower's tolerance."""
+def is_timely(timestamp: str, now: float) -> bool:
+    """Whether `timestamp` is the present time within Flower's tolerance."""
     import datetime
 
     from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_TOLERANCE
-    from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_signature
 
     try:
         age = now - datetime.datetime.fromisoformat(timestamp).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return False
-    if not -SYSTEM_TIME_TOLERANCE < age < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE:
-        return False
+    return bool(-SYSTEM_TIME_TOLERANCE < age < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE)
+
+
+def is_signed(public_key: bytes, timestamp: str, signature: bytes) -> bool:
+    """Whether `signature` is the key's over `timestamp`."""
+    from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_signature
+
     return bool(verify_signature(bytes_to_public_key(public_key), timestamp.encode(), signature))

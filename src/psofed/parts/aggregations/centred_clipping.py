@@ -52,12 +52,14 @@ class CentredClipping(Aggregation):
         """Move the centre by the mean of the clipped differences to it."""
         changes = updates.changes
         count = changes.shape[0]
-        factors, radius = part_of(updates.room, 0, (count,)), self.radius
+        # What a median is taken of may be reordered.
+        factors, ordered = part_of(updates.room, 0, (count,)), part_of(updates.room, count, (count,))
+        radius = self.radius
         for _ in range(self.iterations):
             for p in range(count):
-                factors[p] = distance(changes[p], out)
+                factors[p] = ordered[p] = distance(changes[p], out)
             if self.factor > 0.0:
-                radius = self.factor * middle(factors)
+                radius = self.factor * middle(ordered)
             total = 0.0
             for p in range(count):
                 factors[p] = radius / count / max(radius, factors[p], TINY)
