@@ -58,8 +58,10 @@ def show(folder: Path, images: Path | None) -> None:
     print_damage(results)
     differences = [about["largest_difference"] for about in results.checked.values()]
     print(f"\n{len(differences)} cases on the grid; largest difference of a weight {max(differences):.2g}")
-    if images is not None and all((name, method.name) in results.entries for name, method in CASES):
-        draw_traffic(results, images / "deep_traffic.png")
+    if images is None:
+        return
+    draw_traffic(results, images / "deep_traffic.png")
+    if all(results.has(name, method.name) for name, method in CASES):
         draw_attacks(results, images / "deep_attacks.png")
 
 
@@ -94,6 +96,11 @@ def print_budgets(results: Results) -> None:
                 for attack in ("none", "gaussian")
                 if results.has(attack, method.name)
             ]
+            if results.has("gaussian", method.name) and results.has("gaussian", FULL):
+                reached = np.flatnonzero(count(FULL) <= budget)[-1]
+                whole = results.curves("gaussian", FULL)[:, reached]
+                gain = results.curves("gaussian", method.name)[:, looks[-1]] - whole
+                cells.append(f"above {FULL}, gaussian: {in_words(gain)}")
             total = count(method.name)[-1] / 1e6
             print(
                 f"| {method.name} | {total:.2f} MB in all | round {LOOKS[looks[-1]]} | {' | '.join(cells)} |"
@@ -130,12 +137,12 @@ def in_words(values: NDArray[np.float64]) -> str:
 def draw_traffic(results: Results, path: Path) -> None:
     """Draw accuracy against bytes, without attack and with the paper's."""
     with plot_style():
-        figure = make_canvas(7.6, 3.6)
-        panels = figure.subplots(1, 2, sharey=True)
-        shown = [name.name for name in METHODS if name.rule == "mean"]
-        for axes, attack, title in zip(
-            panels, ("none", "gaussian"), ("no attack", "4 of 20 clients send noise"), strict=True
-        ):
+        titles = {"none": "no attack", "gaussian": "4 of 20 clients send noise"}
+        there = [name for name in titles if results.has(name, FULL)]
+        figure = make_canvas(1.6 + 3.4 * len(there), 3.6)
+        panels = figure.subplots(1, len(there), sharey=True, squeeze=False)[0]
+        shown = [method.name for method in METHODS if method.rule == "mean"]
+        for axes, attack in zip(panels, there, strict=True):
             for number, method in enumerate(shown):
                 if not results.has(attack, method):
                     continue
@@ -146,9 +153,10 @@ def draw_traffic(results: Results, path: Path) -> None:
                     marker=MARKERS[number % 7], markevery=4, markersize=4, label=label,
                 )  # fmt: skip
             axes.set_xscale("log")
-            axes.set_title(title)
+            axes.set_title(titles[attack])
             finish_axes(axes, "MB on the wire, both ways, all clients", "server's accuracy in %")
-        panels[0].get_legend().remove()
+            axes.get_legend().remove()
+        panels[-1].legend(fontsize=7, loc="lower right")
         save_figure(figure, path)
 
 
