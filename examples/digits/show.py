@@ -2,12 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from network import DIMENSION
 from numpy.typing import NDArray
-from study import ATTACKS, LOOK_EVERY, METHODS, ROUNDS
+from study import ATTACKS, CASES, LOOK_EVERY, METHODS, ROUNDS
 
 from psofed.plots.curves import finish_axes, save_figure
 from psofed.plots.style import COLOURS, LINES, MARKERS, make_canvas, plot_style
@@ -34,6 +33,10 @@ class Results:
         """Return the accuracies (seeds,) after the last round, in %."""
         return self.curves(attack, method)[:, -1]
 
+    def has(self, attack: str, method: str) -> bool:
+        """Whether a case has been run: a study that was stopped shows what there is."""
+        return (attack, method) in self.entries
+
     def wire_bytes(self, method: str) -> NDArray[np.float64]:
         """Return how many bytes had gone both ways at each look, as Flower serialises them."""
         found = self.checked[f"none / {method}"]
@@ -55,8 +58,10 @@ def show(folder: Path, images: Path | None) -> None:
     print_damage(results)
     differences = [about["largest_difference"] for about in results.checked.values()]
     print(f"\n{len(differences)} cases on the grid; largest difference of a weight {max(differences):.2g}")
-    if images is not None:
-        draw_traffic(results, images / "deep_traffic.png")
+    if images is None:
+        return
+    draw_traffic(results, images / "deep_traffic.png")
+    if all(results.has(name, method.name) for name, method in CASES):
         draw_attacks(results, images / "deep_attacks.png")
 
 
@@ -68,9 +73,11 @@ def print_finals(results: Results) -> None:
     for method in METHODS:
         cells = []
         for attack in ATTACKS:
-            known = (attack, method.name) in results.entries
+            known = results.has(attack, method.name)
             cells.append(in_words(results.final(attack, method.name)) if known else "")
-        own = in_words(100.0 * np.array(results.entries["none", method.name]["own_accuracy"]))
+        own = ""
+        if results.has("none", method.name):
+            own = in_words(100.0 * np.array(results.entries["none", method.name]["own_accuracy"]))
         print(f"| {method.name} | " + " | ".join([*cells, own]) + " |")
 
 
@@ -85,8 +92,15 @@ def print_budgets(results: Results) -> None:
                 print(f"| {method.name} | not one look within the budget |")
                 continue
             cells = [
-                in_words(results.curves(attack, method.name)[:, looks[-1]]) for attack in ("none", "gaussian")
+                in_words(results.curves(attack, method.name)[:, looks[-1]])
+                for attack in ("none", "gaussian")
+                if results.has(attack, method.name)
             ]
+            if results.has("gaussian", method.name) and results.has("gaussian", FULL):
+                reached = np.flatnonzero(count(FULL) <= budget)[-1]
+                whole = results.curves("gaussian", FULL)[:, reached]
+                gain = results.curves("gaussian", method.name)[:, looks[-1]] - whole
+                cells.append(f"above {FULL}, gaussian: {in_words(gain)}")
             total = count(method.name)[-1] / 1e6
             print(
                 f"| {method.name} | {total:.2f} MB in all | round {LOOKS[looks[-1]]} | {' | '.join(cells)} |"
@@ -97,13 +111,17 @@ def print_damage(results: Results) -> None:
     """Print what an attack costs, seed by seed, and how much less than with all entries shared."""
     print("\nwhat the attack costs in points, and the difference to psofed 100 %\n")
     for attack in list(ATTACKS)[1:]:
-        whole = results.final("none", FULL) - results.final(attack, FULL)
         for method in METHODS:
-            if (attack, method.name) in results.entries:
-                lost = results.final("none", method.name) - results.final(attack, method.name)
-                gain = results.final(attack, method.name) - results.final(attack, FULL)
-                cells = f"{in_words(lost)} | less by {in_words(whole - lost)} | accuracy {in_words(gain)}"
-                print(f"| {attack} | {method.name} | {cells} |")
+            if not (results.has(attack, method.name) and results.has(attack, FULL)):
+                continue
+            gain = results.final(attack, method.name) - results.final(attack, FULL)
+            cells = [f"accuracy above {FULL}: {in_words(gain)}"]
+            if results.has("none", method.name) and results.has("none", FULL):
+                lost, whole = (
+                    results.final("none", name) - results.final(attack, name) for name in (method.name, FULL)
+                )
+                cells += [f"costs {in_words(lost)}", f"less by {in_words(whole - lost)}"]
+            print(f"| {attack} | {method.name} | {' | '.join(cells)} |")
 
 
 def in_words(values: NDArray[np.float64]) -> str:
@@ -119,13 +137,15 @@ def in_words(values: NDArray[np.float64]) -> str:
 def draw_traffic(results: Results, path: Path) -> None:
     """Draw accuracy against bytes, without attack and with the paper's."""
     with plot_style():
-        figure = make_canvas(7.6, 3.6)
-        panels = figure.subplots(1, 2, sharey=True)
-        shown = [name.name for name in METHODS if name.rule == "mean"]
-        for axes, attack, title in zip(
-            panels, ("none", "gaussian"), ("no attack", "4 of 20 clients send noise"), strict=True
-        ):
+        titles = {"none": "no attack", "gaussian": "4 of 20 clients send noise"}
+        there = [name for name in titles if results.has(name, FULL)]
+        figure = make_canvas(1.6 + 3.4 * len(there), 3.6)
+        panels = figure.subplots(1, len(there), sharey=True, squeeze=False)[0]
+        shown = [method.name for method in METHODS if method.rule == "mean"]
+        for axes, attack in zip(panels, there, strict=True):
             for number, method in enumerate(shown):
+                if not results.has(attack, method):
+                    continue
                 mean = results.curves(attack, method).mean(axis=0)
                 label = "FedAvg = psofed 100 %" if method == FULL else method
                 axes.plot(
@@ -133,9 +153,10 @@ def draw_traffic(results: Results, path: Path) -> None:
                     marker=MARKERS[number % 7], markevery=4, markersize=4, label=label,
                 )  # fmt: skip
             axes.set_xscale("log")
-            axes.set_title(title)
+            axes.set_title(titles[attack])
             finish_axes(axes, "MB on the wire, both ways, all clients", "server's accuracy in %")
-        panels[0].get_legend().remove()
+            axes.get_legend().remove()
+        panels[-1].legend(fontsize=7, loc="lower right")
         save_figure(figure, path)
 
 
@@ -159,8 +180,3 @@ def draw_attacks(results: Results, path: Path) -> None:
         finish_axes(axes, "", f"server's accuracy in % after {ROUNDS} rounds")
         axes.legend(ncols=2, fontsize=7, loc="lower left")
         save_figure(figure, path)
-
-
-def summary(results: Results) -> dict[str, Any]:
-    """Return mean final accuracies by attack and method, for tests of what docs/deep.md says."""
-    return {key: float(results.final(*key).mean()) for key in results.entries}
