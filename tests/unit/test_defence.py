@@ -1,5 +1,6 @@
 """Defences by hand: charts, thresholds, who is out and when, and every place a defence is named in."""
 
+import csv
 import json
 import math
 from pathlib import Path
@@ -205,12 +206,14 @@ def test_the_command_line_says_who_was_found(tmp_path: Path) -> None:
     assert done.exit_code != 0
 
 
-def test_kinds_of_defence_are_swept() -> None:
+def test_kinds_of_defence_are_swept(tmp_path: Path) -> None:
     found = psofed.sweep(SMALL.replace(defence=None), {"defence.kind": ["none", "cusum"]}, trials=2)
     assert [s.defence is None for s in found.grid.scenarios()] == [True, False]
     json.dumps(found.to_json(), allow_nan=False)
     assert found.points()[1]["defence"]["found"] == found.to_dataset()["defence_found"].values[1]
     assert found.cells[0].steady_state["server_msd"][0] != found.cells[1].steady_state["server_msd"][0]
+    rows = list(csv.DictReader(found.save(tmp_path)[1].read_text(encoding="utf-8").splitlines()))
+    assert [row["defence_found"] for row in rows] == ["", str(found.cells[1].defence["found"])]
 
 
 def test_recovery_is_refused_where_it_cannot_be_predicted() -> None:

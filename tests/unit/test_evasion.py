@@ -140,5 +140,5 @@ def test_what_it_cannot_measure_or_predict_is_refused_by_name() -> None:
 @pytest.mark.parametrize(("given", "norm"), [(2, "2"), (2.0, "2"), (math.inf, "inf")])
 def test_the_norm_may_be_given_as_a_number_as_the_command_line_reads_it(given: float, norm: str) -> None:
     assert Evasion(epsilon=0.1, norm=given).norm == norm  # type: ignore[arg-type]
-    with pytest.raises(InvalidValueError, match=r"evasion\.norm"):
+    with pytest.raises(InvalidValueError, match=r"evasion\.norm = '1'"):
         Evasion(epsilon=0.1, norm=1)  # type: ignore[arg-type]

@@ -107,7 +107,7 @@ def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":
             variables[f"{metric}_{name}"] = variable(
                 names, np.reshape(numbers, grid.shape), f"{what}: {words}"
             )
-    for name in dict.fromkeys(name for cell in result.cells for name in cell.defence):
+    for name in _watched_names(result):
         measured = [cell.defence.get(name, math.nan) for cell in result.cells]
         variables[f"defence_{name}"] = variable(
             names, np.reshape(measured, grid.shape), f"defence: {name.replace('_', ' ')}"
@@ -184,12 +184,19 @@ def save_sweep(result: SweepResult, folder: Path) -> list[Path]:
         parts = ("mean", "standard_error", "mean_db", "median", "median_db")
         suffixes = ("", "_standard_error", "_db", "_median", "_median_db")
         columns = [f"{metric}{suffix}" for metric in result.titles for suffix in suffixes]
-        writer.writerow([*names, *columns, "diverged_trials"])
-        for row in result.points():
+        watched = _watched_names(result)
+        writer.writerow([*names, *columns, "diverged_trials", *(f"defence_{name}" for name in watched)])
+        for row, cell in zip(result.points(), result.cells, strict=True):
             numbers = [row[metric][part] for metric in result.titles for part in parts]
+            numbers += [row["diverged_trials"], *(cell.defence.get(name, math.nan) for name in watched)]
             cleaned = ["" if math.isnan(number) else number for number in numbers]
-            writer.writerow([*(row[name] for name in names), *cleaned, row["diverged_trials"]])
+            writer.writerow([*(row[name] for name in names), *cleaned])
     return [netcdf, table]
+
+
+def _watched_names(result: SweepResult) -> list[str]:
+    """Return what is known of a defence at any of the points."""
+    return list(dict.fromkeys(name for cell in result.cells for name in cell.defence))
 
 
 def _sweep_from_dataset(data: "xarray.Dataset") -> SweepResult:
