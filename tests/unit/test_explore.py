@@ -370,9 +370,10 @@ def test_a_port_in_use_is_a_users_mistake(psofed_command) -> None:
 
 def test_what_a_link_gets_wrong_is_marked_at_its_field_and_the_rest_is_kept() -> None:
     link = "num_clients=50&dimension=5&num_shared=7&stepsize=nan&attack.kind=gaussian&attack.num_byzantine=99"
+    link += "&evasion.epsilon=-1"
     mapping = from_query(link).sides["A"]
     side = SideMaker(Limits()).from_link(dict(mapping), own_data=False)
-    assert set(side.errors) == {"num_shared", "stepsize", "attack.kind"}
+    assert set(side.errors) == {"num_shared", "stepsize", "attack.kind", "evasion.norm"}
     assert "attack.num_byzantine = 99 is not allowed" in side.errors["attack.kind"]
     assert (
         "num_shared = 7 is not allowed; allowed: an integer from 1 to dimension = 5" in side.errors.values()

@@ -76,7 +76,7 @@ def field_for_error(groups: list[dict[str, Any]], name: str) -> str | None:
             return wanted
     table = name.rpartition(".")[0] or name
     table = {"aggregation_options": "aggregation", "algorithm_options": "algorithm"}.get(table, table)
-    return next((known for known in names if known in (table, f"{table}.kind")), None)
+    return next((known for known in names if known in (table, f"{table}.kind", f"{table}.norm")), None)
 
 
 class _Form:
