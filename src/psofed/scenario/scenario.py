@@ -182,8 +182,9 @@ class Evasion:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_number("evasion.epsilon", self.epsilon, 0))
-        if isinstance(self.norm, int | float) and not isinstance(self.norm, bool):
-            object.__setattr__(self, "norm", f"{self.norm:g}")
+        given: Any = self.norm
+        if isinstance(given, int | float) and not isinstance(given, bool):
+            object.__setattr__(self, "norm", f"{given:g}")
         check_choice("evasion.norm", self.norm, ("2", "inf"))
 
 
