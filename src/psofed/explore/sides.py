@@ -28,7 +28,7 @@ class Side:
         self.simulating = False
         self.progress: float = 0.0
         self.theory_number = self.simulation_number = 0
-        self.asked_at = 0.0  # of the theory, by the monotonic clock
+        self.asked_at: float = 0.0  # of the theory, by the monotonic clock
 
     @property
     def waits_for_theory(self) -> bool:
