@@ -380,6 +380,9 @@ def test_what_a_link_gets_wrong_is_marked_at_its_field_and_the_rest_is_kept() ->
     )
     assert (side.scenario.num_clients, side.scenario.dimension, side.scenario.num_shared) == (50, 5, 1)
     assert side.draft["num_shared"] == 7
+    # What is typed wrong beside it is marked beside it.
+    side.draft = changed(side.draft, "iterations", 0)
+    assert set(SideMaker(Limits()).marks(side)) == {*side.errors, "iterations"}
 
 
 @pytest.mark.parametrize("link", ["num_clients=1000000000&dimension=5", "num_clients=50&dimension=0"])

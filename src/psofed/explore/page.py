@@ -162,7 +162,7 @@ class Session:
         except PsofedError as error:
             about = getattr(error, "field", name)
             place = field_for_error(self._groups(side), about) or name
-            side.errors = {place: str(error)}
+            side.errors = {**self._maker.marks(side), place: str(error)}
             self._show(pictures=False)
             return
         side.errors = {}

@@ -71,27 +71,39 @@ class SideMaker:
         PsofedError
             If there is no field to mark, or nothing is left without it.
         """
-        kept: dict[str, Any] | None = mapping
-        errors: dict[str, str] = {}
-        while True:
-            assert kept is not None
-            try:
-                side = self.make(kept, own_data)
-                break
-            except InvalidValueError as error:
-                kept = _without(kept, error.field)
-                if kept is None or len(errors) == _MOST_MARKED:
-                    raise
-                errors.setdefault(error.field, str(error))
-        if errors:
+        side, found = self._without_mistakes(mapping, own_data)
+        if side is None:
+            raise found[-1]
+        if found:
             side.draft = mapping
-            groups = self.groups(side)
-            for name, text in errors.items():
-                place = field_for_error(groups, name)
-                if place is None:
-                    raise PsofedError("; ".join(errors.values()))
-                side.errors.setdefault(place, text)
+            if None in (places := self._places(side, found)):
+                raise PsofedError("; ".join(map(str, found)))
+            side.errors = places
         return side
+
+    def marks(self, side: Side) -> dict[str, str]:
+        """Return every mistake in what was typed, by the field that it is shown at."""
+        places = self._places(side, self._without_mistakes(side.draft, side.own_data)[1])
+        return {place: text for place, text in places.items() if place is not None}
+
+    def _places(self, side: Side, found: list[InvalidValueError]) -> dict[Any, str]:
+        """Return the mistakes by their fields, None for those without one; of two at one field the first."""
+        groups = self.groups(side)
+        return {field_for_error(groups, error.field): str(error) for error in reversed(found)}
+
+    def _without_mistakes(
+        self, mapping: dict[str, Any], own_data: bool
+    ) -> tuple[Side | None, list[InvalidValueError]]:
+        """Make a side of what is allowed in a mapping, None if that is nothing; also return the mistakes."""
+        kept: dict[str, Any] | None = mapping
+        found: list[InvalidValueError] = []
+        while kept is not None and len(found) <= _MOST_MARKED:
+            try:
+                return self.make(kept, own_data), found
+            except InvalidValueError as error:
+                found.append(error)
+                kept = _without(kept, error.field)
+        return None, found
 
 
 def with_dependents(mapping: dict[str, Any], name: str) -> dict[str, Any]:
