@@ -129,9 +129,16 @@ def test_the_worst_attack_is_the_one_with_the_highest_typical_level(monkeypatch)
     monkeypatch.setattr(
         resilience_answers, "ATTACKS", {label: ATTACKS[label] for label in ("mimic", "Min-Max")}
     )
+    matrix = fill(matrix, "none", [0.1] * 18, [0.1] * 18)
     worst = worst_attack(matrix, "persistent", "mean", 1, 30, "network_mse")
     assert worst.attack == "mimic"
     assert worst.away == pytest.approx(1 / 3)
+
+
+def test_an_attack_that_costs_nothing_is_not_named(monkeypatch) -> None:
+    monkeypatch.setattr(resilience_answers, "ATTACKS", {"mimic": ATTACKS["mimic"]})
+    matrix = fill(two_cells([1.0] * 9, [1.0] * 9)[0], "none", [1.0] * 9, [1.0] * 9)
+    assert worst_attack(matrix, "persistent", "mean", 1, 30, "network_mse").attack == ""
 
 
 def test_gains_are_counted_by_sign_and_size(monkeypatch) -> None:

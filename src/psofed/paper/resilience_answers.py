@@ -6,7 +6,7 @@ figure there follows from the matrix and not from a hand.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from psofed.paper.resilience import (
     ATTACKS,
@@ -26,6 +26,7 @@ NOTEWORTHY = 0.5
 """A difference in dB that an operator would care about, beside one that is merely significant."""
 
 _ROUNDED = 0.05  # An interval that reaches no further than this in dB is not printed.
+_FELT = 0.1  # An attack that costs less than this in dB is not named.
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Worst:
     Attributes
     ----------
     attack : str
-        Its label.
+        Its label; empty where no attack raises the level by as much as 0.1 dB.
     estimate : Estimate
         Of the metric.
     away : float
@@ -78,12 +79,17 @@ def worst_attack(
     matrix: Matrix, occasion: str, rule: str, num_shared: int, num_participants: int, metric: str
 ) -> Worst:
     """Return the attack on uploads with the highest typical level of a metric."""
-    found = []
-    for attack in attacks_on_uploads():
+
+    def level(attack: str) -> Worst:
         place = Place(occasion, attack, rule, num_shared, num_participants)
         away = float(carried_away(matrix.cell(place))["carried_away"])
-        found.append(Worst(attack, matrix.estimate(place, metric), away))
-    return max(found, key=lambda worst: worst.estimate.typical[0])
+        return Worst(attack, matrix.estimate(place, metric), away)
+
+    worst = max(map(level, attacks_on_uploads()), key=lambda found: found.estimate.typical[0])
+    clean = level("none").estimate.typical[0]
+    if in_decibels(worst.estimate.typical[0]) - in_decibels(clean) < _FELT:
+        return replace(worst, attack="")
+    return worst
 
 
 def count_gains(
@@ -149,8 +155,9 @@ def make_away_table(matrix: Matrix) -> str:
             continue
         growth = found["growth_db"]
         rows.append([
-            place.occasion, place.attack, f"`{place.rule}`", f"M = {place.num_shared}, {place.num_participants}",
-            f"{100 * found['carried_away']:.0f} %", "diverged" if math.isnan(growth) else f"{growth:+.1f} dB",
+            place.occasion, full_name(place.attack), f"`{place.rule}`",
+            f"M = {place.num_shared}, {place.num_participants}",
+            f"{100 * found['carried_away']:.0f} %", "diverged" if math.isnan(growth) else f"{_signed(growth)} dB",
         ])  # fmt: skip
     return _table(
         ["", "attack", "rule", "design, participants", "carried away", "growth in 200 iterations"], rows
@@ -182,7 +189,19 @@ def format_level(estimate: Estimate, away: float = 0.0) -> str:
 
 def format_worst(worst: Worst) -> str:
     """Write a level, and which attack it was."""
-    return f"{format_level(worst.estimate, worst.away)} ({worst.attack})"
+    named = f" ({full_name(worst.attack)})" if worst.attack else ""
+    return format_level(worst.estimate, worst.away) + named
+
+
+def full_name(label: str) -> str:
+    """Return an attack's label as it reads alone, without the row above it.
+
+    Examples
+    --------
+    >>> full_name("… searched"), full_name("mimic")
+    ('a little is enough, searched', 'mimic')
+    """
+    return label.replace("… ", "a little is enough, ")
 
 
 def _signed(decibels: float) -> str:
