@@ -37,7 +37,7 @@ def test_output_that_is_wrong_is_noticed(tmp_path) -> None:
 
 def test_a_command_that_prints_something_else_is_noticed(tmp_path) -> None:
     text = "```console\n$ psofed simulate none.toml\nfine\n```\n"
-    assert "No such file" in RUN.run_page(text, tmp_path)
+    assert "no such file" in RUN.run_page(text, tmp_path)
 
 
 def test_a_page_that_has_changed_is_run_again(tmp_path) -> None:

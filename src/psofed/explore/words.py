@@ -176,13 +176,13 @@ def why_slow(scenario: Scenario, own_data: bool = False) -> str:
     --------
     >>> from psofed.scenario import Data
     >>> why_slow(Scenario(num_clients=50, dimension=5, data=Data(input_correlation=0.5)))
-    'with correlated inputs it follows 190,025 numbers, not 301'
+    'with correlated inputs it follows a 5 × 5 matrix for each pair of clients, not a number'
     """
     clients, entries = scenario.num_clients, scenario.dimension
     data, selection = scenario.data, scenario.selection
     if own_data or data.input_correlation or data.covariances is not None or not scenario.is_linear:
-        numbers = (3 * clients**2 + 4 * clients + 1) * entries**2
-        return f"with correlated inputs it follows {numbers:,} numbers, not {6 * clients + 1:,}"
+        matrix = f"a {entries} × {entries} matrix"
+        return f"with correlated inputs it follows {matrix} for each pair of clients, not a number"
     if selection.pattern.kind == "round-robin":
         return "with round-robin masks it goes through the places in the round" + (
             "" if selection.coordinated else ", for many draws of the clients' offsets"
