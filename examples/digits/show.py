@@ -156,21 +156,22 @@ def draw_traffic(results: Results, path: Path) -> None:
             axes.set_title(titles[attack])
             finish_axes(axes, "MB on the wire, both ways, all clients", "server's accuracy in %")
             axes.get_legend().remove()
-        panels[-1].legend(fontsize=7, loc="lower right")
+        panels[-1].legend(fontsize=7, loc="lower right", handlelength=3.5)
         save_figure(figure, path)
 
 
 def draw_attacks(results: Results, path: Path) -> None:
-    """Draw the final accuracy under every attack, method by method, with intervals."""
+    """Draw the final accuracy under every attack that a method was tried with, and its interval."""
     attacks = list(ATTACKS)[:5]
     shown = ["psofed 5 %", "psofed 25 %", FULL, *(method.name for method in METHODS[6:])]
     with plot_style():
         figure = make_canvas(7.6, 3.8)
         axes = figure.subplots()
         for number, method in enumerate(shown):
-            values = np.array([results.final(attack, method) for attack in attacks])
+            tried = [place for place, attack in enumerate(attacks) if results.has(attack, method)]
+            values = np.array([results.final(attacks[place], method) for place in tried])
             half = students_factor(values.shape[1]) * values.std(axis=1, ddof=1) / np.sqrt(values.shape[1])
-            places = np.arange(len(attacks)) + 0.09 * (number - (len(shown) - 1) / 2)
+            places = np.array(tried) + 0.09 * (number - (len(shown) - 1) / 2)
             label = "FedAvg = psofed 100 %" if method == FULL else method
             axes.errorbar(
                 places, values.mean(axis=1), half, fmt=MARKERS[number % 7], color=COLOURS[number % 7], label=label,
@@ -178,5 +179,5 @@ def draw_attacks(results: Results, path: Path) -> None:
             )  # fmt: skip
         axes.set_xticks(range(len(attacks)), ["no attack", *attacks[1:]])
         finish_axes(axes, "", f"server's accuracy in % after {ROUNDS} rounds")
-        axes.legend(ncols=2, fontsize=7, loc="lower left")
+        axes.legend(ncols=2, fontsize=7, loc="lower left", framealpha=0.9)
         save_figure(figure, path)
