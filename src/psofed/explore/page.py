@@ -30,6 +30,7 @@ from psofed.explore.workers import Pool, Question, Worker
 from psofed.results import METRIC_TITLES
 
 _REDRAW = 90  # milliseconds between two drawings of what is still being refined
+_AFTER_NUMBERS = 40  # milliseconds that the browser has to paint numbers before charts keep it busy
 _PATIENCE = 1.5  # seconds after which the page says that theory takes long, and why
 _OPEN_GROUPS = ("Sharing", "Attack", "Fleet")
 
@@ -65,7 +66,7 @@ class Session:
         self._metric, self._active, self._refused = "network_mse", "A", ""
         self._sides: dict[str, Side] = {}
         self._count = 0
-        self._is_waiting = False
+        self._is_waiting = self._is_drawing = False
         self._inbox: queue.SimpleQueue[tuple[str, str, int, dict[str, Any]]] = queue.SimpleQueue()
         self._document: Any = pn.state.curdoc
         self._workers: dict[tuple[str, str], Worker] = {}
@@ -297,7 +298,7 @@ class Session:
         self._draw_soon(lambda: self._charts.recolour(scheme))
 
     def _draw_soon(self, draw: Callable[[], None]) -> None:
-        """Change charts when the document is locked for it, and send it all as one message.
+        """Change charts when the document is locked for it, and send it all as one message, after the numbers.
 
         Panel calls for messages and parameters without the lock.
         """
@@ -309,17 +310,19 @@ class Session:
             finally:
                 self._document.unhold()
 
-        self._document.add_next_tick_callback(drawing)
+        self._document.add_timeout_callback(drawing, _AFTER_NUMBERS)
 
     def _groups(self, side: Side) -> list[dict[str, Any]]:
         return self._maker.groups(side)
 
     def _show(self, pictures: bool = True) -> None:
         self.frame.tell(self._frame_values())
-        if pictures:
+        if pictures and not self._is_drawing:
+            self._is_drawing = True
             self._draw_soon(self._draw)
 
     def _draw(self) -> None:
+        self._is_drawing = False
         self._charts.show({name: side.content() for name, side in self._sides.items()}, self._metric)
 
     def _frame_values(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Serves the page on loopback, to whoever has the token."""
 
 import hmac
+import logging
 import secrets
 import signal
 import socket
@@ -68,6 +69,8 @@ class Explorer:
     def run(self, ready: Callable[[], None]) -> None:
         """Serve until interrupted; `ready` is called when the page can be opened."""
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # Bokeh warns of every message to a window that was closed meanwhile.
+        logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)
         try:
             self._server.start()
             self._server.io_loop.asyncio_loop.set_exception_handler(_quietly)
