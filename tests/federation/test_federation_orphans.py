@@ -16,7 +16,7 @@ def test_nothing_is_left_running_after_an_interrupt(tmp_path, end):
     with Supervisor(tmp_path / "logs") as supervisor:
         command = [*PSOFED, "demo", "--nodes", "2", "--rounds", "500", "--home", str(tmp_path / "demo")]
         demo = supervisor.start("demo", command, dict(os.environ))
-        wait_until(lambda: "round 2/500" in demo.tail(), 120.0, "the demo to start", check=supervisor.check)
+        wait_until(lambda: "/500:" in demo.tail(), 120.0, "the demo to start", check=supervisor.check)
         everybody = family(demo.pid)
         assert len(everybody) > 5  # the demo, SuperLink, SuperExec, ServerApp and two nodes
         demo.process.send_signal(signal.SIGINT if end == "interrupt" else signal.SIGKILL)
