@@ -100,6 +100,15 @@ def test_a_mistake_ends_with_code_2_and_one_line(
     assert "Traceback" not in done.stderr
 
 
+def test_a_cluster_that_does_not_answer_leaves_nothing_behind(grid, psofed_command):
+    distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
+    assert psofed_command("sweep", grid, "--cluster", "nonsense://x").returncode == 2
+    assert dask.config.get("scheduler", None) is None
+    with pytest.raises(ValueError, match="No global client"):
+        distributed.get_client(timeout=0)
+
+
 def test_one_figure_is_reproduced_as_json_with_its_claims(tmp_path, psofed_command):
     done = psofed_command("reproduce", "fig3", "--trials", 4, "--out", tmp_path, "--json")
     assert done.returncode == 0, done.stderr

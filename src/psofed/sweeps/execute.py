@@ -101,11 +101,15 @@ def connect(address: str | None) -> Iterator[Executor | None]:
         yield None
         return
     try:
+        import asyncio
+
         import distributed
     except ImportError:
         raise PsofedError("--cluster needs Dask: pip install 'psofed[cluster]'") from None
     try:
-        client: Any = distributed.Client(address, timeout=10)  # type: ignore[no-untyped-call]
+        asyncio.run(_knock(address))  # a client that nobody answers stays behind, with its thread
+        # Not the default of the process: xarray would take its locks from the cluster.
+        client: Any = distributed.Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise PsofedError(f"--cluster {address}: no Dask scheduler answers there ({error})") from None
     try:
@@ -114,6 +118,14 @@ def connect(address: str | None) -> Iterator[Executor | None]:
         yield client.get_executor(pure=False)
     finally:
         client.close()
+
+
+async def _knock(address: str) -> None:
+    """See that a scheduler listens at `address` (OSError or ValueError if not)."""
+    from distributed.comm.core import connect as open_comm
+
+    comm: Any = await open_comm(address, timeout=10)  # type: ignore[no-untyped-call]
+    await comm.close()
 
 
 class SweepInterrupted(KeyboardInterrupt):
