@@ -14,7 +14,7 @@ from psofed import Algorithm, Attack, Data, Scenario, simulate
 from psofed.engine.attackers import draw_shocks
 from psofed.engine.streams import make_stream
 from psofed.fleet import draw_fleet
-from psofed.parts.algorithms import CSFed, OnlineFed, QSFed, SignSGD
+from psofed.parts.algorithms import CSFed, DeMoA, OnlineFed, QSFed, RoSDHB, SignSGD
 from psofed.parts.attacks import ConstantBias, Gaussian
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
@@ -40,6 +40,9 @@ OPTIONS = [
     QSFed(columns=8, top=1, hashes="fixed", momentum=0.5, error_feedback=True),
     QSFed(columns=8, hashes="fixed", momentum=0.5),
     QSFed(columns=8, top=2, hashes="fixed", error_feedback=True),
+    RoSDHB(momentum=0.0),
+    DeMoA(alpha=1.0),
+    DeMoA(unseen="kept"),
 ]
 
 
@@ -117,11 +120,51 @@ def qs_fed_step(
     return change
 
 
+def rosdhb_step(
+    scenario: Scenario,
+    updates: np.ndarray,
+    added: np.ndarray,
+    uniforms: np.ndarray,
+    memory: dict,
+    **_: object,
+) -> np.ndarray:
+    beta, count = scenario.algorithm.momentum, scenario.num_shared
+    mask = np.argsort(uniforms)[:count]
+    assert len(updates) == scenario.num_clients
+    read = np.zeros_like(updates)
+    read[:, mask] = (updates[:, mask] + added) * scenario.dimension / count
+    memory["m"] = beta * memory.get("m", 0.0) + (1 - beta) * read
+    return memory["m"].mean(axis=0)
+
+
+def demoa_step(
+    scenario: Scenario,
+    updates: np.ndarray,
+    added: np.ndarray,
+    clients: np.ndarray,
+    memory: dict,
+    **_: object,
+) -> np.ndarray:
+    alpha, p = scenario.algorithm.alpha, scenario.num_participants / scenario.num_clients
+    zeros = np.zeros((scenario.num_clients, scenario.dimension))
+    own, cached = memory.get("own", zeros).copy(), memory.get("cached", zeros).copy()
+    if scenario.algorithm.unseen == "shrunk":
+        own, cached = (1 - alpha * p) * own, (1 - alpha * p) * cached
+        own[clients] += alpha * updates
+    else:
+        own[clients] = (1 - alpha) * own[clients] + alpha * updates
+    cached[clients] = own[clients] + added
+    memory.update(own=own, cached=cached)
+    return cached.mean(axis=0)
+
+
 STEPS: dict[str, Callable[..., np.ndarray]] = {
     "online-fed": online_fed_step,
     "signsgd": signsgd_step,
     "cs-fed": cs_fed_step,
     "qs-fed": qs_fed_step,
+    "rosdhb": rosdhb_step,
+    "demoa": demoa_step,
 }
 
 
@@ -130,7 +173,8 @@ def run_independently(scenario: Scenario, seed: int, trial: int) -> dict[str, np
     algorithm, fleet = scenario.algorithm, draw_fleet(scenario)
     draws, exchange = draw_trial(scenario, seed, trial), algorithm.exchange(scenario)
     step, traffic = STEPS[algorithm.kind], algorithm.traffic(scenario)
-    participants, own = _ordered_participants(scenario, seed, trial), make_stream(seed, "algorithm", [trial])
+    most, own = max(scenario.num_participants, traffic.group), make_stream(seed, "algorithm", [trial])
+    participants = _ordered_participants(scenario, most, seed, trial)
     shocks = draw_shocks(
         scenario.attack, make_stream(seed, "attack", [trial]), fleet.byzantine_mask(scenario.attack),
         scenario.iterations, exchange.numbers,
@@ -153,7 +197,7 @@ def run_independently(scenario: Scenario, seed: int, trial: int) -> dict[str, np
                 added += scenario.attack.bias
             added = shocks.attacking[n, clients, None] * added
             random = _own_draws(scenario, exchange, own, n, clients)
-            model = model + step(scenario, updates, added, memory=memory, **random)
+            model = model + step(scenario, updates, added, clients=clients, memory=memory, **random)
     return found
 
 

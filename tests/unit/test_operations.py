@@ -4,7 +4,7 @@ import pytest
 
 from psofed import Scenario, Selection
 from psofed.common.errors import NotCoveredError
-from psofed.parts.algorithms import CSFed, OnlineFed, QSFed, SignSGD
+from psofed.parts.algorithms import CSFed, DeMoA, OnlineFed, QSFed, RoSDHB, SignSGD
 from psofed.reference.operations import count_operations
 
 
@@ -93,3 +93,24 @@ def test_masks_of_their_own_make_the_server_fill_in_its_own_numbers():
 def test_a_rule_other_than_the_mean_is_refused():
     with pytest.raises(NotCoveredError, match="mean"):
         count_operations(fleet(aggregation="median"))
+
+
+@pytest.mark.parametrize(("d", "p"), SIZES)
+def test_rosdhb_keeps_a_momentum_of_all_clients_at_the_server(d, p):
+    cost = count_operations(fleet(d, p, RoSDHB(), num_shared=1))
+    k = 20
+    assert sums_and_products(cost.participant) == (d, 2 * d + 1)
+    # M scaled entries and D entries of momentum for each client; the mean of K; the step.
+    assert sums_and_products(cost.server) == (k * d + (k - 1) * d + d, k + 2 * k * d + d)
+    assert cost.bystander.total == 0
+    assert cost.all_clients_per_iteration == pytest.approx(p / d * (3 * d + 1))
+
+
+@pytest.mark.parametrize(("d", "p"), SIZES)
+@pytest.mark.parametrize("unseen", ["shrunk", "kept"])
+def test_demoa_keeps_a_momentum_at_each_client_and_one_of_each_at_the_server(d, p, unseen):
+    cost = count_operations(fleet(d, p, DeMoA(unseen=unseen)))
+    k, shrunk = 20, unseen == "shrunk"
+    assert sums_and_products(cost.participant) == (2 * d, 4 * d + 1)
+    assert sums_and_products(cost.server) == ((k - 1) * d + d, d + (k - p) * d * shrunk)
+    assert cost.bystander.multiplications == pytest.approx(1.0 if shrunk else 0.0)  # D of them every D iterations

@@ -18,6 +18,7 @@ from psofed.engine.hooks import Uploads, take_apply, take_attack, take_decode, t
 from psofed.engine.inputs import InputModel, colour, make_input_model
 from psofed.engine.lanes import WIDTH
 from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product
+from psofed.engine.momentum import Memories, make_memories, read_out, take_in
 from psofed.engine.normals import WORDS_AHEAD, mix_word, next_normals, normal_pair, unit_uniform
 from psofed.engine.participation import draw_participants
 from psofed.engine.search import corrupt_at_best
@@ -72,11 +73,13 @@ class ServerModelRun:
         }
         self._test_set = draw_test_set(scenario, fleet, self._streams["test"])
         self._inputs = make_input_model(fleet)
+        # So many clients exchange in an iteration at most; where fewer do, they are the first of those drawn.
+        self._most = max(scenario.num_participants, self._traffic.group)
         # Root data are of the model's entries, so a rule that has some can only join models.
         root = self._streams["root"] if exchange.sends_model else None
         self._server_side = ServerSide(
             scenario, fleet, self._streams["attack"], self._streams["pre_aggregation"], root,
-            max(exchange.numbers, scenario.dimension), plan,
+            max(exchange.numbers, scenario.dimension), plan, participants=self._most,
         )  # fmt: skip
         self._hooks = _ExchangeHooks(*exchange_hooks(algorithm))
         self._layout = _Layout(
@@ -85,11 +88,18 @@ class ServerModelRun:
             exchange.sends_model, exchange.numbers,
         )  # fmt: skip
         self._memory = np.zeros((exchange.memory, lanes))
+        clients, read = scenario.num_clients, exchange.numbers
+        if algorithm.decodes() and not exchange.decode_joined:
+            read = scenario.dimension
+        self._momenta = _Momenta(
+            make_memories(exchange.client_momentum, clients, scenario.dimension, lanes),
+            make_memories(exchange.server_momentum, clients, read, lanes),
+        )
         self.server: FloatArray = np.repeat(fleet.target[:, None], lanes, axis=1)
         # What attacks and aggregation rules take for the model before the exchange.
         self._base = fleet.target.copy() if exchange.sends_model else np.zeros(exchange.numbers)
         self._target = fleet.target.copy()
-        self.chunk: int = int(np.clip(_CHUNK_BYTES // (4 * scenario.num_participants * lanes), 1, 512))
+        self.chunk: int = int(np.clip(_CHUNK_BYTES // (4 * self._most * lanes), 1, 512))
 
     @property
     def watching(self) -> "Watching | None":
@@ -99,7 +109,7 @@ class ServerModelRun:
     def advance(self, first: int, metrics: FloatArray) -> None:
         """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, lane]``."""
         scenario, stream = self._scenario, self._streams["participation"]
-        participants = np.empty((len(metrics), scenario.num_participants, stream.key.size), np.int32)
+        participants = np.empty((len(metrics), self._most, stream.key.size), np.int32)
         draw_participants(stream.key, stream.gamma, first, scenario.num_clients, participants)
         exchanges = [self._traffic.exchanges_in(n) for n in range(first, first + len(metrics))]
         _advance(
@@ -117,6 +127,7 @@ class ServerModelRun:
             self._layout,
             self._hooks,
             self._memory,
+            self._momenta,
             self._test_set,
             self._base,
             self._target,
@@ -134,6 +145,11 @@ class _ExchangeHooks(NamedTuple):
     encode: Hook
     decode: Hook
     apply: Hook
+
+
+class _Momenta(NamedTuple):
+    clients: Memories
+    server: Memories
 
 
 class _Layout(NamedTuple):
@@ -166,6 +182,7 @@ def _advance(
     layout: _Layout,
     hooks: _ExchangeHooks,
     memory: FloatArray,
+    momenta: _Momenta,
     tests: TestSet,
     base: FloatArray,
     target: FloatArray,
@@ -185,6 +202,8 @@ def _advance(
     decode_joined, words_drawn = layout.decode_joined, layout.words
     words = (dimension + 2) // 2
     most = participants.shape[1]
+    remembers = momenta.server.is_on
+    joining = num_clients if remembers else most
     counter = np.empty(lanes, np.uint64)
     hashed = np.empty((WORDS_AHEAD, lanes), np.uint64)
     drawn = np.empty((2 * words, lanes), np.float32)
@@ -205,11 +224,15 @@ def _advance(
     decoded = np.empty((most if decodes_each else 1, dimension, lanes))
     change = np.empty((dimension, lanes))
     # Participants and lanes need not differ in which number is which.
-    entries = np.empty((most, max(numbers, dimension), lanes), np.int32)
+    entries = np.empty((joining, max(numbers, dimension), lanes), np.int32)
     for i in range(entries.shape[1]):
         entries[:, i] = i
-    sent_entries = entries[:, :numbers].copy()
+    sent_entries = entries[:most, :numbers].copy()
     joined_entries = entries[:, :joined_size].copy()
+    everyone = np.empty((num_clients if remembers else 0, lanes), np.int32)
+    for k in range(everyone.shape[0]):
+        everyone[k] = k
+    remembered = np.empty((everyone.shape[0], joined_size, lanes))
     if not layout.fresh:
         _draw_shared(0, own.key, own.gamma, words_drawn, normals, uniforms)
     counter[:] = data.key + np.uint64(first * num_clients * words) * data.gamma
@@ -258,6 +281,9 @@ def _advance(
             n, own.key, own.gamma, words_drawn, (layout.normals + 1) // 2 + layout.uniforms,
             participants[t][:count], client_uniforms[:count],
         )  # fmt: skip
+        if momenta.clients.is_on:
+            take_in(momenta.clients, participants[t][:count], updates[:count])
+            read_out(momenta.clients, participants[t][:count], updates[:count])
         sends = sent[:count]
         encode_(
             encode.token, stepsize, encode.options, updates[:count], normals, uniforms,
@@ -284,6 +310,10 @@ def _advance(
             decode_(decode.token, count, stepsize, decode.options, sends, normals, uniforms, decoded[:count])
             _negate(decoded[:count])
             uploads = Uploads(participants[t][:count], joined_entries[:count], decoded[:count])
+        if remembers:
+            take_in(momenta.server, uploads.clients, uploads.sent)
+            read_out(momenta.server, everyone, remembered)
+            uploads = Uploads(everyone, joined_entries, remembered)
         aggregate(rule, n, zeros, uploads, joined_room, joined)
         for i in range(joined_size):
             for lane in range(lanes):

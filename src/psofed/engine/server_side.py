@@ -202,6 +202,8 @@ class ServerSide:
         How many numbers a participant's upload comes to, at most.
     plan : WatchPlan, optional
         What the scenario's defence needs to know; without it nobody is watched.
+    participants : int, optional
+        How many upload in an iteration, at most; |S_n| by default.
     """
 
     def __init__(
@@ -213,7 +215,10 @@ class ServerSide:
         root_stream: Stream | None,
         numbers: int,
         plan: WatchPlan | None = None,
+        participants: int | None = None,
     ) -> None:
+        participants = scenario.num_participants if participants is None else participants
+        joined = scenario.algorithm.num_joined(scenario)
         attack, rule = scenario.attack, scenario.aggregation
         check_memory(attack, scenario.num_clients, max(numbers, scenario.dimension))
         poisons = attack is not None and attack.poisons_samples()
@@ -232,7 +237,7 @@ class ServerSide:
                 attack, byzantine, stream, own.options, max(numbers, scenario.dimension)
             ),
         )
-        self.search: SearchSide | None = _make_search(scenario, own, numbers, len(stream.key))
+        self.search: SearchSide | None = _make_search(scenario, own, participants, numbers, len(stream.key))
         combine = NO_HOOK if type(rule) is Mean else aggregation_hook(rule)
         mix = NO_HOOK if scenario.pre_aggregation is None else mix_hook(scenario.pre_aggregation)
         dimension = max(numbers, scenario.dimension)
@@ -242,7 +247,7 @@ class ServerSide:
             token=combine.token,
             options=combine.options,
             root=_draw_root(scenario, fleet, root_stream),
-            memory=make_memory(scenario.num_participants, numbers, dimension),
+            memory=make_memory(joined, numbers, dimension),
             mixing=MixingSide(
                 is_on=scenario.pre_aggregation is not None,
                 mix=mix.address,
@@ -252,12 +257,12 @@ class ServerSide:
                 stream=mix_stream,
                 memory=make_mix_memory(
                     scenario.pre_aggregation,
-                    scenario.num_participants,
+                    joined,
                     _shared_by_all(scenario, numbers),
                     dimension,
                     len(stream.key),
                 ),
-                counts=np.array([_mixed_uploads(scenario, p) for p in range(scenario.num_participants + 1)]),
+                counts=np.array([_mixed_uploads(scenario, p) for p in range(joined + 1)]),
             ),
         )
         judge = NO_HOOK
@@ -265,7 +270,7 @@ class ServerSide:
         if scenario.defence is not None and plan is not None:
             judge = defence_hook(scenario.defence)
             watching = make_watching(
-                scenario.defence, plan, clients=scenario.num_clients, participants=scenario.num_participants,
+                scenario.defence, plan, clients=scenario.num_clients, participants=participants,
                 numbers=numbers, dimension=max(numbers, scenario.dimension), lanes=stream.key.size,
             )  # fmt: skip
             download = scenario.defence.excluded_download
@@ -285,7 +290,9 @@ class ServerSide:
         release(*getattr(self, "_hooks", ()))
 
 
-def _make_search(scenario: "Scenario", hook: Hook, numbers: int, lanes: int) -> SearchSide | None:
+def _make_search(
+    scenario: "Scenario", hook: Hook, participants: int, numbers: int, lanes: int
+) -> SearchSide | None:
     attack, algorithm = scenario.attack, scenario.algorithm
     strengths = () if attack is None else attack.strengths()
     if attack is None or not strengths:
@@ -302,7 +309,7 @@ def _make_search(scenario: "Scenario", hook: Hook, numbers: int, lanes: int) -> 
     place = list(attack.options()).index(attack.strength_field())
     options = np.repeat(hook.options[None], len(strengths), axis=0)
     options[:, place] = strengths
-    uploads, model = (scenario.num_participants, numbers, lanes), (scenario.dimension, lanes)
+    uploads, model = (participants, numbers, lanes), (scenario.dimension, lanes)
     return SearchSide(
         options, np.empty(uploads), np.empty(uploads), np.empty(model), np.empty(model), np.empty(lanes),
         np.empty(lanes, np.int64),

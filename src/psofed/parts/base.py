@@ -470,6 +470,14 @@ class Algorithm(Part):
         for i in range(out.size):
             out[i] = received.numbers[i]
 
+    def num_joined(self, scenario: "Scenario") -> int:
+        """Return how many uploads, or clients' momenta, the aggregation rule joins at a time, at most."""
+        if self.holds_models:
+            return scenario.num_participants
+        if self.exchange(scenario).server_momentum is not None:
+            return scenario.num_clients
+        return max(scenario.num_participants, self.traffic(scenario).group)
+
     @classmethod
     def decodes(cls) -> bool:
         """Whether it reads updates out of the numbers before (or after) they are joined."""

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from psofed.common.errors import InvalidValueError
+
 if TYPE_CHECKING:
     from psofed.scenario import Scenario
 
@@ -23,7 +25,8 @@ class Traffic:
     budget : int
         Bits per iteration, each way, for all participants together: |S_n| · M · 64.
     group : int
-        How many participants' exchanges are saved up for and made together.
+        How many participants' exchanges are saved up for and made together; more than |S_n| where an algorithm needs
+        more clients at a time, K at most.
 
     Examples
     --------
@@ -49,7 +52,7 @@ class Traffic:
         return self.group * (n * self.budget // (self.group * max(self.bits_up, self.bits_down)))
 
     def exchanges_in(self, n: int) -> int:
-        """Exchanges made in iteration n: by the first so many of its participants S_n."""
+        """Exchanges made in iteration n: by so many of the clients in the order drawn, the first of whom are S_n."""
         return self.exchanges_before(n + 1) - self.exchanges_before(n)
 
 
@@ -68,6 +71,30 @@ def spend_budget(scenario: "Scenario", *, bits_up: int, bits_down: int, group: i
     participants = scenario.num_participants
     budget = participants * scenario.num_shared * BITS_PER_NUMBER
     return Traffic(bits_up, bits_down, budget, participants if group is None else group)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Momentum:
+    """A memory of D numbers for each of the K clients, from zero: how an exchange changes it.
+
+    Attributes
+    ----------
+    keep, take : float
+        Of who takes part: m ← keep · m + take · u, entry by entry, where u arrived.
+    absent : float
+        Of all others, and where nothing arrived: m ← absent · m.
+
+    Examples
+    --------
+    The last update of each client, as it was:
+
+    >>> Momentum(keep=0.0, take=1.0, absent=1.0)
+    Momentum(keep=0.0, take=1.0, absent=1.0)
+    """
+
+    keep: float
+    take: float
+    absent: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +118,18 @@ class Exchange:
         Shared random numbers are drawn afresh in each iteration, or once.
     memory : int
         Numbers the server keeps from one exchange to the next.
+    client_momentum : Momentum, optional
+        What each client makes of its updates: it encodes its momentum in the place of u_k.
+    server_momentum : Momentum, optional
+        What the server makes of what it read from each client: the rule joins the momenta of *all* K clients. Not
+        where models are sent.
+
+    Examples
+    --------
+    >>> Exchange(numbers=5, sends_model=True, server_momentum=Momentum(keep=0.9, take=0.1, absent=0.9))
+    Traceback (most recent call last):
+    psofed.common.errors.InvalidValueError: exchange.sends_model = True is not allowed; allowed: false where the \
+server has a momentum of each client
     """
 
     numbers: int
@@ -101,6 +140,13 @@ class Exchange:
     client_uniforms: int = 0
     fresh: bool = True
     memory: int = 0
+    client_momentum: Momentum | None = None
+    server_momentum: Momentum | None = None
+
+    def __post_init__(self) -> None:
+        if self.sends_model and self.server_momentum is not None:
+            allowed = "false where the server has a momentum of each client"
+            raise InvalidValueError("exchange.sends_model", self.sends_model, allowed)
 
     def words_per_iteration(self, num_clients: int) -> int:
         """Words of the algorithm's random stream that one iteration is given."""

@@ -16,7 +16,7 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.fleet import draw_fleet
 from psofed.parts.contexts import Message, Received
-from psofed.parts.traffic import Traffic
+from psofed.parts.traffic import Momentum, Traffic
 from psofed.reference.draws import draw_trial
 from psofed.scenario import Scenario
 
@@ -140,6 +140,8 @@ def _count_server_model(scenario: Scenario, seed: int) -> ExchangeCost:
         number, numbers = partial(_number, tally=tally), partial(_numbers, tally=tally)
         stepsize = number(scenario.stepsize)
         update = _update(numbers(model), draws.inputs[0, k], draws.noise[0, k], stepsize)
+        if exchange.client_momentum is not None:
+            update = _remember(exchange.client_momentum, numbers(model), update)
         out = numbers(np.zeros(exchange.numbers))
         own = rng.random(exchange.client_uniforms)
         _counting(algorithm.encode, tally)(Message(update, stepsize, numbers(normals), uniforms, own), out)
@@ -159,13 +161,19 @@ def _count_server_model(scenario: Scenario, seed: int) -> ExchangeCost:
     def decoded(row: Any) -> Any:
         out = numbers(np.zeros(scenario.dimension))
         decode(receive(row), out)
-        return out
+        return numbers([float(value) for value in out])  # zeros that a body has set count as well
 
     if algorithm.decodes() and not exchange.decode_joined:
         arrived = [decoded(row) for row in arrived]
+    momentum = exchange.server_momentum
+    if momentum is not None:
+        size, absent = len(arrived[0]), scenario.num_clients - participants
+        memories = [numbers(np.ones(size)) for _ in range(scenario.num_clients)]
+        arrived = [_remember(momentum, m, row) for m, row in zip(memories, arrived, strict=False)]
+        arrived += [_shrink(momentum, m) for m in memories[:absent]]
     joined = np.empty(len(arrived[0]), object)
     for i in range(joined.size):
-        joined[i] = _average([row[i] for row in arrived], participants)
+        joined[i] = _average([row[i] for row in arrived], len(arrived))
     if algorithm.decodes() and exchange.decode_joined:
         joined = decoded(joined)
     if not exchange.sends_model:
@@ -174,10 +182,15 @@ def _count_server_model(scenario: Scenario, seed: int) -> ExchangeCost:
         for own_number, move in zip(numbers(model), change, strict=True):
             own_number + move  # only to be counted
     shared = (exchange.normals + exchange.uniforms) if exchange.fresh else 0
+    bystander = Operations()
+    if exchange.client_momentum is not None:
+        _shrink(exchange.client_momentum, _numbers(model, bystander))
+        # It does so in each exchange, and not in each iteration.
+        bystander.multiplications *= float(traffic.exchanges_per_iteration / traffic.group)
     return ExchangeCost(
         _mean_of(tallies),
         tally,
-        Operations(),
+        bystander,
         shared,
         exchange.client_uniforms,
         traffic,
@@ -204,6 +217,17 @@ def _update(model: Any, x: Any, y: float, stepsize: Any) -> Any:
 
 def _updated(model: Any, x: Any, y: float, stepsize: Any) -> list[Any]:
     return [weight + move for weight, move in zip(model, _update(model, x, y, stepsize), strict=True)]
+
+
+def _remember(momentum: Momentum, memory: Any, update: Any) -> Any:
+    """Return keep · m + take · u; taking the update's place is no arithmetic."""
+    if (momentum.keep, momentum.take) == (0.0, 1.0):
+        return update
+    return [momentum.keep * m + momentum.take * u for m, u in zip(memory, update, strict=True)]
+
+
+def _shrink(momentum: Momentum, memory: Any) -> Any:
+    return memory if momentum.absent == 1.0 else [momentum.absent * m for m in memory]
 
 
 def _average(values: Sequence[Any], count: int) -> Any:

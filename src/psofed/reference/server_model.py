@@ -16,8 +16,8 @@ from psofed.engine.participation import draw_participants
 from psofed.engine.streams import Stream, make_stream
 from psofed.fleet import draw_fleet
 from psofed.parts.contexts import Message, Received
-from psofed.parts.plain import combine_uploads, corrupt_uploads, mix_uploads, poison_sample
-from psofed.parts.traffic import Exchange
+from psofed.parts.plain import LARGEST, combine_uploads, corrupt_uploads, mix_uploads, poison_sample
+from psofed.parts.traffic import Exchange, Momentum
 from psofed.parts.watching import Watch, WatchPlan
 from psofed.reference.block_form import ReferenceRun
 from psofed.reference.draws import Draws, draw_mix_uniforms, draw_trial
@@ -34,7 +34,7 @@ def run_server_model_reference(
         raise NotCoveredError(f'the literal form has no root data for "{scenario.aggregation.kind}"')
     draws, fleet = draw_trial(scenario, seed, trial), draw_fleet(scenario)
     target = fleet.target
-    participants = _ordered_participants(scenario, seed, trial)
+    participants = _ordered_participants(scenario, max(scenario.num_participants, traffic.group), seed, trial)
     # The attack's draws depend on how many numbers are sent, here not always the model's entries.
     shocks = draw_shocks(
         scenario.attack, make_stream(seed, "attack", [trial]), fleet.byzantine_mask(scenario.attack),
@@ -45,6 +45,9 @@ def run_server_model_reference(
     models = np.zeros((scenario.iterations + 1, 1, scenario.dimension))
     network_mse, server_msd, test_mse = (np.empty(scenario.iterations) for _ in range(3))
     memory = np.zeros(exchange.memory)
+    own_momenta = np.zeros((scenario.num_clients, scenario.dimension))
+    read = scenario.dimension if algorithm.decodes() and not exchange.decode_joined else exchange.numbers
+    server_momenta = np.zeros((scenario.num_clients, read))
     watched = plan is not None and scenario.defence is not None
     watch = Watch(scenario.defence, plan, scenario.num_clients) if watched else None  # type: ignore[arg-type]
     attack = scenario.attack
@@ -61,12 +64,19 @@ def run_server_model_reference(
         if not clients.size:
             continue
         random = _own_draws(scenario, exchange, own, n, clients)
-        sent = np.empty((len(clients), exchange.numbers))
+        updates = np.empty((len(clients), scenario.dimension))
         for p, k in enumerate(clients):
             x, y = _sample(scenario, draws, target, n, k)
-            update = scenario.stepsize * (y - x @ model) * x
+            updates[p] = scenario.stepsize * (y - x @ model) * x
+        if exchange.client_momentum is not None:
+            own_momenta = _remember(exchange.client_momentum, own_momenta, clients, updates)
+            updates = own_momenta[clients]
+        sent = np.empty((len(clients), exchange.numbers))
+        for p in range(len(clients)):
             algorithm.encode(
-                Message(update, scenario.stepsize, random["normals"], random["uniforms"], random["each"][p]),
+                Message(
+                    updates[p], scenario.stepsize, random["normals"], random["uniforms"], random["each"][p]
+                ),
                 sent[p],
             )
         base = model if exchange.sends_model else np.zeros(exchange.numbers)
@@ -90,6 +100,9 @@ def run_server_model_reference(
         )  # fmt: skip
         if algorithm.decodes() and not exchange.decode_joined:
             uploads = np.array([_decode(scenario, receive(numbers)) for numbers in uploads])
+        if exchange.server_momentum is not None:
+            server_momenta = _remember(exchange.server_momentum, server_momenta, clients, uploads)
+            clients, uploads = np.arange(scenario.num_clients), server_momenta
         zeros = np.zeros(uploads.shape[1])
         uploads = _mix(scenario, seed, trial, n, clients, uploads, zeros)
         joined = combine_uploads(scenario.aggregation, uploads, zeros)
@@ -99,6 +112,15 @@ def run_server_model_reference(
         algorithm.apply(receive(joined), memory, change)
         models[n + 1] += change
     return ReferenceRun(models, network_mse, server_msd, test_mse, watch)
+
+
+def _remember(momentum: Momentum, memory: FloatArray, clients: Any, updates: FloatArray) -> FloatArray:
+    """Return the memories (K, N) after an exchange in which ``clients`` gave ``updates`` (P, N)."""
+    after = momentum.absent * memory
+    for k, update in zip(clients, updates, strict=True):
+        taken = momentum.keep * memory[k] + momentum.take * update
+        after[k] = np.where(np.abs(update) <= LARGEST, taken, after[k])
+    return after
 
 
 def _mix(
@@ -127,9 +149,9 @@ def _sample(scenario: Scenario, draws: Draws, target: FloatArray, n: int, k: int
     return x, y
 
 
-def _ordered_participants(scenario: Scenario, seed: int, trial: int) -> Any:
+def _ordered_participants(scenario: Scenario, most: int, seed: int, trial: int) -> Any:
     stream = make_stream(seed, "participation", [trial])
-    chosen = np.empty((scenario.iterations, scenario.num_participants, 1), np.int32)
+    chosen = np.empty((scenario.iterations, most, 1), np.int32)
     draw_participants(stream.key, stream.gamma, 0, scenario.num_clients, chosen)
     return chosen[:, :, 0]
 

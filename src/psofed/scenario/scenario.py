@@ -338,7 +338,7 @@ class Scenario:
         self._check_data_sizes()
         self._check_drift()
         self._check_attack()
-        uploads = self.num_participants
+        uploads = self.algorithm.num_joined(self)
         if self.pre_aggregation is not None:
             uploads = self.pre_aggregation.uploads_after(uploads)
         self.aggregation.check_participants(uploads)

@@ -9,9 +9,11 @@ from psofed.parts.registry import class_in, class_names
 
 if TYPE_CHECKING:
     from psofed.parts.algorithms.cs_fed import CSFed as CSFed
+    from psofed.parts.algorithms.demoa import DeMoA as DeMoA
     from psofed.parts.algorithms.online_fed import OnlineFed as OnlineFed
     from psofed.parts.algorithms.pso_fed import PsoFed as PsoFed
     from psofed.parts.algorithms.qs_fed import QSFed as QSFed
+    from psofed.parts.algorithms.rosdhb import RoSDHB as RoSDHB
     from psofed.parts.algorithms.signsgd import SignSGD as SignSGD
 else:  # to type checkers a name that is not there is an error
 
