@@ -10,12 +10,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from psofed import Algorithm, Attack, Data, Scenario, simulate
+from psofed import Algorithm, Attack, Data, NotCoveredError, Scenario, simulate
 from psofed.engine.attackers import draw_shocks
 from psofed.engine.streams import make_stream
 from psofed.fleet import draw_fleet
 from psofed.parts.algorithms import CSFed, DeMoA, OnlineFed, QSFed, RoSDHB, SignSGD
-from psofed.parts.attacks import ConstantBias, Gaussian
+from psofed.parts.attacks import ConstantBias, Gaussian, NonFinite
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
 from psofed.reference.literal import run_trial
@@ -251,6 +251,34 @@ def test_every_option_equals_the_independent_form(small_scenario: Scenario, algo
         simulate(s, trials=1, seed=5) for s in (scenario.replace(algorithm=algorithm.kind), scenario)
     )
     assert default.steady_state["server_msd"] != other.steady_state["server_msd"]
+
+
+@pytest.mark.parametrize("rule", ["krum", "trimmed-mean", "centred-clipping"])
+@pytest.mark.parametrize("pre", [None, "nnm"])
+@pytest.mark.parametrize("algorithm", ["rosdhb", "demoa"])
+def test_rules_join_the_momenta_of_all_clients(
+    small_scenario: Scenario, algorithm: str, pre: str | None, rule: str
+) -> None:
+    scenario = small_scenario.replace(algorithm=algorithm, pre_aggregation=pre, aggregation=rule)
+    assert scenario.algorithm.num_joined(scenario) == 7
+    result, literal = simulate(scenario, trials=2, seed=5, keep_trials=True), run_trial(scenario, 5, 1)
+    assert_equal({metric: curves[1] for metric, curves in result.trial_curves.items()}, vars(literal))
+
+
+@pytest.mark.parametrize("algorithm", ["rosdhb", "demoa"])
+def test_what_does_not_arrive_changes_a_memory_as_absence_does(
+    small_scenario: Scenario, algorithm: str
+) -> None:
+    scenario = small_scenario.replace(algorithm=algorithm, attack=NonFinite(num_byzantine=3, probability=0.5))
+    result, literal = simulate(scenario, trials=2, seed=5, keep_trials=True), run_trial(scenario, 5, 1)
+    assert_equal({metric: curves[1] for metric, curves in result.trial_curves.items()}, vars(literal))
+    assert np.isfinite(literal.models).all()
+
+
+def test_a_momentum_of_each_client_is_refused_where_it_fills_the_memory() -> None:
+    scenario = Scenario(num_clients=30_000, dimension=1_000, algorithm="demoa", iterations=1)
+    with pytest.raises(NotCoveredError, match="keeps 30,000,000 numbers"):
+        simulate(scenario, trials=1)
 
 
 def test_sharing_everything_makes_pso_fed_and_online_fed_the_same_server(small_scenario: Scenario) -> None:

@@ -35,6 +35,8 @@ CASES = {
     "signsgd": {"algorithm": "signsgd", "attack": LOUD},
     "qs-fed": {"algorithm": "qs-fed", "attack": LOUD},
     "cs-fed": {"algorithm": "cs-fed", "attack": LOUD},
+    "rosdhb": {"algorithm": "rosdhb", "attack": LOUD},
+    "demoa": {"algorithm": "demoa", "attack": LOUD, "aggregation": "median"},
 }
 
 
