@@ -21,12 +21,12 @@ ATTACKS = {
     "update times −10": SignFlip(**LIARS, of="update", scale=10.0),
     "a little is enough, 1.5": LittleIsEnough(**LIARS, deviations=1.5, statistics="honest"),
 }
-COORDINATED = FLEET.replace(selection=Selection(coordinated=True))
+OWN_MASKS = FLEET.replace(selection=Selection(coordinated=False))
 # Rules that trim leave out as many as there are liars among what is joined: all clients' momenta for the rivals.
 ROWS = (
     ("`pso-fed`", "mean", FLEET),
     ("`pso-fed`", "median", FLEET.replace(aggregation="median")),
-    ("`pso-fed`, all on one mask", "median", COORDINATED.replace(aggregation="median")),
+    ("`pso-fed`, a mask each", "median", OWN_MASKS.replace(aggregation="median")),
     ("`online-fed`", "mean", FLEET.replace(algorithm=OnlineFed())),
     ("`online-fed`", "median", FLEET.replace(algorithm=OnlineFed(), aggregation="median")),
     ("`rosdhb`", "mean", FLEET.replace(algorithm=RoSDHB())),
