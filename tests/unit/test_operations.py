@@ -113,4 +113,5 @@ def test_demoa_keeps_a_momentum_at_each_client_and_one_of_each_at_the_server(d, 
     k, shrunk = 20, unseen == "shrunk"
     assert sums_and_products(cost.participant) == (2 * d, 4 * d + 1)
     assert sums_and_products(cost.server) == ((k - 1) * d + d, d + (k - p) * d * shrunk)
-    assert cost.bystander.multiplications == pytest.approx(1.0 if shrunk else 0.0)  # D of them every D iterations
+    # D of them every D iterations.
+    assert cost.bystander.multiplications == pytest.approx(1.0 if shrunk else 0.0)
