@@ -22,11 +22,11 @@ from psofed.scenario import Scenario
 from psofed.theory.corruption import Attackers, Corruption
 from psofed.theory.exchange import CommonMask, IndependentMasks, MaskMoments
 from psofed.theory.fixed_masks import FixedMasks
-from psofed.theory.lms import Mixture, lms_of
+from psofed.theory.lms import lms_of
 from psofed.theory.lumps import NODES, Lumps
 from psofed.theory.moments import Entries, Participation
 from psofed.theory.recursion import Exchange, Recursion
-from psofed.theory.samples import clean_samples, poisoned_samples
+from psofed.theory.samples import Mixture, clean_samples, poisoned_samples
 from psofed.theory.uploads import UploadLaw
 
 THEORIES = ("exact", "paper")
