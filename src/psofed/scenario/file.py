@@ -12,7 +12,8 @@ from psofed.common.suggest import closest
 from psofed.parts.base import Attack
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, load_plugin, part_names, plugin_of
-from psofed.scenario.scenario import Data, Evasion, Scenario, Selection, Uniform
+from psofed.scenario.scenario import Scenario
+from psofed.scenario.tables import Data, Evasion, Selection, Uniform
 
 # Tables whose fields are a part's options beside its kind; those that a name stands outside of; and plain ones.
 _KIND_TABLES = ("model", "drift", "pre_aggregation", "attack", "defence")
