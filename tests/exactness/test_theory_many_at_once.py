@@ -8,7 +8,7 @@ import pytest
 
 import psofed
 from psofed import Attack, Data, Fleet, Scenario, Selection, draw_fleet
-from psofed.scenario.file import attack_from_mapping
+from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.lumps import Lumps
 from psofed.theory.models import Model
 from psofed.theory.recursion import Sources

@@ -205,14 +205,14 @@ class Scenario:
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain nested dicts and lists, as TOML and JSON hold them."""
-        from psofed.scenario.file import scenario_to_mapping
+        from psofed.scenario.mapping import scenario_to_mapping
 
         return scenario_to_mapping(self)
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "Scenario":
         """Make a scenario from nested dicts, checking every key and value."""
-        from psofed.scenario.file import scenario_from_mapping
+        from psofed.scenario.mapping import scenario_from_mapping
 
         return scenario_from_mapping(mapping)
 
