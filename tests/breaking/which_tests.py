@@ -40,6 +40,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "engine/samples": (*FEATURES, f"{UNIT}own_data.py"),
     "engine/server_model": (f"{EXACT}algorithms_equal_references.py", BITS),
     "engine/server_side": (BITS, *RULES, *DEFENCE),
+    "engine/root_data": (*RULES,),
+    "engine/momentum": ("exactness/test_algorithms_equal_references.py",),
     "engine/hooks": (BITS,),
     "engine/vocabulary": RULES,
     "engine/test_set": (BITS, f"{EXACT}engine_equals_reference.py"),

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.engine.server_side import draw_root_samples
+from psofed.engine.root_data import draw_root_samples
 from psofed.engine.streams import make_stream
 from psofed.fleet import draw_fleet
 from psofed.parts.plain import (

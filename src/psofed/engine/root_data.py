@@ -1,0 +1,84 @@
+"""Samples of the server's own, which some rules compare clients with."""
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from psofed.common.errors import NotCoveredError
+from psofed.common.types import FloatArray
+from psofed.engine.compiling import compiled
+from psofed.engine.normals import fill_standard_normal
+from psofed.engine.streams import Stream
+
+if TYPE_CHECKING:
+    from psofed.fleet import Fleet
+    from psofed.scenario import Scenario
+
+
+class RootSet(NamedTuple):
+    """Samples of the server's own, in the form that :func:`own_step` evaluates.
+
+    Attributes
+    ----------
+    rows : array (R, D + 1, lanes)
+        Σ_r x_ri [x_r, ν_r] for i = 0 … D − 1, or, where N ≤ D, the samples [x_r, ν_r] themselves; none if R = 0.
+    is_gram : bool
+        Which of the two.
+    scale : float
+        μ/N.
+    """
+
+    rows: FloatArray
+    is_gram: bool
+    scale: float
+
+
+def draw_root(scenario: "Scenario", fleet: "Fleet", stream: Stream | None) -> RootSet:
+    """Draw what the scenario's rule has of its own; no `stream` where models are not sent."""
+    rule: Any = scenario.aggregation
+    if not rule.has_root_data:
+        return RootSet(np.zeros((0, 0, 0)), False, 0.0)
+    if stream is None:
+        raise NotCoveredError(
+            f'aggregation = "{rule.kind}" has root data that say how a model should change, and algorithm = '
+            f'"{scenario.algorithm.kind}" sends no models'
+        )
+    rows = draw_root_samples(scenario, fleet, stream)
+    scale = scenario.stepsize / rule.root_size
+    if rule.root_size <= scenario.dimension:
+        return RootSet(rows, False, scale)
+    return RootSet(np.ascontiguousarray(np.einsum("ril,rjl->ijl", rows[:, :-1], rows)), True, scale)
+
+
+def draw_root_samples(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> FloatArray:
+    """Draw the server's own samples [x_r, ν_r], shape (N, D + 1, lanes), as the test set is drawn."""
+    rule: Any = scenario.aggregation
+    width, count = scenario.dimension + 1, rule.root_size
+    words = (width + 1) // 2
+    normals = np.empty((2 * words * count, stream.key.size), np.float32)
+    fill_standard_normal(stream.key, stream.gamma, 0, normals)
+    rows = normals.reshape(count, 2 * words, -1)[:, :width].astype(np.float64)
+    rows[:, :-1] *= math.sqrt(scenario.data.test_input_variance)
+    rows[:, -1] *= math.sqrt(fleet.test_noise_variance)
+    return rows
+
+
+@compiled(allocates=False)
+def own_step(root: RootSet, server: FloatArray, out: FloatArray) -> None:
+    """Write the change of the server's error by its own step, −μ/N Σ_r x_r (x_rᵀg + ν_r), into ``out`` (D, lanes)."""
+    dimension, lanes = server.shape
+    for i in range(dimension):
+        for lane in range(lanes):
+            out[i, lane] = 0.0
+    for r in range(root.rows.shape[0]):
+        for lane in range(lanes):
+            error = root.rows[r, dimension, lane]
+            for i in range(dimension):
+                error += root.rows[r, i, lane] * server[i, lane]
+            error *= root.scale
+            if root.is_gram:
+                out[r, lane] = -error
+            else:
+                for i in range(dimension):
+                    out[i, lane] -= error * root.rows[r, i, lane]
