@@ -73,10 +73,12 @@ def five_lines() -> tuple[str, str]:
 
 
 def run(folder: Path, *command: object) -> str:
-    """Run a command in `folder` and return what it prints."""
-    return subprocess.run(
-        [str(word) for word in command], cwd=folder, check=True, stdout=subprocess.PIPE, text=True
-    ).stdout
+    """Run a command in `folder` and return what it prints; show that if it fails."""
+    done = subprocess.run([str(word) for word in command], cwd=folder, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        print(done.stdout, file=sys.stderr)
+        done.check_returncode()
+    return done.stdout
 
 
 if __name__ == "__main__":
