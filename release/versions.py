@@ -24,7 +24,8 @@ def main() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     if parser.parse_args().oldest:
-        print("\n".join(oldest([*project["dependencies"], *extras["parquet"]])))
+        # Old versions of Typer need an old Click, as the federation's extra says.
+        print("\n".join(oldest([*project["dependencies"], *extras["parquet"], *extras["federation"]])))
         return
     wanted = [*project["dependencies"], *(text for name in extras for text in extras[name])]
     print("# Versions that this release was tested with; written by `make constraints`.")
@@ -32,13 +33,12 @@ def main() -> None:
 
 
 def oldest(requirements: list[str]) -> list[str]:
-    """Return the lower bounds as exact versions.
+    """Return the lower bounds as exact versions, and what has none as it is.
 
     >>> oldest(["numpy>=2.2,<3", "click<8.4"])
-    ['numpy==2.2']
+    ['numpy==2.2', 'click<8.4']
     """
-    found = (re.match(r"([\w.-]+).*?>=([\w.]+)", text) for text in requirements)
-    return [f"{match[1]}=={match[2]}" for match in found if match]
+    return [re.sub(r"^([\w.-]+).*?>=([\w.]+).*$", r"\1==\2", text) for text in requirements]
 
 
 def installed(requirements: list[str]) -> list[str]:
