@@ -16,19 +16,20 @@ from psofed.scenario import Scenario
 def enumerate_curve(scenario: Scenario, iterations: int, offsets=None) -> tuple[np.ndarray, np.ndarray]:
     """Network MSE and server MSD at iterations 0 … n − 1; `offsets` (K, D) displace the clients' targets."""
     if scenario.selection.pattern.kind == "random" or scenario.num_shared == scenario.dimension:
-        return _Enumeration(scenario, offsets, None).curve(iterations)
+        return _Enumeration(scenario, offsets, None, {}).curve(iterations)
     clients, size = scenario.num_clients, scenario.dimension
     if scenario.selection.coordinated:
         starts = [(o,) * clients for o in range(size)]
     else:
         starts = list(itertools.product(range(size), repeat=clients))
-    curves = [_Enumeration(scenario, offsets, start).curve(iterations) for start in starts]
+    moves: dict = {}
+    curves = [_Enumeration(scenario, offsets, start, moves).curve(iterations) for start in starts]
     return np.mean([c[0] for c in curves], axis=0), np.mean([c[1] for c in curves], axis=0)
 
 
 class _Enumeration:
-    def __init__(self, scenario: Scenario, offsets, starts) -> None:
-        self.scenario, self.starts = scenario, starts
+    def __init__(self, scenario: Scenario, offsets, starts, moves: dict) -> None:
+        self.scenario, self.starts, self.moves = scenario, starts, moves
         self.k, self.d = scenario.num_clients, scenario.dimension
         self.fleet = draw_fleet(scenario)
         self.covariances = self.fleet.covariances()
@@ -39,7 +40,8 @@ class _Enumeration:
 
     def curve(self, iterations: int) -> tuple[np.ndarray, np.ndarray]:
         size = (self.k + 1) * self.d
-        state = [(1 / len(self.sets), np.zeros(size), np.zeros((size, size))) for _ in self.sets]
+        sets = len(self.sets)
+        state = np.full(sets, 1 / sets), np.zeros((sets, size)), np.zeros((sets, size, size))
         network, server = np.empty(iterations), np.empty(iterations)
         for n in range(iterations):
             network[n], server[n] = self._metrics(state)
@@ -50,7 +52,7 @@ class _Enumeration:
         return slice(j * self.d, (j + 1) * self.d)
 
     def _metrics(self, state) -> tuple[float, float]:
-        mean, second = sum(s[1] for s in state), sum(s[2] for s in state)
+        mean, second = state[1].sum(axis=0), state[2].sum(axis=0)
         network = 0.0
         for k in range(self.k):
             b, w = self._block(k + 1), self.targets[k]
@@ -97,69 +99,87 @@ class _Enumeration:
         return [np.array(m) for m in itertools.product(single, repeat=self.k)]
 
     def _step(self, state, n: int):
+        """One iteration; `state` holds a weight, a mean and a second moment for each set of participants."""
         masks = self._masks(n + 1)
-        following = [[0.0, 0.0, 0.0] for _ in self.sets]
-        for chance, attacking in self.patterns:
-            learned = [
-                self._learn(weight * chance, m * chance, s * chance, attacking) for weight, m, s in state
-            ]
-            if self.scenario.uplink == "redrawn":
-                total = tuple(sum(x) for x in zip(*learned, strict=True))
-                outcomes = [(b, tuple(x / len(self.sets) for x in total)) for b in self.sets]
-            else:
-                outcomes = list(zip(self.sets, learned, strict=True))
-            for uploaders, (weight, mean, second) in outcomes:
-                for mask in masks:
-                    upload = self._upload(uploaders, mask, attacking)
-                    for index, taking in enumerate(self.sets):
-                        share = 1 / (len(masks) * len(self.sets))
-                        matrix, constant, noise = self._download(taking, mask, *upload)
-                        moved = matrix @ mean
-                        following[index][0] += share * weight
-                        following[index][1] += share * (moved + weight * constant)
-                        following[index][2] += share * (
-                            matrix @ second @ matrix.T
-                            + np.outer(moved, constant)
-                            + np.outer(constant, moved)
-                            + weight * (np.outer(constant, constant) + noise)
-                        )
-        return [tuple(x) for x in following]
+        key = np.array(masks).tobytes()  # masks come back, in every iteration or every other
+        if key not in self.moves:
+            self.moves[key] = self._moves(masks)
+        chances = np.array([chance for chance, _ in self.patterns])[:, None]
+        learned = [chances.reshape(-1, *(1,) * x.ndim) * x for x in state]  # (patterns of attack, sets, …)
+        weight, mean, second = self._learn(*learned)
+        if self.scenario.uplink == "redrawn":
+            weight, mean, second = (
+                np.repeat(x.mean(axis=1, keepdims=True), x.shape[1], axis=1) for x in (weight, mean, second)
+            )
+        # Axes of the moves: pattern of attack, set of uploaders, mask, set of those who take, …
+        matrix, constant, noise = self.moves[key]
+        share = 1 / (matrix.shape[2] * len(self.sets))
+        weight, mean, second = weight[:, :, None, None], mean[:, :, None, None], second[:, :, None, None]
+        moved = _apply(matrix, mean)
+        following = (
+            np.broadcast_to(weight, moved.shape[:-1]),
+            moved + weight[..., None] * constant,
+            matrix @ second @ _turned(matrix)
+            + _outer(moved, constant)
+            + _outer(constant, moved)
+            + weight[..., None, None] * (_outer(constant, constant) + noise),
+        )
+        return tuple(share * x.sum(axis=(0, 1, 2)) for x in following)
 
-    def _learn(self, weight, mean, second, attacking):
-        """LMS step of all clients, from x' = B q and y' − x'ᵀv = aᵀq + ν' with q = (x, ξ) Gaussian."""
+    def _moves(self, masks):
+        """What upload and download do to X: a matrix, a constant and a covariance of noise for each combination."""
+        found = []
+        for (_, attacking), uploaders, mask in itertools.product(self.patterns, self.sets, masks):
+            upload = self._upload(uploaders, mask, attacking)
+            found += [self._download(taking, mask, *upload) for taking in self.sets]
+        counts = len(self.patterns), len(self.sets), len(masks), len(self.sets)
+        return tuple(np.array(x).reshape(*counts, *x[0].shape) for x in zip(*found, strict=True))
+
+    def _learn(self, weight, mean, second):
+        """LMS step of all clients, from x' = B q and y' − x'ᵀv = aᵀq + ν' with q = (x, ξ) Gaussian.
+
+        The first axes are the pattern of attack and the set of participants.
+        """
         mean, second = mean.copy(), second.copy()
         mu, attack, d = self.scenario.stepsize, self.scenario.attack, self.d
+        attacking = np.array([attacking for _, attacking in self.patterns])
         both = np.hstack([np.eye(d), np.eye(d)])
+        poisons_labels, poisons_data = (
+            attack is not None and attack.kind == kind for kind in ("label-poisoning", "data-poisoning")
+        )
         for k in range(self.k):
-            label, spread = 1.0, 0.0
-            if attacking[k] and attack.kind == "label-poisoning":
-                label = -attack.scale
-            if attacking[k] and attack.kind == "data-poisoning":
-                spread = attack.variance
-            c = np.block([[self.covariances[k], np.zeros((d, d))], [np.zeros((d, d)), spread * np.eye(d)]])
-            # a = a0 − Bᵀ v
-            a0 = np.concatenate([label * self.targets[k], np.zeros(d)])
-            own = self._block(k + 1)
-            m, p = mean[own].copy(), second[own, own].copy()
-            matrix = np.eye((self.k + 1) * d)
-            matrix[own, own] -= mu * both @ c @ both.T
-            constant = np.zeros((self.k + 1) * d)
-            constant[own] = mu * both @ c @ a0
-            moved = matrix @ mean
-            second = (
-                matrix @ second @ matrix.T
-                + np.outer(moved, constant)
-                + np.outer(constant, moved)
-                + weight * np.outer(constant, constant)
+            label = (
+                np.where(attacking[:, k], -attack.scale, 1.0) if poisons_labels else np.ones(len(attacking))
             )
-            mean = moved + weight * constant
+            spread = attacking[:, k] * (attack.variance if poisons_data else 0.0)
+            c = np.zeros((len(attacking), 1, 2 * d, 2 * d))
+            c[:, :, :d, :d] = self.covariances[k]
+            c[:, 0, d:, d:] = spread[:, None, None] * np.eye(d)
+            # a = a0 − Bᵀ v
+            a0 = np.zeros((len(attacking), 1, 2 * d))
+            a0[:, 0, :d] = label[:, None] * self.targets[k]
+            own = self._block(k + 1)
+            m, p = mean[..., own].copy(), second[..., own, own].copy()
+            matrix = np.tile(np.eye((self.k + 1) * d), (len(attacking), 1, 1, 1))
+            matrix[..., own, own] -= mu * both @ c @ both.T
+            constant = np.zeros((len(attacking), 1, (self.k + 1) * d))
+            constant[..., own] = mu * _apply(both @ c, a0)
+            moved = _apply(matrix, mean)
+            second = (
+                matrix @ second @ _turned(matrix)
+                + _outer(moved, constant)
+                + _outer(constant, moved)
+                + weight[..., None, None] * _outer(constant, constant)
+            )
+            mean = moved + weight[..., None] * constant
             # What the means above lack: E[x'x'ᵀ (aᵀq)²] less the product of its means
-            cross = np.outer(a0, m) @ both
-            aa = weight * np.outer(a0, a0) - cross - cross.T + both.T @ p @ both
-            full = both @ (c * np.trace(c @ aa) + 2 * c @ aa @ c) @ both.T
-            second[own, own] += mu**2 * (full - both @ c @ aa @ c @ both.T)
-            noise = weight * label**2 * self.fleet.noise_variance[k]
-            second[own, own] += mu**2 * noise * both @ c @ both.T
+            cross = _outer(a0, m) @ both
+            aa = weight[..., None, None] * _outer(a0, a0) - cross - _turned(cross) + both.T @ p @ both
+            trace = np.trace(c @ aa, axis1=-2, axis2=-1)[..., None, None]
+            full = both @ (c * trace + 2 * c @ aa @ c) @ both.T
+            second[..., own, own] += mu**2 * (full - both @ c @ aa @ c @ both.T)
+            noise = weight * label[:, None] ** 2 * self.fleet.noise_variance[k]
+            second[..., own, own] += mu**2 * noise[..., None, None] * (both @ c @ both.T)
         return weight, mean, second
 
     def _upload(self, uploaders, mask, attacking):
@@ -216,3 +236,15 @@ class _Enumeration:
             loads[rows] = mask[k][:, None, None] * loads[self._block(0)]
         flat = loads.reshape(size, -1)
         return matrix, vector, flat @ flat.T
+
+
+def _apply(matrix, vector):
+    return (matrix @ vector[..., None])[..., 0]
+
+
+def _outer(first, second):
+    return first[..., :, None] * second[..., None, :]
+
+
+def _turned(matrix):
+    return np.swapaxes(matrix, -1, -2)

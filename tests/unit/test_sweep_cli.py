@@ -1,8 +1,12 @@
 """The commands sweep and reproduce, as one types them."""
 
+import asyncio
 import json
 
 import pytest
+
+from psofed.common.errors import PsofedError
+from psofed.sweeps.execute import connect
 
 GRID = """
 trials = 4
@@ -107,6 +111,17 @@ def test_a_cluster_that_does_not_answer_leaves_nothing_behind(grid, psofed_comma
     assert dask.config.get("scheduler", None) is None
     with pytest.raises(ValueError, match="No global client"):
         distributed.get_client(timeout=0)
+
+
+def test_a_cluster_is_asked_for_from_a_notebook_too():
+    """A notebook runs an event loop in the thread of its cells."""
+    pytest.importorskip("distributed")
+
+    async def cell() -> None:
+        with pytest.raises(PsofedError, match="no Dask scheduler answers"), connect("nonsense://x"):
+            pass
+
+    asyncio.run(cell())
 
 
 def test_one_figure_is_reproduced_as_json_with_its_claims(tmp_path, psofed_command):

@@ -235,7 +235,10 @@ def _advance(
     remembered = np.empty((everyone.shape[0], joined_size, lanes))
     if not layout.fresh:
         _draw_shared(0, own.key, own.gamma, words_drawn, normals, uniforms)
-    counter[:] = data.key + np.uint64(first * num_clients * words) * data.gamma
+    # Here and below numbers are copied one by one: for arrays, Numba would compile an error that shapes differ, whose
+    # text takes as long to compile as all the rest.
+    for lane in range(lanes):
+        counter[lane] = data.key[lane] + np.uint64(first * num_clients * words) * data.gamma[lane]
 
     for t in range(metrics.shape[0]):
         fill_row(metrics, 3 * t, lanes, 0.0)
@@ -293,7 +296,9 @@ def _advance(
         _negate(sends)
         if sends_model:
             for p in range(count):
-                sends[p] += server
+                for i in range(dimension):
+                    for lane in range(lanes):
+                        sends[p, i, lane] += server[i, lane]
         uploads = Uploads(participants[t][:count], sent_entries[:count], sends)
         if search is not None:
             corrupt_at_best(attack, search, rule, n, base, server, uploads, change)

@@ -101,13 +101,11 @@ def connect(address: str | None) -> Iterator[Executor | None]:
         yield None
         return
     try:
-        import asyncio
-
         import distributed
     except ImportError:
         raise PsofedError("--cluster needs Dask: pip install 'psofed[cluster]'") from None
     try:
-        asyncio.run(_knock(address))  # a client that nobody answers stays behind, with its thread
+        _knock(address)  # a client that nobody answers stays behind, with its thread
         # Not the default of the process: xarray would take its locks from the cluster.
         client: Any = distributed.Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
@@ -120,12 +118,19 @@ def connect(address: str | None) -> Iterator[Executor | None]:
         client.close()
 
 
-async def _knock(address: str) -> None:
+def _knock(address: str) -> None:
     """See that a scheduler listens at `address` (OSError or ValueError if not)."""
+    import asyncio
+
     from distributed.comm.core import connect as open_comm
 
-    comm: Any = await open_comm(address, timeout=10)  # type: ignore[no-untyped-call]
-    await comm.close()
+    async def open_and_close() -> None:
+        comm: Any = await open_comm(address, timeout=10)  # type: ignore[no-untyped-call]
+        await comm.close()
+
+    # In a thread of its own: that of a notebook runs an event loop already.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(open_and_close())).result()
 
 
 class SweepInterrupted(KeyboardInterrupt):

@@ -89,7 +89,8 @@ class WindowProblem:
     def _offsets(self) -> FloatArray:
         """Displacements of the clients' own targets, (K, V); none if they have none."""
         displacement = self.model.mixture.clean.displacement
-        return np.zeros((0, 1)) if displacement is None else np.ascontiguousarray(displacement[:, 0])
+        # A copy: of an array that must not be written to, Numba would compile all kernels once more.
+        return np.zeros((0, 1)) if displacement is None else np.array(displacement[:, 0])
 
     def _lms(self, stepsize: float) -> WhiteLms:
         lms = lms_of(self.model.mixture, stepsize, self.model.entries)

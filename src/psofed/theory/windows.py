@@ -566,7 +566,10 @@ def curves(
         z = np.zeros((5, clients, dimension))
         client, server = np.empty((clients, dimension)), np.empty(dimension)
         first = np.empty((2 * clients + 1, dimension, start.size))
-        first[:] = start
+        for j in range(2 * clients + 1):
+            for e in range(dimension):
+                for direction in range(start.size):
+                    first[j, e, direction] = start[direction]
         before = np.empty_like(first)
         following = first.copy()
         y = np.empty((clients, clients, dimension))
@@ -589,10 +592,10 @@ def curves(
                             _count_pair(found, k, l, (e - system.shift) % dimension, s, system, w, h)
             lms_clients(v, system, drive, first, z)
             if drive.directed:
-                following[:] = first
+                _copy(first, following)
                 step_first(following, s, system, drive, before)
             exchange_clients(z, w, h, s, system, drive, before, client, server, v)
-            first[:] = following
+            _copy(following, first)
             w[:] = 0.0
             h[:] = 0.0
             for k in range(clients):
@@ -603,4 +606,14 @@ def curves(
                         _pair_after(value, k, l, e, client, server, s, system, drive, first, theta, found)
                         _count_pair(found, k, l, (e - system.shift) % dimension, s, system, w, h)
                         new[e] = found[3]
-                    y[k, l] = new
+                    for e in range(dimension):
+                        y[k, l, e] = new[e]
+
+
+@compiled
+def _copy(source: FloatArray, out: FloatArray) -> None:
+    """Copy, number by number: `out[:] = source` would compile the text of an error, which takes seconds."""
+    for j in range(source.shape[0]):
+        for e in range(source.shape[1]):
+            for v in range(source.shape[2]):
+                out[j, e, v] = source[j, e, v]
