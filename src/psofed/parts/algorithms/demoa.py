@@ -63,4 +63,5 @@ class DeMoA(Algorithm):
 
     def encode(self, message: Message, out: FloatArray) -> None:
         """Send the momentum, which stands in the place of u_k."""
-        out[:] = message.update
+        for i in range(out.size):
+            out[i] = message.update[i]
