@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import io
 import os
 import sys
@@ -32,28 +33,38 @@ def small_scenario() -> Scenario:
 
 
 # Units of work that take long, in the order in which `make test` hands them to its workers; a folder here is one unit,
-# since its files share what is made once in a process. Tests with real processes wait much and compile nothing; tests
-# that compile keep it on disk for all. So one worker begins with the former, the other with the latter, the long
+# since its files share what is made once in a process. Tests with real processes wait and compile nothing; tests that
+# compile keep it on disk for all. So the first workers begin with one kind each, no two compile the same, the long
 # ones come first, and nobody is left alone with a long one at the end.
 LONG = (
     "tests/federation/test_federation_processes.py",
     "tests/conformance/test_attacks.py",
     "tests/federation/test_federation_liars.py",
+    "tests/exactness/test_theory_equals_enumeration.py",
     "tests/conformance/test_aggregations.py",
     "tests/federation/test_federation_orphans.py",
-    "tests/conformance/test_algorithms.py",
+    "tests/conformance/test_own_parts.py",
     "tests/federation/test_federation_attack.py",
-    "tests/federation/test_federation_walk.py",
-    "tests/federation/test_federation_bytes.py",
-    "tests/browser/",
-    "tests/unit/test_advice.py",
+    "tests/conformance/test_engine.py",
     "tests/agreement/test_theory_agrees_with_simulation.py",
+    "tests/browser/",
+    "tests/federation/test_federation_walk.py",
+    "tests/conformance/test_own_mixing_and_crafting.py",
+    "tests/federation/test_federation_bytes.py",
+    "tests/unit/test_advice.py",
+    "tests/docs/test_pages.py",
+    "tests/conformance/test_every_part_everywhere.py",
+    "tests/exactness/test_theory_equals_its_references.py",
     "tests/agreement/test_affine_attacks.py",
     "tests/agreement/test_defence_agreement.py",
-    "tests/unit/test_attacks.py",
     "tests/figures/",
-    "tests/docs/test_engineer_page.py",
-    "tests/docs/test_tutorials.py",
+    "tests/federation/test_federation_parts.py",
+    "tests/exactness/test_sweep_anywhere.py",
+    "tests/unit/test_attacks.py",
+    "tests/unit/test_theory.py",
+    "tests/unit/test_sharp_edges.py",
+    "tests/docs/test_documentation.py",
+    "tests/unit/test_resilience.py",
 )
 
 
@@ -68,6 +79,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the long ones first."""
     places = {long: place for place, long in enumerate(LONG)}
     items.sort(key=lambda item: places.get(unit_of_work(item.nodeid), len(places)))
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage less often, and not among what was there before the first test; compiling makes much of it."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """One worker more than there are cores, since tests with real processes and a browser wait much of the time."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 @pytest.hookimpl(optionalhook=True)

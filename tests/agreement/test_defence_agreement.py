@@ -109,17 +109,20 @@ def test_a_bias_is_found_by_the_charts_of_the_mean() -> None:
 def test_residuals_of_honest_clients_have_the_variance_that_theory_says(changes: dict[str, object]) -> None:
     scenario = Scenario(num_clients=6, dimension=3, num_participants=3, num_shared=2, iterations=60)
     scenario = scenario.replace(**changes)
-    scores = [_squares(scenario, run_literally(scenario, 2, trial).models, trial) for trial in range(120)]
+    variance = honest_variance(scenario)
+    scores = [
+        _squares(scenario, run_literally(scenario, 2, trial).models, trial, variance) for trial in range(120)
+    ]
     for early in (True, False):
         values = np.array([np.nanmean(s[:8] if early else s[8:]) for s in scores])
         assert abs(values.mean() - 1.0) < 4.0 * values.std(ddof=1) / math.sqrt(len(values))
 
 
-def _squares(scenario: Scenario, models: np.ndarray, trial: int) -> np.ndarray:
+def _squares(scenario: Scenario, models: np.ndarray, trial: int, variance: np.ndarray) -> np.ndarray:
     """Squared residuals of the uploads over what theory says, by iteration and client; NaN where there is none."""
     from psofed.reference.draws import draw_trial
 
-    draws, variance = draw_trial(scenario, 2, trial), honest_variance(scenario)
+    draws = draw_trial(scenario, 2, trial)
     iterations = len(draws.noise)
     out = np.full(draws.noise.shape, np.nan)
     for n in range(iterations):

@@ -92,6 +92,8 @@ def test_the_steady_state_is_where_the_curve_ends(name, data) -> None:
         spread = 0.3 if index % 3 == 0 else 0.0
         if data is CORRELATED and system[:2] == ("round-robin", False):
             continue  # as the plain recursion, and slower
+        if data is CORRELATED and (index + list(ATTACKS).index(name)) % 3:
+            continue  # every attack meets two of the systems, and every system a third of the attacks
         byzantine_set = ("fixed", "redrawn")[index % 2]
         prediction = Prediction(tiny(name, system, byzantine_set, replace(data, target_spread=spread)))
         # Until what is left of the start is 1e-9; means, where they are not zero, die out half as fast as squares.

@@ -205,10 +205,16 @@ def _compiled_hook(kind: type[Part], body: str, signature: Any, make_frame: Make
         # Compiled, or loaded from disk. Where nothing is allocated no references need counting, which saves much of a
         # short body's time; if Numba finds that something is, it is compiled as usual.
         with _for_short_loops() if signature in _SHORT else nullcontext():
-            try:
-                return numba.cfunc(signature, **_WITHOUT_REFERENCES)(frame)
-            except Exception:
-                return numba.cfunc(signature, **_CFUNC_OPTIONS)(frame)
+            if _MAKES_ARRAYS.isdisjoint(frame.__code__.co_names):
+                try:
+                    return numba.cfunc(signature, **_WITHOUT_REFERENCES)(frame)
+                except Exception:  # the body allocates, or cannot be compiled at all
+                    pass
+            return numba.cfunc(signature, **_CFUNC_OPTIONS)(frame)
+
+
+# What a frame calls that allocates; the attempt without would be in vain.
+_MAKES_ARRAYS = {"empty", "zeros", "full", "copy"}
 
 
 # Rules work on a handful of numbers, just written.
