@@ -9,6 +9,8 @@ UNIT, EXACT, CONFORM, FED = (
 BITS = f"{EXACT}same_bits.py"
 THEORY = (f"{UNIT}theory.py", f"{EXACT}theory_equals_its_references.py", f"{EXACT}theory_equals_enumeration.py",
           f"{EXACT}theory_corners.py", f"{EXACT}theory_many_at_once.py")  # fmt: skip
+DOCUMENTS = "tests/docs/test_documentation.py"
+PAGES = f"{DOCUMENTS}::test_pages_made_from_code_are_up_to_date"  # with every option's default and range
 AGREE = "tests/agreement/test_"
 RULES = (f"{UNIT}aggregations.py", f"{CONFORM}aggregations.py")
 ATTACKS = (f"{UNIT}attacks.py", f"{CONFORM}attacks.py")
@@ -102,4 +104,9 @@ TESTS: dict[str, tuple[str, ...]] = {
 def tests_for(file: str) -> tuple[str, ...]:
     """Return pytest's arguments for a change of `file`, such as ``src/psofed/theory/lms.py``."""
     place = file.removeprefix("src/psofed/")
-    return TESTS[max((begin for begin in TESTS if place.startswith(begin)), key=len)]
+    tests = TESTS[max((begin for begin in TESTS if place.startswith(begin)), key=len)]
+    if "-k" in tests or place.startswith("federation/"):
+        return tests
+    module = "psofed." + place.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    pages = (PAGES,) if place.startswith("parts/") else ()
+    return f"{DOCUMENTS}::test_docstring_examples_hold[{module}]", *pages, *tests
