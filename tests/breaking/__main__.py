@@ -92,10 +92,9 @@ def main() -> None:
             if tuple(mutant) in done:
                 continue
             tests = tuple(options.tests.split(",")) if options.tests else tests_for(mutant.file)
-            if not (options.trust or tree.is_fine(tests)):
-                continue
             begun = time.monotonic()
-            found = tree.notices(mutant, tests)
+            stages = iter([tests]) if options.trust else tree.stages(tests)
+            found = next((found for stage in stages if (found := tree.notices(mutant, stage))), None)
             tried, caught = tried + 1, caught + (found not in (None, UNDECIDED))
             row = mutant._asdict() | {"caught_by": found, "seconds": round(time.monotonic() - begun, 1)}
             line = json.dumps(row, ensure_ascii=False)

@@ -27,7 +27,7 @@ def use_kernels(source: Path, folder: Path, broken: str, line: int) -> None:
             shutil.copytree(cache_folder, folder / "broken", copy_function=_link)
         cache_folder = folder / "broken"
     os.environ["XDG_CACHE_HOME"] = str(cache_folder)
-    if broken and not broken.startswith("src/psofed/engine/"):
+    if broken and (not broken.startswith("src/psofed/engine/") or broken.endswith("/compiling.py")):
         return
     try:
         from psofed.engine import compiling
@@ -39,12 +39,13 @@ def use_kernels(source: Path, folder: Path, broken: str, line: int) -> None:
     elif name.exists():
         unbroken, names = name.read_text(encoding="utf-8"), _broken_names(source, broken, line)
 
-        def folder_name() -> str:
+        def kernels_folder() -> Path:
             roots = _roots()
             known = roots and all(_definitions(source, module) for module, _ in roots)
-            return unbroken if known and names.isdisjoint(_dependencies(source, roots)) else changed
+            untouched = known and names.isdisjoint(_dependencies(source, roots))
+            return cache_folder / "psofed" / (unbroken if untouched else changed)
 
-        compiling._folder_name = folder_name
+        compiling._cache_folder = kernels_folder
 
 
 def _link(original: str, copy: str) -> None:

@@ -2,6 +2,7 @@
 
 import compileall
 import contextlib
+import hashlib
 import os
 import re
 import resource
@@ -10,6 +11,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
@@ -36,21 +38,37 @@ class Tree:
         shutil.copytree(original, self.root, ignore=skip)
         # Bytecode that is used only if the hash of its source is right: not that of the broken file.
         compileall.compile_dir(self.root / "src", quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
-        self.fine: dict[tuple[str, ...], bool] = {}
+        self.code = b"".join(
+            hashlib.sha256(file.read_bytes()).digest() for file in sorted((self.root / "src").rglob("*.py"))
+        )
 
-    def is_fine(self, tests: tuple[str, ...]) -> bool:
-        """Whether these tests pass while nothing is broken; how long each takes is kept for the next runs."""
+    def stages(self, tests: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        """Yield tests that pass while nothing is broken: first all that are known to, then file by file the others.
+
+        That and how long each takes is kept for the next changes. So what nobody needs is never run.
+        """
+        file = self.folder / "fine.json"
         parts = [tests] if "-k" in tests else [(test,) for test in tests]
-        new = [part for part in parts if part not in self.fine]
-        if new:
-            code, output = self.run(tuple(test for part in new for test in part))
-            self.fine |= dict.fromkeys(new, code == 0)
-            if code:
-                print(
-                    f"with nothing broken, {' '.join(tests)} end with {code}:\n{output[-3000:]}",
-                    file=sys.stderr,
-                )
-        return all(self.fine[part] for part in parts)
+        fine = [part for part in parts if read(file).get(self._key(part))]
+        if fine:
+            yield tuple(test for part in fine for test in part)
+        for part in parts:
+            if part in fine:
+                continue
+            code, output = self.run(part)
+            if code == 0:
+                write(file, {**read(file), self._key(part): True})
+                yield part
+            else:
+                print(f"with nothing broken, {part} ends with {code}:\n{output[-3000:]}", file=sys.stderr)
+
+    def _key(self, tests: tuple[str, ...]) -> str:
+        """Tests, the code they are about, and their own."""
+        digest = hashlib.sha256(self.code)
+        for test in tests:
+            if (file := self.root / test.split("::")[0]).exists():
+                digest.update(file.read_bytes())
+        return f"{' '.join(tests)} {digest.hexdigest()[:16]}"
 
     def notices(self, mutant: Mutant, tests: tuple[str, ...]) -> str | None:
         """Return the test that notices a change, or None."""

@@ -16,7 +16,7 @@ RULES = (f"{UNIT}aggregations.py", f"{CONFORM}aggregations.py")
 ATTACKS = (f"{UNIT}attacks.py", f"{CONFORM}attacks.py")
 DEFENCE = (f"{EXACT}defence_equals_reference.py", f"{UNIT}defence.py")
 FEATURES = (f"{UNIT}rff.py", f"{EXACT}drift_rff_equal_reference.py")
-OWN = (f"{CONFORM}own_parts.py", f"{UNIT}scenario.py", f"{UNIT}sharp_edges.py")
+OWN = (f"{UNIT}scenario.py", f"{CONFORM}own_parts.py", f"{UNIT}reading.py")
 STRATEGY = (f"{FED}strategy.py", f"{FED}reference.py")
 DEPLOYED = (f"{FED}deployment.py", f"{FED}door.py")
 
@@ -31,7 +31,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "theory/samples": (*THEORY, f"{AGREE}rff_theory.py"),
     "engine/": (BITS, f"{EXACT}engine_equals_reference.py"),
     "engine/bodies": (f"{CONFORM}own_parts.py", f"{UNIT}compiling.py"),
-    "engine/compiling": (f"{UNIT}compiling.py", BITS, f"{UNIT}sharp_edges.py"),
+    "engine/compiling": (f"{UNIT}compiling.py", BITS),
     "engine/streams": (f"{UNIT}gaussian.py", BITS),
     "engine/normals": (f"{UNIT}gaussian.py", BITS),
     "engine/lanes": (f"{UNIT}lanes.py", BITS),
@@ -39,8 +39,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "engine/combine": (f"{UNIT}aggregations.py", f"{FED}parts.py", f"{CONFORM}aggregations.py"),
     "engine/search": (f"{UNIT}attacks.py", "-k", "strength"),
     "engine/attackers": (BITS, f"{UNIT}attack_clients.py", f"{UNIT}attacks.py"),
-    "engine/samples": (*FEATURES, f"{UNIT}own_data.py"),
-    "engine/server_model": (f"{EXACT}algorithms_equal_references.py", BITS),
+    "engine/samples": (BITS, *FEATURES, f"{UNIT}own_data.py"),
+    "engine/server_model": (BITS, f"{EXACT}algorithms_equal_references.py"),
     "engine/server_side": (BITS, *RULES, *DEFENCE),
     "engine/hooks": (BITS,),
     "engine/vocabulary": RULES,
@@ -48,12 +48,12 @@ TESTS: dict[str, tuple[str, ...]] = {
     "engine/frames/attack": ATTACKS,
     "engine/frames/aggregation": RULES,
     "engine/frames/defence": DEFENCE,
-    "engine/frames/drift": (f"{UNIT}drift.py", f"{EXACT}drift_rff_equal_reference.py"),
+    "engine/frames/drift": (BITS, f"{UNIT}drift.py", f"{EXACT}drift_rff_equal_reference.py"),
     "engine/frames/exchange": (f"{EXACT}algorithms_equal_references.py",),
-    "engine/frames/function": FEATURES,
+    "engine/frames/function": (BITS, *FEATURES),
     "engine/frames/poison": ATTACKS,
     "engine/frames/pre_aggregation": (f"{CONFORM}pre_aggregations.py",),
-    "engine/frames/selection": (f"{CONFORM}patterns.py", BITS),
+    "engine/frames/selection": (BITS, f"{CONFORM}patterns.py", f"{CONFORM}own_parts.py"),
     "parts/": OWN,
     "parts/affine": (f"{CONFORM}theory_moments.py", f"{EXACT}theory_equals_enumeration.py"),
     "parts/aggregations/": RULES,
