@@ -6,7 +6,7 @@ from benchmarks._timing import best_seconds, markdown_table
 from psofed import simulate
 from psofed.paper.cost_claims import count_for
 from psofed.paper.figures.fig1 import ALGORITHMS, FIGURE
-from psofed.scenario.file import with_values
+from psofed.scenario.changes import with_values
 
 # All clients take part in every iteration and there is an exchange in each, so that time is the exchange's.
 TRIALS, TIMED = 32, {"num_clients": 5, "num_shared": 5, "iterations": 400}

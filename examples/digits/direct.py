@@ -21,7 +21,7 @@ from psofed.federation.plausibility import Plausibility
 from psofed.federation.step import ServerStep
 from psofed.federation.suspects import Suspects
 from psofed.parts.base import Attack
-from psofed.scenario.scenario import as_part
+from psofed.scenario.tables import as_part
 
 FLOWERS_RULES = {"fedavg": "mean", "fedmedian": "median", "multi-krum": "multi-krum"}
 

@@ -63,12 +63,12 @@ if TYPE_CHECKING:
     from psofed.theory.limits import attack_limits as attack_limits
     from psofed.theory.prediction import LearningCurve as LearningCurve
     from psofed.theory.prediction import Prediction as Prediction
-    from psofed.theory.prediction import StepsizeCurve as StepsizeCurve
     from psofed.theory.prediction import Terms as Terms
     from psofed.theory.prediction import predict as predict
-    from psofed.theory.prediction import predict_stepsizes as predict_stepsizes
     from psofed.theory.recovery import predict_recovery as predict_recovery
     from psofed.theory.stepsize import optimal_stepsize as optimal_stepsize
+    from psofed.theory.stepsize_curve import StepsizeCurve as StepsizeCurve
+    from psofed.theory.stepsize_curve import predict_stepsizes as predict_stepsizes
     from psofed.theory.tuning import tune as tune
 
 # Where each name is at home.
@@ -100,7 +100,7 @@ _HOME = {
     "SimulationResult": "results",
     "SweepResult": "sweeps",
     "Terms": "theory.prediction",
-    "StepsizeCurve": "theory.prediction",
+    "StepsizeCurve": "theory.stepsize_curve",
     "Uniform": "scenario",
     "UnknownFieldError": "common.errors",
     "advise": "advice",
@@ -115,7 +115,7 @@ _HOME = {
     "option": "parts",
     "predict": "theory.prediction",
     "predict_recovery": "theory.recovery",
-    "predict_stepsizes": "theory.prediction",
+    "predict_stepsizes": "theory.stepsize_curve",
     "read_data": "fleet.own_data",
     "read_scenario": "scenario.file",
     "simulate": "simulation.monte_carlo",

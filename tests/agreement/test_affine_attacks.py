@@ -11,7 +11,7 @@ import pytest
 
 import psofed
 from psofed import Attack, Data, Scenario, Selection, Uniform
-from psofed.scenario.file import attack_from_mapping
+from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.limits import attack_limits
 
 

@@ -15,7 +15,7 @@ from psofed.parts.attacks import Gaussian
 from psofed.parts.options import option_of, value_type
 from psofed.parts.registry import find_part, part_names
 from psofed.results.traffic import measure_communication
-from psofed.scenario.file import with_values
+from psofed.scenario.changes import with_values
 
 ALGORITHMS = part_names("algorithm")
 every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)

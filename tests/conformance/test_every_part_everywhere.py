@@ -124,7 +124,7 @@ def test_all_pairs_stand_in_the_document_of_a_sweep() -> None:
 
 @pytest.mark.parametrize("kind", ATTACKS)
 def test_the_strength_of_every_attack_can_be_set_and_swept(kind: str) -> None:
-    from psofed.scenario.file import with_values
+    from psofed.scenario.changes import with_values
 
     scenario, part = scenario_of(kind, "mean"), find_part("attack", kind)
     changed = with_values(scenario, {"attack.strength": 0.25})

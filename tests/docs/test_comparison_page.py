@@ -9,7 +9,7 @@ import pytest
 from psofed.paper.cost_claims import count_for, works
 from psofed.paper.figures import load_figure
 from psofed.reference.operations import count_operations
-from psofed.scenario.file import with_values
+from psofed.scenario.changes import with_values
 
 ROOT = Path(__file__).parents[2]
 

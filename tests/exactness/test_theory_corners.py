@@ -8,7 +8,7 @@ import pytest
 import psofed
 from psofed import Attack, Data, Scenario, Selection
 from psofed.drifts import RandomWalk
-from psofed.scenario.file import attack_from_mapping
+from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.models import Model
 from psofed.theory.recursion import Sources
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from psofed import Attack, Data, Scenario, Selection, draw_fleet
-from psofed.scenario.file import attack_from_mapping
+from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.prediction import Prediction
 
 sys.path.insert(0, str(Path(__file__).parent))

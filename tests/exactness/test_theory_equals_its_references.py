@@ -7,7 +7,7 @@ import pytest
 
 import psofed
 from psofed import Attack, Data, Scenario, Selection
-from psofed.scenario.file import attack_from_mapping
+from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.dense import dense_data_matrices, dense_selection_matrices
 from psofed.theory.models import Model
 from psofed.theory.operators import PaperOperators, as_matrix

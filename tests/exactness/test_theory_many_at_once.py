@@ -8,12 +8,12 @@ import pytest
 
 import psofed
 from psofed import Attack, Data, Fleet, Scenario, Selection, draw_fleet
-from psofed.scenario.file import attack_from_mapping
+from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.lumps import Lumps
 from psofed.theory.models import Model
-from psofed.theory.prediction import predict_stepsizes
 from psofed.theory.recursion import Sources
 from psofed.theory.steady import Solver
+from psofed.theory.stepsize_curve import predict_stepsizes
 
 
 def make_attack(**options) -> Attack:

@@ -19,7 +19,7 @@ from psofed.paper.figures import load_figure
 from psofed.paper.figures.fig1 import BYZANTINE, PREDICTED
 from psofed.paper.predictions import predict_point
 from psofed.paper.published import published_table
-from psofed.scenario.file import with_values
+from psofed.scenario.changes import with_values
 
 FLEETS = range(6)
 PRINTED = [(name, curve) for name in ("fig2", "fig3", "fig4") for curve in published_table()[name]]

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import inspect
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,14 +14,13 @@ from numpy.typing import NDArray
 import psofed
 from psofed.common.fingerprint import function_digest
 from psofed.parts.registry import FAMILIES
-from psofed.scenario import scenario as scenario_module
 
 FloatArray = NDArray[np.float64]
 
 
 def declared_arguments(cls: type) -> list[str]:
     """The arguments that type checkers are told of."""
-    tree = ast.parse(inspect.getsource(scenario_module))
+    tree = ast.parse(inspect.getsource(sys.modules[cls.__module__]))
     body = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == cls.__name__)
     functions = [node for node in ast.walk(body) if isinstance(node, ast.FunctionDef)]
     return [argument.arg for argument in next(f for f in functions if f.name == "__init__").args.kwonlyargs]

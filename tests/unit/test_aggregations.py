@@ -33,7 +33,7 @@ from psofed.parts.models import Rff
 from psofed.parts.plain import combine_uploads
 from psofed.reference.block_form import run_reference
 from psofed.reference.draws import draw_trial
-from psofed.scenario.file import with_values
+from psofed.scenario.changes import with_values
 
 NAN = np.nan
 SERVER = np.array([1.0, 1.0])

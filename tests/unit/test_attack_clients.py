@@ -21,7 +21,7 @@ from psofed.parts.attacks import Gaussian, LabelPoisoning, Mimic, SignFlip
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
 from psofed.reference.literal import run_trial
-from psofed.scenario.file import with_values
+from psofed.scenario.changes import with_values
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 BASE = Scenario(num_clients=8, dimension=3, num_participants=4, num_shared=2, iterations=30)

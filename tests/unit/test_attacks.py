@@ -29,7 +29,7 @@ from psofed.parts.attacks import (
 )
 from psofed.parts.plain import corrupt_uploads, poison_sample
 from psofed.reference.literal import run_literally
-from psofed.scenario.file import with_values
+from psofed.scenario.changes import with_values
 
 NAN = np.nan
 TARGET = np.array([1.0, 2.0, 4.0])

@@ -18,7 +18,7 @@ from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Evidence
 from psofed.parts.defences import Cusum
 from psofed.parts.watching import Watch, WatchPlan
-from psofed.scenario.file import with_values
+from psofed.scenario.changes import with_values
 from psofed.simulation.watch_plan import find_threshold, make_plan
 
 SMALL = Scenario(

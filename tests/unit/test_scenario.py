@@ -14,7 +14,8 @@ from psofed import (
     UnknownFieldError,
 )
 from psofed.parts.attacks import Gaussian
-from psofed.scenario.file import EXAMPLE, parse_setting, read_scenario, with_values
+from psofed.scenario.changes import parse_setting, with_values
+from psofed.scenario.file import EXAMPLE, read_scenario
 
 SIZES = {"num_clients": 10, "dimension": 4}
 

@@ -55,7 +55,8 @@ def nearly_full_disk() -> None:
     ],
 )
 def test_a_misspelt_setting_is_told_what_may_have_been_meant(wrong: str, meant: str) -> None:
-    from psofed.scenario.file import parse_setting, scenario_from_mapping, set_values
+    from psofed.scenario.changes import parse_setting, set_values
+    from psofed.scenario.mapping import scenario_from_mapping
 
     base = {"num_clients": 50, "dimension": 5, "attack": {"num_byzantine": 5}}
     with pytest.raises(psofed.PsofedError, match=meant.replace("?", r"\?")):

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import psofed
 from psofed import Attack, Data, Scenario, Selection
 from psofed.cli import app
-from psofed.scenario.file import attack_from_mapping
+from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.operators import closed_form_stepsize
 from psofed.theory.stability import mean_square_stepsize_bound
 from psofed.theory.tuning import tune

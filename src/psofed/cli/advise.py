@@ -86,7 +86,8 @@ def advise(
         table, client_column, target_column, features, min_rows=min_rows, leave_out=leave_out
     )
     from psofed.advice import advise as ask
-    from psofed.scenario.file import parse_setting, read_mapping, set_values
+    from psofed.scenario.changes import parse_setting, set_values
+    from psofed.scenario.file import read_mapping
 
     assert data is not None
     mapping = {} if file is None else read_mapping(file)

@@ -49,7 +49,8 @@ def load_plugins(plugins: list[Path]) -> None:
 def read_scenario_with(file: Path, settings: list[str], plugins: list[Path]) -> "Scenario":
     """Read a scenario file and apply ``--set`` changes to it, after loading the parts it may name."""
     load_plugins(plugins)
-    from psofed.scenario.file import parse_setting, read_scenario
+    from psofed.scenario.changes import parse_setting
+    from psofed.scenario.file import read_scenario
 
     return read_scenario(file, changes=dict(parse_setting(text) for text in settings))
 

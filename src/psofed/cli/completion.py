@@ -26,7 +26,7 @@ def complete_settings(incomplete: str) -> Iterator[str]:
     >>> list(complete_settings("steps")), list(complete_settings("selection.pattern=r"))
     (['stepsize='], ['selection.pattern=random', 'selection.pattern=round-robin'])
     """
-    from psofed.scenario.file import field_names
+    from psofed.scenario.mapping import field_names
     from psofed.scenario.scenario import UPLINKS
 
     field, equals, value = incomplete.partition("=")

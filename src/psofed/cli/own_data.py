@@ -91,7 +91,8 @@ def scenario_for(
 ) -> "Scenario":
     """Read a scenario file and apply ``--set`` changes; with data, fit it to them (the file may then be left out)."""
     from psofed.cli.common import load_plugins, read_scenario_with
-    from psofed.scenario.file import parse_setting, read_mapping, set_values
+    from psofed.scenario.changes import parse_setting, set_values
+    from psofed.scenario.file import read_mapping
 
     if data is None:
         if file is None:

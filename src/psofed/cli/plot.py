@@ -75,7 +75,7 @@ def plot(
 
 
 def _select(result: "SweepResult", only: list[str]) -> "SweepResult":
-    from psofed.scenario.file import parse_setting
+    from psofed.scenario.changes import parse_setting
 
     where: dict[str, list[Any]] = {}
     for text in only:

@@ -10,29 +10,18 @@ from urllib.parse import urlencode
 import panel as pn
 
 from psofed.common.errors import PsofedError
-from psofed.explore import exports, words
+from psofed.explore import exports, view
 from psofed.explore.charts import CAPTIONS, Charts
 from psofed.explore.fields import field_for_error
 from psofed.explore.frame import Frame
 from psofed.explore.presets import Preset
-from psofed.explore.settings import (
-    SIDES,
-    Limits,
-    Settings,
-    changed,
-    from_query,
-    make_scenario,
-    parse_value,
-    to_query,
-)
+from psofed.explore.settings import SIDES, Limits, changed, from_query, make_scenario, parse_value
 from psofed.explore.sides import Side, SideMaker, with_dependents
 from psofed.explore.workers import Pool, Question, Worker
 from psofed.results import METRIC_TITLES
 
 _REDRAW = 90  # milliseconds between two drawings of what is still being refined
 _AFTER_NUMBERS = 40  # milliseconds that the browser has to paint numbers before charts keep it busy
-_PATIENCE = 1.5  # seconds after which the page says that theory takes long, and why
-_OPEN_GROUPS = ("Sharing", "Attack", "Fleet")
 
 
 class Session:
@@ -204,7 +193,7 @@ class Session:
         question = Question(self._count, "theory", mapping, side.own_data, {"metric": self._metric})
         side.asked_at = time.monotonic()
         self._worker("theory", name).ask(question)
-        self._watch(name, self._count, _PATIENCE)
+        self._watch(name, self._count, view.PATIENCE)
 
     def _watch(self, name: str, number: int, seconds: float) -> None:
         """Say from time to time that an answer takes long, while it does."""
@@ -315,6 +304,16 @@ class Session:
     def _groups(self, side: Side) -> list[dict[str, Any]]:
         return self._maker.groups(side)
 
+    def _frame_values(self) -> dict[str, Any]:
+        active = self._sides[self._active]
+        groups, presets = self._groups(active), self._presets.values()
+        return {
+            "form": view.form(self._sides, self._active, groups, presets, self._metric),
+            "errors": active.errors,
+            "top": view.top(self._sides, self._metric, self._refused),
+            "copies": view.copies(self._sides, self._active, self._metric, self._origin, self._token),
+        }
+
     def _show(self, pictures: bool = True) -> None:
         self.frame.tell(self._frame_values())
         if pictures and not self._is_drawing:
@@ -324,85 +323,6 @@ class Session:
     def _draw(self) -> None:
         self._is_drawing = False
         self._charts.show({name: side.content() for name, side in self._sides.items()}, self._metric)
-
-    def _frame_values(self) -> dict[str, Any]:
-        active = self._sides[self._active]
-        groups = [{**group, "open": group["title"] in _OPEN_GROUPS} for group in self._groups(active)]
-        form = {
-            "side": self._active,
-            "sides": list(self._sides),
-            "groups": groups,
-            "presets": [[preset.name, preset.title] for preset in self._presets.values()],
-            "preset": active.preset,
-            "metrics": [list(item) for item in METRIC_TITLES.items()],
-            "metric": self._metric,
-        }
-        return {"form": form, "errors": active.errors, "top": self._top(), "copies": self._copies(active)}
-
-    def _top(self) -> dict[str, Any]:
-        sentences = [{"side": "", "text": self._refused, "trouble": True}] if self._refused else []
-        for name, side in self._sides.items():
-            sentences += [{"side": name, **line} for line in self._lines(side)]
-        running = [side for side in self._sides.values() if side.simulating]
-        dots = [side.simulation["present"] for side in self._sides.values() if "present" in side.simulation]
-        text = (
-            f"{min(dot['trials'] for dot in dots)} trials simulated"
-            if dots
-            else "starting …"
-            if running
-            else ""
-        )
-        progress = sum(side.progress for side in running) / len(running) if running else 0.0
-        return {
-            "sentences": sentences,
-            "stale": any(
-                "point" not in side.fresh and not side.fresh.get("refusal") for side in self._sides.values()
-            ),
-            "tiles": words.tiles(
-                {name: self._numbers(side) for name, side in self._sides.items()}, self._metric
-            ),
-            "simulation": {"running": bool(running), "progress": round(progress, 3), "text": text},
-        }
-
-    def _lines(self, side: Side) -> list[dict[str, Any]]:
-        refusal, error = (
-            side.fresh.get("refusal", ""),
-            side.fresh.get("error") or side.simulation.get("error"),
-        )
-        lines: list[dict[str, Any]] = []
-        if refusal:
-            if not side.simulation.get("error"):
-                said = words.simulated_sentence(side.scenario, side.simulation, self._metric, side.simulating)
-                lines.append({"text": said, "trouble": False})
-            lines.append({"text": f"{refusal[0].upper()}{refusal[1:]}. So it is simulated.", "trouble": True})
-        elif not side.fresh.get("error"):
-            shown = side.fresh if "point" in side.fresh else {}
-            lines.append({"text": words.sentence(side.scenario, shown, self._metric), "trouble": False})
-        if error:
-            lines.append({"text": error, "trouble": True})
-        seconds = time.monotonic() - side.asked_at
-        if side.waits_for_theory and seconds > _PATIENCE:
-            what = "finer curves" if "point" in side.fresh else "the numbers"
-            why = words.why_slow(side.scenario, side.own_data)
-            text = f"Theory computes {what}, {seconds:.0f} s so far: {why}."
-            lines.append({"text": text, "trouble": False, "slow": True})
-        return lines
-
-    def _numbers(self, side: Side) -> dict[str, Any]:
-        return words.number_rows(side.scenario, side.fresh, side.picture, side.simulation.get("present"))
-
-    def _copies(self, side: Side) -> dict[str, Any]:
-        predictable = not (side.fresh.get("refusal") or side.fresh.get("error"))
-        about = (side.scenario, self._origin, side.own_data, predictable)
-        sides = {name: one.scenario.to_mapping() for name, one in self._sides.items()}
-        owned = frozenset(name for name, one in self._sides.items() if one.own_data)
-        return {
-            "toml": side.scenario.to_toml(),
-            "command": exports.as_command(*about),
-            "python": exports.as_python(*about),
-            "query": to_query(Settings(sides, owned, self._metric)),
-            "token": self._token,
-        }
 
     def _download(self, kind: Any) -> None:
         makers = {

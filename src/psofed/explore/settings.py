@@ -13,7 +13,9 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.validation import check_choice, check_integer
 from psofed.results import METRIC_TITLES
 from psofed.scenario import Scenario
-from psofed.scenario.file import parse_setting, scenario_from_mapping, set_values
+from psofed.scenario.changes import parse_setting, set_values
+from psofed.scenario.file import toml_value
+from psofed.scenario.mapping import scenario_from_mapping
 
 if TYPE_CHECKING:
     from psofed.fleet.own_data import OwnData
@@ -321,6 +323,4 @@ def _count(value: Any, default: int = 1) -> int:
 
 
 def _text(value: Any) -> str:
-    from psofed.scenario.file import _toml_value
-
-    return value if isinstance(value, str) and parse_value(value) == value else _toml_value(value)
+    return value if isinstance(value, str) and parse_value(value) == value else toml_value(value)

@@ -35,7 +35,7 @@ from psofed.federation.strategy import PSOFed
 from psofed.federation.synthetic import SyntheticSource, evaluate_model
 from psofed.parts.base import Attack
 from psofed.parts.watching import WatchPlan
-from psofed.scenario.file import attack_from_mapping
+from psofed.scenario.changes import attack_from_mapping
 
 HOME_VARIABLE = "PSOFED_FEDERATION_HOME"
 

@@ -35,7 +35,7 @@ from psofed.federation.suspects import Suspects
 from psofed.federation.wire import LOST, BadReplyError, Reply, decode_metrics
 from psofed.parts.base import Aggregation, Attack, Defence, Pattern, PreAggregation
 from psofed.parts.watching import WatchPlan
-from psofed.scenario.scenario import as_part
+from psofed.scenario.tables import as_part
 
 _log = logging.getLogger("psofed.federation")
 

@@ -7,7 +7,7 @@ from psofed.common.errors import InvalidValueError
 from psofed.fleet.nonlinear import linear_scenario
 from psofed.parts.models.linear import Linear
 from psofed.scenario import Scenario
-from psofed.scenario.file import scenario_from_mapping
+from psofed.scenario.mapping import scenario_from_mapping
 
 if TYPE_CHECKING:
     from psofed.fleet.own_data import OwnData

@@ -13,7 +13,7 @@ from psofed.paper.model import FigureData, Series
 from psofed.paper.predictions import best_stepsize
 from psofed.paper.verdict import Check, Claim, Difference, paired_difference
 from psofed.scenario import UPLINKS, Scenario
-from psofed.scenario.file import with_values
+from psofed.scenario.changes import with_values
 
 Figures = dict[str, FigureData]
 

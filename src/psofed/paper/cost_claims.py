@@ -17,7 +17,7 @@ from psofed.paper.model import FigureData
 from psofed.paper.verdict import Check, Claim
 from psofed.reference.operations import ExchangeCost, count_operations
 from psofed.scenario import Scenario
-from psofed.scenario.file import with_values
+from psofed.scenario.changes import with_values
 
 _OPERATIONS = (
     "operations (sums, products, quotients, comparisons and roots count as one each) in an exchange, counting one "

@@ -14,7 +14,7 @@ from psofed.paper.published import published_table
 from psofed.paper.typeset import decibels, listed
 from psofed.paper.verdict import Difference, paired_difference
 from psofed.scenario import UPLINKS
-from psofed.scenario.file import with_values
+from psofed.scenario.changes import with_values
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from psofed.parts.base import Attack
 from psofed.parts.registry import find_part
 from psofed.results import METRIC_TITLES, Estimate, MetricDifference
 from psofed.results.dataset import save_dataset
-from psofed.results.differences import paired_difference
+from psofed.results.metric_difference import paired_difference
 from psofed.scenario import Scenario
 from psofed.sweeps import Axis, CellResult, CellStore, Grid, SweepResult, run_sweep
 
@@ -138,7 +138,7 @@ class Matrix:
         """Compare two cells on the same data: dB by which `better` lies below `worse` (+), or above (−).
 
         Intervals hold simultaneously for all comparisons of a panel, and for heavy tails
-        (:func:`psofed.results.differences.paired_difference`).
+        (:func:`psofed.results.metric_difference.paired_difference`).
         """
         confidence = 1 - 0.05 / (len(ATTACKS) * len(RULES))
         return paired_difference(

@@ -8,7 +8,8 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.plots.curves import COLOURS, draw_band, finish_axes, log_bins, to_decibels
 from psofed.results import METRIC_TITLES, SimulationResult, describe_scenario
-from psofed.theory.prediction import LearningCurve, Prediction, StepsizeCurve
+from psofed.theory.prediction import LearningCurve, Prediction
+from psofed.theory.stepsize_curve import StepsizeCurve
 from psofed.theory.tuning import Tuning, metric_of
 
 if TYPE_CHECKING:

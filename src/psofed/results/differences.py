@@ -1,33 +1,18 @@
-"""How far two results lie apart, in dB and per cent, from trials that saw the same draws.
+"""How far two results lie apart, metric by metric, and whether their trials are pairs on equal draws."""
 
-With equal seed, fleet and trials the i-th trial of both saw the same data and participants, so that the differences of
-the pairs are far less uncertain than either result. What is estimated:
-
-- usually the *ratio of the means*, 10 log₁₀(ā/b̄), with Student's interval over the pairs' influence a_i/ā − b_i/b̄
-  (delta method);
-- where either sample, or the influence, is heavy-tailed, or a trial diverged, the *median of the pairs' ratios*,
-  10 log₁₀(a_i/b_i), with the interval of the sign test, which holds for every distribution. Pairs of which both
-  diverged could lie on either side, and widen the interval on both.
-
-Without pairs the interval is Welch's, or that of two medians (each with half of the error).
-"""
-
-import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray
-from psofed.results.estimates import (
-    CONFIDENCE,
-    is_heavy_tailed,
-    is_unfair,
-    median_interval,
-    sign_test_rank,
-    students_factor,
+from psofed.results.difference_words import describe_difference, difference_text, interval_text, signed
+from psofed.results.metric_difference import (
+    MetricDifference,
+    pair_decibels,
+    paired_difference,
+    unpaired_difference,
 )
 from psofed.results.metrics import ALL_TITLES, METRIC_TITLES
 
@@ -36,75 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from psofed.results.simulation import SimulationResult
-
-Statistic = Literal["ratio of means", "median of ratios", "ratio of medians"]
-_DECIBELS_PER_NEPER = 10 / math.log(10)
-
-
-@dataclass(frozen=True)
-class MetricDifference:
-    """By how much one metric of the first result lies above (+) or below (−) that of the second.
-
-    Attributes
-    ----------
-    decibels, percent : float
-        The difference, and the same as a change of the second result's value; NaN where nothing can be said.
-    interval, percent_interval : (float, float)
-        Confidence interval in dB and per cent; ends are NaN if there are too few trials.
-    statistic : str
-        What is compared: ``"ratio of means"``, or for heavy tails ``"median of ratios"``; ``"ratio of medians"``
-        without pairs.
-    lower, higher : int
-        Pairs in which the first result is the lower, and the higher one; 0 without pairs.
-    diverged : (int, int)
-        Diverged trials of the first and the second result.
-    confidence : float
-        Of the interval.
-    """
-
-    decibels: float
-    interval: tuple[float, float]
-    statistic: Statistic
-    lower: int = 0
-    higher: int = 0
-    diverged: tuple[int, int] = (0, 0)
-    confidence: float = CONFIDENCE
-
-    @property
-    def percent(self) -> float:
-        """The difference in per cent of the second result."""
-        return _to_percent(self.decibels)
-
-    @property
-    def percent_interval(self) -> tuple[float, float]:
-        """The interval in per cent of the second result."""
-        return _to_percent(self.interval[0]), _to_percent(self.interval[1])
-
-    @property
-    def is_significant(self) -> bool:
-        """Whether the interval excludes 0."""
-        return self.interval[0] > 0 or self.interval[1] < 0
-
-    @property
-    def is_heavy_tailed(self) -> bool:
-        """Whether medians are compared, because means of these trials would mislead."""
-        return self.statistic != "ratio of means"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON: what is not finite is None."""
-        plain = {
-            "db": self.decibels,
-            "interval_db": list(self.interval),
-            "percent": self.percent,
-            "interval_percent": list(self.percent_interval),
-            "confidence": self.confidence,
-            "statistic": self.statistic,
-            "significant": self.is_significant,
-            "pairs": {"lower": self.lower, "higher": self.higher},
-            "diverged_trials": list(self.diverged),
-        }
-        cleaned: dict[str, Any] = finite_or_none(plain)
-        return cleaned
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +118,7 @@ class Difference:
 
     def __repr__(self) -> str:
         return f"Difference({self._basis()})\n" + "\n".join(
-            f"  {ALL_TITLES[metric]:12} {_plain(found)}" for metric, found in self.metrics.items()
+            f"  {ALL_TITLES[metric]:12} {difference_text(found)}" for metric, found in self.metrics.items()
         )
 
     def _repr_html_(self) -> str:
@@ -211,8 +127,8 @@ class Difference:
         rows = [
             (
                 ALL_TITLES[metric],
-                f"{_signed(found.decibels)} dB",
-                _interval(found),
+                f"{signed(found.decibels)} dB",
+                interval_text(found),
                 f"{found.percent:+.1f} %",
                 found.statistic,
             )
@@ -293,166 +209,3 @@ def why_not_paired(a: "SimulationResult", b: "SimulationResult") -> tuple[str, .
             if not np.array_equal(getattr(a.fleet, name), getattr(b.fleet, name)):
                 reasons.append(f"the fleets' {title} differ")
     return tuple(reasons)
-
-
-def paired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFIDENCE) -> MetricDifference:
-    """Compare positive values of pairs; infinite where a trial diverged.
-
-    Examples
-    --------
-    >>> found = paired_difference(np.array([0.9, 1.1, 1.0]), np.array([9.0, 11.0, 10.0]))
-    >>> round(found.decibels, 6), found.statistic
-    (-10.0, 'ratio of means')
-    """
-    diverged = int(np.sum(~np.isfinite(a))), int(np.sum(~np.isfinite(b)))
-    counts = int(np.sum(a < b)), int(np.sum(a > b))
-    if len(a) < 2:
-        return MetricDifference(
-            _ratio(a, b), (math.nan, math.nan), "ratio of means", *counts, diverged, confidence
-        )
-    if not any(diverged) and not (is_heavy_tailed(a) or is_heavy_tailed(b)):
-        mean_a, mean_b = float(a.mean()), float(b.mean())
-        if mean_a > 0 and mean_b > 0:
-            influence = a / mean_a - b / mean_b
-            if not is_unfair(influence):
-                error = float(np.std(influence, ddof=1)) / math.sqrt(len(a))
-                reach = _DECIBELS_PER_NEPER * students_factor(len(a), confidence) * error
-                value = 10 * math.log10(mean_a / mean_b)
-                return MetricDifference(
-                    value, (value - reach, value + reach), "ratio of means", *counts, diverged, confidence
-                )
-    ratios = pair_decibels(a, b)
-    undecided = np.isnan(ratios)
-    low, high = np.where(undecided, -math.inf, ratios), np.where(undecided, math.inf, ratios)
-    rank = sign_test_rank(len(ratios), confidence)
-    interval = (float(np.sort(low)[rank - 1]), float(np.sort(high)[-rank])) if rank else (math.nan, math.nan)
-    # Where most pairs diverged together, nothing can be said.
-    value = _median(ratios[~undecided]) if 2 * int(undecided.sum()) < len(ratios) else math.nan
-    return MetricDifference(value, interval, "median of ratios", *counts, diverged, confidence)
-
-
-def unpaired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFIDENCE) -> MetricDifference:
-    """Compare two unrelated samples of positive values."""
-    diverged = int(np.sum(~np.isfinite(a))), int(np.sum(~np.isfinite(b)))
-    if min(len(a), len(b)) < 2:
-        return MetricDifference(
-            _ratio(a, b), (math.nan, math.nan), "ratio of means", 0, 0, diverged, confidence
-        )
-    if not any(diverged) and not (is_heavy_tailed(a) or is_heavy_tailed(b)):
-        from scipy.special import stdtrit
-
-        parts = [float(np.var(x / x.mean(), ddof=1)) / len(x) for x in (a, b)]
-        # Welch's degrees of freedom.
-        freedom = (
-            sum(parts) ** 2 / sum(p**2 / (len(x) - 1) for p, x in zip(parts, (a, b), strict=True))
-            if sum(parts)
-            else 1.0
-        )
-        factor = float(stdtrit(freedom, (1 + confidence) / 2))
-        value, reach = _ratio(a, b), _DECIBELS_PER_NEPER * factor * math.sqrt(sum(parts))
-        return MetricDifference(
-            value, (value - reach, value + reach), "ratio of means", 0, 0, diverged, confidence
-        )
-    (middle_a, ends_a), (middle_b, ends_b) = (median_interval(x, (1 + confidence) / 2) for x in (a, b))
-    low, high = _decibels(ends_a[0], ends_b[1]), _decibels(ends_a[1], ends_b[0])
-    if not any(map(math.isnan, (*ends_a, *ends_b))):  # both infinite: on either side
-        low, high = -math.inf if math.isnan(low) else low, math.inf if math.isnan(high) else high
-    value = _decibels(middle_a, middle_b)
-    return MetricDifference(value, (low, high), "ratio of medians", 0, 0, diverged, confidence)
-
-
-def pair_decibels(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return 10 log₁₀(a_i/b_i): infinite where one diverged, NaN where both did, 0 where both are 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = 10 * np.log10(a / b)
-    return np.where((a == b) & np.isfinite(a), 0.0, ratios)
-
-
-def describe_difference(
-    found: MetricDifference, title: str, first: str = "the first", second: str = "the second", basis: str = ""
-) -> str:
-    """Say a difference in one sentence.
-
-    Examples
-    --------
-    >>> describe_difference(MetricDifference(-3.0, (-3.1, -2.9), "ratio of means"), "network MSE", "a", "b")
-    'network MSE: a is 3.00 dB (49.9 %) below b, 95 % interval 2.90 to 3.10 dB.'
-    """
-    tail = f"; {basis}" if basis else ""
-    if any(found.diverged):
-        told = [
-            f"{count} of {name}" for name, count in zip((first, second), found.diverged, strict=True) if count
-        ]
-        tail = f"; diverged: {' and '.join(told)}" + tail
-    if found.is_heavy_tailed:
-        what = "pair" if found.statistic == "median of ratios" else "trial"
-        tail = f"; for the median {what}, since a few trials would decide the means" + tail
-    if math.isnan(found.decibels):
-        return f"{title}: nothing can be said, most trials of both diverged{tail}."
-    if math.isinf(found.decibels):
-        better, worse = (first, second) if found.decibels < 0 else (second, first)
-        how = "" if found.is_significant else ", but too few trials differ to rule out chance"
-        return f"{title}: {worse} diverges in most trials, {better} does not{how}{tail}."
-    low, high = found.interval
-    share = (
-        f"{abs(found.percent):.1f} %"
-        if abs(found.percent) < 1000
-        else f"a factor of {1 + found.percent / 100:.3g}"
-    )
-    size = f"{abs(found.decibels):.2f} dB ({share})"
-    if not found.is_significant:
-        if math.isnan(low):
-            return (
-                f"{title}: {first} is {size} {_side(found)} {second}; too few trials for an interval{tail}."
-            )
-        return (
-            f"{title}: no significant difference, {first} is {size} {_side(found)} {second}, "
-            f"95 % interval {_signed(low)} to {_signed(high)} dB{tail}."
-        )
-    near, far = sorted((abs(low), abs(high)))
-    return f"{title}: {first} is {size} {_side(found)} {second}, 95 % interval {near:.2f} to {_unsigned(far)}{tail}."
-
-
-def _side(found: MetricDifference) -> str:
-    return "below" if found.decibels < 0 else "above"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.2f}" if math.isfinite(value) else ("−∞" if value < 0 else "∞")
-
-
-def _unsigned(value: float) -> str:
-    return f"{value:.2f} dB" if math.isfinite(value) else "∞ (divergence)"
-
-
-def _plain(found: MetricDifference) -> str:
-    return f"{_signed(found.decibels)} dB, {_interval(found)}, {found.percent:+.1f} % ({found.statistic})"
-
-
-def _interval(found: MetricDifference) -> str:
-    return f"[{_signed(found.interval[0])}, {_signed(found.interval[1])}] dB"
-
-
-def _ratio(a: FloatArray, b: FloatArray) -> float:
-    return _decibels(float(np.mean(a)), float(np.mean(b)))
-
-
-def _decibels(a: float, b: float) -> float:
-    if math.isnan(a) or math.isnan(b) or a == b:
-        return 0.0 if a == b and math.isfinite(a) else math.nan
-    if b == 0 or math.isinf(a):
-        return math.inf
-    return -math.inf if a == 0 or math.isinf(b) else 10 * math.log10(a / b)
-
-
-def _median(values: FloatArray) -> float:
-    with np.errstate(invalid="ignore"):
-        return float(np.median(values))
-
-
-def _to_percent(decibels: float) -> float:
-    return (
-        100 * (10 ** (decibels / 10) - 1)
-        if decibels < 3000
-        else (math.nan if math.isnan(decibels) else math.inf)
-    )

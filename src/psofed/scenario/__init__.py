@@ -1,5 +1,6 @@
 """What is simulated and predicted: :class:`Scenario` and its tables, in Python and as TOML."""
 
-from psofed.scenario.scenario import UPLINKS, Data, Evasion, Scenario, Selection, Uniform, Variance
+from psofed.scenario.scenario import UPLINKS, Scenario
+from psofed.scenario.tables import Data, Evasion, Selection, Uniform, Variance
 
 __all__ = ["UPLINKS", "Data", "Evasion", "Scenario", "Selection", "Uniform", "Variance"]

@@ -15,7 +15,9 @@ from psofed.common.validation import check_integer, check_number
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part
 from psofed.scenario import Scenario
-from psofed.scenario.file import as_scenario, read_scenario, scenario_from_mapping, with_values
+from psofed.scenario.changes import with_values
+from psofed.scenario.file import as_scenario, read_scenario
+from psofed.scenario.mapping import scenario_from_mapping
 from psofed.sweeps.cell import Cell
 
 _KEYS = ("base", "grid", "trials", "seed", "tail")

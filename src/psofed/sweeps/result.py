@@ -14,7 +14,7 @@ from psofed.common.errors import InvalidValueError
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import ProgressCallback
 from psofed.results import EVASION_TITLES, METRIC_TITLES, MetricDifference, describe_scenario
-from psofed.results.differences import paired_difference
+from psofed.results.metric_difference import paired_difference
 from psofed.results.show import draw, html_card, show_estimate, text_table
 from psofed.scenario import Scenario
 from psofed.sweeps.cell import CellResult

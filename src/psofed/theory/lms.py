@@ -11,66 +11,15 @@ two such steps; if the Byzantine set is redrawn, whether k and l do so is correl
 product of what the two steps differ by.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.theory.corruption import Attackers
 from psofed.theory.first import FirstMoments
 from psofed.theory.moments import ClientMoments, Entries, PairMoments
-from psofed.theory.samples import Samples
-
-
-@dataclass(frozen=True, eq=False)
-class Mixture:
-    """Clean samples and, for those who poison theirs, poisoned ones.
-
-    Attributes
-    ----------
-    clean : Samples
-    poisoned : Samples or None
-    attackers : Attackers or None
-        Who learns from poisoned samples, and how often.
-    """
-
-    clean: Samples
-    poisoned: Samples | None = None
-    attackers: Attackers | None = None
-
-    @cached_property
-    def branches(self) -> Sequence[tuple[FloatArray, Samples]]:
-        """Probabilities (K,) and samples."""
-        if self.poisoned is None or self.attackers is None:
-            return ((np.ones_like(self.clean.noise_variance), self.clean),)
-        chance = self.attackers.chance
-        return ((1.0 - chance, self.clean), (chance, self.poisoned))
-
-    @property
-    def covariance(self) -> float:
-        """Cov(t_k, t_l) of two clients that poison their samples."""
-        return self.attackers.covariance if self.poisoned is not None and self.attackers is not None else 0.0
-
-
-class LmsStep(Protocol):
-    """One LMS step of all clients, acting on moments; `first` None leaves out all that displacements do."""
-
-    def clients(
-        self, v: ClientMoments, noise: float, residual: float = 0.0, first: FirstMoments | None = None
-    ) -> ClientMoments:
-        """Step server and single clients; `noise`, `residual` scale the two parts of the samples' noise."""
-
-    def pairs(self, v: PairMoments, first: FirstMoments | None = None) -> PairMoments:
-        """Step pairs of different clients."""
-
-    def first(self, v: FirstMoments) -> FirstMoments:
-        """Step first moments."""
-
-    def excess(self, own: FloatArray, mean: FloatArray | None = None) -> FloatArray:
-        """tr(R_k E[(v + d)(v + d)ᵀ]), the excess MSE on clean samples, of own blocks and means before the step."""
+from psofed.theory.samples import Mixture, Samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +33,10 @@ class _Means:
 
 
 class _Step:
-    """What both kinds of inputs share; they differ in how R is applied."""
+    """One LMS step of all clients, acting on moments: what both kinds of inputs share; they differ in how R is applied.
+
+    `first` None leaves out all that displacements do.
+    """
 
     stepsize: float
     mixture: Mixture
@@ -121,7 +73,7 @@ class _Step:
     def clients(
         self, v: ClientMoments, noise: float, residual: float = 0.0, first: FirstMoments | None = None
     ) -> ClientMoments:
-        """Step server and single clients."""
+        """Step server and single clients; `noise`, `residual` scale the two parts of the samples' noise."""
         push = self.means.push if first is not None else None
         if first is None or push is None:
             shift: float | FloatArray = 0.0
@@ -253,7 +205,7 @@ class WhiteLms(_Step):
         return np.asarray(decay + self.decay_swing)
 
     def excess(self, own: FloatArray, mean: FloatArray | None = None) -> FloatArray:
-        """ς_k² tr(P̂_k)."""
+        """ς_k² tr(P̂_k), the excess MSE on clean samples, of own blocks and means before the step."""
         clean = self.mixture.clean
         seen, _ = self._displaced(own, mean, clean.displacement)
         return np.asarray(clean.covariance * self.entries.trace(seen))
@@ -327,7 +279,7 @@ class CorrelatedLms(_Step):
     small_stepsize: bool = False
 
     def excess(self, own: FloatArray, mean: FloatArray | None = None) -> FloatArray:
-        """tr(R_k P̂_k)."""
+        """tr(R_k P̂_k), the excess MSE on clean samples, of own blocks and means before the step."""
         clean = self.mixture.clean
         seen, _ = self._displaced(own, mean, clean.displacement)
         return np.asarray(np.einsum("kij,kji->k", clean.covariance, self._square(seen)))

@@ -1,41 +1,31 @@
 """Which recursions a scenario means: one, or several to be averaged over the offsets of round-robin masks."""
 
-import itertools
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from psofed.common.errors import InvalidValueError, NotCoveredError
+from psofed.common.errors import InvalidValueError
 from psofed.common.suggest import did_you_mean
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.nonlinear import measure_features
 from psofed.parts.affine import Affine, PoisonedSamples, Statement
-from psofed.parts.aggregations.mean import Mean
-from psofed.parts.base import Attack
 from psofed.parts.patterns.random import Random
 from psofed.parts.patterns.round_robin import RoundRobin
 from psofed.scenario import Scenario
 from psofed.theory.corruption import Attackers, Corruption
+from psofed.theory.coverage import check_attack, check_scenario, statement_of, walk_of
 from psofed.theory.exchange import CommonMask, IndependentMasks, MaskMoments
-from psofed.theory.fixed_masks import FixedMasks
-from psofed.theory.lms import Mixture, lms_of
+from psofed.theory.lms import lms_of
 from psofed.theory.lumps import NODES, Lumps
 from psofed.theory.moments import Entries, Participation
 from psofed.theory.recursion import Exchange, Recursion
-from psofed.theory.samples import clean_samples, poisoned_samples
+from psofed.theory.samples import Mixture, clean_samples, poisoned_samples
 from psofed.theory.uploads import UploadLaw
+from psofed.theory.window_masks import WindowMasks
 
 THEORIES = ("exact", "paper")
-
-_ENUMERATED_OFFSETS = 4096  # up to here all combinations of offsets are gone through
-_ENUMERATED_CORRELATED = 32  # likewise with correlated inputs, where each takes longer
-_OFFSET_SEED = (
-    20240817  # of the sample of offsets beyond that; the same for all, so that predictions are repeatable
-)
 
 
 @dataclass(frozen=True)
@@ -52,28 +42,6 @@ class Branch:
 
     exchanges: tuple[Exchange, ...]
     weight: float
-
-
-def statement_of(attack: Attack) -> Statement:
-    """Return what an attack states of itself.
-
-    Raises
-    ------
-    NotCoveredError
-        For attacks that are not affine in the models, by name and with the reason.
-
-    Examples
-    --------
-    >>> from psofed.attacks import SignFlip
-    >>> statement_of(SignFlip(num_byzantine=1, scale=2.0, of="update"))
-    Affine(own=-2.0, server=3.0, offset=0.0, variance=0.0, common_variance=0.0)
-    """
-    statement = attack.affine()
-    if statement is None:
-        raise NotCoveredError(
-            f'the theory does not cover attack.kind = "{attack.kind}": {attack.not_affine_because}'
-        )
-    return statement
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,36 +72,8 @@ class Model:
             raise InvalidValueError(
                 "small_stepsize", True, 'False with theory = "exact"; it is an option of "paper"'
             )
-        if not self.scenario.algorithm.holds_models:
-            raise NotCoveredError(
-                'the theory covers algorithm = "pso-fed"; it has none for '
-                f'"{self.scenario.algorithm.kind}", which can only be simulated'
-            )
-        if not isinstance(self.scenario.aggregation, Mean):
-            raise NotCoveredError(
-                f'the theory covers aggregation = "mean"; "{self.scenario.aggregation.kind}" is not linear in what is '
-                "uploaded and can only be simulated"
-            )
-        defence = self.scenario.defence
-        if defence is not None:
-            raise NotCoveredError(
-                f'the theory does not cover defence.kind = "{defence.kind}": whom it leaves out depends on the data, '
-                "so it can only be simulated; psofed.predict_recovery says what follows an exclusion"
-            )
-        if self.scenario.pre_aggregation is not None:
-            raise NotCoveredError(
-                f'the theory covers no pre-aggregation; "{self.scenario.pre_aggregation.kind}" mixes uploads in a way '
-                "that depends on them or on chance, and can only be simulated"
-            )
-        pattern = self.scenario.selection.pattern
-        if (
-            not self._is_window
-            and pattern.mask_moments(self.scenario.dimension, self.scenario.num_shared) is None
-        ):
-            raise NotCoveredError(
-                f'the theory does not cover selection.pattern = "{pattern.kind}": it states no moments'
-            )
-        self._check_attack()
+        check_scenario(self.scenario)
+        check_attack(self)
 
     @cached_property
     def fleet(self) -> Fleet:
@@ -245,48 +185,10 @@ class Model:
         gaussian = self.fleet.fourth_moments is None
         return gaussian and self.law.corruption.is_linear_part_honest and self.mixture.poisoned is None
 
-    def _check_attack(self) -> None:
-        statement, kind = self.statement, getattr(self.scenario.attack, "kind", None)
-        _ = self.walk
-        if self.theory == "paper" and self.fleet.target_offsets is not None:
-            raise NotCoveredError(
-                "the paper's theory covers clients that all have the same target; data.target_spread is not 0"
-            )
-        if statement is None:
-            return
-        if self.theory == "paper" and not self.is_additive:
-            raise NotCoveredError(
-                f'the paper\'s theory covers attacks of mean zero, independent between clients; "{kind}" is not: '
-                'use theory = "exact"'
-            )
-        if isinstance(statement, PoisonedSamples) and not self.scenario.is_linear:
-            raise NotCoveredError(
-                f'the theory covers attack.kind = "{kind}" on linear streams; here it can only be simulated'
-            )
-        noisy_inputs = isinstance(statement, PoisonedSamples) and statement.input_noise_variance > 0
-        if noisy_inputs and self.fleet.fourth_moments is not None:
-            raise NotCoveredError(
-                f'the theory covers attack.kind = "{kind}" on Gaussian inputs, not on measured fourth moments'
-            )
-        if self.walk and (self.law.corruption.constant is not None or self.mixture.poisoned is not None):
-            raise NotCoveredError(
-                f'attack.kind = "{kind}" pulls towards a fixed point, from which a target that walks moves away for '
-                "ever: there is no steady state; it can only be simulated"
-            )
-
     @cached_property
     def walk(self) -> float:
         """q: variance of the step each entry of the target takes per iteration; 0 if it stays where it is."""
-        drift = self.scenario.drift
-        if drift is None:
-            return 0.0
-        variance = drift.increment_variance()
-        if variance is None:
-            raise NotCoveredError(
-                f'the theory covers drift.kind = "random-walk"; "{drift.kind}" states no steps of equal variance, and '
-                "can only be simulated"
-            )
-        return variance
+        return walk_of(self.scenario.drift)
 
     @cached_property
     def entries(self) -> Entries:
@@ -298,7 +200,7 @@ class Model:
         if not self._moving_window:
             return Entries.white(scenario.dimension, 1, kinds=kinds)
         if scenario.selection.coordinated:
-            period = self._period
+            period = RoundRobin().mask_period(scenario.dimension, scenario.num_shared)
             return Entries.white(
                 scenario.dimension, period, scenario.num_shared * period // scenario.dimension, kinds
             )
@@ -307,7 +209,6 @@ class Model:
     @cached_property
     def branches(self) -> tuple[Branch, ...]:
         """What has to be averaged, for the steady state."""
-        scenario = self.scenario
         if not self._moving_window:
             return (Branch((self._random_exchange(),), 1.0),)
         if self.is_scattered:
@@ -317,11 +218,14 @@ class Model:
             mask = place.astype(np.float64)
             return (Branch((CommonMask(self.drawn, self.entries, MaskMoments(mask, mask, mask)),), 1.0),)
         # Offsets o and o + M are the same masks one iteration apart; the steady state averages over a period.
-        distinct = scenario.dimension // self._period
-        return tuple(
-            Branch(tuple(self._window_exchange(offset, n) for n in range(self._period)), 1.0 / distinct)
-            for offset in range(distinct)
-        )
+        masks = self.round_robin
+        distinct = self.scenario.dimension // masks.period
+        return tuple(Branch(masks.common(offset), 1.0 / distinct) for offset in range(distinct))
+
+    @property
+    def round_robin(self) -> WindowMasks:
+        """The moving windows, where the pattern is round-robin."""
+        return WindowMasks(self.drawn, self.entries, self.scenario.num_shared)
 
     @property
     def is_scattered(self) -> bool:
@@ -331,12 +235,7 @@ class Model:
     @property
     def is_sampled(self) -> bool:
         """Whether the average over offsets is taken over a sample of them."""
-        if not self.is_scattered:
-            return False
-        free = (self.scenario.num_clients - 1) * math.log(self.scenario.dimension)
-        if self.fleet.is_white:
-            return free > math.log(_ENUMERATED_OFFSETS)
-        return free + math.log(self.scenario.dimension / self._period) > math.log(_ENUMERATED_CORRELATED)
+        return self.is_scattered and self.round_robin.are_sampled
 
     def recursion(self, stepsize: float, branch: Branch, lumped: bool = True) -> Recursion:
         """Return the recursion of one branch at one stepsize; `lumped` False keeps every client apart."""
@@ -368,10 +267,6 @@ class Model:
     def _is_window(self) -> bool:
         return isinstance(self.scenario.selection.pattern, RoundRobin)
 
-    @property
-    def _period(self) -> int:
-        return RoundRobin().mask_period(self.scenario.dimension, self.scenario.num_shared)
-
     def _random_exchange(self) -> Exchange:
         scenario = self.scenario
         # The paper's theory takes round-robin masks for random ones of the same p_e.
@@ -384,51 +279,12 @@ class Model:
         kind = CommonMask if scenario.selection.coordinated else IndependentMasks
         return kind(self.drawn, self.entries, MaskMoments(p, p, pair), remembered=self.theory == "exact")
 
-    def _window_exchange(self, offset: int, n: int) -> Exchange:
-        mask = self._masks(np.array(offset), n + 1)
-        row, column = np.repeat(mask, mask.size), np.tile(mask, mask.size)
-        return CommonMask(self.drawn, self.entries, MaskMoments(row, column, row * column))
-
-    def offsets(self, count: int) -> NDArray[np.int64]:
-        """Offsets of all clients, (N, K): all combinations if they can be gone through, else `count` drawn ones."""
-        scenario = self.scenario
-        clients, dimension = scenario.num_clients, scenario.dimension
-        if self.is_sampled:
-            return np.random.default_rng(_OFFSET_SEED).integers(0, dimension, (count, clients))
-        if self.fleet.is_white:
-            # Entries are exchangeable: only differences of offsets matter.
-            return np.array([(0, *rest) for rest in itertools.product(range(dimension), repeat=clients - 1)])
-        # The steady state is averaged over a period, so offsets that all move on by M are the same.
-        first = range(dimension // self._period)
-        return np.array(
-            [(o, *rest) for o in first for rest in itertools.product(range(dimension), repeat=clients - 1)]
-        )
-
     def offset_branches(self, count: int) -> tuple[Branch, ...]:
-        """Round-robin masks with an offset each, given the offsets: one branch for each of :meth:`offsets`."""
-        offsets = self.offsets(count)
-        make = self._white_windows if self.fleet.is_white else self._full_windows
-        return tuple(Branch(make(offset), 1.0 / len(offsets)) for offset in offsets)
+        """Round-robin masks with an offset each, given the offsets: one branch for each of these."""
+        masks = self.round_robin
+        offsets = masks.offsets(count)
+        return tuple(Branch(masks.scattered(offset), 1.0 / len(offsets)) for offset in offsets)
 
     def window_masks(self, count: int) -> FloatArray:
-        """Masks in the moving frame for each of :meth:`offsets`, (N, K, D)."""
-        return self._masks(self.offsets(count), 0)
-
-    def _white_windows(self, offsets: NDArray[np.int64]) -> tuple[Exchange, ...]:
-        mask = self._masks(offsets, 0)
-        return (FixedMasks(self.drawn, self.entries, mask, mask),)
-
-    def _full_windows(self, offsets: NDArray[np.int64]) -> tuple[Exchange, ...]:
-        exchanges = []
-        for n in range(self._period):
-            mask = self._masks(offsets, n + 1)
-            dimension = mask.shape[-1]
-            exchanges.append(
-                FixedMasks(
-                    self.drawn, self.entries, np.repeat(mask, dimension, axis=-1), np.tile(mask, dimension)
-                )
-            )
-        return tuple(exchanges)
-
-    def _masks(self, offsets: NDArray[np.int64], n: int) -> FloatArray:
-        return RoundRobin().mask_given_offset(self.scenario.dimension, self.scenario.num_shared, offsets, n)
+        """Masks in the moving frame for each of :meth:`.WindowMasks.offsets`, (N, K, D)."""
+        return self.round_robin.masks(self.round_robin.offsets(count))

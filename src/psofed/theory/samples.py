@@ -7,13 +7,16 @@ independent of x' (all is Gaussian). So it has the covariance R', the displaceme
 noise of variance φ² (σ_ν² + (w* + d)ᵀ (R − R R'⁻¹ R) (w* + d)).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet
 from psofed.parts.affine import PoisonedSamples
+from psofed.theory.corruption import Attackers
 from psofed.theory.moments import Entries
 
 
@@ -43,6 +46,36 @@ class Samples:
     displacement: FloatArray | None = None
     fourth: FloatArray | None = None
     weighted_noise: FloatArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Clean samples and, for those who poison theirs, poisoned ones.
+
+    Attributes
+    ----------
+    clean : Samples
+    poisoned : Samples or None
+    attackers : Attackers or None
+        Who learns from poisoned samples, and how often.
+    """
+
+    clean: Samples
+    poisoned: Samples | None = None
+    attackers: Attackers | None = None
+
+    @cached_property
+    def branches(self) -> Sequence[tuple[FloatArray, Samples]]:
+        """Probabilities (K,) and samples."""
+        if self.poisoned is None or self.attackers is None:
+            return ((np.ones_like(self.clean.noise_variance), self.clean),)
+        chance = self.attackers.chance
+        return ((1.0 - chance, self.clean), (chance, self.poisoned))
+
+    @property
+    def covariance(self) -> float:
+        """Cov(t_k, t_l) of two clients that poison their samples."""
+        return self.attackers.covariance if self.poisoned is not None and self.attackers is not None else 0.0
 
 
 def clean_samples(fleet: Fleet, entries: Entries) -> Samples:

@@ -7,6 +7,10 @@ numbers, and first moments are V numbers (:class:`psofed.theory.moments.Entries`
 The packed unknowns of one solve, for K clients and D entries, are g (D), cross1, cross0, own1, own0 (K, D each), and,
 before the upload and already relabelled, w_l = Σ_{m≠l} s_m E[b_m A_m z_m z_l] (K, D) and
 h = Σ_{k≠l} s_k s_l E[b_k b_l A_k A_l z_k z_l] (D).
+
+All of them stand in one file, with the tuples they are given, though it is long: Numba keeps compiled code by the file
+that a function stands in, so a change in another file that it calls would meet stale code
+(:mod:`psofed.engine.compiling`).
 """
 
 from typing import NamedTuple

@@ -25,7 +25,7 @@ from psofed.paper.predictions import predicted_series
 from psofed.paper.published import published_series
 from psofed.parts.attacks.gaussian import Gaussian
 from psofed.scenario import UPLINKS, Scenario
-from psofed.scenario.file import with_values
+from psofed.scenario.changes import with_values
 from psofed.sweeps import Axis, Cell, Grid
 
 BYZANTINE = (0, 5, 10, 15, 20)

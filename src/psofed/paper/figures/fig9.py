@@ -21,7 +21,7 @@ from psofed.paper.curves import QUICK_TRIALS, TERM_TRIALS, paper_scenario
 from psofed.paper.model import CellResults, FigureData, Quality, Series, find_unsteady_points
 from psofed.paper.predictions import predict_point
 from psofed.scenario import UPLINKS, Scenario
-from psofed.scenario.file import with_values
+from psofed.scenario.changes import with_values
 from psofed.sweeps import Axis, Cell, Grid
 
 SHARED = (1, 2, 3, 4, 5)

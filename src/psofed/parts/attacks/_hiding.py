@@ -1,11 +1,53 @@
 """How far attackers can go without standing out, for Min-Max and Min-Sum."""
 
 import math
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np  # noqa: F401 (for the example)
 
 from psofed.common.types import FloatArray
-from psofed.parts.vectors import add_scaled, clear, scale
+from psofed.parts.options import option
+from psofed.parts.vectors import add_scaled, clear, part_of, scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hiding:
+    """What both know, and how far and where to they can be told to go."""
+
+    knows: ClassVar[str] = "everyone"
+    not_affine_because: ClassVar[str] = "distances between uploads are not affine in the models"
+
+    scale: float = option(
+        default=1.0, low=0.0, text="what is gone of the largest possible way", strength=True
+    )
+    direction: str = option(
+        default="deviation", choices=("deviation", "unit", "sign"), text="p: away in what direction"
+    )
+
+
+def take_aim(honest: FloatArray, direction: str, room: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the mean of the honest updates and the direction to move away in, (E,) each; both lie in ``room``."""
+    size = honest.shape[1]
+    mean, away = part_of(room, 0, (size,)), part_of(room, size, (size,))
+    write_mean(honest, mean)
+    write_direction(honest, mean, direction, away)
+    return mean, away
+
+
+def send_alike(mean: FloatArray, reach: float, away: FloatArray, out: FloatArray) -> None:
+    """Let all attackers send  mean + reach · away,  a row of ``out`` each.
+
+    Examples
+    --------
+    >>> out = np.empty((2, 1))
+    >>> send_alike(np.array([2.0]), 0.5, np.array([-1.0]), out)
+    >>> out.ravel()
+    array([1.5, 1.5])
+    """
+    for a in range(out.shape[0]):
+        for i in range(mean.size):
+            out[a, i] = mean[i] + reach * away[i]
 
 
 def write_mean(honest: FloatArray, out: FloatArray) -> None:

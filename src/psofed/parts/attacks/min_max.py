@@ -3,14 +3,13 @@
 import math
 
 from psofed.common.types import FloatArray
-from psofed.parts.attacks._hiding import write_direction, write_mean
+from psofed.parts.attacks._hiding import Hiding, send_alike, take_aim
 from psofed.parts.base import Attack
 from psofed.parts.contexts import Conspiracy
-from psofed.parts.options import option
-from psofed.parts.vectors import inner, part_of, squared_distance
+from psofed.parts.vectors import inner, squared_distance
 
 
-class MinMax(Attack):
+class MinMax(Hiding, Attack):
     """Min-Max: all attackers go as far as they can without being farther from anybody than the honest are.
 
     All send the update  m + γ p,  with m the mean of the clean updates of this iteration, which the attackers see, and
@@ -39,25 +38,13 @@ class MinMax(Attack):
     array([1., 1., 3.])
     """
 
-    knows = "everyone"
-    not_affine_because = "distances between uploads are not affine in the models"
-
-    scale: float = option(
-        default=1.0, low=0.0, text="what is gone of the largest possible way", strength=True
-    )
-    direction: str = option(
-        default="deviation", choices=("deviation", "unit", "sign"), text="p: away in what direction"
-    )
-
     def craft(self, conspiracy: Conspiracy, out: FloatArray) -> None:
         """Go as far as the farthest honest pair allows."""
-        honest, room = conspiracy.honest, conspiracy.room
-        count, size = honest.shape
+        honest = conspiracy.honest
+        count = honest.shape[0]
         if count == 0:
             return
-        mean, direction = part_of(room, 0, (size,)), part_of(room, size, (size,))
-        write_mean(honest, mean)
-        write_direction(honest, mean, self.direction, direction)
+        mean, direction = take_aim(honest, self.direction, conspiracy.room)
         widest = 0.0
         for h in range(count):
             for other in range(h):
@@ -71,6 +58,4 @@ class MinMax(Attack):
                 farthest = min(farthest, (math.sqrt(slope * slope + steepness * left) - slope) / steepness)
         if steepness == 0.0:
             farthest = 0.0
-        for a in range(out.shape[0]):
-            for i in range(size):
-                out[a, i] = mean[i] + self.scale * farthest * direction[i]
+        send_alike(mean, self.scale * farthest, direction, out)

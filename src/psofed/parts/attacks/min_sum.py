@@ -3,14 +3,13 @@
 import math
 
 from psofed.common.types import FloatArray
-from psofed.parts.attacks._hiding import write_direction, write_mean
+from psofed.parts.attacks._hiding import Hiding, send_alike, take_aim
 from psofed.parts.base import Attack
 from psofed.parts.contexts import Conspiracy
-from psofed.parts.options import option
-from psofed.parts.vectors import inner, part_of, squared_distance
+from psofed.parts.vectors import inner, squared_distance
 
 
-class MinSum(Attack):
+class MinSum(Hiding, Attack):
     """Min-Sum: all attackers go as far as they can without their distances summing up to more than an honest one's.
 
     All send the update  m + γ p,  with m the mean of the clean updates of this iteration, which the attackers see, and
@@ -40,25 +39,13 @@ class MinSum(Attack):
     array([1., 1., 3.])
     """
 
-    knows = "everyone"
-    not_affine_because = "distances between uploads are not affine in the models"
-
-    scale: float = option(
-        default=1.0, low=0.0, text="what is gone of the largest possible way", strength=True
-    )
-    direction: str = option(
-        default="deviation", choices=("deviation", "unit", "sign"), text="p: away in what direction"
-    )
-
     def craft(self, conspiracy: Conspiracy, out: FloatArray) -> None:
         """Go as far as the largest honest sum of distances allows."""
-        honest, room = conspiracy.honest, conspiracy.room
-        count, size = honest.shape
+        honest = conspiracy.honest
+        count = honest.shape[0]
         if count == 0:
             return
-        mean, direction = part_of(room, 0, (size,)), part_of(room, size, (size,))
-        write_mean(honest, mean)
-        write_direction(honest, mean, self.direction, direction)
+        mean, direction = take_aim(honest, self.direction, conspiracy.room)
         largest = spread = 0.0
         for h in range(count):
             total = 0.0
@@ -69,6 +56,4 @@ class MinSum(Attack):
         steepness, farthest = count * inner(direction, direction), 0.0
         if steepness > 0.0:
             farthest = math.sqrt(max(0.0, largest - spread) / steepness)
-        for a in range(out.shape[0]):
-            for i in range(size):
-                out[a, i] = mean[i] + self.scale * farthest * direction[i]
+        send_alike(mean, self.scale * farthest, direction, out)

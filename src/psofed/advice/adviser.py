@@ -1,0 +1,257 @@
+"""Asks a table whether federating helps: what is compared, run and judged, and how the answer is put together."""
+
+import math
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.advice.advice import Advice, Method
+from psofed.advice.errors import Trier
+from psofed.advice.judging import Gain, Judge, Judged
+from psofed.advice.stations import describe_stations
+from psofed.common.errors import InvalidValueError
+from psofed.common.notices import notify
+from psofed.common.types import ProgressCallback
+from psofed.common.validation import check_integer, check_number
+from psofed.engine.compiling import is_cold
+from psofed.fleet.fitting import fit_scenario
+from psofed.fleet.own_data import OwnData, read_data
+from psofed.parts.attacks import SignFlip
+from psofed.parts.base import Aggregation, Attack
+from psofed.parts.registry import find_part
+from psofed.results.traffic import measure_communication
+from psofed.scenario import Scenario
+from psofed.simulation.monte_carlo import check_covered
+
+if TYPE_CHECKING:
+    import pandas
+
+TRIALS = 16
+WORTH_MENTIONING = 0.01
+"""A gain below one per cent makes no difference, however sure it is."""
+
+
+def advise(
+    data: "OwnData | str | Path | pandas.DataFrame | Any",
+    client_column: str | None = None,
+    target_column: str | None = None,
+    features: Sequence[str] | None = None,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    liars: float = 0.2,
+    rule: str | Aggregation = "median",
+    trials: int = TRIALS,
+    seed: int = 0,
+    min_rows: int | None = None,
+    executor: Executor | None = None,
+    progress: ProgressCallback | None = None,
+) -> Advice:
+    """Say whether the clients of a table should federate, and how.
+
+    Every way to learn (each client alone, federations with each number of shared entries, all data pooled) is run at
+    many stepsizes. In each block of time it uses the one that was best before, and is judged by what follows.
+
+    Parameters
+    ----------
+    data : OwnData, path or data frame
+        What :func:`psofed.read_data` or :func:`psofed.from_arrays` returned, or what `read_data` takes, with
+        `client_column`, `target_column`, `features` and `min_rows` as there.
+    settings : mapping, optional
+        Fields of the federation, as in a scenario file: ``num_participants`` (all clients by default), ``model``,
+        ``selection``, ``attack`` (what liars do; by default they send the opposite of their model). Its stepsize and
+        number of shared entries are what is sought.
+    liars : float
+        Share of the clients that lie in the second part of the answer; 0 leaves it out.
+    rule : str or Aggregation
+        The robust rule that is tried beside the mean.
+    trials : int
+        Draws of participants, masks and lies over which a federation's errors are averaged.
+    seed : int
+        Of these draws, and of who lies.
+    executor : concurrent.futures.Executor, optional
+        Where federations run; threads by default.
+    progress : callable, optional
+        Called now and then with (done, total) runs.
+
+    Examples
+    --------
+    >>> from psofed import from_arrays
+    >>> rng = np.random.default_rng(1)
+    >>> X, clients = rng.standard_normal((1200, 3)), np.arange(1200) % 20
+    >>> advice = advise(from_arrays(X, X.sum(axis=1) + rng.standard_normal(1200), clients), liars=0)
+    >>> advice.verdict, advice.federation.gain.value > 0.1
+    ('federate', True)
+    """
+    if not isinstance(data, OwnData):
+        if client_column is None or target_column is None:
+            name = "client_column" if client_column is None else "target_column"
+            raise InvalidValueError(name, None, "a column's name: data were not read by read_data yet")
+        data = read_data(data, client_column, target_column, features, min_rows=min_rows)
+    if data.epochs != 1:
+        raise InvalidValueError(
+            "epochs", data.epochs, "1: the error on rows that were learned before is no forecast's"
+        )
+    liars = check_number("liars", liars, 0.0, 0.5, open_high=True)
+    trials, seed = check_integer("trials", trials, 1), check_integer("seed", seed, 0)
+    robust = find_part("aggregation", rule)() if isinstance(rule, str) else rule
+    values = {"num_participants": data.num_clients, "stepsize": 0.1, **(settings or {})}
+    scenario = fit_scenario(data, values)
+    attack = _make_attack(scenario, liars, seed)
+    scenario = scenario.replace(attack=None, aggregation="mean")
+    for part in (scenario, scenario.replace(aggregation=robust, attack=attack)):
+        check_covered(part, data)
+    if is_cold():
+        notify("compiling the kernels (once on this machine, some seconds)")
+    return _Adviser(data, scenario, robust, attack, Trier(data, scenario, trials, seed, executor)).advise(
+        progress
+    )
+
+
+def _make_attack(scenario: Scenario, liars: float, seed: int) -> Attack | None:
+    """Return the attack of the second question; who lies is drawn, unless the scenario names them."""
+    clients = scenario.num_clients
+    if scenario.attack is not None and (
+        scenario.attack.clients or scenario.attack.byzantine_set == "redrawn"
+    ):
+        return scenario.attack
+    count = min(math.ceil(liars * clients - 1e-9), clients - 1)
+    if count == 0:
+        return None
+    who = np.random.default_rng((seed, 12)).choice(clients, count, replace=False)
+    numbers = tuple(int(k) for k in np.sort(who))
+    base = scenario.attack or SignFlip(num_byzantine=count, of="model", probability=1.0)
+    return base.replace(clients=numbers)
+
+
+class _Adviser:
+    """Runs what is to be compared, and puts the answer together."""
+
+    def __init__(
+        self, data: OwnData, scenario: Scenario, robust: Aggregation, attack: Attack | None, trier: Trier
+    ) -> None:
+        self._data, self._scenario, self._robust, self._attack = data, scenario, robust, attack
+        self._trier = trier
+        self._judge = Judge(trier.blocks)
+
+    def advise(self, progress: ProgressCallback | None) -> Advice:
+        trier, judge = self._trier, self._judge
+        alone_grid, alone_errors, pooled_grid, pooled_errors = trier.lms()
+        alone, pooled = judge.choose(alone_errors), judge.choose(pooled_errors)
+        average = judge.fixed(trier.average())
+        groups = self._groups()
+        runs = [scenario for group in groups.values() for scenario in group]
+        errors = trier.federations(runs, lambda done: progress(done, len(runs)) if progress else None)
+        by_group: dict[str, NDArray[np.float64]] = {}
+        at = 0
+        for name, group in groups.items():
+            by_group[name] = np.array(errors[at : at + len(group)])
+            at += len(group)
+        plain = groups["plain"]
+        federation = judge.choose(by_group["plain"], [s.num_shared for s in plain])
+        best = self._method(judge, federation, alone, plain, "federation")
+        shared = []
+        for count in dict.fromkeys(s.num_shared for s in plain):
+            these = [i for i, s in enumerate(plain) if s.num_shared == count]
+            judged = judge.choose(by_group["plain"][these])
+            shared.append(self._method(judge, judged, alone, [plain[i] for i in these], "federation"))
+        robust = None
+        if "robust" in groups:
+            judged = judge.choose(by_group["robust"], [s.num_shared for s in groups["robust"]])
+            robust = self._method(judge, judged, alone, groups["robust"], "federation")
+        lies, liars = self._lies(groups, by_group, alone_errors)
+        single = self._data.num_clients == 1
+        better = federation if judge.error(federation) < judge.error(alone) else alone
+        own = Method("alone", "each station alone", None, float(alone_grid[alone.last]),
+                     judge.error(alone), Gain(0.0, (0.0, 0.0)))  # fmt: skip
+        return Advice(
+            verdict="stay alone" if single else _verdict(best.gain),
+            federation=best,
+            alone=own,
+            pooled=Method("pooled", "all data pooled", None, float(pooled_grid[pooled.last]),
+                          judge.error(pooled), judge.gain(pooled, alone)),
+            average=Method("average", "running mean, no model", None, None,
+                           judge.error(average), judge.gain(average, alone)),
+            shared=tuple(shared),
+            robust=robust,
+            lies=lies,
+            liars=liars,
+            attack={} if self._attack is None else self._attack.to_mapping(),
+            stations=describe_stations(self._data, judge, alone, federation),
+            scenario=plain[federation.last],
+            rows=int(judge.rows.sum()),
+            data=self._data.describe(),
+            notes=tuple(self._notes()),
+            pooled_gain=judge.gain(pooled, federation),
+            model_gain=judge.gain(better, average),
+        )  # fmt: skip
+
+    def _groups(self) -> dict[str, list[Scenario]]:
+        """Return what is to be run: each group is a federation with all its settings."""
+        base, trier = self._scenario, self._trier
+        grid = [float(mu) for mu in trier.stepsizes(base.iterations, base.num_participants)]
+        several = self._data.num_clients > 1
+
+        def settings(scenario: Scenario, few: bool) -> list[Scenario]:
+            counts = trier.shared(few) if several else (base.dimension,)
+            return [scenario.replace(num_shared=m, stepsize=mu) for m in counts for mu in grid]
+
+        groups = {"plain": settings(base, few=False)}
+        if self._attack is not None:
+            robust = base.replace(aggregation=self._robust)
+            groups["robust"] = settings(robust, few=True)
+            groups["lies"] = settings(base.replace(attack=self._attack), few=True)
+            groups["robust lies"] = settings(robust.replace(attack=self._attack), few=True)
+        return groups
+
+    def _lies(
+        self,
+        groups: dict[str, list[Scenario]],
+        errors: dict[str, NDArray[np.float64]],
+        alone_errors: NDArray[np.float64],
+    ) -> tuple[tuple[Method, ...], tuple[str, ...]]:
+        if self._attack is None:
+            return (), ()
+        names = self._data.table.clients
+        lying = self._attack.byzantine_mask(len(names), names) & (self._attack.byzantine_set == "fixed")
+        judge = Judge(self._trier.blocks, ~lying)
+        alone = judge.choose(alone_errors)
+        found = []
+        for name in ("lies", "robust lies"):
+            judged = judge.choose(errors[name], [s.num_shared for s in groups[name]])
+            found.append(self._method(judge, judged, alone, groups[name], "federation"))
+        return tuple(found), tuple(name for name, lies in zip(names, lying, strict=True) if lies)
+
+    def _method(
+        self, judge: Judge, judged: Judged, alone: Judged, settings: Sequence[Scenario], name: str
+    ) -> Method:
+        chosen = settings[judged.last]
+        sent = measure_communication(chosen)
+        rule = chosen.aggregation.kind
+        title = f"federation, M = {chosen.num_shared}" + ("" if rule == "mean" else f", {rule}")
+        if chosen.attack is not None:
+            title += ", some lying"
+        numbers = sent.numbers_down + sent.numbers_up
+        error, gain = judge.error(judged), judge.gain(judged, alone)
+        return Method(name, title, chosen.num_shared, chosen.stepsize, error, gain, numbers, rule)
+
+    def _notes(self) -> list[str]:
+        lines = self._data.notes()
+        unjudged = [n for n, rows in zip(self._data.table.clients, self._judge.rows, strict=True) if not rows]
+        if unjudged:
+            lines.append(
+                f"{len(unjudged)} clients ({', '.join(unjudged[:3])}{', …' if len(unjudged) > 3 else ''}) learn, "
+                "but their rows end before the judged part begins."
+            )
+        if self._trier.is_heavy:
+            lines.append("the table is large: fewer stepsizes and numbers of shared entries were tried.")
+        return lines
+
+
+def _verdict(gain: Gain) -> str:
+    if not gain.is_clear or abs(gain.value) < WORTH_MENTIONING:
+        return "no clear difference"
+    return "federate" if gain.value > 0 else "stay alone"

@@ -1,0 +1,197 @@
+"""How far one metric of two results lies apart, in dB and per cent, from trials that saw the same draws.
+
+With equal seed, fleet and trials the i-th trial of both saw the same data and participants, so that the differences of
+the pairs are far less uncertain than either result. What is estimated:
+
+- usually the *ratio of the means*, 10 log₁₀(ā/b̄), with Student's interval over the pairs' influence a_i/ā − b_i/b̄
+  (delta method);
+- where either sample, or the influence, is heavy-tailed, or a trial diverged, the *median of the pairs' ratios*,
+  10 log₁₀(a_i/b_i), with the interval of the sign test, which holds for every distribution. Pairs of which both
+  diverged could lie on either side, and widen the interval on both.
+
+Without pairs the interval is Welch's, or that of two medians (each with half of the error).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from psofed.common.numbers import finite_or_none
+from psofed.common.types import FloatArray
+from psofed.results.estimates import (
+    CONFIDENCE,
+    is_heavy_tailed,
+    is_unfair,
+    median_interval,
+    sign_test_rank,
+    students_factor,
+)
+
+Statistic = Literal["ratio of means", "median of ratios", "ratio of medians"]
+_DECIBELS_PER_NEPER = 10 / math.log(10)
+
+
+@dataclass(frozen=True)
+class MetricDifference:
+    """By how much one metric of the first result lies above (+) or below (−) that of the second.
+
+    Attributes
+    ----------
+    decibels, percent : float
+        The difference, and the same as a change of the second result's value; NaN where nothing can be said.
+    interval, percent_interval : (float, float)
+        Confidence interval in dB and per cent; ends are NaN if there are too few trials.
+    statistic : str
+        What is compared: ``"ratio of means"``, or for heavy tails ``"median of ratios"``; ``"ratio of medians"``
+        without pairs.
+    lower, higher : int
+        Pairs in which the first result is the lower, and the higher one; 0 without pairs.
+    diverged : (int, int)
+        Diverged trials of the first and the second result.
+    confidence : float
+        Of the interval.
+    """
+
+    decibels: float
+    interval: tuple[float, float]
+    statistic: Statistic
+    lower: int = 0
+    higher: int = 0
+    diverged: tuple[int, int] = (0, 0)
+    confidence: float = CONFIDENCE
+
+    @property
+    def percent(self) -> float:
+        """The difference in per cent of the second result."""
+        return _to_percent(self.decibels)
+
+    @property
+    def percent_interval(self) -> tuple[float, float]:
+        """The interval in per cent of the second result."""
+        return _to_percent(self.interval[0]), _to_percent(self.interval[1])
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.interval[0] > 0 or self.interval[1] < 0
+
+    @property
+    def is_heavy_tailed(self) -> bool:
+        """Whether medians are compared, because means of these trials would mislead."""
+        return self.statistic != "ratio of means"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON: what is not finite is None."""
+        plain = {
+            "db": self.decibels,
+            "interval_db": list(self.interval),
+            "percent": self.percent,
+            "interval_percent": list(self.percent_interval),
+            "confidence": self.confidence,
+            "statistic": self.statistic,
+            "significant": self.is_significant,
+            "pairs": {"lower": self.lower, "higher": self.higher},
+            "diverged_trials": list(self.diverged),
+        }
+        cleaned: dict[str, Any] = finite_or_none(plain)
+        return cleaned
+
+
+def paired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFIDENCE) -> MetricDifference:
+    """Compare positive values of pairs; infinite where a trial diverged.
+
+    Examples
+    --------
+    >>> found = paired_difference(np.array([0.9, 1.1, 1.0]), np.array([9.0, 11.0, 10.0]))
+    >>> round(found.decibels, 6), found.statistic
+    (-10.0, 'ratio of means')
+    """
+    diverged = int(np.sum(~np.isfinite(a))), int(np.sum(~np.isfinite(b)))
+    counts = int(np.sum(a < b)), int(np.sum(a > b))
+    if len(a) < 2:
+        return MetricDifference(
+            _ratio(a, b), (math.nan, math.nan), "ratio of means", *counts, diverged, confidence
+        )
+    if not any(diverged) and not (is_heavy_tailed(a) or is_heavy_tailed(b)):
+        mean_a, mean_b = float(a.mean()), float(b.mean())
+        if mean_a > 0 and mean_b > 0:
+            influence = a / mean_a - b / mean_b
+            if not is_unfair(influence):
+                error = float(np.std(influence, ddof=1)) / math.sqrt(len(a))
+                reach = _DECIBELS_PER_NEPER * students_factor(len(a), confidence) * error
+                value = 10 * math.log10(mean_a / mean_b)
+                return MetricDifference(
+                    value, (value - reach, value + reach), "ratio of means", *counts, diverged, confidence
+                )
+    ratios = pair_decibels(a, b)
+    undecided = np.isnan(ratios)
+    low, high = np.where(undecided, -math.inf, ratios), np.where(undecided, math.inf, ratios)
+    rank = sign_test_rank(len(ratios), confidence)
+    interval = (float(np.sort(low)[rank - 1]), float(np.sort(high)[-rank])) if rank else (math.nan, math.nan)
+    # Where most pairs diverged together, nothing can be said.
+    value = _median(ratios[~undecided]) if 2 * int(undecided.sum()) < len(ratios) else math.nan
+    return MetricDifference(value, interval, "median of ratios", *counts, diverged, confidence)
+
+
+def unpaired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFIDENCE) -> MetricDifference:
+    """Compare two unrelated samples of positive values."""
+    diverged = int(np.sum(~np.isfinite(a))), int(np.sum(~np.isfinite(b)))
+    if min(len(a), len(b)) < 2:
+        return MetricDifference(
+            _ratio(a, b), (math.nan, math.nan), "ratio of means", 0, 0, diverged, confidence
+        )
+    if not any(diverged) and not (is_heavy_tailed(a) or is_heavy_tailed(b)):
+        from scipy.special import stdtrit
+
+        parts = [float(np.var(x / x.mean(), ddof=1)) / len(x) for x in (a, b)]
+        # Welch's degrees of freedom.
+        freedom = (
+            sum(parts) ** 2 / sum(p**2 / (len(x) - 1) for p, x in zip(parts, (a, b), strict=True))
+            if sum(parts)
+            else 1.0
+        )
+        factor = float(stdtrit(freedom, (1 + confidence) / 2))
+        value, reach = _ratio(a, b), _DECIBELS_PER_NEPER * factor * math.sqrt(sum(parts))
+        return MetricDifference(
+            value, (value - reach, value + reach), "ratio of means", 0, 0, diverged, confidence
+        )
+    (middle_a, ends_a), (middle_b, ends_b) = (median_interval(x, (1 + confidence) / 2) for x in (a, b))
+    low, high = _decibels(ends_a[0], ends_b[1]), _decibels(ends_a[1], ends_b[0])
+    if not any(map(math.isnan, (*ends_a, *ends_b))):  # both infinite: on either side
+        low, high = -math.inf if math.isnan(low) else low, math.inf if math.isnan(high) else high
+    value = _decibels(middle_a, middle_b)
+    return MetricDifference(value, (low, high), "ratio of medians", 0, 0, diverged, confidence)
+
+
+def pair_decibels(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return 10 log₁₀(a_i/b_i): infinite where one diverged, NaN where both did, 0 where both are 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = 10 * np.log10(a / b)
+    return np.where((a == b) & np.isfinite(a), 0.0, ratios)
+
+
+def _ratio(a: FloatArray, b: FloatArray) -> float:
+    return _decibels(float(np.mean(a)), float(np.mean(b)))
+
+
+def _decibels(a: float, b: float) -> float:
+    if math.isnan(a) or math.isnan(b) or a == b:
+        return 0.0 if a == b and math.isfinite(a) else math.nan
+    if b == 0 or math.isinf(a):
+        return math.inf
+    return -math.inf if a == 0 or math.isinf(b) else 10 * math.log10(a / b)
+
+
+def _median(values: FloatArray) -> float:
+    with np.errstate(invalid="ignore"):
+        return float(np.median(values))
+
+
+def _to_percent(decibels: float) -> float:
+    return (
+        100 * (10 ** (decibels / 10) - 1)
+        if decibels < 3000
+        else (math.nan if math.isnan(decibels) else math.inf)
+    )

@@ -1,0 +1,144 @@
+"""Fields of a scenario set by dotted name, as ``--set`` and sweeps do, and what each change takes with it."""
+
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from psofed.common.errors import InvalidValueError, UnknownFieldError
+from psofed.common.suggest import closest
+from psofed.parts.base import Attack
+from psofed.parts.part import Part
+from psofed.parts.registry import find_part
+from psofed.scenario.mapping import (
+    DEFAULT_KIND,
+    KIND_TABLES,
+    NAMED,
+    TABLE_NAMES,
+    field_names,
+    part_from_table,
+    plain_value,
+    scenario_from_mapping,
+    scenario_to_mapping,
+)
+from psofed.scenario.scenario import Scenario
+
+
+def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
+    """Return the scenario with fields set by dotted name, as ``--set`` and sweeps do.
+
+    Setting a field of an absent attack makes the attack, provided that all it needs is set. Another kind of part
+    starts from its own default options, and keeps what all kinds have (who attacks, and how often).
+    ``attack.strength`` is whatever field is the attack's strength.
+
+    Examples
+    --------
+    >>> from psofed.scenario import Scenario
+    >>> scenario = Scenario(num_clients=50, dimension=5)
+    >>> with_values(scenario, {"attack.num_byzantine": 5, "attack.strength": 2.0}).attack.variance
+    2.0
+    """
+    return scenario_from_mapping(set_values(scenario_to_mapping(scenario), changes))
+
+
+def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a scenario's mapping with fields set by dotted name, unchecked but for tables there are not."""
+    changed = {key: dict(value) if isinstance(value, Mapping) else value for key, value in mapping.items()}
+    changes = _without_parts(changes, changed)
+    # Kinds first: options that only the old kind reads go with it.
+    for dotted in sorted(changes, key=lambda name: name.rpartition(".")[2] not in ("kind", "pattern")):
+        table, _, key = dotted.rpartition(".")
+        if table and table not in TABLE_NAMES:
+            if hint := closest(table, TABLE_NAMES):
+                raise UnknownFieldError(dotted, TABLE_NAMES, elsewhere=[f"{hint}.{key}"])
+            raise UnknownFieldError(dotted, TABLE_NAMES, elsewhere=field_names())
+        if not table:
+            if key in NAMED and changes[dotted] != changed.get(key):
+                changed.pop(NAMED[key], None)
+            changed[key] = changes[dotted]
+            continue
+        values = changed.setdefault(table, {})
+        if key in ("kind", "pattern") and values.get(key) != changes[dotted]:
+            _drop_own_options(table, key, values)
+        if table == "attack" and key in ("clients", "num_byzantine"):
+            values.pop("num_byzantine" if key == "clients" else "clients", None)
+        values[key] = changes[dotted]
+    if "attack.strength" in changes:
+        _replace_strength(changed["attack"], changes)
+    return changed
+
+
+def attack_from_mapping(values: Mapping[str, Any]) -> Attack:
+    """Make an attack from the fields of an ``[attack]`` table; a strength replaces the value it addresses.
+
+    Examples
+    --------
+    >>> attack_from_mapping({"kind": "sign-flip", "num_byzantine": 1, "scale": 1.0, "strength": 3.0}).scale
+    3.0
+    """
+    given = dict(values)
+    if "strength" in given:
+        given = set_values({"attack": given}, {"attack.strength": given["strength"]})["attack"]
+    attack = part_from_table("attack", given)
+    assert isinstance(attack, Attack)
+    return attack
+
+
+def parse_setting(text: str, option: str = "--set") -> tuple[str, Any]:
+    """Split ``key=value``; the value is read as TOML, or as a bare word if it is none.
+
+    Examples
+    --------
+    >>> parse_setting("stepsize=0.03"), parse_setting("selection.pattern=round-robin")
+    (('stepsize', 0.03), ('selection.pattern', 'round-robin'))
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise InvalidValueError(option, text, "key=value, for example stepsize=0.03 or attack.variance=1.0")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+
+
+def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[str, Any]:
+    """Put parts among the changes into the mapping `changed`, whole (None: no such part); return the others."""
+    others = {}
+    for dotted, value in changes.items():
+        if value is None and dotted in ("attack", "defence", "drift", "pre_aggregation", "evasion"):
+            changed.pop(dotted, None)
+        elif not isinstance(value, Part):
+            others[dotted] = value
+        elif dotted in NAMED:
+            changed[dotted], changed[NAMED[dotted]] = value.kind, value.to_mapping()
+        elif dotted == "selection.pattern":
+            coordinated = changed.get("selection", {}).get("coordinated", True)
+            changed["selection"] = {"pattern": value.kind, "coordinated": coordinated, **value.to_mapping()}
+        elif dotted == "data.function":
+            changed["data"] = {**changed.get("data", {}), "function": plain_value(value)}
+        elif dotted in KIND_TABLES:
+            changed[dotted] = value.to_mapping()
+        else:
+            raise InvalidValueError(dotted, value, "no part here")
+    return others
+
+
+def _drop_own_options(table: str, key: str, values: dict[str, Any]) -> None:
+    """Forget what only the old kind reads; an unknown kind is complained of when the scenario is made."""
+    family = "pattern" if key == "pattern" else table
+    old = values.get(key, DEFAULT_KIND.get(family, "random" if family == "pattern" else None))
+    try:
+        own = find_part(family, old).own_options()
+    except InvalidValueError:
+        own = {}
+    for name in (*own, "strength"):
+        values.pop(name, None)
+
+
+def _replace_strength(attack: dict[str, Any], changes: Mapping[str, Any]) -> None:
+    """Let a strength that is set replace the value it addresses, unless that is set as well."""
+    try:
+        name = find_part("attack", attack.get("kind", DEFAULT_KIND["attack"])).strength_field()
+    except InvalidValueError:
+        return
+    if f"attack.{name}" not in changes:
+        attack[name] = attack.pop("strength")

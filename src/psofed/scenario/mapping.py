@@ -1,0 +1,202 @@
+"""Scenarios as nested mappings: every key is checked, and what is written reads back as it was."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from psofed.common.errors import InvalidValueError, UnknownFieldError
+from psofed.parts.part import Part
+from psofed.parts.registry import find_part, part_names, plugin_of
+from psofed.scenario.scenario import Scenario
+from psofed.scenario.tables import Data, Evasion, Selection, Uniform
+
+# Tables whose fields are a part's options beside its kind; those that a name stands outside of; and plain ones.
+KIND_TABLES = ("model", "drift", "pre_aggregation", "attack", "defence")
+NAMED = {"aggregation": "aggregation_options", "algorithm": "algorithm_options"}
+_PLAIN_TABLES = {"selection": Selection, "data": Data, "evasion": Evasion}
+TABLE_NAMES = (
+    "selection",
+    "model",
+    "data",
+    "drift",
+    "pre_aggregation",
+    "attack",
+    "defence",
+    "evasion",
+    *NAMED.values(),
+)
+DEFAULT_KIND = {"model": "linear", "attack": "gaussian", "defence": "cusum"}
+PLUGINS = "plugins"
+
+
+def scenario_from_mapping(mapping: Mapping[str, Any]) -> Scenario:
+    """Make a scenario from nested mappings, refusing keys it does not know.
+
+    A mapping may name the modules of its own parts (``plugins = ["my_parts"]``). Reading a file never imports them:
+    that is for whoever reads it to do (:func:`psofed.load_plugin`, ``--plugin``), and said where it is missing.
+    """
+    try:
+        return _from_mapping(mapping)
+    except InvalidValueError as error:
+        named = mapping.get(PLUGINS)
+        if named and error.allowed.startswith("one of "):
+            modules = ", ".join(map(str, named)) if isinstance(named, list) else named
+            how = "load it with --plugin or psofed.load_plugin"
+            hint = f"{error.allowed}; this scenario names the module {modules}: {how}"
+            raise InvalidValueError(error.field, error.value, hint, error.hint) from None
+        raise
+
+
+def scenario_to_mapping(scenario: Scenario) -> dict[str, Any]:
+    """Return the scenario as nested dicts and lists, without what is None and options left at their defaults."""
+    plain: dict[str, Any] = {}
+    modules = {plugin for part in scenario.parts() if (plugin := plugin_of(part)) is not None}
+    if modules:
+        plain[PLUGINS] = sorted(modules)
+    for field in dataclasses.fields(scenario):
+        value = getattr(scenario, field.name)
+        if field.name in NAMED:
+            plain[field.name] = value.kind
+        elif field.name == "selection":
+            options = value.pattern.to_mapping()
+            plain["selection"] = {"pattern": value.pattern.kind, "coordinated": value.coordinated, **options}
+        elif isinstance(value, Part):
+            plain[field.name] = value.to_mapping()
+        elif value is not None:
+            plain[field.name] = plain_value(value)
+    for name, table in NAMED.items():
+        part = getattr(scenario, name)
+        if options := part.to_mapping():
+            plain[table] = options
+    return plain
+
+
+def field_names() -> list[str]:
+    """Return every field of a scenario by its full name, those of all built-in parts included."""
+    names = [f.name for f in dataclasses.fields(Scenario) if f.name not in TABLE_NAMES]
+    for table, kind in _PLAIN_TABLES.items():
+        names += [f"{table}.{f.name}" for f in dataclasses.fields(kind)]
+    # The attack first: of fields with the same name it is meant most often.
+    tables = {family: family for family in ("attack", *KIND_TABLES)} | {"pattern": "selection"}
+    tables |= NAMED
+    for family, table in tables.items():
+        own = {name for kind in part_names(family) for name in find_part(family, kind).options()}
+        names += [f"{table}.{name}" for name in sorted(own)]
+        if family in KIND_TABLES:
+            names.append(f"{table}.kind")
+    return list(dict.fromkeys([*names, "attack.strength"]))
+
+
+def part_from_table(family: str, value: Any) -> Part:
+    """Make a part from the fields of its table, such as ``[attack]``."""
+    values = _table(family, value)
+    if "kind" not in values and family not in DEFAULT_KIND:
+        raise InvalidValueError(f"{family}.kind", None, "a value must be given, it has no default")
+    kind: Any = values.pop("kind", DEFAULT_KIND.get(family))
+    part = find_part(family, kind, f"{family}.kind")
+    if family == "attack" and "strength" in values:
+        name = part.strength_field()
+        if name in values:
+            allowed = f'either that or attack.{name}, which is the strength of "{part.kind}"'
+            raise InvalidValueError("attack.strength", values["strength"], allowed)
+        values[name] = values.pop("strength")
+    made: Part = part.from_mapping(values)
+    return made
+
+
+def plain_value(value: Any) -> Any:
+    """Return a field's value as TOML and JSON hold it."""
+    if isinstance(value, Uniform):
+        return {"uniform": [value.low, value.high]}
+    if isinstance(value, Part):
+        options = value.to_mapping()
+        return {"kind": value.kind, **options} if options else value.kind
+    if dataclasses.is_dataclass(value):
+        plain = {f.name: plain_value(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {name: entry for name, entry in plain.items() if entry is not None}
+    if isinstance(value, tuple):
+        return [plain_value(entry) for entry in value]
+    return value
+
+
+def _from_mapping(mapping: Mapping[str, Any]) -> Scenario:
+    values = {key: value for key, value in mapping.items() if key != PLUGINS}
+    known = tuple(f.name for f in dataclasses.fields(Scenario))
+    for key in values:
+        if key not in (*known, *NAMED.values()):
+            raise UnknownFieldError(key, (*known, *NAMED.values(), PLUGINS), elsewhere=field_names())
+    for family in KIND_TABLES:
+        if family in values:
+            values[family] = part_from_table(family, values[family])
+    for family, table in NAMED.items():
+        options = _table(table, values.pop(table, {}))
+        if family in values or options:
+            default = next(f.default_factory for f in dataclasses.fields(Scenario) if f.name == family)
+            kind = values.get(family, default.kind)  # type: ignore[union-attr]
+            values[family] = find_part(family, kind, family).from_mapping(options)
+    if "selection" in values:
+        values["selection"] = _selection(_table("selection", values["selection"]))
+    if "data" in values:
+        values["data"] = _data(_table("data", values["data"]))
+    if "evasion" in values:
+        values["evasion"] = _evasion(_table("evasion", values["evasion"]))
+    model = values.get("model")
+    if "dimension" not in values and model is not None and model.num_features is not None:
+        values["dimension"] = model.num_features
+    _refuse_missing(values)
+    return Scenario(**values)
+
+
+def _selection(values: dict[str, Any]) -> Selection:
+    kind = values.pop("pattern", "random")
+    coordinated = values.pop("coordinated", True)
+    part = find_part("pattern", kind, "selection.pattern")
+    for name in values:
+        if name not in part.options():
+            raise UnknownFieldError(f"selection.{name}", ("pattern", "coordinated", *part.options()))
+    return Selection(pattern=part.from_mapping(values), coordinated=coordinated)
+
+
+def _data(values: dict[str, Any]) -> Data:
+    known = tuple(f.name for f in dataclasses.fields(Data))
+    for key in values:
+        if key not in known:
+            raise UnknownFieldError(f"data.{key}", known)
+    for key in ("input_variance", "noise_variance"):
+        if isinstance(values.get(key), Mapping):
+            values[key] = _uniform(f"data.{key}", values[key])
+    if isinstance(values.get("function"), Mapping):
+        options = dict(values["function"])
+        kind: Any = options.pop("kind", None)
+        values["function"] = find_part("function", kind, "data.function.kind").from_mapping(options)
+    return Data(**values)
+
+
+def _evasion(values: dict[str, Any]) -> Evasion:
+    known = tuple(f.name for f in dataclasses.fields(Evasion))
+    for key in values:
+        if key not in known:
+            raise UnknownFieldError(f"evasion.{key}", known)
+    if "epsilon" not in values:
+        raise InvalidValueError("evasion.epsilon", None, "a value must be given, it has no default")
+    return Evasion(**values)
+
+
+def _uniform(field: str, value: Mapping[str, Any]) -> Uniform:
+    ends = value.get("uniform")
+    if set(value) != {"uniform"} or not isinstance(ends, list | tuple) or len(ends) != 2:
+        raise InvalidValueError(field, dict(value), "{uniform = [low, high]}")
+    return Uniform(*ends)
+
+
+def _table(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidValueError(name, value, f"a table [{name}]")
+    return dict(value)
+
+
+def _refuse_missing(values: Mapping[str, Any]) -> None:
+    for f in dataclasses.fields(Scenario):
+        required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+        if required and f.name not in values:
+            raise InvalidValueError(f.name, None, "a value must be given, it has no default")

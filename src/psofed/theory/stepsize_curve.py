@@ -1,0 +1,157 @@
+"""What is predicted for many stepsizes of one scenario: the steady state at each, computed together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.numbers import finite_or_none
+from psofed.common.types import FloatArray, ProgressCallback
+from psofed.common.validation import check_number
+from psofed.results.estimates import in_decibels
+from psofed.results.show import draw, html_card
+from psofed.scenario import Scenario
+from psofed.scenario.file import as_scenario
+from psofed.theory.prediction import Prediction
+from psofed.theory.steady import Solver
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False)
+class StepsizeCurve:
+    """Steady states of one scenario over stepsizes: arrays (n,), infinite where unstable.
+
+    Attributes
+    ----------
+    scenario : Scenario
+    theory : str
+    stepsize : array (n,)
+        μ.
+    is_stable : array of bool (n,)
+    network_mse, server_msd, test_mse : array (n,)
+    data, attack, noise, drift, targets : array (n,)
+        The terms of the network MSE (:class:`~psofed.theory.prediction.Terms`).
+    sampling_error : array (n,)
+        Standard error of the network MSE where the clients' offsets were sampled, else 0.
+    """
+
+    scenario: Scenario
+    theory: str
+    stepsize: FloatArray
+    is_stable: NDArray[np.bool_]
+    network_mse: FloatArray
+    server_msd: FloatArray
+    test_mse: FloatArray
+    data: FloatArray
+    attack: FloatArray
+    noise: FloatArray
+    drift: FloatArray
+    targets: FloatArray
+    sampling_error: FloatArray
+
+    def plot(self) -> "Figure":
+        """Draw the error over the stepsize; returns a Matplotlib figure."""
+        return draw("theory.plot_stepsizes", self)
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return a row per stepsize."""
+        import pandas
+
+        return pandas.DataFrame({name: getattr(self, name) for name in self._columns()})
+
+    def summary(self) -> str:
+        """Return the range and the best stepsize as text."""
+        return repr(self)
+
+    def __repr__(self) -> str:
+        text = f"StepsizeCurve: {self.theory} theory, {self.stepsize.size} stepsizes"
+        if self.is_stable.any():
+            best = int(np.argmin(self.network_mse))
+            text += (
+                f", {int(self.is_stable.sum())} stable; lowest network MSE "
+                f"{in_decibels(float(self.network_mse[best])):.2f} dB at {self.stepsize[best]:.4g}"
+            )
+        return text
+
+    def _repr_html_(self) -> str:
+        rows = [(f"{mu:.4g}", f"{in_decibels(e):.2f} dB" if s else "unstable") for mu, e, s in
+                zip(self.stepsize.tolist(), self.network_mse.tolist(), self.is_stable, strict=True)]  # fmt: skip
+        few = rows if len(rows) <= 12 else rows[:: -(-len(rows) // 12)]
+        return html_card(repr(self), ("stepsize", "network MSE"), few, (), self.plot)
+
+    def _columns(self) -> list[str]:
+        return [field.name for field in fields(self) if field.name not in ("scenario", "theory")]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain dicts and numbers; what is infinite is None."""
+        columns = {name: finite_or_none(getattr(self, name).tolist()) for name in self._columns()}
+        return columns | {"theory": self.theory, "scenario": self.scenario.to_mapping()}
+
+
+def predict_stepsizes(
+    scenario: Scenario | str | Path,
+    stepsizes: Sequence[float] | FloatArray,
+    theory: str = "exact",
+    progress: ProgressCallback | None = None,
+) -> StepsizeCurve:
+    """Predict the steady state at many stepsizes in one go; the scenario's own plays no part.
+
+    Parameters
+    ----------
+    scenario : Scenario or path
+    stepsizes : sequence of float
+        μ, each positive.
+    theory : str
+        ``"exact"`` or ``"paper"``.
+    progress : callable, optional
+        Called with the number of stepsizes done and their total.
+
+    Examples
+    --------
+    >>> from psofed import Scenario
+    >>> from psofed.attacks import Gaussian
+    >>> scenario = Scenario(num_clients=50, dimension=5, attack=Gaussian(num_byzantine=15))
+    >>> curve = predict_stepsizes(scenario, [0.05, 0.15, 0.9])
+    >>> curve.network_mse.round(5), curve.is_stable
+    (array([0.02344, 0.02585,     inf]), array([ True,  True, False]))
+    """
+    scenario = as_scenario(scenario)
+    values = np.array([check_number("stepsizes", float(mu), 0, open_low=True) for mu in stepsizes])
+    first = Prediction(scenario, theory)
+    stable = _which_are_stable(first.solver, values)
+    rows = []
+    for done, mu in enumerate(values):
+        if progress is not None:
+            progress(done, values.size)
+        point = Prediction(scenario.replace(stepsize=float(mu)), theory)
+        # One model and solver for all: what does not depend on the stepsize is computed once.
+        point.__dict__.update(model=first.model, solver=first.solver, is_stable=bool(stable[done]))
+        terms, error = point.terms, point.steady_state.sampling_error.excess
+        rows.append(
+            (
+                *(point.is_stable, point.network_mse, point.server_msd, point.test_mse),
+                *(terms.data, terms.attack, terms.noise, terms.drift, terms.targets, error),
+            )
+        )
+    if progress is not None:
+        progress(values.size, values.size)
+    columns = [np.array(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0)] * 10
+    return StepsizeCurve(scenario, theory, values, columns[0].astype(bool), *columns[1:])
+
+
+def _which_are_stable(solver: Solver, stepsizes: FloatArray) -> NDArray[np.bool_]:
+    """Tell which stepsizes are stable; where uploads are honest all below the limit are, so few are tried."""
+    if not solver.model.is_contraction:
+        return np.array([solver.is_stable(float(mu)) for mu in stepsizes], dtype=bool)
+    ordered = np.unique(stepsizes)
+    low, high = -1, ordered.size  # of those between, none is known yet
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if solver.is_stable(float(ordered[middle])) else (low, middle)
+    return np.asarray(stepsizes <= (ordered[low] if low >= 0 else -1.0))
