@@ -55,6 +55,9 @@ def main() -> None:
         "--tests", default="", help="these tests for all changes, by comma, instead of the usual ones"
     )
     parser.add_argument("--trust", action="store_true", help="do not run the tests with nothing broken first")
+    parser.add_argument(
+        "--quick", action="store_true", help="only tests under a second, and at most 16 cases of each"
+    )
     parser.add_argument("--part", default="1/1", help="a part of the work, such as 1/2")
     parser.add_argument(
         "--keep", type=Path, help="a folder for the copy and what it compiles, for the next time"
@@ -87,7 +90,7 @@ def main() -> None:
                 __import__(name)
     caught = tried = 0
     with tempfile.TemporaryDirectory(prefix="psofed-breaking-") as folder:
-        tree = Tree(ROOT, (options.keep or Path(folder)).absolute(), options.limit)
+        tree = Tree(ROOT, (options.keep or Path(folder)).absolute(), options.limit, options.quick)
         for mutant in drawn[part - 1 :: parts]:
             if tuple(mutant) in done:
                 continue

@@ -8,15 +8,16 @@ import pytest
 
 # Files that define parts, or start much at their beginning.
 WHOLE = ("/test_own_", "/test_federation_", "/test_defence_agreement", "/test_store_key")
-QUICK = 0.25
+QUICK, LONG = 0.25, 1.0
+CASES = 16
 
 
 class LikelyFirst:
     """A plugin of pytest's: first tests that noticed earlier changes, then quick ones, then the others."""
 
-    def __init__(self, tests: tuple[str, ...], file: Path, room: str) -> None:
+    def __init__(self, tests: tuple[str, ...], file: Path, room: str, quick: bool) -> None:
         self.places = {name.split("::")[0]: place for place, name in enumerate(tests)}
-        self.file = file
+        self.file, self.quick = file, quick
         self.known: dict[str, float] = read(file)
         self.noticed: list[str] = read(file.with_name("noticed.json")).get(room, [])
         self.taken: dict[str, float] = {}
@@ -24,6 +25,9 @@ class LikelyFirst:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         """Sort. Files that define parts stay whole, since those are forgotten after the last of their tests."""
+        if self.quick:
+            few = set(_few([item for item in items if self.known.get(item.nodeid, 0.0) <= LONG]))
+            items[:] = [item for item in items if item in few or item.nodeid in self.noticed]
         items.sort(key=self._place)
 
     def _place(self, item: Any) -> tuple[bool, bool, int, float]:
@@ -41,6 +45,14 @@ class LikelyFirst:
     def keep(self) -> None:
         """Write the times of tests down that were not known."""
         write(self.file, self.taken | self.known)
+
+
+def _few(items: list[Any]) -> list[Any]:
+    """Of every test at most so many cases, evenly spread."""
+    cases: dict[str, list[Any]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.split("[")[0], []).append(item)
+    return [item for found in cases.values() for item in found[:: -(-len(found) // CASES)]]
 
 
 def read(file: Path) -> dict[str, Any]:

@@ -28,8 +28,8 @@ LEAST, TIMES, ENDLESS = 120, 5, 1200
 class Tree:
     """A copy of the tree to break."""
 
-    def __init__(self, original: Path, folder: Path, limit: int | None = None) -> None:
-        self.folder, self.limit = folder, limit
+    def __init__(self, original: Path, folder: Path, limit: int | None = None, quick: bool = False) -> None:
+        self.folder, self.limit, self.quick = folder, limit, quick
         self.durations, self.root = folder / "durations.json", folder / "tree"
         skip = shutil.ignore_patterns(
             "__pycache__", ".git", ".venv", "out", "site", "dist", ".*_cache", ".hypothesis"
@@ -119,7 +119,9 @@ class Tree:
             use_kernels(
                 self.root / "src", self.folder, broken.file if broken else "", broken.line if broken else 0
             )
-            order = LikelyFirst(tests, self.durations, broken.room if broken else "")
+            order = LikelyFirst(
+                tests, self.durations, broken.room if broken else "", bool(broken) and self.quick
+            )
             options = ["-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider"]
             code = int(pytest.main([*options, *tests], plugins=[order]))
             if not broken:
