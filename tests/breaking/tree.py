@@ -68,7 +68,7 @@ class Tree:
         for test in tests:
             if (file := self.root / test.split("::")[0]).exists():
                 digest.update(file.read_bytes())
-        return f"{' '.join(tests)} {digest.hexdigest()[:16]}"
+        return f"{'quick ' * self.quick}{' '.join(tests)} {digest.hexdigest()[:16]}"
 
     def notices(self, mutant: Mutant, tests: tuple[str, ...]) -> str | None:
         """Return the test that notices a change, or None."""
@@ -80,7 +80,7 @@ class Tree:
         finally:
             path.write_text(text, encoding="utf-8")
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # Numba's cache looks at it
-        if code == 0:
+        if code in (0, pytest.ExitCode.NO_TESTS_COLLECTED):
             return None
         found = re.search(r"^(?:FAILED|ERROR) (\S+?(?:\[.*\])?)(?: - .*)?$", output, flags=re.M)
         if code in (-signal.SIGXCPU, -signal.SIGKILL):
@@ -120,7 +120,7 @@ class Tree:
                 self.root / "src", self.folder, broken.file if broken else "", broken.line if broken else 0
             )
             order = LikelyFirst(
-                tests, self.durations, broken.room if broken else "", bool(broken) and self.quick
+                tests, self.durations, broken.room if broken else "", self.quick
             )
             options = ["-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider"]
             code = int(pytest.main([*options, *tests], plugins=[order]))
