@@ -119,9 +119,7 @@ class Tree:
             use_kernels(
                 self.root / "src", self.folder, broken.file if broken else "", broken.line if broken else 0
             )
-            order = LikelyFirst(
-                tests, self.durations, broken.room if broken else "", self.quick
-            )
+            order = LikelyFirst(tests, self.durations, broken.room if broken else "", self.quick)
             options = ["-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider"]
             code = int(pytest.main([*options, *tests], plugins=[order]))
             if not broken:

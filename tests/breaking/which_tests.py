@@ -11,6 +11,7 @@ THEORY = (f"{UNIT}theory.py", f"{EXACT}theory_equals_its_references.py", f"{EXAC
           f"{EXACT}theory_corners.py", f"{EXACT}theory_many_at_once.py")  # fmt: skip
 DOCUMENTS = "tests/docs/test_documentation.py"
 PAGES = f"{DOCUMENTS}::test_pages_made_from_code_are_up_to_date"  # with every option's default and range
+SOLVERS = f"{UNIT}theory_solvers.py"
 AGREE = "tests/agreement/test_"
 RULES = (f"{UNIT}aggregations.py", f"{CONFORM}aggregations.py")
 ATTACKS = (f"{UNIT}attacks.py", f"{CONFORM}attacks.py")
@@ -27,7 +28,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "theory/evasion": (f"{UNIT}evasion.py", *THEORY),
     "theory/residuals": (f"{UNIT}evasion.py", f"{AGREE}defence_agreement.py"),
     "theory/recovery": (f"{UNIT}drift_tracking.py", f"{AGREE}drift_theory.py", f"{UNIT}drift.py"),
-    "theory/limits": (f"{UNIT}theory.py", f"{AGREE}affine_attacks.py", "-k", "limit or predicted or theory"),
+    "theory/krylov": (SOLVERS, *THEORY),
+    "theory/limits": (SOLVERS, f"{UNIT}theory.py", f"{AGREE}affine_attacks.py", "-k", "limit or predicted or theory"),
     "theory/samples": (*THEORY, f"{AGREE}rff_theory.py"),
     "engine/": (BITS, f"{EXACT}engine_equals_reference.py"),
     "engine/bodies": (f"{CONFORM}own_parts.py", f"{UNIT}compiling.py"),

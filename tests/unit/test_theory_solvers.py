@@ -1,0 +1,81 @@
+"""The theory's solvers on problems whose answers are known: fixed points, largest eigenvalues, searches for limits."""
+
+import math
+
+import numpy as np
+import pytest
+
+from psofed.theory.krylov import _SMALL, _gmres, dominant_eigenvalue, solve_fixed_point
+from psofed.theory.limits import _largest_count, _largest_scale
+
+
+def contraction(size: int, radius: float) -> np.ndarray:
+    rng = np.random.default_rng(size)
+    matrix = rng.uniform(size=(size, size))
+    return radius * matrix / np.abs(np.linalg.eigvals(matrix)).max()
+
+
+@pytest.mark.parametrize("size", [1, _SMALL, _SMALL + 1, 2 * _SMALL])
+@pytest.mark.parametrize("scale", [1e-300, 1e-3, 1.0, 1e200])
+def test_fixed_points_of_any_size_and_scale_are_found(size: int, scale: float) -> None:
+    matrix, source = contraction(size, 0.9), np.linspace(1.0, 2.0, size)
+    found = solve_fixed_point(lambda x: matrix @ x, scale * source) / scale
+    assert found == pytest.approx(np.linalg.solve(np.eye(size) - matrix, source), rel=1e-9)
+
+
+def test_a_fixed_point_without_a_source_is_zero() -> None:
+    assert not solve_fixed_point(lambda x: 0.5 * x, np.zeros(3)).any()
+
+
+@pytest.mark.parametrize("guess", [None, np.ones(60)])
+def test_a_restarted_search_ends_where_the_equation_holds(guess: np.ndarray | None) -> None:
+    factors, source = np.linspace(-0.9, 0.97, 60), np.ones(60)
+    calls = []
+
+    def linear(x: np.ndarray) -> np.ndarray:
+        calls.append(x)
+        return factors * x
+
+    x, residual = _gmres(linear, source, guess, 1e-12, 7)
+    assert x == pytest.approx(source / (1 - factors), rel=1e-9)
+    assert residual < 1e-12
+    assert 60 < len(calls) < 200  # more than one round of seven, and each of them helps
+
+
+def test_a_search_that_begins_at_the_answer_ends_there() -> None:
+    calls = []
+
+    def linear(x: np.ndarray) -> np.ndarray:
+        calls.append(x)
+        return 0.5 * x
+
+    x, residual = _gmres(linear, np.ones(9), np.full(9, 2.0), 1e-12, 7)
+    assert (x.tolist(), residual, len(calls)) == ([2.0] * 9, 0.0, 1)
+
+
+@pytest.mark.parametrize("size", [2, _SMALL, _SMALL + 1])
+def test_the_largest_eigenvalue_is_found(size: int) -> None:
+    matrix = contraction(size, 0.87)
+    assert dominant_eigenvalue(lambda x: matrix @ x, np.ones(size)) == pytest.approx(0.87, rel=1e-7)
+
+
+@pytest.mark.parametrize("limit", [1e-6, 0.3, 1.0, 7.3, 5e5])
+def test_the_largest_stable_scale_is_found_to_a_millionth(limit: float) -> None:
+    assert _largest_scale(lambda scale: scale <= limit) == pytest.approx(limit, rel=2e-6)
+
+
+def test_a_scale_may_have_no_limit_or_none_that_is_stable() -> None:
+    assert _largest_scale(lambda scale: True) is None
+    assert _largest_scale(lambda scale: False) == 0.0
+    assert _largest_scale(lambda scale: scale <= 1e6) is None
+    assert math.isclose(_largest_scale(lambda scale: scale < 2.5e-9) or 0.0, 2.5e-9, rel_tol=2e-6)
+
+
+@pytest.mark.parametrize("limit", range(6))
+def test_the_largest_stable_count_is_exact(limit: int) -> None:
+    assert _largest_count(lambda count: count <= limit, 6) == limit
+
+
+def test_a_count_may_have_no_limit_or_none_that_is_stable() -> None:
+    assert _largest_count(lambda count: True, 6) is None
+    assert _largest_count(lambda count: False, 6) == -1
