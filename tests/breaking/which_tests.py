@@ -8,8 +8,14 @@ UNIT, EXACT, CONFORM, FED = (
 )
 BITS = f"{EXACT}same_bits.py"
 SOURCES = f"{UNIT}theory_sources.py"
-THEORY = (SOURCES, f"{UNIT}theory.py", f"{EXACT}theory_equals_its_references.py",
-          f"{EXACT}theory_equals_enumeration.py", f"{EXACT}theory_corners.py", f"{EXACT}theory_many_at_once.py")  # fmt: skip
+THEORY = (
+    SOURCES,
+    f"{UNIT}theory.py",
+    f"{EXACT}theory_equals_its_references.py",
+    f"{EXACT}theory_equals_enumeration.py",
+    f"{EXACT}theory_corners.py",
+    f"{EXACT}theory_many_at_once.py",
+)
 DOCUMENTS = "tests/docs/test_documentation.py"
 PAGES = f"{DOCUMENTS}::test_pages_made_from_code_are_up_to_date"  # with every option's default and range
 SOLVERS = f"{UNIT}theory_solvers.py"
@@ -30,6 +36,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "theory/residuals": (f"{UNIT}evasion.py", f"{AGREE}defence_agreement.py"),
     "theory/recovery": (SOURCES, f"{UNIT}defence.py", f"{AGREE}defence_agreement.py"),
     "theory/krylov": (SOLVERS, *THEORY),
+    "theory/scattered": (SOLVERS, *THEORY),
     "theory/limits": (SOLVERS, f"{UNIT}theory.py", f"{AGREE}affine_attacks.py", "-k", "limit or predicted or theory"),
     "theory/samples": (*THEORY, f"{AGREE}rff_theory.py"),
     "engine/": (BITS, f"{EXACT}engine_equals_reference.py"),

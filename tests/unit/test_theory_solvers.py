@@ -1,12 +1,14 @@
 """The theory's solvers on problems whose answers are known: fixed points, largest eigenvalues, searches for limits."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from psofed.theory.krylov import _SMALL, _gmres, dominant_eigenvalue, solve_fixed_point
 from psofed.theory.limits import _largest_count, _largest_scale
+from psofed.theory.scattered import Scattered
 
 
 def contraction(size: int, radius: float) -> np.ndarray:
@@ -79,3 +81,24 @@ def test_the_largest_stable_count_is_exact(limit: int) -> None:
 def test_a_count_may_have_no_limit_or_none_that_is_stable() -> None:
     assert _largest_count(lambda count: True, 6) is None
     assert _largest_count(lambda count: False, 6) == -1
+
+
+@pytest.mark.parametrize("stable", [True, False])
+def test_a_sample_of_offsets_is_corrected_by_white_inputs_where_those_are_known(stable: bool) -> None:
+    """Values that follow the white ones exactly have the mean that follows the white mean, without an error."""
+    rng = np.random.default_rng(5)
+    white, slopes, shifts = rng.normal(size=(40, 4, 2)), rng.normal(size=(4, 2)), rng.normal(size=(4, 2))
+    many = SimpleNamespace(by_source=lambda masks, stepsize: masks, masks=white)
+    is_stable = SimpleNamespace(is_stable=lambda stepsize: stable)
+    solver = SimpleNamespace(
+        model=SimpleNamespace(window_masks=lambda count: white),
+        _white=SimpleNamespace(is_stable=is_stable.is_stable, clean=is_stable, scattered=many),
+    )
+    values = shifts + slopes * white[:10]
+    mean, error = Scattered._corrected(solver, values, 0.1)
+    if stable:
+        assert mean == pytest.approx(shifts + slopes * white.mean(axis=0))
+        assert error == pytest.approx([0.0, 0.0], abs=1e-14)
+    else:
+        assert mean == pytest.approx(values.mean(axis=0))
+        assert error == pytest.approx(values.sum(axis=1).std(axis=0, ddof=2) / 10**0.5)
