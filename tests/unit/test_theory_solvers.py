@@ -1,14 +1,20 @@
 """The theory's solvers on problems whose answers are known: fixed points, largest eigenvalues, searches for limits."""
 
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from psofed import Scenario
+from psofed.theory import stepsize_curve
 from psofed.theory.krylov import _SMALL, _gmres, dominant_eigenvalue, solve_fixed_point
 from psofed.theory.limits import _largest_count, _largest_scale
 from psofed.theory.scattered import Scattered
+from psofed.theory.stability import stability_limit
+from psofed.theory.stepsize import minimise
+from psofed.theory.tuning import settling_time
 
 
 def contraction(size: int, radius: float) -> np.ndarray:
@@ -102,3 +108,58 @@ def test_a_sample_of_offsets_is_corrected_by_white_inputs_where_those_are_known(
     else:
         assert mean == pytest.approx(values.mean(axis=0))
         assert error == pytest.approx(values.sum(axis=1).std(axis=0, ddof=2) / 10**0.5)
+
+
+@pytest.mark.parametrize("guess", [1e-3, 0.3, 0.99, 1.0, 7.0, 1000.0])
+@pytest.mark.parametrize("limit", [0.5, 1.0, 1.7])
+def test_the_limit_of_stability_is_found_from_below_and_from_above(guess: float, limit: float) -> None:
+    assert stability_limit(lambda mu: 1 - mu * (limit - mu), guess) == pytest.approx(limit, rel=1e-6)
+
+
+def test_stability_may_have_no_limit_or_no_beginning() -> None:
+    assert stability_limit(lambda mu: 0.5, 0.3) == math.inf
+    assert stability_limit(lambda mu: 0.5, math.inf) == math.inf
+    assert stability_limit(lambda mu: 2.0, 0.3) == 0.0
+    assert stability_limit(lambda mu: 0.5 if mu < 2 else math.inf, 0.3) == pytest.approx(2.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("best", [1e-3, 0.02, 0.1, 0.39, 0.8])
+def test_the_stepsize_of_the_lowest_error_is_found(best: float) -> None:
+    assert minimise(lambda mu: mu + best**2 / mu, 1.0) == pytest.approx(best, rel=1e-4)
+
+
+def test_errors_that_only_fall_or_rise_have_their_lowest_at_an_end() -> None:
+    assert minimise(lambda mu: 1 / mu, 2.0) == pytest.approx(2.0, rel=1e-3)
+    assert minimise(lambda mu: mu, 2.0) == pytest.approx(1.94 * 2.5**-39, rel=1e-9)
+
+
+@pytest.mark.parametrize(("count", "shown"), [(1, 1), (12, 12), (13, 7), (24, 12), (25, 9)])
+def test_a_notebook_shows_at_most_twelve_stepsizes(
+    count: int, shown: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stepsize_curve, "html_card", lambda title, head, rows, *rest: rows)
+    scenario = Scenario(num_clients=2, dimension=2)
+    curve = stepsize_curve.predict_stepsizes(scenario, np.linspace(0.01, 0.2, count))
+    assert len(curve._repr_html_()) == shown
+
+
+def made_up_solver(curve: Callable[[np.ndarray], np.ndarray]) -> SimpleNamespace:
+    law = SimpleNamespace(law=SimpleNamespace(rows=2))
+    model = SimpleNamespace(
+        fleet=SimpleNamespace(noise_variance=np.array([0.2, 0.4])),
+        branches=[None],
+        entries=SimpleNamespace(size=1),
+        recursion=lambda stepsize, branch: law,
+    )
+    return SimpleNamespace(model=model, curve=lambda stepsize, length: (curve(np.arange(length)), None))
+
+
+def test_settling_takes_until_a_curve_stays_within_a_decibel() -> None:
+    def settling(curve: Callable[[np.ndarray], np.ndarray]) -> int | None:
+        return settling_time(made_up_solver(curve), 0.1, 1.0)
+
+    assert settling(lambda n: 0.7 + 10 * 0.9**n) == 35  # 10 · 0.9ⁿ ≤ 0.2589 from n = 35 on
+    assert settling(lambda n: 0.7 - 0.7 * 0.9**n) == 12  # 1 − 0.7 · 0.9ⁿ ≥ 0.7943 from n = 12 on
+    assert settling(lambda n: np.full(n.size, 0.7)) == 0
+    assert settling(lambda n: 0.7 + 10 * 0.999**n) == 3652
+    assert settling(lambda n: 0.7 + 10.0 * (n % 2)) is None
