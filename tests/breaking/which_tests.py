@@ -68,6 +68,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "engine/frames/pre_aggregation": (f"{CONFORM}pre_aggregations.py",),
     "engine/frames/selection": (BITS, f"{CONFORM}patterns.py", f"{CONFORM}own_parts.py"),
     "parts/": OWN,
+    "parts/base": (f"{UNIT}attacks.py", *OWN),
     "parts/affine": (f"{CONFORM}theory_moments.py", f"{EXACT}theory_equals_enumeration.py"),
     "parts/aggregations/": RULES,
     "parts/algorithms/": (f"{UNIT}algorithms.py", f"{CONFORM}algorithms.py", f"{EXACT}algorithms_equal_references.py"),

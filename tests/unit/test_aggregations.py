@@ -86,6 +86,7 @@ BY_HAND = [
     (Krum(tolerated=1), FIVE, [1.5, 1.0]),
     # f = 2: the nearest one, 1 and 3 tie at 0.5; as far from the server (0.5 each way): the first.
     (MultiKrum(tolerated=2), FIVE, [(1.5 + 1.0 + 2.0) / 3, (1.0 + 1.5 + 0.0) / 3]),
+    (MultiKrum(tolerated=1, selected=1), FIVE, [1.5, 1.0]),
     (MultiKrum(tolerated=1, selected=2), FIVE, [1.25, 1.25]),
     (MultiKrum(tolerated=0, selected=5), FIVE, [21.6, -18.9]),
     # Three of four answered, with updates of 1, 3 and 8 in entry 0, one with 2 in entry 1.

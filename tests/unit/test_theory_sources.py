@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from psofed import Scenario, predict
+from psofed import Scenario, Selection, predict
 from psofed.fleet import draw_fleet
 from psofed.parts.attacks import ConstantBias, DropOut, Gaussian
 from psofed.parts.drifts import RandomWalk
@@ -41,6 +41,17 @@ def test_a_curve_ends_at_the_sum_of_what_the_sources_add(what: str) -> None:
         "targets": what != "targets",
     }
     assert {name: getattr(state, name).server == 0.0 for name in zero} == zero
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_it_does_so_where_every_client_has_windows_of_its_own(what: str) -> None:
+    selection = Selection(pattern="round-robin", coordinated=False)
+    scenario = BASE.replace(num_clients=3, num_participants=2, selection=selection, **CHANGES[what])
+    prediction = predict(scenario)
+    curve = prediction.learning_curve(400)
+    # Windows of two of three entries come round every third iteration.
+    assert prediction.server_msd == pytest.approx(curve.server_msd[-3:].mean(), rel=1e-6)
+    assert prediction.network_mse == pytest.approx(curve.network_mse[-3:].mean(), rel=1e-6)
 
 
 def test_what_a_source_adds_is_in_proportion_to_its_variance() -> None:
