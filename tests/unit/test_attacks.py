@@ -153,6 +153,15 @@ def test_an_attack_comes_with_probability_one_fifth_unless_told() -> None:
             Gaussian(num_byzantine=3, probability=wrong)
 
 
+def test_of_two_who_stand_out_alike_the_first_is_copied() -> None:
+    uploads, attacking = np.array([[0.0, 0.0], [1.1, 0.3], [-1.1, -0.3]]), np.array([True, False, False])
+    received = corrupt_uploads(
+        Mimic(**ALWAYS), uploads, attacking, server=np.zeros(2), clients=np.arange(3), iteration=0,
+        normals=np.zeros((3, 2)), common_normals=np.zeros(2),
+    )  # fmt: skip
+    assert received[0].tolist() == [1.1, 0.3]
+
+
 def test_one_clean_upload_has_no_spread_to_hide_in() -> None:
     uploads, attacking = np.array([[1.0], [3.0]]), np.array([True, False])
     received = corrupt_uploads(
