@@ -8,6 +8,7 @@ import pytest
 
 # Files that define parts, or start much at their beginning.
 WHOLE = ("/test_own_", "/test_federation_", "/test_defence_agreement", "/test_store_key")
+SLOW = ("/test_federation_processes",)
 QUICK, LONG = 0.25, 1.0
 CASES = 16
 
@@ -51,7 +52,8 @@ def _few(items: list[Any]) -> list[Any]:
     """Of every test at most so many cases, evenly spread."""
     cases: dict[str, list[Any]] = {}
     for item in items:
-        cases.setdefault(item.nodeid.split("[")[0], []).append(item)
+        if not any(text in item.nodeid for text in SLOW):
+            cases.setdefault(item.nodeid.split("[")[0], []).append(item)
     return [item for found in cases.values() for item in found[:: -(-len(found) // CASES)]]
 
 

@@ -101,7 +101,7 @@ class Tree:
         if child == 0:
             self._run_here(tests, log, limit, broken)
         # What waits for ever computes nothing; so there is a limit by the clock as well.
-        code = _wait(child, 5 * limit)
+        code = _wait(child, 2 * limit)
         return code, log.read_text(encoding="utf-8", errors="replace")
 
     def _run_here(self, tests: tuple[str, ...], log: Path, limit: int, broken: Mutant | None) -> None:

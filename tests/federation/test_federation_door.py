@@ -1,5 +1,6 @@
 """The front door by itself, with a small TLS server in the SuperLink's place."""
 
+import asyncio
 import contextlib
 import http.server
 import socket
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from psofed.common.errors import PsofedError
-from psofed.federation.deploy.bell import Bell
+from psofed.federation.deploy.bell import Bell, BellService
 from psofed.federation.deploy.credentials import make_credentials, make_node_key
 from psofed.federation.deploy.door import DoorLimits, FrontDoor
 from psofed.federation.deploy.processes import free_port, is_listening, wait_until
@@ -235,6 +236,23 @@ def test_bodies_are_limited_by_the_models_size_and_by_a_quota(tmp_path):
         bell.ring([fleet.number])
         wait_until(lambda: house.door._quotas[fleet.number][0] > 200_000, 10.0, "the quota to be filled up")
         push(55_000)
+
+
+def test_a_ring_while_nobody_asks_counts_for_the_next_question_and_no_other():
+    async def ask():
+        rung = []
+        service = BellService("", lambda size: None, rung.append)
+        service._ring(3)
+        await asyncio.wait_for(service.hold(3, 60.0), 10.0)
+        waiting = asyncio.ensure_future(service.hold(3, 60.0))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        service._ring(3)
+        await asyncio.wait_for(waiting, 10.0)
+        await service.hold(3, 0.0)
+        assert (rung, service._waiting, service._rung) == ([3, 3], {}, set())
+
+    asyncio.run(ask())
 
 
 def test_a_question_waits_for_the_bell_and_says_that_the_node_is_idle(tmp_path):
