@@ -8,7 +8,7 @@ import pytest
 
 # Files that define parts, or start much at their beginning.
 WHOLE = ("/test_own_", "/test_federation_", "/test_defence_agreement", "/test_store_key")
-SLOW = ("/test_federation_processes",)
+SLOW = ("/test_federation_processes", "::test_descendants_that_will_not_end")
 QUICK, LONG = 0.25, 1.0
 CASES = 16
 
