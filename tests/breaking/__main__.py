@@ -8,14 +8,9 @@ yet. Kernels are compiled into a cache of the copy's own.
 import argparse
 import json
 import os
-import re
-import resource
-import shutil
-import signal
 import sys
 import tempfile
 import time
-import traceback
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +18,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-from mutants import Mutant, mutants_of, sample
+from mutants import Mutant, draw, mutants_of, sample
+from tree import UNDECIDED, Tree
 from which_tests import tests_for
 
 ROOT = Path(__file__).parents[2]
@@ -33,80 +29,6 @@ HEAVY = (
     "numba", "scipy.linalg", "scipy.sparse.linalg", "scipy.stats", "xarray", "pandas", "pytest", "typer",
     "flwr.app", "flwr.clientapp", "flwr.serverapp.strategy",
 )  # fmt: skip
-UNDECIDED = "undecided"
-ENDLESS = 600
-"""Seconds of computing after which a run is taken to go on for ever. A loaded machine does not count."""
-
-
-class Tree:
-    """A copy of the tree to break."""
-
-    def __init__(self, folder: Path, limit: int = ENDLESS) -> None:
-        self.folder, self.limit = folder, limit
-        skip = shutil.ignore_patterns(
-            "__pycache__", ".git", ".venv", "out", "site", "dist", ".*_cache", ".hypothesis"
-        )
-        shutil.copytree(ROOT, folder / "tree", ignore=skip)
-        self.root = folder / "tree"
-        self.fine: dict[tuple[str, ...], bool] = {}
-
-    def is_fine(self, tests: tuple[str, ...]) -> bool:
-        """Whether these tests pass while nothing is broken."""
-        if tests not in self.fine:
-            code, output = self.run(tests)
-            self.fine[tests] = code == 0
-            if code:
-                print(
-                    f"with nothing broken, {' '.join(tests)} end with {code}:\n{output[-3000:]}",
-                    file=sys.stderr,
-                )
-        return self.fine[tests]
-
-    def notices(self, mutant: Mutant, tests: tuple[str, ...]) -> str | None:
-        """Return the test that notices a change, or None."""
-        path = self.root / mutant.file
-        text, times = path.read_text(encoding="utf-8"), path.stat()
-        path.write_text(mutant.apply(text), encoding="utf-8")
-        try:
-            code, output = self.run(tests)
-        finally:
-            path.write_text(text, encoding="utf-8")
-            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # Numba's cache looks at it
-        if code == 0:
-            return None
-        found = re.search(r"^(?:FAILED|ERROR) (\S+?)(?:\[.*)?(?: - .*)?$", output, flags=re.M)
-        if code in (-signal.SIGXCPU, -signal.SIGKILL):
-            return "no end" if self.limit == ENDLESS else UNDECIDED
-        return found[1] if found else f"ended with code {code}"
-
-    def run(self, tests: tuple[str, ...]) -> tuple[int, str]:
-        """Run tests in a fork and return pytest's exit code, or −SIGXCPU if they compute too long, and the output."""
-        log = self.folder / "output"
-        child = os.fork()
-        if child == 0:
-            self._run_here(tests, log)
-        _, status = os.waitpid(child, 0)
-        return os.waitstatus_to_exitcode(status), log.read_text(encoding="utf-8", errors="replace")
-
-    def _run_here(self, tests: tuple[str, ...], log: Path) -> None:
-        code = 3
-        try:
-            resource.setrlimit(resource.RLIMIT_CPU, (self.limit, self.limit))
-            output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(output, 1)
-            os.dup2(output, 2)
-            os.chdir(self.root)
-            os.environ["PYTHONPATH"] = str(self.root / "src")
-            sys.path.insert(0, str(self.root / "src"))
-            import pytest
-
-            code = int(pytest.main(["-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", *tests]))
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
 
 
 def modules(package: str) -> list[str]:
@@ -121,22 +43,40 @@ def main() -> None:
     parser.add_argument("--packages", default=",".join(PACKAGES), help="which, by comma")
     parser.add_argument("--only", default="", help="files whose path contains one of these, by comma")
     parser.add_argument("--each", type=int, default=1, help="changes of every module")
+    parser.add_argument(
+        "--draw", type=int, help="instead, this many of all changes of each package, all alike"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--list", type=Path, help="the changes of this file of JSON lines instead of drawn ones"
     )
-    parser.add_argument("--limit", type=int, default=ENDLESS, help="seconds of computing for each change")
+    parser.add_argument("--limit", type=int, help="seconds of computing for each change; over it, undecided")
+    parser.add_argument(
+        "--tests", default="", help="these tests for all changes, by comma, instead of the usual ones"
+    )
     parser.add_argument("--trust", action="store_true", help="do not run the tests with nothing broken first")
+    parser.add_argument(
+        "--quick", action="store_true", help="only tests under a second, and at most 16 cases of each"
+    )
     parser.add_argument("--part", default="1/1", help="a part of the work, such as 1/2")
+    parser.add_argument(
+        "--keep", type=Path, help="a folder for the copy and what it compiles, for the next time"
+    )
     parser.add_argument("--out", type=Path, help="append the lines to this file, and leave out what it has")
     options = parser.parse_args()
     if options.list:
         rows = [json.loads(line) for line in options.list.read_text(encoding="utf-8").splitlines()]
         drawn = [Mutant(*(row[name] for name in Mutant._fields)) for row in rows]
     else:
-        files = [file for package in options.packages.split(",") for file in modules(package)]
-        wanted = [file for file in files if any(text in file for text in options.only.split(","))]
-        drawn = sample(ROOT, wanted, options.each, options.seed)
+        drawn = []
+        for package in options.packages.split(","):
+            files = [
+                file for file in modules(package) if any(text in file for text in options.only.split(","))
+            ]
+            if options.draw:
+                drawn += draw(ROOT, files, options.draw, f"{options.seed} {package}")
+            else:
+                drawn += sample(ROOT, files, options.each, options.seed)
     part, parts = map(int, options.part.split("/"))
     done = set()
     if options.out and options.out.exists():
@@ -150,16 +90,14 @@ def main() -> None:
                 __import__(name)
     caught = tried = 0
     with tempfile.TemporaryDirectory(prefix="psofed-breaking-") as folder:
-        os.environ["XDG_CACHE_HOME"] = str(Path(folder) / "cache")
-        tree = Tree(Path(folder), options.limit)
+        tree = Tree(ROOT, (options.keep or Path(folder)).absolute(), options.limit, options.quick)
         for mutant in drawn[part - 1 :: parts]:
             if tuple(mutant) in done:
                 continue
-            tests = tests_for(mutant.file)
-            if not (options.trust or tree.is_fine(tests)):
-                continue
+            tests = tuple(options.tests.split(",")) if options.tests else tests_for(mutant.file)
             begun = time.monotonic()
-            found = tree.notices(mutant, tests)
+            stages = iter([tests]) if options.trust else tree.stages(tests)
+            found = next((found for stage in stages if (found := tree.notices(mutant, stage))), None)
             tried, caught = tried + 1, caught + (found not in (None, UNDECIDED))
             row = mutant._asdict() | {"caught_by": found, "seconds": round(time.monotonic() - begun, 1)}
             line = json.dumps(row, ensure_ascii=False)

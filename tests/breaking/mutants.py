@@ -27,6 +27,11 @@ class Mutant(NamedTuple):
     old: str
     new: str
 
+    @property
+    def room(self) -> str:
+        """The package it is of, such as ``theory``."""
+        return self.file.removeprefix("src/psofed/").split("/")[0]
+
     def apply(self, text: str) -> str:
         """Return the module's text with this change."""
         lines = text.splitlines(keepends=True)
@@ -57,6 +62,13 @@ def sample(root: Path, files: list[str], each: int, seed: int) -> list[Mutant]:
         random.Random(f"{seed} {file}").shuffle(known)
         chosen += known[:each]
     return chosen
+
+
+def draw(root: Path, files: list[str], count: int, seed: str) -> list[Mutant]:
+    """Return `count` of all changes of these files, each as likely as any other."""
+    known = [mutant for file in files for mutant in mutants_of(root, file)]
+    random.Random(seed).shuffle(known)
+    return known[:count]
 
 
 def _changes(tree: ast.Module, lines: list[str]) -> Iterator[tuple[int, int, int, str]]:

@@ -7,14 +7,24 @@ UNIT, EXACT, CONFORM, FED = (
     "tests/federation/test_federation_",
 )
 BITS = f"{EXACT}same_bits.py"
-THEORY = (f"{UNIT}theory.py", f"{EXACT}theory_equals_its_references.py", f"{EXACT}theory_equals_enumeration.py",
-          f"{EXACT}theory_corners.py", f"{EXACT}theory_many_at_once.py")  # fmt: skip
+SOURCES = f"{UNIT}theory_sources.py"
+THEORY = (
+    SOURCES,
+    f"{UNIT}theory.py",
+    f"{EXACT}theory_equals_its_references.py",
+    f"{EXACT}theory_equals_enumeration.py",
+    f"{EXACT}theory_corners.py",
+    f"{EXACT}theory_many_at_once.py",
+)
+DOCUMENTS = "tests/docs/test_documentation.py"
+PAGES = f"{DOCUMENTS}::test_pages_made_from_code_are_up_to_date"  # with every option's default and range
+SOLVERS = f"{UNIT}theory_solvers.py"
 AGREE = "tests/agreement/test_"
 RULES = (f"{UNIT}aggregations.py", f"{CONFORM}aggregations.py")
 ATTACKS = (f"{UNIT}attacks.py", f"{CONFORM}attacks.py")
 DEFENCE = (f"{EXACT}defence_equals_reference.py", f"{UNIT}defence.py")
 FEATURES = (f"{UNIT}rff.py", f"{EXACT}drift_rff_equal_reference.py")
-OWN = (f"{CONFORM}own_parts.py", f"{UNIT}scenario.py", f"{UNIT}sharp_edges.py")
+OWN = (f"{UNIT}scenario.py", f"{CONFORM}own_parts.py", f"{UNIT}reading.py")
 STRATEGY = (f"{FED}strategy.py", f"{FED}reference.py")
 DEPLOYED = (f"{FED}deployment.py", f"{FED}door.py")
 
@@ -24,21 +34,26 @@ TESTS: dict[str, tuple[str, ...]] = {
     "theory/corruption": (f"{EXACT}theory_equals_enumeration.py", *THEORY),
     "theory/evasion": (f"{UNIT}evasion.py", *THEORY),
     "theory/residuals": (f"{UNIT}evasion.py", f"{AGREE}defence_agreement.py"),
-    "theory/recovery": (f"{UNIT}drift_tracking.py", f"{AGREE}drift_theory.py", f"{UNIT}drift.py"),
-    "theory/limits": (f"{UNIT}theory.py", f"{AGREE}affine_attacks.py", "-k", "limit or predicted or theory"),
+    "theory/recovery": (SOURCES, f"{UNIT}defence.py", f"{AGREE}defence_agreement.py"),
+    "theory/krylov": (SOLVERS, *THEORY),
+    "theory/scattered": (SOLVERS, *THEORY),
+    "theory/stability": (SOLVERS, *THEORY),
+    "theory/stepsize": (SOLVERS, *THEORY),
+    "theory/tuning": (SOLVERS, *THEORY),
+    "theory/limits": (SOLVERS, f"{UNIT}theory.py", f"{AGREE}affine_attacks.py", "-k", "limit or predicted or theory"),
     "theory/samples": (*THEORY, f"{AGREE}rff_theory.py"),
     "engine/": (BITS, f"{EXACT}engine_equals_reference.py"),
     "engine/bodies": (f"{CONFORM}own_parts.py", f"{UNIT}compiling.py"),
-    "engine/compiling": (f"{UNIT}compiling.py", BITS, f"{UNIT}sharp_edges.py"),
-    "engine/streams": (f"{UNIT}gaussian.py", BITS),
-    "engine/normals": (f"{UNIT}gaussian.py", BITS),
+    "engine/compiling": (f"{UNIT}compiling.py", BITS),
+    "engine/streams": (f"{UNIT}gaussian.py", BITS, f"{UNIT}lanes.py"),
+    "engine/normals": (f"{UNIT}gaussian.py", f"{UNIT}lanes.py", BITS),
     "engine/lanes": (f"{UNIT}lanes.py", BITS),
     "engine/choice": (BITS, f"{CONFORM}patterns.py", f"{EXACT}engine_equals_reference.py"),
     "engine/combine": (f"{UNIT}aggregations.py", f"{FED}parts.py", f"{CONFORM}aggregations.py"),
     "engine/search": (f"{UNIT}attacks.py", "-k", "strength"),
     "engine/attackers": (BITS, f"{UNIT}attack_clients.py", f"{UNIT}attacks.py"),
-    "engine/samples": (*FEATURES, f"{UNIT}own_data.py"),
-    "engine/server_model": (f"{EXACT}algorithms_equal_references.py", BITS),
+    "engine/samples": (BITS, *FEATURES, f"{UNIT}own_data.py"),
+    "engine/server_model": (BITS, f"{EXACT}algorithms_equal_references.py"),
     "engine/server_side": (BITS, *RULES, *DEFENCE),
     "engine/root_data": RULES,
     "engine/momentum": (f"{EXACT}algorithms_equal_references.py",),
@@ -48,13 +63,14 @@ TESTS: dict[str, tuple[str, ...]] = {
     "engine/frames/attack": ATTACKS,
     "engine/frames/aggregation": RULES,
     "engine/frames/defence": DEFENCE,
-    "engine/frames/drift": (f"{UNIT}drift.py", f"{EXACT}drift_rff_equal_reference.py"),
+    "engine/frames/drift": (BITS, f"{UNIT}drift.py", f"{EXACT}drift_rff_equal_reference.py"),
     "engine/frames/exchange": (f"{EXACT}algorithms_equal_references.py",),
-    "engine/frames/function": FEATURES,
+    "engine/frames/function": (BITS, *FEATURES),
     "engine/frames/poison": ATTACKS,
     "engine/frames/pre_aggregation": (f"{CONFORM}pre_aggregations.py",),
-    "engine/frames/selection": (f"{CONFORM}patterns.py", BITS),
+    "engine/frames/selection": (BITS, f"{CONFORM}patterns.py", f"{CONFORM}own_parts.py"),
     "parts/": OWN,
+    "parts/base": (f"{UNIT}attacks.py", *OWN),
     "parts/affine": (f"{CONFORM}theory_moments.py", f"{EXACT}theory_equals_enumeration.py"),
     "parts/aggregations/": RULES,
     "parts/algorithms/": (f"{UNIT}algorithms.py", f"{CONFORM}algorithms.py", f"{EXACT}algorithms_equal_references.py"),
@@ -104,4 +120,9 @@ TESTS: dict[str, tuple[str, ...]] = {
 def tests_for(file: str) -> tuple[str, ...]:
     """Return pytest's arguments for a change of `file`, such as ``src/psofed/theory/lms.py``."""
     place = file.removeprefix("src/psofed/")
-    return TESTS[max((begin for begin in TESTS if place.startswith(begin)), key=len)]
+    tests = TESTS[max((begin for begin in TESTS if place.startswith(begin)), key=len)]
+    if "-k" in tests or place.startswith("federation/"):
+        return tests
+    module = "psofed." + place.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    pages = (PAGES,) if place.startswith("parts/") else ()
+    return f"{DOCUMENTS}::test_docstring_examples_hold[{module}]", *pages, *tests

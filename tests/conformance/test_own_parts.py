@@ -309,11 +309,11 @@ class FaultyAlgorithm(Courier):
 
 
 class TooFar(psofed.Pattern):
-    """Chooses entries beyond the last."""
+    """Chooses the last entries and one beyond."""
 
     def select(self, mask, out):
         for m in range(mask.num_shared):
-            out[m] = mask.dimension + m
+            out[m] = mask.dimension - m
 
 
 class TwiceTheSame(psofed.Pattern):
@@ -325,11 +325,11 @@ class TwiceTheSame(psofed.Pattern):
 
 
 class BelowZero(psofed.Pattern):
-    """Chooses entries before the first."""
+    """Chooses the first entries and one before."""
 
     def select(self, mask, out):
         for m in range(mask.num_shared):
-            out[m] = -1 - m
+            out[m] = m - 1
 '''
 
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from psofed import Scenario, Selection
+from psofed.parts.contexts import Mask
+from psofed.parts.patterns import Random
 from psofed.parts.registry import part_names
 from psofed.reference.draws import draw_trial
 
@@ -78,3 +80,14 @@ def test_a_redrawn_uplink_is_independent_of_the_download() -> None:
     assert (draws.uploaders.sum(axis=1) == 4).all()
     overlap = np.mean(draws.participants & draws.uploaders)
     assert abs(overlap - (4 / 9) ** 2) < 4 * math.sqrt((4 / 9) ** 2 / (5000 * 9))
+
+
+@pytest.mark.parametrize(
+    ("shared", "chosen"), [(1, [0]), (3, [0, 98, 99]), (32, [0, *range(69, 100)]), (33, [*range(33)])]
+)
+def test_up_to_32_random_entries_are_chosen_floyds_way_and_more_by_shuffling(
+    shared: int, chosen: list[int]
+) -> None:
+    out = np.empty(shared, np.int64)
+    Random().select(Mask(0, 0, 100, shared, np.zeros(shared), 0.0), out)
+    assert out.tolist() == chosen

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import Scenario, simulate
-from psofed.parts.attacks import Gaussian
+from psofed import Data, Scenario, Selection, simulate
+from psofed.parts.aggregations import FLTrust
+from psofed.parts.attacks import DataPoisoning, Gaussian, LabelPoisoning, Mimic
+from psofed.parts.drifts import Jump, RandomWalk
+from psofed.parts.models import Rff
 from psofed.reference.draws import draw_trial
 
 
@@ -101,3 +104,42 @@ def test_the_figures_of_a_seed_never_change() -> None:
 
 
 FROZEN = [0.019029035646066707, 0.10622837723229153, 0.024600338282208062]
+
+# Everything that draws numbers of its own. References share these draws, so only figures tell when they move.
+DRAWN: dict[str, tuple[dict, list[float]]] = {
+    "a walk": ({"drift": RandomWalk(variance=0.01)}, [0.21353992807319022, 0.2774936063105858]),
+    "a jump": ({"drift": Jump(size=1.5, at=5)}, [0.09002682568447654, 0.14522600362580293]),
+    "features": (
+        {"model": Rff(bandwidth=1.3), "data": Data(function="sine", input_dimension=2)},
+        [0.5126266526526302, 1.3717066012480719],
+    ),
+    "correlated inputs": ({"data": Data(input_correlation=0.6)}, [0.10334386172588964, 0.21802781220772222]),
+    "targets of their own": ({"data": Data(target_spread=0.3)}, [0.578761896052941, 0.13243280229828885]),
+    "masks and participants of their own": (
+        {"uplink": "redrawn", "selection": Selection(pattern="random", coordinated=False)},
+        [0.024139290888679766, 0.00664747703854172],
+    ),
+    "wrong labels": ({"attack": LabelPoisoning(num_byzantine=2)}, [0.05844085497099377, 0.05150928600706283]),
+    "wrong inputs": ({"attack": DataPoisoning(num_byzantine=2)}, [0.03600531221567412, 0.020154578158698665]),
+    "one to copy": ({"attack": Mimic(num_byzantine=2)}, [0.018443230386051966, 0.0011073752990989967]),
+    "a small root set": ({"aggregation": FLTrust(root_size=2)}, [0.028054225684515165, 0.016963162495874665]),
+    "a large root set": ({"aggregation": FLTrust(root_size=9)}, [0.020529418150585906, 0.008888473453732032]),
+    "cs-fed": ({"algorithm": "cs-fed"}, [0.04546821887131054, 0.03233566745459622]),
+    "online-fed": ({"algorithm": "online-fed"}, [0.45277185258483754, 0.556215669483863]),
+    "qs-fed": ({"algorithm": "qs-fed"}, [0.17025866703613135, 0.22418120300116784]),
+}
+
+
+@pytest.mark.parametrize("drawn", DRAWN)
+def test_what_a_seed_draws_never_changes(drawn: str) -> None:
+    changes, figures = DRAWN[drawn]
+    scenario = Scenario(
+        num_clients=7,
+        dimension=3,
+        num_participants=3,
+        num_shared=2,
+        iterations=40,
+        attack=Gaussian(num_byzantine=2),
+    ).replace(**changes)
+    steady = simulate(scenario, trials=2, seed=12345).steady_state
+    assert [steady["network_mse"][1], steady["server_msd"][1]] == pytest.approx(figures, rel=1e-9)

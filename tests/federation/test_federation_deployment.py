@@ -1,10 +1,12 @@
 """Keys, processes, the relay, settings and results, each by itself."""
 
+import dataclasses
 import json
 import os
 import stat
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -337,6 +339,21 @@ def test_a_client_without_data_says_so(tmp_path):
 
 def test_the_prediction_covers_one_sample_per_round_only():
     assert predict_demo(demo_settings(4, 5, seed=0, samples_per_round=10)) is None
+
+
+def test_the_prediction_has_a_number_for_every_round_and_single_runs_around_it():
+    prediction = predict_demo(demo_settings(4, 5, seed=0), trials=64)
+    assert [len(curve) for curve in dataclasses.astuple(prediction)] == [5] * 4
+    assert (np.array(prediction.low) < prediction.server_msd).all()
+    assert (np.array(prediction.server_msd) < prediction.high).all()
+
+
+def test_a_run_whose_curve_is_averaged_over_rounds_has_no_prediction(monkeypatch):
+    from psofed.simulation import monte_carlo
+
+    averaged = SimpleNamespace(trial_curves={"server_msd": np.zeros((2, 3))}, bin_width=2)
+    monkeypatch.setattr(monte_carlo, "simulate", lambda *scenario, **settings: averaged)
+    assert predict_demo(demo_settings(4, 5, seed=0)) is None
 
 
 # --- the command line -----------------------------------------------------------------------------------

@@ -1,24 +1,36 @@
 """The front door by itself, with a small TLS server in the SuperLink's place."""
 
+import asyncio
+import base64
 import contextlib
 import http.server
 import socket
 import ssl
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from psofed.common.errors import PsofedError
-from psofed.federation.deploy.bell import Bell
+from psofed.federation.deploy import node
+from psofed.federation.deploy.bell import Bell, BellService
 from psofed.federation.deploy.credentials import make_credentials, make_node_key
 from psofed.federation.deploy.door import DoorLimits, FrontDoor
 from psofed.federation.deploy.processes import free_port, is_listening, wait_until
-from psofed.federation.deploy.requests import RefusedError, read_head
+from psofed.federation.deploy.requests import KeyRing, RefusedError, Request, read_head
 from psofed.federation.deploy.traffic import read_traffic
-from psofed.federation.flower import Fleet, UnknownKeyError, UnreachableError, WrongAuthorityError
+from psofed.federation.flower import (
+    KEY_HEADER,
+    Fleet,
+    UnknownKeyError,
+    UnreachableError,
+    WrongAuthorityError,
+    number_of_key,
+    public_key_of,
+)
 
 GOOD_HEAD = b"POST /v1/fleet/pull-messages HTTP/1.1\r\nHost: a:1\r\nContent-Length: 5\r\nX-Key: q=\r\n\r\n"
 
@@ -235,6 +247,66 @@ def test_bodies_are_limited_by_the_models_size_and_by_a_quota(tmp_path):
         bell.ring([fleet.number])
         wait_until(lambda: house.door._quotas[fleet.number][0] > 200_000, 10.0, "the quota to be filled up")
         push(55_000)
+
+
+def test_a_key_ring_knows_a_node_by_its_own_key_alone(tmp_path):
+    credentials = make_credentials(tmp_path, [], ["node-0", "node-1"])
+    ring = KeyRing(credentials.folder)
+    mine, other = (public_key_of(path) for path in credentials.public_keys())
+    number = number_of_key(mine)
+
+    def knows(key):
+        return ring.knows(Request("pull-messages", 0, {} if key is None else {KEY_HEADER: key}), number)
+
+    assert knows(base64.b64encode(mine).decode())
+    for wrong in (
+        base64.b64encode(other).decode(),
+        base64.b64encode(b"nobody").decode(),
+        "not base64!",
+        "",
+        None,
+    ):
+        assert not knows(wrong)
+
+
+def test_a_node_learns_from_what_arrives_between_rounds_until_it_ends(monkeypatch):
+    ended, learned, said = threading.Event(), [], []
+
+    def learn(context):
+        learned.append(context)
+        if len(learned) == 3:
+            ended.set()
+        if len(learned) > 1:
+            raise ValueError("no such file")
+
+    monkeypatch.setattr(node, "_LEARN_EVERY", 0.001)
+    one = SimpleNamespace(
+        _ended=ended,
+        _context="mine",
+        _lock=threading.Lock(),
+        app=SimpleNamespace(learn_arrived=learn),
+        say=said.append,
+    )
+    node.LongLivedNode._learn_arrived(one)
+    assert learned == ["mine"] * 3
+    assert said == ["cannot learn from what arrives: no such file"]  # once
+
+
+def test_a_ring_while_nobody_asks_counts_for_the_next_question_and_no_other():
+    async def ask():
+        rung = []
+        service = BellService("", lambda size: None, rung.append)
+        service._ring(3)
+        await asyncio.wait_for(service.hold(3, 60.0), 10.0)
+        waiting = asyncio.ensure_future(service.hold(3, 60.0))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        service._ring(3)
+        await asyncio.wait_for(waiting, 10.0)
+        await service.hold(3, 0.0)
+        assert (rung, service._waiting, service._rung) == ([3, 3], {}, set())
+
+    asyncio.run(ask())
 
 
 def test_a_question_waits_for_the_bell_and_says_that_the_node_is_idle(tmp_path):

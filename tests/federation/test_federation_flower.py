@@ -121,3 +121,13 @@ def make_authority(folder):
     from psofed.federation.deploy.credentials import make_credentials
 
     return make_credentials(folder / "c", [], []).authority
+
+
+def test_a_failure_is_told_with_flowers_own_code():
+    from flwr.app import Message, RecordDict
+    from flwr.common.constant import ErrorCode
+
+    flower.identify(run=1, node=1)
+    question = Message(RecordDict(), dst_node_id=1, message_type="train")
+    reply = flower.error_reply("broken", question)
+    assert (reply.error.code, reply.error.reason) == (ErrorCode.CLIENT_APP_RAISED_EXCEPTION, "broken")

@@ -19,6 +19,7 @@ from psofed.federation.wire import (
     BadReplyError,
     Instruction,
     Reply,
+    clean_text,
     decode_instruction,
     decode_reply,
     encode_instruction,
@@ -228,3 +229,9 @@ def test_no_share_costs_more_than_the_whole(num_shared):
         return len(content["arrays"]["values"].data) + len(content["psofed"].deflate())
 
     assert size(num_shared, PART) <= size(1000, FULL)
+
+
+@pytest.mark.parametrize("length", [199, 200, 201, 1000])
+def test_what_a_client_says_is_cut_to_two_hundred_characters(length):
+    assert clean_text("x" * length) == "x" * min(length, 200)
+    assert BadReplyError("error", "x" * length).detail == "x" * min(length, 200)

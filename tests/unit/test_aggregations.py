@@ -29,6 +29,7 @@ from psofed.parts.aggregations import (
     Phocas,
     TrimmedMean,
 )
+from psofed.parts.aggregations._krum import length_key
 from psofed.parts.models import Rff
 from psofed.parts.plain import combine_uploads
 from psofed.reference.block_form import run_reference
@@ -85,6 +86,7 @@ BY_HAND = [
     (Krum(tolerated=1), FIVE, [1.5, 1.0]),
     # f = 2: the nearest one, 1 and 3 tie at 0.5; as far from the server (0.5 each way): the first.
     (MultiKrum(tolerated=2), FIVE, [(1.5 + 1.0 + 2.0) / 3, (1.0 + 1.5 + 0.0) / 3]),
+    (MultiKrum(tolerated=1, selected=1), FIVE, [1.5, 1.0]),
     (MultiKrum(tolerated=1, selected=2), FIVE, [1.25, 1.25]),
     (MultiKrum(tolerated=0, selected=5), FIVE, [21.6, -18.9]),
     # Three of four answered, with updates of 1, 3 and 8 in entry 0, one with 2 in entry 1.
@@ -232,3 +234,10 @@ def test_mda_refuses_more_subsets_than_it_can_try_by_name() -> None:
     MDA(tolerated=5).check_participants(16)
     with pytest.raises(InvalidValueError, match=r"aggregation_options.tolerated = 6 .*593,775"):
         Scenario(num_clients=50, dimension=2, num_participants=30, aggregation=MDA(tolerated=6))
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0, 3.0, 12345.678])
+def test_lengths_that_differ_by_rounding_alone_count_as_equal(size: float) -> None:
+    key = length_key(np.array([size, -size]))
+    assert key == np.float32(key) == pytest.approx(np.sqrt(2) * size, rel=1e-7)
+    assert length_key(np.array([size, -size]) * (1 + 4e-16)) == key

@@ -135,6 +135,33 @@ def test_without_clean_uploads_the_omniscient_send_their_own(
     assert np.allclose(compiled, UPLOADS, rtol=1e-14, equal_nan=True)
 
 
+def test_nan_and_both_infinities_take_turns_over_the_entries() -> None:
+    received = corrupt_uploads(
+        NonFinite(**ALWAYS), np.ones((1, 7)), np.array([True]), server=np.zeros(7), clients=np.arange(1),
+        iteration=0, normals=np.zeros((1, 7)), common_normals=np.zeros(7),
+    )  # fmt: skip
+    turn = [NAN, np.inf, -np.inf]
+    assert np.array_equal(received[0], [*turn, *turn, NAN], equal_nan=True)
+
+
+def test_an_attack_comes_with_probability_one_fifth_unless_told() -> None:
+    attack = Gaussian(num_byzantine=3)
+    assert (attack.probability, attack.byzantine_set) == (0.2, "fixed")
+    assert [Gaussian(num_byzantine=3, probability=p).probability for p in (0, 1)] == [0.0, 1.0]
+    for wrong in (-0.01, 1.01):
+        with pytest.raises(InvalidValueError, match=r"attack\.probability"):
+            Gaussian(num_byzantine=3, probability=wrong)
+
+
+def test_of_two_who_stand_out_alike_the_first_is_copied() -> None:
+    uploads, attacking = np.array([[0.0, 0.0], [1.1, 0.3], [-1.1, -0.3]]), np.array([True, False, False])
+    received = corrupt_uploads(
+        Mimic(**ALWAYS), uploads, attacking, server=np.zeros(2), clients=np.arange(3), iteration=0,
+        normals=np.zeros((3, 2)), common_normals=np.zeros(2),
+    )  # fmt: skip
+    assert received[0].tolist() == [1.1, 0.3]
+
+
 def test_one_clean_upload_has_no_spread_to_hide_in() -> None:
     uploads, attacking = np.array([[1.0], [3.0]]), np.array([True, False])
     received = corrupt_uploads(

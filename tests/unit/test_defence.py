@@ -222,3 +222,17 @@ def test_recovery_is_refused_where_it_cannot_be_predicted() -> None:
     with pytest.raises(NotCoveredError, match="some are not"):
         psofed.predict_recovery(SMALL, clients=(0,))
     assert psofed.predict_recovery(SMALL, clients=(0, 1, 2), iterations=50).iterations(3.0) < 50
+
+
+def test_no_defence_suspects_nobody() -> None:
+    from psofed.parts.defences import None_
+
+    assert None_().suspicion(None, np.zeros(0)) == 0.0  # type: ignore[arg-type]
+
+
+def test_the_median_square_is_that_of_a_standard_normal() -> None:
+    from scipy.stats import chi2
+
+    from psofed.parts.watching import MEDIAN_SQUARE
+
+    assert pytest.approx(chi2(1).median(), rel=1e-14) == MEDIAN_SQUARE

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from psofed import Data, Drift, InvalidValueError, Scenario, simulate
+from psofed.parts.contexts import Step
 from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
 from psofed.parts.models import Rff
 from psofed.reference.draws import draw_trial
@@ -39,6 +40,29 @@ def test_a_sinusoid_swings_along_one_line_with_its_period() -> None:
     assert np.allclose(np.linalg.norm(path[10]), 0.5)
     assert np.allclose(path[30], -path[10])
     assert np.array_equal(path[:40], path[40:80])
+
+
+@pytest.mark.parametrize(
+    ("drift", "iteration", "expected"),
+    [
+        (RandomWalk(variance=4.0), 0, [1.0, 2.0]),
+        (RandomWalk(variance=4.0), 1, [2.0, 0.0]),
+        (Jump(size=5.0, at=3), 2, [0.0, 0.0]),
+        (Jump(size=5.0, at=3), 3, [3.0, 4.0]),
+        (Sinusoid(amplitude=10.0, period=8), 2, [6.0, 8.0]),
+        (Sinusoid(amplitude=10.0, period=8), 6, [-6.0, -8.0]),
+        (Sinusoid(amplitude=10.0, period=8), 9, [6.0 / math.sqrt(2), 8.0 / math.sqrt(2)]),
+    ],
+)
+def test_targets_move_as_was_worked_out_by_hand(drift: Drift, iteration: int, expected: list[float]) -> None:
+    step = Step(iteration, np.array([1.0, 2.0]), np.array([0.5, -1.0]), np.array([0.6, 0.8]))
+    assert drift.move(step) == pytest.approx(expected, abs=1e-14)
+
+
+def test_a_swings_mean_square_is_half_of_its_amplitudes_square() -> None:
+    swing = Sinusoid(amplitude=3.0, period=40)
+    path = [swing.move(Step(n, np.zeros(1), np.zeros(1), np.ones(1)))[0] for n in range(40)]
+    assert swing.mean_square() == pytest.approx(np.mean(np.square(path))) == 4.5
 
 
 def test_directions_are_uniform_over_the_sphere() -> None:

@@ -100,6 +100,21 @@ def test_theory_bounds_what_is_simulated_and_its_exact_parts_are_exact() -> None
         assert tight.upper == pytest.approx(tight.error + tight.reach, rel=1e-5)
 
 
+def test_the_bounds_are_those_of_normal_errors() -> None:
+    """E(|e| + a)² = E e² + 2 a E|e| + a², with the least and the largest a E|e| that there can be."""
+    from scipy.stats import halfnorm
+
+    scenario = BASE.replace(evasion=Evasion(epsilon=0.2))
+    prediction, fleet = psofed.predict(scenario), draw_fleet(scenario)
+    target = float((fleet.target**2).sum())
+    length, mean = target + prediction.server_msd, halfnorm.mean()
+    stated, error = prediction.evasion, prediction.test_mse
+    assert (stated.error, stated.reach) == pytest.approx((error, 0.04 * length))
+    least, most = math.sqrt(fleet.test_noise_variance * target), math.sqrt(error * length)
+    assert stated.lower == pytest.approx(error + 0.04 * length + 2 * 0.2 * mean * least)
+    assert stated.upper == pytest.approx(error + 0.04 * length + 2 * 0.2 * mean * most)
+
+
 def test_it_travels_through_files_sweeps_and_the_store(tmp_path: Path) -> None:
     assert Scenario.from_toml(BASE.to_toml()) == BASE
     result = simulate(BASE, trials=3)

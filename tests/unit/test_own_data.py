@@ -424,3 +424,18 @@ def test_chunks_of_a_table_are_kept_while_they_are_few(monkeypatch: pytest.Monke
     monkeypatch.setattr(samples, "_KEPT_BYTES", 6 * table.bytes_per_iteration)
     assert table.chunk(2, 4) is not table.chunk(2, 4)
     assert table.chunk(4, 2) is table.chunk(4, 2)
+
+
+def test_samples_take_as_much_memory_as_they_say() -> None:
+    from psofed.engine.samples import FunctionSamples, TableSamples
+    from psofed.engine.streams import make_stream
+    from psofed.fleet import draw_fleet
+
+    scenario = psofed.Scenario(
+        num_clients=3, dimension=2, num_participants=2, data=psofed.Data(function="linear", input_dimension=2)
+    )
+    drawn = FunctionSamples(scenario, draw_fleet(scenario), make_stream(1, "data", range(16)))
+    table = TableSamples([np.ones((6, 2))] * 3, [np.ones(6)] * 3, epochs=1)
+    for samples in (drawn, table):
+        chunk = samples.chunk(0, 5)
+        assert chunk.inputs.nbytes + chunk.residuals.nbytes == 5 * samples.bytes_per_iteration

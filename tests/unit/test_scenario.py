@@ -1,5 +1,6 @@
 import math
 import pickle
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from psofed import (
     UnknownFieldError,
 )
 from psofed.parts.attacks import Gaussian
+from psofed.parts.options import check_option, option
 from psofed.scenario.changes import parse_setting, with_values
 from psofed.scenario.file import EXAMPLE, read_scenario
 
@@ -157,3 +159,17 @@ def test_errors_survive_the_way_between_processes() -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
     unknown = UnknownFieldError("x", ("a", "b"))
     assert str(pickle.loads(pickle.dumps(unknown))) == str(unknown)
+
+
+def test_an_option_that_may_be_none_is_checked_when_it_is_not() -> None:
+    @dataclass
+    class Held:
+        size: int | None = option(default=None, low=0)
+        plain: int = option(default=1, low=0)
+
+    size, plain = fields(Held)
+    assert check_option("size", size, None) is None
+    assert check_option("size", size, 3) == 3
+    for field, wrong in ((size, -1), (plain, None), (plain, -1)):
+        with pytest.raises(InvalidValueError):
+            check_option("size", field, wrong)

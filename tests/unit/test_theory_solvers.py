@@ -1,0 +1,165 @@
+"""The theory's solvers on problems whose answers are known: fixed points, largest eigenvalues, searches for limits."""
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from psofed import Scenario
+from psofed.theory import stepsize_curve
+from psofed.theory.krylov import _SMALL, _gmres, dominant_eigenvalue, solve_fixed_point
+from psofed.theory.limits import _largest_count, _largest_scale
+from psofed.theory.scattered import Scattered
+from psofed.theory.stability import stability_limit
+from psofed.theory.stepsize import minimise
+from psofed.theory.tuning import settling_time
+
+
+def contraction(size: int, radius: float) -> np.ndarray:
+    rng = np.random.default_rng(size)
+    matrix = rng.uniform(size=(size, size))
+    return radius * matrix / np.abs(np.linalg.eigvals(matrix)).max()
+
+
+@pytest.mark.parametrize("size", [1, _SMALL, _SMALL + 1, 2 * _SMALL])
+@pytest.mark.parametrize("scale", [1e-300, 1e-3, 1.0, 1e200])
+def test_fixed_points_of_any_size_and_scale_are_found(size: int, scale: float) -> None:
+    matrix, source = contraction(size, 0.9), np.linspace(1.0, 2.0, size)
+    found = solve_fixed_point(lambda x: matrix @ x, scale * source) / scale
+    assert found == pytest.approx(np.linalg.solve(np.eye(size) - matrix, source), rel=1e-9)
+
+
+def test_a_fixed_point_without_a_source_is_zero() -> None:
+    assert not solve_fixed_point(lambda x: 0.5 * x, np.zeros(3)).any()
+
+
+@pytest.mark.parametrize("guess", [None, np.ones(60)])
+def test_a_restarted_search_ends_where_the_equation_holds(guess: np.ndarray | None) -> None:
+    factors, source = np.linspace(-0.9, 0.97, 60), np.ones(60)
+    calls = []
+
+    def linear(x: np.ndarray) -> np.ndarray:
+        calls.append(x)
+        return factors * x
+
+    x, residual = _gmres(linear, source, guess, 1e-12, 7)
+    assert x == pytest.approx(source / (1 - factors), rel=1e-9)
+    assert residual < 1e-12
+    assert 60 < len(calls) < 200  # more than one round of seven, and each of them helps
+
+
+def test_a_search_that_begins_at_the_answer_ends_there() -> None:
+    calls = []
+
+    def linear(x: np.ndarray) -> np.ndarray:
+        calls.append(x)
+        return 0.5 * x
+
+    x, residual = _gmres(linear, np.ones(9), np.full(9, 2.0), 1e-12, 7)
+    assert (x.tolist(), residual, len(calls)) == ([2.0] * 9, 0.0, 1)
+
+
+@pytest.mark.parametrize("size", [2, _SMALL, _SMALL + 1])
+def test_the_largest_eigenvalue_is_found(size: int) -> None:
+    matrix = contraction(size, 0.87)
+    assert dominant_eigenvalue(lambda x: matrix @ x, np.ones(size)) == pytest.approx(0.87, rel=1e-7)
+
+
+@pytest.mark.parametrize("limit", [1e-6, 0.3, 1.0, 7.3, 5e5])
+def test_the_largest_stable_scale_is_found_to_a_millionth(limit: float) -> None:
+    assert _largest_scale(lambda scale: scale <= limit) == pytest.approx(limit, rel=2e-6)
+
+
+def test_a_scale_may_have_no_limit_or_none_that_is_stable() -> None:
+    assert _largest_scale(lambda scale: True) is None
+    assert _largest_scale(lambda scale: False) == 0.0
+    assert _largest_scale(lambda scale: scale <= 1e6) is None
+    assert math.isclose(_largest_scale(lambda scale: scale < 2.5e-9) or 0.0, 2.5e-9, rel_tol=2e-6)
+
+
+@pytest.mark.parametrize("limit", range(6))
+def test_the_largest_stable_count_is_exact(limit: int) -> None:
+    assert _largest_count(lambda count: count <= limit, 6) == limit
+
+
+def test_a_count_may_have_no_limit_or_none_that_is_stable() -> None:
+    assert _largest_count(lambda count: True, 6) is None
+    assert _largest_count(lambda count: False, 6) == -1
+
+
+@pytest.mark.parametrize("stable", [True, False])
+def test_a_sample_of_offsets_is_corrected_by_white_inputs_where_those_are_known(stable: bool) -> None:
+    """Values that follow the white ones exactly have the mean that follows the white mean, without an error."""
+    rng = np.random.default_rng(5)
+    white, slopes, shifts = rng.normal(size=(40, 4, 2)), rng.normal(size=(4, 2)), rng.normal(size=(4, 2))
+    many = SimpleNamespace(by_source=lambda masks, stepsize: masks, masks=white)
+    is_stable = SimpleNamespace(is_stable=lambda stepsize: stable)
+    solver = SimpleNamespace(
+        model=SimpleNamespace(window_masks=lambda count: white),
+        _white=SimpleNamespace(is_stable=is_stable.is_stable, clean=is_stable, scattered=many),
+    )
+    values = shifts + slopes * white[:10]
+    mean, error = Scattered._corrected(solver, values, 0.1)
+    if stable:
+        assert mean == pytest.approx(shifts + slopes * white.mean(axis=0))
+        assert error == pytest.approx([0.0, 0.0], abs=1e-14)
+    else:
+        assert mean == pytest.approx(values.mean(axis=0))
+        assert error == pytest.approx(values.sum(axis=1).std(axis=0, ddof=2) / 10**0.5)
+
+
+@pytest.mark.parametrize("guess", [1e-3, 0.3, 0.99, 1.0, 7.0, 1000.0])
+@pytest.mark.parametrize("limit", [0.5, 1.0, 1.7])
+def test_the_limit_of_stability_is_found_from_below_and_from_above(guess: float, limit: float) -> None:
+    assert stability_limit(lambda mu: 1 - mu * (limit - mu), guess) == pytest.approx(limit, rel=1e-6)
+
+
+def test_stability_may_have_no_limit_or_no_beginning() -> None:
+    assert stability_limit(lambda mu: 0.5, 0.3) == math.inf
+    assert stability_limit(lambda mu: 0.5, math.inf) == math.inf
+    assert stability_limit(lambda mu: 2.0, 0.3) == 0.0
+    assert stability_limit(lambda mu: 0.5 if mu < 2 else math.inf, 0.3) == pytest.approx(2.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("best", [1e-3, 0.02, 0.1, 0.39, 0.8])
+def test_the_stepsize_of_the_lowest_error_is_found(best: float) -> None:
+    assert minimise(lambda mu: mu + best**2 / mu, 1.0) == pytest.approx(best, rel=1e-4)
+
+
+def test_errors_that_only_fall_or_rise_have_their_lowest_at_an_end() -> None:
+    assert minimise(lambda mu: 1 / mu, 2.0) == pytest.approx(2.0, rel=1e-3)
+    assert minimise(lambda mu: mu, 2.0) == pytest.approx(1.94 * 2.5**-39, rel=1e-9)
+
+
+@pytest.mark.parametrize(("count", "shown"), [(1, 1), (12, 12), (13, 7), (24, 12), (25, 9)])
+def test_a_notebook_shows_at_most_twelve_stepsizes(
+    count: int, shown: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stepsize_curve, "html_card", lambda title, head, rows, *rest: rows)
+    scenario = Scenario(num_clients=2, dimension=2)
+    curve = stepsize_curve.predict_stepsizes(scenario, np.linspace(0.01, 0.2, count))
+    assert len(curve._repr_html_()) == shown
+
+
+def made_up_solver(curve: Callable[[np.ndarray], np.ndarray]) -> SimpleNamespace:
+    law = SimpleNamespace(law=SimpleNamespace(rows=2))
+    model = SimpleNamespace(
+        fleet=SimpleNamespace(noise_variance=np.array([0.2, 0.4])),
+        branches=[None],
+        entries=SimpleNamespace(size=1),
+        recursion=lambda stepsize, branch: law,
+    )
+    return SimpleNamespace(model=model, curve=lambda stepsize, length: (curve(np.arange(length)), None))
+
+
+def test_settling_takes_until_a_curve_stays_within_a_decibel() -> None:
+    def settling(curve: Callable[[np.ndarray], np.ndarray]) -> int | None:
+        return settling_time(made_up_solver(curve), 0.1, 1.0)
+
+    assert settling(lambda n: 0.7 + 10 * 0.9**n) == 35  # 10 · 0.9ⁿ ≤ 0.2589 from n = 35 on
+    assert settling(lambda n: 0.7 - 0.7 * 0.9**n) == 12  # 1 − 0.7 · 0.9ⁿ ≥ 0.7943 from n = 12 on
+    assert settling(lambda n: np.full(n.size, 0.7)) == 0
+    assert settling(lambda n: 0.7 + 10 * 0.999**n) == 3652
+    assert settling(lambda n: 0.7 + 10.0 * (n % 2)) is None
