@@ -2,6 +2,7 @@
 
 import logging
 import time
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def measure() -> dict[str, Any]:
     rates = {"psofed, M = 1": _simulation_rate(SCENARIO), **_federation_rates()}
     exchanges = {str(share): _bytes(share) for share in (*SHARES, 1.0)}
     return {
-        "versions": {"psofed": __version__},
+        "versions": {"psofed": __version__, "flwr": version("flwr")},
         "msd": msd,
         "rates": rates,
         "bytes": {"psofed": exchanges},
