@@ -108,6 +108,10 @@ FROZEN = [0.019029035646066707, 0.10622837723229153, 0.024600338282208062]
 # Everything that draws numbers of its own. References share these draws, so only figures tell when they move.
 DRAWN: dict[str, tuple[dict, list[float]]] = {
     "a walk": ({"drift": RandomWalk(variance=0.01)}, [0.21353992807319022, 0.2774936063105858]),
+    "a walk in four dimensions": (
+        {"drift": RandomWalk(variance=0.01), "dimension": 4},
+        [0.215924806139547, 0.33930330995409264],
+    ),
     "a jump": ({"drift": Jump(size=1.5, at=5)}, [0.09002682568447654, 0.14522600362580293]),
     "features": (
         {"model": Rff(bandwidth=1.3), "data": Data(function="sine", input_dimension=2)},

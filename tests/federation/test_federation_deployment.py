@@ -6,6 +6,8 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,6 +21,7 @@ from psofed.attacks import Gaussian
 from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.federation.app import client_app, run_server
 from psofed.federation.demo import demo_settings, predict_demo
+from psofed.federation.deploy import superlink
 from psofed.federation.deploy.credentials import make_credentials
 from psofed.federation.deploy.processes import (
     OFFLINE,
@@ -26,12 +29,13 @@ from psofed.federation.deploy.processes import (
     flower_environment,
     wait_until,
 )
-from psofed.federation.deploy.server import exposure_warning
+from psofed.federation.deploy.server import client_command, exposure_warning
 from psofed.federation.deploy.status import federation_status
 from psofed.federation.deploy.submit import write_app
 from psofed.federation.deploy.superlink import Home, superlink_command
 from psofed.federation.deploy.supernode import keep_node_running, supernode_command
-from psofed.federation.files import read_json
+from psofed.federation.files import read_json, write_json
+from psofed.federation.flower import number_of_key, public_key_of
 from psofed.federation.settings import RunSettings
 from psofed.federation.testing import InProcessGrid
 
@@ -436,6 +440,38 @@ def test_the_status_is_shown_by_name(finished):
     text = "\n".join(status_lines(found, now=103.4))
     assert "finished, round 60 of 60" in text
     assert "pump-1  online            3 s           7  2 nan" in text
+
+
+def test_a_revoked_node_is_told_to_a_server_that_runs(tmp_path, monkeypatch):
+    home = SimpleNamespace(credentials=make_credentials(tmp_path, [], ["node-0", "node-1"]))
+    number, told = number_of_key(public_key_of(home.credentials.public_keys()[0])), []
+    nodes = [{"number": number, "id": 7}, {"number": number + 1, "id": 8}]
+    running = SimpleNamespace(nodes=lambda: nodes, unregister=told.append)
+    monkeypatch.setattr(superlink, "open_control", lambda home: nullcontext(running))
+    assert superlink.revoke_node(home, "node-0")
+    assert told == [7]
+
+    def refuse(home):
+        raise PsofedError("not running")
+
+    monkeypatch.setattr(superlink, "open_control", refuse)
+    assert not superlink.revoke_node(home, "node-1")
+
+
+def test_the_status_counts_bad_replies_and_names_suspects(tmp_path):
+    home = Home(tmp_path)
+    assert federation_status(home)["bad_replies"] == {}
+    counts, suspects = {"node-1": {"nan": 2}}, {"node-1": {"out": True, "since_round": 3}}
+    write_json(home.status, {"conduct": {"counts": counts}, "suspects": suspects})
+    found = federation_status(home)
+    assert (found["bad_replies"], found["suspects"], found["server"]) == (counts, suspects, None)
+
+
+def test_a_nodes_command_has_switches_that_are_on_and_values_that_are_given():
+    options = {"byzantine": True, "quiet": False, "partition": 3, "label": ""}
+    command = client_command("host:1", Path("home"), Path("node.key"), Path("ca.pem"), options)
+    assert command[-5:] == ["--byzantine", "--partition", "3", "--label", ""]
+    assert command[-13:-5] == ["--server", "host:1", "--home", "home", "--key", "node.key", "--ca", "ca.pem"]
 
 
 def test_figures_for_prometheus(finished):

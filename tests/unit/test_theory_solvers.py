@@ -11,8 +11,10 @@ from psofed import Scenario
 from psofed.theory import stepsize_curve
 from psofed.theory.krylov import _SMALL, _gmres, dominant_eigenvalue, solve_fixed_point
 from psofed.theory.limits import _largest_count, _largest_scale
+from psofed.theory.recursion import Level
 from psofed.theory.scattered import Scattered
 from psofed.theory.stability import stability_limit
+from psofed.theory.steady import SteadyState
 from psofed.theory.stepsize import minimise
 from psofed.theory.tuning import settling_time
 
@@ -163,3 +165,22 @@ def test_settling_takes_until_a_curve_stays_within_a_decibel() -> None:
     assert settling(lambda n: np.full(n.size, 0.7)) == 0
     assert settling(lambda n: 0.7 + 10 * 0.999**n) == 3652
     assert settling(lambda n: 0.7 + 10.0 * (n % 2)) is None
+
+
+def test_stepsizes_are_tried_one_by_one_unless_all_below_a_limit_are_stable() -> None:
+    stepsizes = np.array([0.7, 0.1, 0.4, 0.2, 0.4, 0.9])
+
+    def which(is_contraction: bool, is_stable: Callable[[float], bool]) -> list[bool]:
+        model = SimpleNamespace(is_contraction=is_contraction)
+        solver = SimpleNamespace(model=model, is_stable=is_stable)
+        return stepsize_curve._which_are_stable(solver, stepsizes).tolist()
+
+    island = [mu == 0.4 for mu in stepsizes]
+    assert which(False, lambda mu: mu == 0.4) == island
+    for limit in (0.05, 0.1, 0.3, 0.4, 0.8, 2.0):
+        assert which(True, lambda mu, limit=limit: mu <= limit) == (stepsizes <= limit).tolist()
+
+
+def test_a_steady_state_has_nothing_of_what_is_not_said() -> None:
+    state = SteadyState(Level(1.0, 2.0), Level(3.0, 4.0), Level(0.1, 0.1))
+    assert [(level.excess, level.server) for level in (state.drift, state.targets)] == [(0.0, 0.0)] * 2

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from psofed import Scenario, Selection, predict
+from psofed import NotCoveredError, Scenario, Selection, predict
 from psofed.fleet import draw_fleet
-from psofed.parts.attacks import ConstantBias, DropOut, Gaussian
+from psofed.parts.attacks import ConstantBias, DropOut, Gaussian, SignFlip
 from psofed.parts.drifts import RandomWalk
 from psofed.scenario import Data
 from psofed.theory.recovery import Recovery, predict_recovery
@@ -77,8 +77,6 @@ def test_without_a_steady_state_what_is_there_is_endless_and_what_is_not_is_noth
 
 
 def test_an_attack_that_alone_leads_away_leaves_the_other_sources_their_levels() -> None:
-    from psofed.parts.attacks import SignFlip
-
     attacked = predict(BASE.replace(attack=SignFlip(num_byzantine=5, probability=1.0, scale=9.0)))
     clean = predict(BASE).steady_state
     assert not attacked.is_stable
@@ -118,3 +116,15 @@ def test_recovery_begins_with_the_curve_until_then(at: int) -> None:
     found = predict_recovery(scenario, at=at, iterations=1)
     assert found.server_msd[0] == pytest.approx(curve.server_msd[at], rel=1e-9)
     assert found.network_mse[0] == pytest.approx(curve.network_mse[at], rel=1e-9)
+
+
+@pytest.mark.parametrize(("scale", "stable"), [(2.0, True), (3.0, False), (5.0, False)])
+def test_there_is_no_recovery_from_where_an_attack_leads_without_limit(scale: float, stable: bool) -> None:
+    scenario = BASE.replace(attack=SignFlip(num_byzantine=2, probability=0.5, scale=scale, of="update"))
+    assert (predict(scenario).spectral_radius < 1.0) == stable
+    if stable:
+        assert predict_recovery(scenario, iterations=1).poisoned.server < math.inf
+        return
+    with pytest.raises(NotCoveredError, match="without limit"):
+        predict_recovery(scenario)
+    assert predict_recovery(scenario, at=3, iterations=1).poisoned.server < math.inf
