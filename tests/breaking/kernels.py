@@ -45,6 +45,7 @@ def use_kernels(source: Path, folder: Path, broken: str, line: int) -> None:
             untouched = known and names.isdisjoint(_dependencies(source, roots))
             return cache_folder / "psofed" / (unbroken if untouched else changed)
 
+        kernels_folder.__wrapped__ = compiling._cache_folder.__wrapped__  # as a test calls it
         compiling._cache_folder = kernels_folder
 
 
