@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -121,7 +122,8 @@ def test_a_cluster_is_asked_for_from_a_notebook_too():
         with pytest.raises(PsofedError, match="no Dask scheduler answers"), connect("nonsense://x"):
             pass
 
-    asyncio.run(cell())
+    with ThreadPoolExecutor(1) as thread:  # that of the tests may run an event loop already, beside a browser
+        thread.submit(lambda: asyncio.run(cell())).result()
 
 
 def test_one_figure_is_reproduced_as_json_with_its_claims(tmp_path, psofed_command):
