@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # where the helper beside the te
 import chromium
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
-    """One Chromium for the whole session."""
+    """One Chromium for a file of tests; its driver runs an event loop, which tests elsewhere must not find running."""
     if reason := chromium.why_none():
         if os.environ.get("PSOFED_BROWSER") == "required":
             pytest.fail(f"PSOFED_BROWSER=required, but {reason}")
