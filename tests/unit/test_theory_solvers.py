@@ -7,13 +7,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from psofed import Scenario
+from psofed import Data, Scenario, draw_fleet
 from psofed.theory import stepsize_curve
 from psofed.theory.krylov import _SMALL, _gmres, dominant_eigenvalue, solve_fixed_point
 from psofed.theory.limits import _largest_count, _largest_scale
 from psofed.theory.recursion import Level
 from psofed.theory.scattered import Scattered
-from psofed.theory.stability import stability_limit
+from psofed.theory.stability import (
+    _largest_real,
+    _quadratic_root,
+    contraction_bound,
+    mean_square_stepsize_bound,
+    stability_limit,
+)
 from psofed.theory.steady import SteadyState
 from psofed.theory.stepsize import minimise
 from psofed.theory.tuning import settling_time
@@ -184,3 +190,20 @@ def test_stepsizes_are_tried_one_by_one_unless_all_below_a_limit_are_stable() ->
 def test_a_steady_state_has_nothing_of_what_is_not_said() -> None:
     state = SteadyState(Level(1.0, 2.0), Level(3.0, 4.0), Level(0.1, 0.1))
     assert [(level.excess, level.server) for level in (state.drift, state.targets)] == [(0.0, 0.0)] * 2
+
+
+@pytest.mark.parametrize(("k", "h"), [([3.0, 1.0], [1.0, 0.1]), ([1.0, 2.5], [4.0, 0.3]), ([1.0], [4.0])])
+def test_the_largest_root_of_single_entries_is_that_of_the_matrix(k, h):
+    """The last has no real root."""
+    k, h = np.array(k), np.array(h)
+    assert _quadratic_root(k, h) == pytest.approx(_largest_real(np.diag(k) / 2, np.diag(h) / 2))
+
+
+def test_bounds_of_the_stepsize_shrink_as_the_inputs_grow():
+    """A stepsize is one over a variance, in every term of the bounds."""
+    bounds = []
+    for scale in (0.01, 1.0, 100.0):
+        data = Data(input_variance=scale, input_correlation=0.7)
+        fleet = draw_fleet(Scenario(num_clients=3, dimension=4, data=data))
+        bounds.append([scale * bound(fleet) for bound in (contraction_bound, mean_square_stepsize_bound)])
+    assert np.allclose(bounds, bounds[1], rtol=1e-9)
