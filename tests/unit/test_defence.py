@@ -114,6 +114,13 @@ def test_suspicion_that_still_climbs_at_the_end_of_a_run_counts_as_a_peak() -> N
     assert counts[int(math.log(7.0 / 0.01) / math.log(1.02))] == 2
 
 
+@pytest.mark.parametrize(("shared", "expected"), [(1, 12.231), (5, 74.144)])
+def test_the_thresholds_of_the_papers_fleet_are_the_published_ones(shared: int, expected: float) -> None:
+    """They stand in docs/defence.md; a change there is a change of published numbers."""
+    plan = make_plan(Scenario(num_clients=50, dimension=5, num_shared=shared, defence=Cusum()))
+    assert plan.threshold == pytest.approx(expected, rel=1e-4)
+
+
 def test_a_lower_rate_of_false_alarms_is_a_higher_threshold() -> None:
     thresholds = [
         make_plan(SMALL.replace(defence=Cusum(false_alarm_every=every))).threshold
