@@ -57,6 +57,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "engine/server_side": (BITS, *RULES, *DEFENCE),
     "engine/root_data": RULES,
     "engine/momentum": (f"{EXACT}algorithms_equal_references.py",),
+    "engine/pso_fed_kernel": (BITS, f"{EXACT}engine_equals_reference.py", f"{UNIT}own_data.py"),
     "engine/hooks": (BITS,),
     "engine/vocabulary": RULES,
     "engine/test_set": (BITS, f"{EXACT}engine_equals_reference.py"),

@@ -137,13 +137,17 @@ def test_the_rule_gives_what_was_worked_out_by_hand(
 
 
 @pytest.mark.parametrize("count", [24, 25, 26, 101, 300])
-def test_the_median_of_many_is_exact_in_whatever_order_they_come(combine: Callable, count: int) -> None:
+def test_medians_and_trimmed_means_of_many_are_exact_in_whatever_order_they_come(
+    combine: Callable, count: int
+) -> None:
     rng = np.random.default_rng(count)
     drawn, ramp = rng.standard_normal(count), np.arange(float(count))
     orders = [drawn, np.sort(drawn), -np.sort(drawn), np.ones(count), np.minimum(ramp, ramp[::-1])]
     orders += [rng.integers(0, values, count).astype(float) for values in (2, 5)]
     uploads = np.column_stack(orders)
     assert np.array_equal(combine(Median(), uploads, np.zeros(len(orders))), np.median(uploads, axis=0))
+    trimmed = np.sort(uploads, axis=0)[7:-7].mean(axis=0)
+    assert np.allclose(combine(TrimmedMean(trim=7), uploads, np.zeros(len(orders))), trimmed)
 
 
 def test_the_geometric_median_of_three_on_a_line_is_the_middle_one(combine: Callable) -> None:

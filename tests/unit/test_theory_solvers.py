@@ -207,3 +207,8 @@ def test_bounds_of_the_stepsize_shrink_as_the_inputs_grow():
         fleet = draw_fleet(Scenario(num_clients=3, dimension=4, data=data))
         bounds.append([scale * bound(fleet) for bound in (contraction_bound, mean_square_stepsize_bound)])
     assert np.allclose(bounds, bounds[1], rtol=1e-9)
+
+
+def test_no_stepsizes_are_a_curve_without_points():
+    curve = stepsize_curve.predict_stepsizes(Scenario(num_clients=3, dimension=2), [])
+    assert len(curve.stepsize) == len(curve.network_mse) == 0
