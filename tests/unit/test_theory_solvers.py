@@ -11,6 +11,7 @@ from psofed import Data, Scenario, draw_fleet
 from psofed.theory import stepsize_curve
 from psofed.theory.krylov import _SMALL, _gmres, dominant_eigenvalue, solve_fixed_point
 from psofed.theory.limits import _largest_count, _largest_scale
+from psofed.theory.moments import ClientMoments
 from psofed.theory.recursion import Level
 from psofed.theory.scattered import Scattered
 from psofed.theory.stability import (
@@ -212,3 +213,10 @@ def test_bounds_of_the_stepsize_shrink_as_the_inputs_grow():
 def test_no_stepsizes_are_a_curve_without_points():
     curve = stepsize_curve.predict_stepsizes(Scenario(num_clients=3, dimension=2), [])
     assert len(curve.stepsize) == len(curve.network_mse) == 0
+
+
+def test_a_common_move_of_all_errors_adds_to_every_moment():
+    rng = np.random.default_rng(0)
+    moments = ClientMoments(rng.uniform(size=3), *(rng.uniform(size=(2, 3)) for _ in range(4)))
+    moved, block = moments.plus(np.array([1.0, 2.0, 3.0])), np.tile([1.0, 2.0, 3.0], 9)
+    assert np.allclose(moved.pack() - moments.pack(), block)
