@@ -38,6 +38,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "theory/krylov": (SOLVERS, *THEORY),
     "theory/scattered": (SOLVERS, *THEORY),
     "theory/stability": (SOLVERS, *THEORY),
+    "theory/moments": (SOLVERS, *THEORY),
     "theory/stepsize": (SOLVERS, *THEORY),
     "theory/tuning": (SOLVERS, *THEORY),
     "theory/limits": (SOLVERS, f"{UNIT}theory.py", f"{AGREE}affine_attacks.py", "-k", "limit or predicted or theory"),

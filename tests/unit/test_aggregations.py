@@ -1,6 +1,7 @@
 """Every rule on small uploads, worked by hand, compiled and as plain Python."""
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
@@ -148,6 +149,15 @@ def test_medians_and_trimmed_means_of_many_are_exact_in_whatever_order_they_come
     assert np.array_equal(combine(Median(), uploads, np.zeros(len(orders))), np.median(uploads, axis=0))
     trimmed = np.sort(uploads, axis=0)[7:-7].mean(axis=0)
     assert np.allclose(combine(TrimmedMean(trim=7), uploads, np.zeros(len(orders))), trimmed)
+
+
+@pytest.mark.parametrize("count", range(3, 9))
+def test_few_numbers_are_put_in_order_whatever_they_are(combine: Callable, count: int) -> None:
+    """Comparisons that order all rows of zeros and ones order all numbers (Knuth's 0-1 principle)."""
+    uploads = np.array(list(product((0.0, 1.0), repeat=count))).T
+    for trim in range(1, (count + 1) // 2):
+        found = combine(TrimmedMean(trim=trim), uploads, np.zeros(uploads.shape[1]))
+        assert np.allclose(found, np.sort(uploads, axis=0)[trim : count - trim].mean(axis=0))
 
 
 def test_the_geometric_median_of_three_on_a_line_is_the_middle_one(combine: Callable) -> None:
