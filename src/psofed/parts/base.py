@@ -433,6 +433,9 @@ class Algorithm(Part):
         join     the scenario's aggregation rule, the mean unless said otherwise
         apply    what is joined → the change of w_n
 
+    An :class:`Exchange` may ask for momenta: clients then encode theirs in the place of u_k, and the rule joins those
+    that the server has of all K clients.
+
     Attributes
     ----------
     holds_models : bool
