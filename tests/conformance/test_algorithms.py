@@ -106,7 +106,7 @@ def test_traffic_stays_within_the_budget(
     traffic = sent.traffic
     made = [traffic.exchanges_in(n) for n in range(1000)]
     assert sum(made) == traffic.exchanges_before(1000)
-    assert all(0 <= count <= max(participants, traffic.group) <= 9 for count in made)
+    assert all(0 <= count <= scenario.algorithm.most_participants(scenario) <= 9 for count in made)
     largest = max(traffic.bits_up, traffic.bits_down)
     assert all(traffic.exchanges_before(n) * largest <= n * traffic.budget for n in range(1000))
     assert traffic.budget * 1000 - sum(made) * largest < traffic.group * largest

@@ -173,8 +173,8 @@ def run_independently(scenario: Scenario, seed: int, trial: int) -> dict[str, np
     algorithm, fleet = scenario.algorithm, draw_fleet(scenario)
     draws, exchange = draw_trial(scenario, seed, trial), algorithm.exchange(scenario)
     step, traffic = STEPS[algorithm.kind], algorithm.traffic(scenario)
-    most, own = max(scenario.num_participants, traffic.group), make_stream(seed, "algorithm", [trial])
-    participants = _ordered_participants(scenario, most, seed, trial)
+    own = make_stream(seed, "algorithm", [trial])
+    participants = _ordered_participants(scenario, algorithm.most_participants(scenario), seed, trial)
     shocks = draw_shocks(
         scenario.attack, make_stream(seed, "attack", [trial]), fleet.byzantine_mask(scenario.attack),
         scenario.iterations, exchange.numbers,

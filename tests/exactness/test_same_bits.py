@@ -9,7 +9,7 @@ import pytest
 import psofed
 from psofed import Data, Scenario, Selection, simulate
 from psofed.parts.aggregations import FLTrust
-from psofed.parts.attacks import DataPoisoning, Gaussian, LabelPoisoning, Mimic
+from psofed.parts.attacks import ColludingGaussian, DataPoisoning, Gaussian, LabelPoisoning, Mimic
 from psofed.parts.drifts import Jump, RandomWalk
 from psofed.parts.models import Rff
 from psofed.reference.draws import draw_trial
@@ -131,6 +131,12 @@ DRAWN: dict[str, tuple[dict, list[float]]] = {
     "cs-fed": ({"algorithm": "cs-fed"}, [0.04546821887131054, 0.03233566745459622]),
     "online-fed": ({"algorithm": "online-fed"}, [0.45277185258483754, 0.556215669483863]),
     "qs-fed": ({"algorithm": "qs-fed"}, [0.17025866703613135, 0.22418120300116784]),
+    "rosdhb": ({"algorithm": "rosdhb"}, [0.6251871432030297, 0.5903887476286978]),
+    "demoa": ({"algorithm": "demoa"}, [1.2651231044689655, 1.3422067623815122]),
+    "colluding liars": (
+        {"attack": ColludingGaussian(num_byzantine=2)},
+        [0.18465356026716723, 0.39742345857551215],
+    ),
 }
 
 

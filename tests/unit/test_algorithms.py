@@ -1,5 +1,7 @@
 """Comparison algorithms on cases small enough to work by hand."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,9 @@ from psofed import Algorithm, InvalidValueError, Scenario, Selection, simulate
 from psofed.parts.algorithms import CSFed, OnlineFed, PsoFed, QSFed, SignSGD
 from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Message, Received
+from psofed.parts.options import option
 from psofed.parts.registry import find_part, part_names
+from psofed.parts.traffic import Traffic, spend_budget
 from psofed.results.traffic import measure_communication
 
 NOTHING = np.zeros(0)
@@ -150,3 +154,45 @@ def test_only_pso_fed_has_clients_that_hold_models() -> None:
     assert PsoFed.holds_models
     assert not PsoFed().decodes()
     assert CSFed().decodes()
+
+
+@pytest.fixture(scope="module")
+def costing() -> type[Algorithm]:
+    """Online-Fed at another price; of this file only."""
+
+    class Costing(OnlineFed):
+        bits: int = option(default=320)
+        group: int = option(default=5)
+
+        def traffic(self, scenario: Scenario) -> Traffic:
+            return spend_budget(scenario, bits_up=self.bits, bits_down=self.bits, group=self.group)
+
+    return Costing
+
+
+TOO_MANY = 'exchanges of algorithm "costing" = {} is not allowed; allowed: at most num_clients = 10'
+
+
+@pytest.mark.parametrize(
+    ("bits", "group", "words"),
+    [
+        (1, 5, TOO_MANY.format(320)),
+        (320, 1000, TOO_MANY.format(1000)),
+        (0, 5, "traffic.bits_up or bits_down = 0"),
+        (320, 0, "traffic.group = 0"),
+    ],
+)
+def test_more_exchanges_than_clients_are_refused(
+    costing: Callable[..., Algorithm], bits: int, group: int, words: str
+) -> None:
+    with pytest.raises(InvalidValueError, match=words):
+        scenario(costing(bits=bits, group=group))
+
+
+def test_a_cheap_exchange_is_made_by_more_clients_than_participate(
+    costing: Callable[..., Algorithm],
+) -> None:
+    """Ten pay half of what five would have."""
+    cheap = scenario(costing(bits=32)).replace(iterations=50)
+    assert cheap.algorithm.most_participants(cheap) == 10
+    assert np.isfinite(simulate(cheap, trials=3).steady_state["server_msd"]).all()

@@ -1,6 +1,5 @@
 """Samples of the server's own, which some rules compare clients with."""
 
-import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -8,8 +7,8 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled
-from psofed.engine.normals import fill_standard_normal
 from psofed.engine.streams import Stream
+from psofed.engine.test_set import draw_clean_samples
 
 if TYPE_CHECKING:
     from psofed.fleet import Fleet
@@ -44,24 +43,11 @@ def draw_root(scenario: "Scenario", fleet: "Fleet", stream: Stream | None) -> Ro
             f'aggregation = "{rule.kind}" has root data that say how a model should change, and algorithm = '
             f'"{scenario.algorithm.kind}" sends no models'
         )
-    rows = draw_root_samples(scenario, fleet, stream)
+    rows = draw_clean_samples(scenario, fleet, stream, rule.root_size)
     scale = scenario.stepsize / rule.root_size
     if rule.root_size <= scenario.dimension:
         return RootSet(rows, False, scale)
     return RootSet(np.ascontiguousarray(np.einsum("ril,rjl->ijl", rows[:, :-1], rows)), True, scale)
-
-
-def draw_root_samples(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> FloatArray:
-    """Draw the server's own samples [x_r, ν_r], shape (N, D + 1, lanes), as the test set is drawn."""
-    rule: Any = scenario.aggregation
-    width, count = scenario.dimension + 1, rule.root_size
-    words = (width + 1) // 2
-    normals = np.empty((2 * words * count, stream.key.size), np.float32)
-    fill_standard_normal(stream.key, stream.gamma, 0, normals)
-    rows = normals.reshape(count, 2 * words, -1)[:, :width].astype(np.float64)
-    rows[:, :-1] *= math.sqrt(scenario.data.test_input_variance)
-    rows[:, -1] *= math.sqrt(fleet.test_noise_variance)
-    return rows
 
 
 @compiled(allocates=False)

@@ -74,12 +74,12 @@ class ServerModelRun:
         self._test_set = draw_test_set(scenario, fleet, self._streams["test"])
         self._inputs = make_input_model(fleet)
         # So many clients exchange in an iteration at most; where fewer do, they are the first of those drawn.
-        self._most = max(scenario.num_participants, self._traffic.group)
+        self._most = algorithm.most_participants(scenario)
         # Root data are of the model's entries, so a rule that has some can only join models.
         root = self._streams["root"] if exchange.sends_model else None
         self._server_side = ServerSide(
             scenario, fleet, self._streams["attack"], self._streams["pre_aggregation"], root,
-            max(exchange.numbers, scenario.dimension), plan, participants=self._most,
+            max(exchange.numbers, scenario.dimension), plan,
         )  # fmt: skip
         self._hooks = _ExchangeHooks(*exchange_hooks(algorithm))
         self._layout = _Layout(

@@ -183,8 +183,6 @@ class ServerSide:
         How many numbers a participant's upload comes to, at most.
     plan : WatchPlan, optional
         What the scenario's defence needs to know; without it nobody is watched.
-    participants : int, optional
-        How many upload in an iteration, at most; |S_n| by default.
     """
 
     def __init__(
@@ -196,9 +194,8 @@ class ServerSide:
         root_stream: Stream | None,
         numbers: int,
         plan: WatchPlan | None = None,
-        participants: int | None = None,
     ) -> None:
-        participants = scenario.num_participants if participants is None else participants
+        participants = scenario.algorithm.most_participants(scenario)
         joined = scenario.algorithm.num_joined(scenario)
         attack, rule = scenario.attack, scenario.aggregation
         check_memory(attack, scenario.num_clients, max(numbers, scenario.dimension))

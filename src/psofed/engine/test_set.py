@@ -49,7 +49,12 @@ def draw_test_instances(scenario: "Scenario", fleet: "Fleet", stream: Stream) ->
     """Draw [x̌_r, ν̌_r] for r = 0 … N_t − 1, shape (N_t, D + 1, lanes)."""
     if not scenario.is_linear:
         return draw_function_tests(scenario, fleet, stream)
-    count, width = scenario.data.test_instances, scenario.dimension + 1
+    return draw_clean_samples(scenario, fleet, stream, scenario.data.test_instances)
+
+
+def draw_clean_samples(scenario: "Scenario", fleet: "Fleet", stream: Stream, count: int) -> FloatArray:
+    """Draw samples [x_r, ν_r] that are nobody's, as tests are, shape (count, D + 1, lanes)."""
+    width = scenario.dimension + 1
     words = (width + 1) // 2
     normals = np.empty((2 * words * count, stream.key.size), np.float32)
     fill_standard_normal(stream.key, stream.gamma, 0, normals)

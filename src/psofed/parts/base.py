@@ -473,13 +473,22 @@ class Algorithm(Part):
         for i in range(out.size):
             out[i] = received.numbers[i]
 
-    def num_joined(self, scenario: "Scenario") -> int:
-        """Return how many uploads, or clients' momenta, the aggregation rule joins at a time, at most."""
+    def most_participants(self, scenario: "Scenario") -> int:
+        """Return how many clients take part in an iteration, at most."""
         if self.holds_models:
             return scenario.num_participants
-        if self.exchange(scenario).server_momentum is not None:
-            return scenario.num_clients
-        return max(scenario.num_participants, self.traffic(scenario).group)
+        most = self.traffic(scenario).most_in_iteration
+        if most > scenario.num_clients:
+            allowed = f"at most num_clients = {scenario.num_clients} in an iteration; see spend_budget"
+            raise InvalidValueError(f'exchanges of algorithm "{self.kind}"', most, allowed)
+        return max(scenario.num_participants, most)
+
+    def num_joined(self, scenario: "Scenario") -> int:
+        """Return how many uploads, or clients' momenta, the aggregation rule joins at a time, at most."""
+        most = self.most_participants(scenario)
+        if self.holds_models or self.exchange(scenario).server_momentum is None:
+            return most
+        return scenario.num_clients
 
     @classmethod
     def decodes(cls) -> bool:

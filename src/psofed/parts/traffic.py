@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from psofed.common.errors import InvalidValueError
+from psofed.common.validation import check_integer
 
 if TYPE_CHECKING:
     from psofed.scenario import Scenario
@@ -42,10 +43,19 @@ class Traffic:
     budget: int
     group: int
 
+    def __post_init__(self) -> None:
+        check_integer("traffic.group", self.group, 1)
+        check_integer("traffic.bits_up or bits_down", max(self.bits_up, self.bits_down), 1)
+
     @property
     def exchanges_per_iteration(self) -> Fraction:
         """Participants' exchanges per iteration, on long average."""
         return Fraction(self.budget, max(self.bits_up, self.bits_down))
+
+    @property
+    def most_in_iteration(self) -> int:
+        """Exchanges made in an iteration, at most."""
+        return self.group * -(-self.budget // (self.group * max(self.bits_up, self.bits_down)))
 
     def exchanges_before(self, n: int) -> int:
         """Exchanges made in iterations 0 … n − 1: as many groups as the budget has paid for."""

@@ -7,12 +7,13 @@ on errors. Slow; the fast engine is tested against it on the same draws.
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.engine.root_data import draw_root_samples
 from psofed.engine.streams import make_stream
+from psofed.engine.test_set import draw_clean_samples
 from psofed.fleet import draw_fleet
 from psofed.parts.plain import (
     combine_uploads,
@@ -103,7 +104,9 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
 def _draw_root(
     scenario: Scenario, seed: int, trial: int, target: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    if not scenario.aggregation.has_root_data:
+    rule: Any = scenario.aggregation
+    if not rule.has_root_data:
         return None
-    rows = draw_root_samples(scenario, draw_fleet(scenario), make_stream(seed, "root", [trial]))[:, :, 0]
+    stream, count = make_stream(seed, "root", [trial]), rule.root_size
+    rows = draw_clean_samples(scenario, draw_fleet(scenario), stream, count)[:, :, 0]
     return rows[:, :-1], rows[:, :-1] @ target + rows[:, -1]

@@ -34,7 +34,7 @@ def run_server_model_reference(
         raise NotCoveredError(f'the literal form has no root data for "{scenario.aggregation.kind}"')
     draws, fleet = draw_trial(scenario, seed, trial), draw_fleet(scenario)
     target = fleet.target
-    participants = _ordered_participants(scenario, max(scenario.num_participants, traffic.group), seed, trial)
+    participants = _ordered_participants(scenario, algorithm.most_participants(scenario), seed, trial)
     # The attack's draws depend on how many numbers are sent, here not always the model's entries.
     shocks = draw_shocks(
         scenario.attack, make_stream(seed, "attack", [trial]), fleet.byzantine_mask(scenario.attack),
