@@ -24,6 +24,7 @@ def test_a_rule_that_needs_root_data_is_refused():
         PSOFed(aggregation=FLTrust())
 
 
+@pytest.mark.slow
 def test_the_median_stays_where_the_mean_is_led_away(tmp_path, record_property):
     """Real processes, one server and five nodes: the same models as on a Grid within this process, lies included.
 
