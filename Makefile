@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# Tests start many processes, and each would compile our modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install test test-slow test-all coverage breaks soak liars bench peers lint format reproduce docs constraints dist dist-oldest clean
 
 install: $(STAMP)
