@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install test coverage breaks soak liars bench peers lint format reproduce docs constraints dist dist-oldest clean
+# Tests start many processes, and each would compile our modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: install test test-slow test-all coverage breaks soak liars bench peers lint format reproduce docs constraints dist dist-oldest clean
 
 install: $(STAMP)
 
@@ -14,7 +17,13 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 test: install
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
+
+# Statistics over long grids; no break of docs/breaks.md is noticed there alone.
+test-slow: install
+	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
+
+test-all: test test-slow
 
 EACH ?= 1
 breaks: install

@@ -4,6 +4,7 @@ import gc
 import io
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, NamedTuple
@@ -76,9 +77,16 @@ def unit_of_work(node: str) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the long ones first."""
+    """Put the long ones first, and leave most cases of thinned grids to `make test-slow`."""
     places = {long: place for place, long in enumerate(LONG)}
     items.sort(key=lambda item: places.get(unit_of_work(item.nodeid), len(places)))
+    case: Counter[str] = Counter()
+    for item in items:
+        if (thinned := item.get_closest_marker("thinned")) is not None:
+            name = item.nodeid.split("[", 1)[0]
+            case[name] += 1
+            if case[name] % thinned.args[0] != 1:
+                item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:

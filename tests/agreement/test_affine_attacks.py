@@ -58,6 +58,7 @@ def assert_agrees(scenario: Scenario, trials: int = 256) -> None:
         assert abs(getattr(prediction, metric) - found.mean) <= allowed, (metric, found, prediction.terms)
 
 
+@pytest.mark.thinned(7)
 @pytest.mark.parametrize("index", range(len(SYSTEMS)))
 @pytest.mark.parametrize("name", ATTACKS)
 def test_simulation_is_where_the_theory_says(name: str, index: int) -> None:

@@ -15,6 +15,7 @@ from psofed.theory.residuals import honest_variance
 
 PAPER = Scenario(num_clients=50, dimension=5, iterations=2000)
 OFTEN = Cusum(false_alarm_every=500.0)
+SLOW = pytest.mark.slow
 
 
 class Oracle(Defence):
@@ -51,6 +52,7 @@ def test_honest_clients_are_left_out_as_rarely_as_promised(changes: dict[str, ob
     assert count > expected / 1.8 - 3 * spread
 
 
+@SLOW
 def test_clients_whose_targets_differ_do_not_break_the_promise() -> None:
     """Two of these fifty differ so much that their suspicion climbs all the time: three times the promise once."""
     scenario = PAPER.replace(data=Data(target_spread=0.01), defence=Cusum())
@@ -96,15 +98,14 @@ def test_a_bias_is_found_by_the_charts_of_the_mean() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
-        {"num_shared": 3},
-        {"num_shared": 1, "uplink": "redrawn"},
-        {"selection": Selection(coordinated=False)},
-        {"selection": Selection(pattern="round-robin")},
-        {"data": psofed.Data(input_correlation=0.5)},
-        {"data": psofed.Data(target_spread=0.01)},
+        pytest.param({}, id="M = 2"),
+        pytest.param({"num_shared": 3}, id="all", marks=SLOW),
+        pytest.param({"num_shared": 1, "uplink": "redrawn"}, id="redrawn", marks=SLOW),
+        pytest.param({"selection": Selection(coordinated=False)}, id="a mask each", marks=SLOW),
+        pytest.param({"selection": Selection(pattern="round-robin")}, id="round-robin", marks=SLOW),
+        pytest.param({"data": psofed.Data(input_correlation=0.5)}, id="correlated"),
+        pytest.param({"data": psofed.Data(target_spread=0.01)}, id="targets", marks=SLOW),
     ],
-    ids=["M = 2", "all", "redrawn", "a mask each", "round-robin", "correlated", "targets"],
 )
 def test_residuals_of_honest_clients_have_the_variance_that_theory_says(changes: dict[str, object]) -> None:
     scenario = Scenario(num_clients=6, dimension=3, num_participants=3, num_shared=2, iterations=60)

@@ -43,6 +43,7 @@ def make_scenario(pattern: str, coordinated: bool, uplink: str, correlation: flo
     )
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("case", GRID)
 def test_the_exact_theory_predicts_how_far_a_walking_target_is_ahead(case: tuple) -> None:
     scenario = make_scenario(*case)

@@ -19,7 +19,7 @@ from psofed.parts.attacks import Gaussian
 FALSE_ALARM = 0.001
 PATTERNS = list(itertools.product(("random", "round-robin"), (True, False), ("same", "redrawn")))
 METRICS = ("network_mse", "server_msd")
-ONE_BYZANTINE = Gaussian(num_byzantine=1)
+SLOW = pytest.mark.slow
 
 
 def scenario_of(pattern: str, coordinated: bool, uplink: str, **changes) -> Scenario:
@@ -100,6 +100,7 @@ GRIDS = {
     "correlated": correlated_grid,
     "edges": edge_grid,
 }
+LONG = ("white", "correlated", "edges")
 
 
 @functools.cache
@@ -123,7 +124,7 @@ def critical_value(points: int) -> float:
     return float(norm.isf(FALSE_ALARM / 2 / points))
 
 
-@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("grid", [pytest.param(g, marks=SLOW) if g in LONG else g for g in GRIDS])
 def test_exact_theory_agrees_with_simulation(grid: str) -> None:
     scores = z_scores(GRIDS[grid]())
     assert np.abs(scores).max() < critical_value(len(scores)), scores.round(1)
@@ -142,7 +143,10 @@ def test_exact_theory_is_within_half_a_percent_of_a_long_simulation() -> None:
     assert abs(prediction.test_mse - result.test_mse.mean) < allowed
 
 
-@pytest.mark.parametrize(("pattern", "coordinated", "uplink"), PATTERNS)
+@pytest.mark.parametrize(
+    ("pattern", "coordinated", "uplink"),
+    [pytest.param(*kind, marks=SLOW) if is_scattered(*kind) else kind for kind in PATTERNS],
+)
 def test_predicted_learning_curve_follows_the_simulated_one(
     pattern: str, coordinated: bool, uplink: str
 ) -> None:

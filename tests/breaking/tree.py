@@ -120,7 +120,7 @@ class Tree:
                 self.root / "src", self.folder, broken.file if broken else "", broken.line if broken else 0
             )
             order = LikelyFirst(tests, self.durations, broken.room if broken else "", self.quick)
-            options = ["-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider"]
+            options = ["-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow"]
             code = int(pytest.main([*options, *tests], plugins=[order]))
             if not broken:
                 order.keep()

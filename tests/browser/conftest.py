@@ -30,20 +30,23 @@ def browser() -> Iterator["Browser"]:
         yield browser
 
 
-@pytest.fixture
-def open_page(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
-    """Open an address in a window of its own; at the end nothing may have gone wrong in its console.
+class Windows:
+    """Windows of a browser, each with its own page, and what has gone wrong in them.
 
-    `open_page(url, width=1400, height=900, scheme="light", touch=False)`. A message of level error in the console,
-    an exception in the page's scripts and a request to another host than the page's own all fail the test.
+    A message of level error in the console, an exception in the page's scripts and a request to another host than the
+    page's own are troubles.
     """
-    contexts: list[Any] = []
-    troubles: list[str] = []
 
-    def open_at(
-        url: str, *, width: int = 1400, height: int = 900, scheme: str = "light", touch: bool = False
+    def __init__(self, browser: "Browser") -> None:
+        self.browser = browser
+        self.contexts: list[Any] = []
+        self.troubles: list[str] = []
+
+    def open(
+        self, url: str, *, width: int = 1400, height: int = 900, scheme: str = "light", touch: bool = False
     ) -> "Page":
-        context = browser.new_context(
+        """Open an address in a window of its own."""
+        context = self.browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme=scheme,
             has_touch=touch,
@@ -51,9 +54,9 @@ def open_page(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
             accept_downloads=True,
         )
         context.grant_permissions(["clipboard-read", "clipboard-write"])
-        contexts.append(context)
+        self.contexts.append(context)
         page = context.new_page()
-        own_host = url.split("/")[2]
+        own_host, troubles = url.split("/")[2], self.troubles
 
         def check_request(request: Any) -> None:
             if request.url.startswith(("http", "ws")) and request.url.split("/")[2] != own_host:
@@ -67,10 +70,27 @@ def open_page(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
         page.goto(url, timeout=120_000)  # machines that run many tests at once are slow
         return page
 
-    yield open_at
-    for context in contexts:
-        context.close()
-    assert not troubles, troubles
+    def close(self) -> None:
+        """Close all of them."""
+        for context in self.contexts:
+            context.close()
+
+
+@pytest.fixture
+def open_page(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
+    """Open an address in a window of its own, with :meth:`Windows.open`; at the end nothing may have gone wrong."""
+    windows = Windows(browser)
+    yield windows.open
+    windows.close()
+    assert not windows.troubles, windows.troubles
+
+
+@pytest.fixture(scope="module")
+def shared_windows(browser: "Browser") -> Iterator[Windows]:
+    """Windows that stay open for a file of tests, whose tests see to it that nothing has gone wrong."""
+    windows = Windows(browser)
+    yield windows
+    windows.close()
 
 
 @pytest.fixture

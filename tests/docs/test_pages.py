@@ -16,6 +16,7 @@ RUN = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(RUN)
 
 
+@pytest.mark.slow  # and `make docs` runs them
 @pytest.mark.skipif(os.name == "nt", reason="the pages use a shell's commands")
 def test_pages_show_what_they_print() -> None:
     """What `make docs` has run on the same code is not run again."""

@@ -82,6 +82,7 @@ def reducible() -> list[tuple[Scenario, str]]:
     return scenarios
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("index", range(len(reducible())))
 def test_eliminating_pairs_changes_nothing(index: int) -> None:
     scenario, theory = reducible()[index]
@@ -124,6 +125,7 @@ AFFINE = [
 ]
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("byzantine_set", ["fixed", "redrawn"])
 @pytest.mark.parametrize("uplink", ["same", "redrawn"])
 @pytest.mark.parametrize("coordinated", [True, False])
@@ -147,6 +149,7 @@ def test_eliminating_pairs_changes_nothing_under_affine_attacks(
         assert Solver(model).spectral_radius(0.1) == pytest.approx(recursion.spectral_radius(), rel=1e-5)
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("uplink", ["same", "redrawn"])
 @pytest.mark.parametrize("byzantine_set", ["fixed", "redrawn"])
 @pytest.mark.parametrize("options", AFFINE, ids=lambda o: "-".join(map(str, o.values())))

@@ -42,6 +42,13 @@ class Deployment:
         environment = flower_environment(self.folder / "flower")
         return self.supervisor.start(name, [*PSOFED, *map(str, arguments)], environment)
 
+    def in_here(self, monkeypatch, command, *arguments):
+        """Run one of our commands within this process, with `command` = the fixture psofed_command."""
+        with monkeypatch.context() as patch:
+            for name, value in flower_environment(self.folder / "flower").items():
+                patch.setenv(name, value)
+            return command("federation", *arguments, "--home", self.home.folder)
+
     def start_server(self, name="server", *more):
         self.server = self.psofed(name, "server", "--home", self.home.folder, "--port", self.port, *more)
         self.wait("listening on", self.server)

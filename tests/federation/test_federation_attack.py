@@ -51,6 +51,7 @@ def test_a_flood_and_a_revoked_node_stop_no_round(tmp_path, many_files, record_p
             )
             nodes[name] = supervisor.start(name, command, environment)
         run = [*PSOFED, "run", str(scenario), "--home", str(home.folder), "--synthetic", "--min-nodes", "3"]
+        run += ["--interval", "0.4"]
         supervisor.start("run", run, environment)
 
         def rounds():

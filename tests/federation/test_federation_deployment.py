@@ -213,6 +213,8 @@ def test_settings_survive_flowers_config():
     assert RunSettings.from_config(settings.to_config()) == settings
     whole = {name: int(v) if isinstance(v, float) else v for name, v in settings.to_config().items()}
     assert RunSettings.from_config(whole) == settings  # 60.0 may arrive as 60
+    older = {name: value for name, value in settings.to_config().items() if name != "interval"}
+    assert RunSettings.from_config(older) == settings  # written before there was an interval
 
 
 def test_an_honest_client_needs_no_plugin_for_the_servers_rule_nor_for_the_attack():

@@ -93,10 +93,14 @@ def test_bad_replies_are_dropped_and_counted_and_the_model_stays(deployment):
 # --- nodes that are stopped, killed and started again while a run is on; and Flower's own among them ---------------
 
 
-def test_a_stopped_node_leaves_the_draw_and_a_restarted_one_comes_back(deployment):
+def test_a_stopped_node_leaves_the_draw_and_a_restarted_one_comes_back(
+    deployment, psofed_command, monkeypatch
+):
     """SIGTERM, then kill -9, of the same node while a run is on; each time it is started again."""
     run = deployment.run(
-        "run-restarts", SCENARIO.replace(num_participants=NODES, iterations=9999), "--deadline", "10"
+        "run-restarts",
+        SCENARIO.replace(num_participants=NODES, iterations=9999),
+        *("--deadline", "10", "--interval", "0.7"),
     )
 
     def check():
@@ -121,24 +125,25 @@ def test_a_stopped_node_leaves_the_draw_and_a_restarted_one_comes_back(deploymen
         "it to be back after a kill",
         check,
     )
-    other = deployment.run("run-second", SCENARIO)  # while the first is going on
-    wait_until(lambda: not other.is_running, 60.0, "the second run to be refused", check)
-    assert "a run is going on" in other.tail()
-    stop = deployment.psofed("stop", "stop", "--home", str(deployment.home.folder))
-    wait_until(lambda: not stop.is_running and not run.is_running, 60.0, "the run to stop")
-    assert (stop.process.returncode, run.process.returncode, other.process.returncode) == (0, 2, 2)
+    file = deployment.folder / "run-restarts.toml"
+    other = deployment.in_here(monkeypatch, psofed_command, "run", file)  # while the first is going on
+    assert "a run is going on" in other.stderr
+    stop = deployment.in_here(monkeypatch, psofed_command, "stop")
+    wait_until(lambda: not run.is_running, 60.0, "the run to stop")
+    assert (stop.returncode, run.process.returncode, other.returncode) == (0, 2, 2)
     assert "stopped after round" in run.tail()
     assert set(deployment.status()["conduct"]["counts"]) <= {"node-2"}
-    home = str(deployment.home.folder)
-    back = deployment.psofed("rollback", "rollback", "--to-round", "10", "--home", home)
-    wait_until(lambda: not back.is_running, 60.0, "rollback")
-    assert "back at round 10" in back.tail()
-    result = deployment.finish(deployment.psofed("resume-2", "resume", "--rounds", "14", "--home", home))
-    assert [record["round"] for record in result["history"]] == list(range(1, 15))
+    earlier = deployment.status()["round"] - 2
+    back = deployment.in_here(monkeypatch, psofed_command, "rollback", "--to-round", earlier)
+    assert f"back at round {earlier}" in back.stdout
+    home = deployment.home.folder
+    again = deployment.psofed("resume-2", "resume", "--rounds", earlier + 3, "--home", home)
+    result = deployment.finish(again)
+    assert [record["round"] for record in result["history"]] == list(range(1, earlier + 4))
     assert result["history"][-1]["accepted"] == NAMES
 
 
-def test_a_stock_supernode_works_beside_long_lived_nodes(deployment):
+def test_a_stock_supernode_works_beside_long_lived_nodes(deployment, psofed_command, monkeypatch):
     deployment.nodes[1].process.terminate()
     wait_until(lambda: not deployment.nodes[1].is_running, 60.0, "the node to stop")
     deployment.start_node(1, "--supernode")
@@ -146,9 +151,7 @@ def test_a_stock_supernode_works_beside_long_lived_nodes(deployment):
     result = deployment.finish(run)
     assert [record["accepted"] for record in result["history"]] == [NAMES] * 2
     assert result["bad_replies"] == {}
-    done = deployment.psofed("status", "status", "--home", str(deployment.home.folder), "--json")
-    wait_until(lambda: not done.is_running, 60.0, "status")
-    status = json.loads("{" + done.log.read_text().split("{", 1)[1])
+    status = json.loads(deployment.in_here(monkeypatch, psofed_command, "status", "--json").stdout)
     assert status["server"] == f"127.0.0.1:{deployment.port}"
     assert [node["name"] for node in status["nodes"]] == NAMES
     assert (status["run"]["state"], status["run"]["round"]) == ("finished", 2)

@@ -733,3 +733,47 @@ def test_without_the_guard_the_mean_is_taken_over(make_app):
     strategy, result = run(grid, rounds=3, limits=ReplyLimits(max_deviation=None))
     assert strategy.conduct.counts == {}
     assert np.abs(result.arrays.to_numpy_ndarrays()[0]).max() > 1e99
+
+
+class Clock:
+    """A clock for the strategy, on which waiting takes no time."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.mark.parametrize(("interval", "takes", "begun"), [(5.0, 0.0, 5.0), (5.0, 7.0, 7.0), (0.0, 0.5, 0.5)])
+def test_rounds_begin_at_their_interval_or_when_the_last_has_ended(
+    make_app, monkeypatch, interval, takes, begun
+):
+    clock, ended = Clock(), []
+
+    def on_round(_state):
+        clock.now += takes
+        ended.append(clock.now)
+
+    monkeypatch.setattr("psofed.federation.strategy.time", clock)
+    run(InProcessGrid({node: make_app() for node in NODES}), rounds=4, interval=interval, on_round=on_round)
+    assert ended == pytest.approx([100.0 + takes + begun * n for n in range(4)])
+
+
+def test_a_run_that_is_stopped_between_two_rounds_ends_soon(make_app, monkeypatch):
+    """Flower tells a ServerApp so when it next asks for something."""
+    clock = Clock()
+
+    class Stopped(InProcessGrid):
+        def get_node_ids(self):
+            if clock.now > 110.0:
+                raise RuntimeError("the run is stopped")
+            return super().get_node_ids()
+
+    monkeypatch.setattr("psofed.federation.strategy.time", clock)
+    with pytest.raises(RuntimeError, match="stopped"):
+        run(Stopped({node: make_app() for node in NODES}), rounds=4, interval=3600.0)
+    assert clock.now < 115.0

@@ -1,6 +1,5 @@
 """The documents' walk for two machines, as written, with three stations and the scenario that psofed prints."""
 
-import subprocess
 import sys
 
 import numpy as np
@@ -15,15 +14,14 @@ PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()"]
 STATIONS = ("north", "south", "west")
 
 
-def psofed(folder, *arguments):
-    done = subprocess.run(
-        [*PSOFED, *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done
+def test_three_stations_learn_from_their_own_file(tmp_path, psofed_command, monkeypatch):
+    monkeypatch.chdir(tmp_path)
 
+    def psofed(*arguments):
+        done = psofed_command(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done
 
-def test_three_stations_learn_from_their_own_file(tmp_path):
     rng, lines = np.random.default_rng(0), ["time,station,note,pressure,wind,output"]
     for n in range(150):
         for station in STATIONS:
@@ -32,8 +30,8 @@ def test_three_stations_learn_from_their_own_file(tmp_path):
             lines.append(f"2024-01-01 {n:05d},{station},all well,{pressure:.2f},{wind:.4f},{output:.4f}")
     (tmp_path / "readings.csv").write_text("\n".join(lines) + "\n")
     nodes = [word for station in STATIONS for word in ("--node", station)]
-    psofed(tmp_path, "federation", "certs", "--home", "fed", "--host", "server.example", *nodes)
-    (tmp_path / "scenario.toml").write_text(psofed(tmp_path, "example").stdout)
+    psofed("federation", "certs", "--home", "fed", "--host", "server.example", *nodes)
+    (tmp_path / "scenario.toml").write_text(psofed("example").stdout)
     port, environment = str(free_port()), flower_environment(tmp_path / "flower")
     with Supervisor(tmp_path / "logs") as supervisor:
 
@@ -54,20 +52,18 @@ def test_three_stations_learn_from_their_own_file(tmp_path):
                 *("--client-column", "station", "--client", station),
             )
         changes = ["--set", "dimension=2", "--set", "iterations=8", "--min-nodes", "3"]
-        done = psofed(tmp_path, "federation", "run", "scenario.toml", "--home", "fed", *changes)
+        done = psofed("federation", "run", "scenario.toml", "--home", "fed", *changes)
         assert "north: no new sample, 150 were read so far" in done.stderr
         supervisor.check()
     result = read_json(tmp_path / "fed" / "result.json")
     assert sorted(result["nodes"]) == list(STATIONS)
     assert result["examples"] == 3 * 130
     assert result["bad_replies"] == {}
-    psofed(
-        tmp_path, "federation", "export", "--home", "fed", "--out", "model.npz", "--scaling", "psofed-north"
-    )
+    psofed("federation", "export", "--home", "fed", "--out", "model.npz", "--scaling", "psofed-north")
     (tmp_path / "new.csv").write_text("pressure,wind\n101325,8\n101325,10\n")
     for model in ("model.npz", "psofed-north"):
         options = ["--model", model, "--data", "new.csv", "--features", "pressure,wind"]
-        low, high = map(float, psofed(tmp_path, "federation", "predict", *options).stdout.split())
+        low, high = map(float, psofed("federation", "predict", *options).stdout.split())
         assert 29 < low < 35
         assert low + 3 < high < low + 12  # 8 more by 2 more of wind, as far as it was learned
 

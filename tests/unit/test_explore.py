@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -338,6 +339,18 @@ def test_a_newer_question_drops_the_older_one() -> None:
         number, update = heard.get(timeout=120)
         assert number == 2
         assert update["point"]["network_mse"] == psofed.predict(FLEET).network_mse
+        # The next page goes on with the same process, and hears nothing of the questions of this one.
+        process = worker._process
+        worker.ask(Question(3, "theory", slow.to_mapping()))
+        worker.close()
+        end = time.monotonic() + 30.0
+        while process not in pool._ready and time.monotonic() < end:
+            time.sleep(0.02)
+        other: queue.Queue[tuple[int, dict[str, Any]]] = queue.Queue()
+        worker = Worker(pool, lambda number, update: other.put((number, update)))
+        assert worker._process is process
+        worker.ask(Question(3, "theory", FLEET.to_mapping()))
+        assert other.get(timeout=60)[1]["point"]["network_mse"] == psofed.predict(FLEET).network_mse
     finally:
         worker.close()
         pool.close()

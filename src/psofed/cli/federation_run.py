@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 Deadline = Annotated[
     float, typer.Option("--deadline", metavar="SECONDS", help="When a round ends at the latest.")
 ]
+Interval = Annotated[
+    float,
+    typer.Option(
+        "--interval",
+        min=0,
+        metavar="SECONDS",
+        help="From the beginning of a round to that of the next, at least; 0: no pause.",
+    ),
+]
 SamplesPerRound = Annotated[
     int,
     typer.Option(
@@ -93,6 +102,7 @@ def run(
     home: HomeFolder = DEFAULT_HOME,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of masks and participants.")] = 0,
     deadline: Deadline = 60.0,
+    interval: Interval = 0.0,
     samples_per_round: SamplesPerRound = 0,
     min_nodes: Annotated[
         int, typer.Option("--min-nodes", min=1, help="Nodes to wait for before the first round.")
@@ -137,6 +147,7 @@ def run(
             scenario=read_scenario_with(file, settings, plugins),
             seed=seed,
             deadline=deadline,
+            interval=interval,
             samples_per_round=1 if synthetic and not samples_per_round else samples_per_round,
             synthetic=synthetic,
             min_nodes=min_nodes,
@@ -265,7 +276,7 @@ def _submit_and_follow(
     identity = submit(home, settings, force=force)
     say("run submitted, waiting for the nodes")
     with progress("federation", "rounds") as update:
-        patience = settings.wait_for_nodes + settings.deadline + 60.0
+        patience = settings.wait_for_nodes + settings.deadline + settings.interval + 60.0
         result = follow(home, identity, patience, on_progress=lambda status: _show_round(status, update))
     _draw(result, None, plot)
     if as_json:

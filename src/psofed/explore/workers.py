@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _MEMORY = 4 << 30  # bytes that one process may take
 _TOO_LONG = 0.3  # seconds for which a process may leave a newer question in the pipe
+_MOST_READY = 2  # processes that stand ready
+_PARTING = -1  # number of the last question of a page; others count up from 1
 _STEADY_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 Update = dict[str, Any]
@@ -57,7 +59,7 @@ class Question:
 
 
 class Pool:
-    """Starts processes, and keeps one ready.
+    """Starts processes, and keeps one ready, or two if one came back.
 
     Parameters
     ----------
@@ -68,7 +70,7 @@ class Pool:
     def __init__(self, data: "OwnData | None" = None) -> None:
         self._data = data
         self._lock = threading.Lock()
-        self._ready: _Process | None = None
+        self._ready: list[_Process] = []
         self._closed = False
         # Small matrices are slower on several threads; what is started from here on keeps to one.
         for name in _STEADY_THREADS:
@@ -78,29 +80,39 @@ class Pool:
     def refill(self) -> None:
         """Have a process ready."""
         with self._lock:
-            if self._ready is None and not self._closed:
-                self._ready = _Process(self._data)
+            if not self._ready and not self._closed:
+                self._ready.append(_Process(self._data))
 
     def take(self) -> "_Process":
-        """Return the process that is ready, and start another."""
+        """Return a process that is ready, and see to it that another is."""
         with self._lock:
-            taken, self._ready = self._ready, None
+            # The one that came back last has everything loaded.
+            taken = self._ready.pop() if self._ready else None
         process = taken if taken is not None else _Process(self._data)
         self.refill()
         return process
 
+    def give_back(self, process: "_Process") -> None:
+        """Keep a process for the next page, if it lets go of what it computes; a fresh one takes a second to start."""
+        if process.is_warm() and process.lets_go():
+            with self._lock:
+                if len(self._ready) < _MOST_READY and not self._closed:
+                    self._ready.append(process)
+                    return
+        process.end()
+
     def has_warm_process(self) -> bool:
         """Whether a process stands ready with everything loaded."""
         with self._lock:
-            return self._ready is not None and self._ready.is_warm()
+            return bool(self._ready) and self._ready[-1].is_warm()
 
     def close(self) -> None:
-        """End the process that is ready, and start no more."""
+        """End the processes that are ready, and start no more."""
         with self._lock:
             self._closed = True
-            taken, self._ready = self._ready, None
-        if taken is not None:
-            taken.end()
+            taken, self._ready = self._ready, []
+        for process in taken:
+            process.end()
 
 
 class Worker:
@@ -131,10 +143,9 @@ class Worker:
             self._process.send(question)
 
     def close(self) -> None:
-        """End the process."""
+        """Ask nothing any more; the process goes back to where it came from."""
         with self._lock:
             self._closed = True
-            self._process.end()
 
     def _listen(self) -> None:
         while not self._closed:
@@ -147,6 +158,8 @@ class Worker:
             except (EOFError, OSError):
                 if not self._closed and process is self._process:
                     self._report_end()
+        with self._lock:
+            self._pool.give_back(self._process)
 
     def _hear(self, number: int, update: Update) -> None:
         with self._lock:
@@ -205,6 +218,18 @@ class _Process:
     def send(self, question: Question) -> None:
         with contextlib.suppress(OSError):
             self.connection.send(question)
+
+    def lets_go(self) -> bool:
+        """Whether it drops what it computes within the time that a newer question may wait."""
+        deadline = time.monotonic() + _TOO_LONG
+        try:
+            self.connection.send(Question(_PARTING, "nothing"))
+            while self.connection.poll(max(0.0, deadline - time.monotonic())):
+                if self.connection.recv()[0] == _PARTING:
+                    return True
+        except (EOFError, OSError):
+            pass
+        return False
 
     def end(self) -> None:
         self._process.kill()

@@ -125,6 +125,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
         num_participants=scenario.num_participants,
         min_nodes=settings.min_nodes,
         wait_for_nodes=settings.wait_for_nodes,
+        interval=settings.interval,
         newcomers=settings.newcomers,
         sync_every=settings.sync_every,
         limits=settings.limits,

@@ -27,6 +27,8 @@ class RunSettings:
         Seed of masks, participants and, if `synthetic`, of data and attack.
     deadline : float
         Seconds after which a round ends with those who have answered.
+    interval : float
+        Seconds from the beginning of a round to that of the next, at least.
     samples_per_round : int
         q: samples that arrive at each client per round; 0 for whatever arrives.
     synthetic : bool
@@ -44,6 +46,7 @@ class RunSettings:
     scenario: Scenario
     seed: int = 0
     deadline: float = 60.0
+    interval: float = 0.0
     samples_per_round: int = 1
     synthetic: bool = False
     dtype: str = "float64"
@@ -62,6 +65,7 @@ class RunSettings:
         _check_covered(self.scenario)
         check_integer("seed", self.seed, 0, MAX_SEED)
         check_number("deadline", self.deadline, 0, open_low=True)
+        check_number("interval", self.interval, 0)
         check_integer("samples_per_round", self.samples_per_round, 0)
         check_boolean("synthetic", self.synthetic)
         check_choice("dtype", self.dtype, ("float64", "float32"))
@@ -107,7 +111,9 @@ class RunSettings:
 
     @classmethod
     def _read(cls, config: Mapping[str, Any], scenario: Scenario) -> "RunSettings":
-        values = {field.name: config[field.name.replace("_", "-")] for field in fields(cls)}
+        """Read a mapping; what an older version did not write is as it was then, which is the default."""
+        names = {field.name: field.name.replace("_", "-") for field in fields(cls)}
+        values = {field: config[name] for field, name in names.items() if name in config}
         return cls(**{**values, "scenario": scenario})
 
 

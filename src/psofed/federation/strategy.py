@@ -39,6 +39,8 @@ from psofed.scenario.tables import as_part
 
 _log = logging.getLogger("psofed.federation")
 
+_ASK_GRID_EVERY = 2.0  # seconds, between two rounds
+
 
 class PSOFed(Strategy):
     """Partial sharing of any model's parameters, resilient to model poisoning.
@@ -63,6 +65,9 @@ class PSOFed(Strategy):
         Nodes to wait for before the first round; later rounds wait for one.
     wait_for_nodes : float
         Seconds to wait for them; then it goes on with those there are, and without any the run ends.
+    interval : float
+        Seconds from the beginning of a round to that of the next, at least, for clients whose samples come slowly;
+        0 for a round as soon as the one before has ended.
     newcomers : str
         What a client gets when it is met for the first time: ``"current"``, the full model once; or
         ``"zeros"``, nothing but its share: it starts from zero, as every client of the paper does.
@@ -124,6 +129,7 @@ class PSOFed(Strategy):
         num_participants: int | None = None,
         min_nodes: int = 1,
         wait_for_nodes: float = 60.0,
+        interval: float = 0.0,
         newcomers: str = "current",
         include: Sequence[str] = ("*",),
         exclude: Sequence[str] = (),
@@ -156,6 +162,7 @@ class PSOFed(Strategy):
         )
         self.min_nodes: int = check_integer("min_nodes", min_nodes, 1)
         self.wait_for_nodes: float = check_number("wait_for_nodes", wait_for_nodes, 0)
+        self.interval: float = check_number("interval", interval, 0)
         self.include: tuple[str, ...] = _patterns("include", include)
         self.exclude: tuple[str, ...] = _patterns("exclude", exclude)
         self.limits: ReplyLimits = limits or ReplyLimits()
@@ -225,7 +232,10 @@ class PSOFed(Strategy):
         arrays = state.layout.restore(state.model, state.kept)
         if evaluate_fn and state.round_number == 0 and (found := evaluate_fn(0, arrays)) is not None:
             result.evaluate_metrics_serverapp[0] = found
-        for round_number in range(state.round_number + 1, num_rounds + 1):
+        done = state.round_number
+        for round_number in range(done + 1, num_rounds + 1):
+            if round_number > done + 1:
+                self._wait_for_its_time(grid)
             answers = self._ask(
                 grid,
                 self.configure_train(round_number, arrays, train_config or ConfigRecord(), grid),
@@ -250,6 +260,12 @@ class PSOFed(Strategy):
             self._complete()
         result.arrays = arrays
         return result
+
+    def _wait_for_its_time(self, grid: Grid) -> None:
+        """Wait until a round may begin. Meanwhile the grid is asked for its nodes: it says if the run is stopped."""
+        while (pause := self._round_started + self.interval - time.monotonic()) > 0.0:
+            time.sleep(min(pause, _ASK_GRID_EVERY))
+            grid.get_node_ids()
 
     def _ask(self, grid: Grid, messages: Iterable[Message], timeout: float) -> list[Message]:
         answers = self._exchange(grid, list(messages), timeout, self._nodes)
