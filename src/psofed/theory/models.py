@@ -139,8 +139,8 @@ class Model:
 
     def _lumped(self, stepsize: float) -> tuple[Mixture, UploadLaw] | None:
         """Return samples and uploads of the fleet lumped together, where that is possible and worth it."""
-        if self.is_scattered or self.entries.is_full or self.entries.kinds > 1:
-            return None
+        if self.is_scattered or self.entries.is_full or self.fleet.target_offsets is not None:
+            return None  # clients differ in more than their variances
         # Poisoned inputs have a larger variance: at most this factor of it
         variance = self.fleet.input_variance
         widest = np.max([samples.covariance.max() for _, samples in self.mixture.branches])
