@@ -348,3 +348,18 @@ def test_small_stepsizes_of_one_client_that_shares_all_follow_the_textbook(corre
     assert psofed.predict(scenario, "paper", small_stepsize=True).server_msd == pytest.approx(
         0.05 * 0.02 * 3 / 2, rel=1e-6
     )
+
+
+def test_theory_refuses_fleets_that_learn_nothing() -> None:
+    still = psofed.Scenario(num_clients=3, dimension=2, data=psofed.Data(input_variance=0.0))
+    with pytest.raises(psofed.NotCoveredError, match=r"data\.input_variance is at most 0"):
+        psofed.predict(still)
+    slow = psofed.Scenario(num_clients=1, dimension=2, stepsize=1e-17)
+    with pytest.raises(psofed.NotCoveredError, match=r"stepsize = 1e-17 is so small .* at least 8\.7e-14"):
+        _ = psofed.predict(slow).network_mse
+    with pytest.raises(psofed.NotCoveredError, match="so small"):
+        psofed.predict_stepsizes(slow, [0.1, 1e-17])
+
+
+def test_a_stepsize_far_beyond_the_limit_is_unstable_and_numpy_says_nothing() -> None:
+    assert psofed.predict(psofed.Scenario(num_clients=3, dimension=2, stepsize=1e300)).network_mse == math.inf

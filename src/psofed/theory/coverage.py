@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from psofed.theory.models import Model
 
 
+# Input variances below this vanish when they are squared twice; a product with the stepsize below the second one, when
+# it is taken from 1.
+_LEAST_VARIANCE, _LEAST_STEP = 1e-70, 1e-13
+
+
 def check_scenario(scenario: Scenario) -> None:
     """Refuse an algorithm, a rule, a defence, a pre-aggregation or a pattern that no theory covers.
 
@@ -61,6 +66,11 @@ def check_attack(model: "Model") -> None:
         By name and with the reason.
     """
     statement, kind = model.statement, getattr(model.scenario.attack, "kind", None)
+    if model.fleet.input_variance.max() < _LEAST_VARIANCE:
+        raise NotCoveredError(
+            f"data.input_variance is at most {model.fleet.input_variance.max():g}: nobody learns from such inputs, and "
+            "the theory has nothing to say"
+        )
     _ = model.walk  # refuses drifts
     if model.theory == "paper" and model.fleet.target_offsets is not None:
         raise NotCoveredError(
@@ -86,6 +96,22 @@ def check_attack(model: "Model") -> None:
         raise NotCoveredError(
             f'attack.kind = "{kind}" pulls towards a fixed point, from which a target that walks moves away for '
             "ever: there is no steady state; it can only be simulated"
+        )
+
+
+def check_stepsize(model: "Model", stepsize: float) -> None:
+    """Refuse a stepsize at which, to rounding, nothing is ever learned.
+
+    Raises
+    ------
+    NotCoveredError
+        With the smallest stepsize that is allowed.
+    """
+    widest = float(model.fleet.input_variance.max())
+    if stepsize * widest < _LEAST_STEP:
+        raise NotCoveredError(
+            f"stepsize = {stepsize:g} is so small that rounding hides what is learned; the theory needs at least "
+            f"{_LEAST_STEP / widest:.2g}"
         )
 
 
