@@ -363,3 +363,37 @@ def test_theory_refuses_fleets_that_learn_nothing() -> None:
 
 def test_a_stepsize_far_beyond_the_limit_is_unstable_and_numpy_says_nothing() -> None:
     assert psofed.predict(psofed.Scenario(num_clients=3, dimension=2, stepsize=1e300)).network_mse == math.inf
+
+
+class _Neighbours(psofed.Pattern):
+    """A run of M neighbouring entries that begins anywhere; only its moments are used."""
+
+    kind = "neighbours-of-test-theory"
+    spread: bool = psofed.option(default=False, text="whether to state those of random masks instead")
+    rows: int = psofed.option(default=4, low=1, text="how many rows the matrix has")
+
+    def mask_moments(self, dimension: int, num_shared: int):
+        second = np.zeros((dimension, dimension))
+        for first in range(dimension):
+            mask = np.isin(np.arange(dimension), (first + np.arange(num_shared)) % dimension)
+            second += np.outer(mask, mask) / dimension
+        if self.spread:
+            second[:] = num_shared * (num_shared - 1) / (dimension * (dimension - 1))
+        return num_shared / dimension, second[: self.rows]
+
+
+@pytest.mark.parametrize("coordinated", [True, False])
+def test_masks_may_state_their_second_moments_as_a_matrix(coordinated: bool) -> None:
+    def predicted(pattern, correlation: float):
+        scenario = Scenario(
+            num_clients=4, dimension=4, num_participants=2, num_shared=2, data=Data(input_correlation=correlation),
+            selection=Selection(pattern=pattern, coordinated=coordinated),
+        )  # fmt: skip
+        return psofed.predict(scenario).server_msd
+
+    # White inputs only know how often an entry is shared; correlated ones know its neighbours.
+    assert predicted(_Neighbours(), 0.0) == predicted("random", 0.0)
+    assert predicted(_Neighbours(spread=True), 0.8) == pytest.approx(predicted("random", 0.8), rel=1e-9)
+    assert predicted(_Neighbours(), 0.8) != pytest.approx(predicted("random", 0.8), rel=0.02)
+    with pytest.raises(psofed.PsofedError, match=r"of shape \(3, 4\), where a number or a matrix \(D, D\)"):
+        predicted(_Neighbours(rows=3), 0.8)

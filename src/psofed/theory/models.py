@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from psofed.common.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.suggest import did_you_mean
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
@@ -274,8 +274,15 @@ class Model:
         moments = pattern.mask_moments(scenario.dimension, scenario.num_shared)
         assert moments is not None
         first, off_diagonal = moments
+        if np.shape(off_diagonal) not in ((), (scenario.dimension, scenario.dimension)):
+            raise PsofedError(
+                f'selection.pattern = "{pattern.kind}": mask_moments({scenario.dimension}, {scenario.num_shared}) '
+                f"returns second moments of shape {np.shape(off_diagonal)}, where a number or a matrix (D, D) is wanted"
+            )
         p = np.full(self.entries.size, first)
-        pair = np.where(self.entries.diagonal > 0, first, off_diagonal)
+        # Of white inputs only diagonals are tracked.
+        others = np.ravel(off_diagonal) if self.entries.is_full else first
+        pair = np.where(self.entries.diagonal > 0, first, others)
         kind = CommonMask if scenario.selection.coordinated else IndependentMasks
         return kind(self.drawn, self.entries, MaskMoments(p, p, pair), remembered=self.theory == "exact")
 
