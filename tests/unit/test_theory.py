@@ -397,3 +397,13 @@ def test_masks_may_state_their_second_moments_as_a_matrix(coordinated: bool) -> 
     assert predicted(_Neighbours(), 0.8) != pytest.approx(predicted("random", 0.8), rel=0.02)
     with pytest.raises(psofed.PsofedError, match=r"of shape \(3, 4\), where a number or a matrix \(D, D\)"):
         predicted(_Neighbours(rows=3), 0.8)
+
+
+@pytest.mark.parametrize("kind", ["drop-out", "non-finite"])
+def test_a_server_that_hears_nothing_is_not_called_unstable(kind: str) -> None:
+    attack = make_attack(kind=kind, num_byzantine=3, probability=1.0)
+    silent = Scenario(num_clients=3, dimension=2, attack=attack)
+    with pytest.raises(psofed.NotCoveredError, match="never hears"):
+        psofed.predict(silent)
+    now_and_then = silent.replace(attack=attack.replace(probability=0.9))
+    assert psofed.predict(now_and_then).is_stable

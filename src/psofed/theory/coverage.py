@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from psofed.common.errors import NotCoveredError
-from psofed.parts.affine import PoisonedSamples, Statement
+from psofed.parts.affine import Affine, PoisonedSamples, Statement
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Attack, Drift
 from psofed.parts.patterns.round_robin import RoundRobin
@@ -82,6 +84,11 @@ def check_attack(model: "Model") -> None:
         raise NotCoveredError(
             f'the paper\'s theory covers attacks of mean zero, independent between clients; "{kind}" is not: '
             'use theory = "exact"'
+        )
+    only_echoes = isinstance(statement, Affine) and (statement.own, statement.server) == (0.0, 1.0)
+    if only_echoes and np.all(model.attackers.chance == 1.0):
+        raise NotCoveredError(
+            f'attack.kind = "{kind}": the server never hears what anybody has learned; there is no steady state'
         )
     if isinstance(statement, PoisonedSamples) and not model.scenario.is_linear:
         raise NotCoveredError(
