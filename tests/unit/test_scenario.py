@@ -187,3 +187,16 @@ def test_a_name_stands_for_a_part_and_none_for_no_part_in_files_and_settings() -
     assert changed.attack == psofed.attacks.SignFlip(num_byzantine=3, scale=4.0)
     assert changed.pre_aggregation is None
     assert with_values(attacked, {"attack": "none"}).attack is None
+
+
+def test_fields_are_set_also_where_a_name_stands_for_the_table() -> None:
+    from psofed.scenario.changes import set_values
+
+    written = {"num_clients": 8, "dimension": 4, "pre_aggregation": "nnm", "attack": "none"}
+    changed = set_values(written, {"pre_aggregation.tolerated": 2, "attack.num_byzantine": 3})
+    assert changed["pre_aggregation"] == {"kind": "nnm", "tolerated": 2}
+    assert changed["attack"] == {"num_byzantine": 3}
+    with pytest.raises(
+        psofed.PsofedError, match=r"selection = 5 is not allowed; allowed: a table \[selection\]"
+    ):
+        set_values({"selection": 5}, {"selection.pattern": "random"})

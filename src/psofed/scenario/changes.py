@@ -58,7 +58,7 @@ def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
                 changed.pop(NAMED[key], None)
             changed[key] = changes[dotted]
             continue
-        values = changed.setdefault(table, {})
+        values = changed[table] = _opened(table, changed.get(table, {}))
         if key in ("kind", "pattern") and values.get(key) != changes[dotted]:
             _drop_own_options(table, key, values)
         if table == "attack" and key in ("clients", "num_byzantine"):
@@ -124,6 +124,17 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
         else:
             raise InvalidValueError(dotted, value, "no part here")
     return others
+
+
+def _opened(table: str, value: Any) -> dict[str, Any]:
+    """Return a table to write into, of what stands there: a table, a name that is short for one, or "none"."""
+    if table in OPTIONAL and value == "none":
+        return {}
+    if table in KIND_TABLES and isinstance(value, str):
+        return {"kind": value}
+    if not isinstance(value, dict):
+        raise InvalidValueError(table, value, f"a table [{table}]")
+    return value
 
 
 def _drop_own_options(table: str, key: str, values: dict[str, Any]) -> None:
