@@ -290,3 +290,13 @@ def test_a_simulation_is_not_saved_under_a_name_that_promises_something_else(tmp
     with pytest.raises(PsofedError, match=r"allowed: a name ending in \.nc"):
         simulate(FLEET, trials=2).save(tmp_path / "result.json")
     assert not list(tmp_path.iterdir())
+
+
+def test_nothing_against_something_is_infinitely_less_whether_paired_or_not() -> None:
+    from psofed.results.metric_difference import paired_difference, unpaired_difference
+
+    nothing, something = np.zeros(8), np.linspace(0.9, 1.1, 8)
+    for compared in (paired_difference, unpaired_difference):
+        assert compared(nothing, something).decibels == -math.inf
+        assert compared(something, nothing).decibels == math.inf
+        assert compared(nothing, nothing).decibels == 0.0
