@@ -73,3 +73,12 @@ def test_the_sampling_error_knows_the_drift() -> None:
     # The lag is two orders of magnitude larger than the excess without it, and so is its spread over offsets.
     assert errors[1].excess > 10 * errors[0].excess
     assert math.isfinite(errors[1].server)
+
+
+def test_targets_of_their_own_keep_clients_apart_also_where_models_have_one_entry() -> None:
+    """Alike in their variances, clients were counted as one; with one entry that was not noticed, and failed."""
+    scenario = Scenario(
+        num_clients=12, dimension=1, num_participants=3, data=Data(input_variance=1.0, target_spread=0.5)
+    )
+    apart = scenario.replace(data=Data(input_variance=[1.0 + 1e-9 * k for k in range(12)], target_spread=0.5))
+    assert psofed.predict(scenario).network_mse == pytest.approx(psofed.predict(apart).network_mse, rel=1e-6)

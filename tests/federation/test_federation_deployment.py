@@ -235,10 +235,19 @@ def test_bad_settings_are_named(bad):
         RunSettings(scenario=Scenario(num_clients=6, dimension=3), **bad)
 
 
-@pytest.mark.parametrize("change", [{"uplink": "redrawn"}, {"algorithm": "online-fed"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"uplink": "redrawn"},
+        {"algorithm": "online-fed"},
+        {"model": psofed.models.Rff(features=3)},
+        {"drift": psofed.drifts.RandomWalk(variance=0.1)},
+        {"data": psofed.Data(function="sine")},
+    ],
+)
 def test_what_only_the_simulator_can_do_is_refused(change):
     with pytest.raises(NotCoveredError, match=next(iter(change))):
-        RunSettings(scenario=Scenario(num_clients=6, dimension=3, **change))
+        RunSettings(scenario=Scenario(num_clients=6, dimension=3, **change), synthetic=True)
 
 
 def test_the_app_that_is_submitted_carries_settings_and_no_paths(tmp_path):

@@ -210,3 +210,18 @@ def test_synthetic_clients_have_targets_of_their_own_where_the_scenario_says_so(
     fleet = draw_fleet(scenario)
     own = fleet.target + fleet.target_offsets[2]
     np.testing.assert_allclose(samples.targets, samples.inputs @ own)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--byzantine", "--attack", "sign-flop"], "did you mean sign-flip"),
+        (["--byzantine", "--attack", "min-max"], "sees what other nodes upload"),
+        (["--byzantine", "--attack", "gaussian", "--attack-strength", "-1"], "attack.variance = -1"),
+        (["--attack", "gaussian"], "there is no --byzantine"),
+    ],
+)
+def test_a_node_that_cannot_rehearse_its_attack_does_not_start(options, message, psofed_command):
+    done = psofed_command("federation", "client", *options)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())

@@ -88,9 +88,11 @@ def test_lies_hurt_the_mean_more_than_the_median_and_count_on_the_honest_alone(h
     assert "If 4 of the 20 stations lied" in helpful.sentences[-1]
 
 
-def test_who_lies_and_how_can_be_said() -> None:
+@pytest.mark.parametrize(("aggregation", "rule"), [("krum", "trimmed-mean"), ("trimmed-mean", None)])
+def test_who_lies_and_how_and_the_rule_against_it_can_be_said(aggregation: str, rule: str | None) -> None:
     attack = {"kind": "gaussian", "variance": 9.0, "probability": 1.0, "clients": ["S01"]}
-    advice = advise(make(6, 30, 0.0), settings={"attack": attack}, rule="trimmed-mean")
+    settings = {"attack": attack, "aggregation": aggregation}
+    advice = advise(make(6, 30, 0.0), settings=settings, rule=rule)
     assert advice.liars == ("S01",)
     assert advice.lies[1].rule == "trimmed-mean"
 

@@ -51,6 +51,13 @@ def test_divergence_is_valid_json_and_said(scenario_file, psofed_command) -> Non
     )
 
 
+def test_an_error_of_nothing_has_not_diverged(scenario_file, psofed_command) -> None:
+    quiet = ("--set", "data.noise_variance=0", "--set", "attack.num_byzantine=0", "--trials", 2)
+    done = psofed_command("simulate", scenario_file, *quiet, "--set", "data.input_variance=0")
+    assert "diverged" not in done.stdout
+    assert "−∞ dB" in done.stdout
+
+
 def test_a_result_and_a_picture_are_written(scenario_file, tmp_path, psofed_command) -> None:
     done = psofed_command(
         "simulate", scenario_file, "--trials", 4, "--out", tmp_path / "r.nc", "--plot", tmp_path / "p.svg"
@@ -76,6 +83,7 @@ def test_a_result_and_a_picture_are_written(scenario_file, tmp_path, psofed_comm
         (["--set", "nonsense=1"], "nonsense is not a known field"),
         (["--set", "nonsense"], "key=value"),
         (["--plot", "curve.gif"], "a name ending in .png, .svg, .pdf"),
+        (["--out", "result.json"], "a name ending in .nc"),
         (["--tail", "200"], "tail = 200"),
         (["--trials", "0"], "--trials"),
         (["--threads", "-1"], "--threads"),

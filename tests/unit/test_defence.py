@@ -243,3 +243,10 @@ def test_the_median_square_is_that_of_a_standard_normal() -> None:
     from psofed.parts.watching import MEDIAN_SQUARE
 
     assert pytest.approx(chi2(1).median(), rel=1e-14) == MEDIAN_SQUARE
+
+
+def test_where_theory_has_no_finite_variance_it_is_estimated() -> None:
+    fleet = psofed.Scenario(num_clients=3, dimension=2, stepsize=1e6, iterations=30, defence="cusum")
+    assert psofed.simulate(fleet, trials=1).defence.variance == "estimated"
+    with pytest.raises(psofed.NotCoveredError, match=r"grows without bound at stepsize = 1e\+06"):
+        psofed.simulate(fleet.replace(defence=psofed.defences.Cusum(variance="theory")), trials=1)

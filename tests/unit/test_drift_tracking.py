@@ -59,3 +59,10 @@ def test_tracking_is_none_without_drift_and_stands_in_the_json_with_it() -> None
 def test_lag_is_refused_where_it_means_nothing(drift) -> None:
     with pytest.raises(NotCoveredError, match="random-walk"):
         measure_lag(BASE.replace(drift=drift))
+
+
+def test_a_trial_that_diverges_after_a_jump_leaves_no_error_of_the_recovery() -> None:
+    drift = Jump(size=1e6, at=400)
+    result = simulate(BASE.replace(drift=drift), trials=3, keep_trials=True)
+    assert result.diverged_trials.size
+    assert result.tracking.recovery_standard_error is None

@@ -157,3 +157,11 @@ def test_the_norm_may_be_given_as_a_number_as_the_command_line_reads_it(given: f
     assert Evasion(epsilon=0.1, norm=given).norm == norm  # type: ignore[arg-type]
     with pytest.raises(InvalidValueError, match=r"evasion\.norm = '1'"):
         Evasion(epsilon=0.1, norm=1)  # type: ignore[arg-type]
+
+
+def test_errors_of_trials_that_diverge_are_infinite_without_a_word_from_numpy() -> None:
+    # Each is finite for some iterations more, and their sum is not.
+    one = Scenario(num_clients=1, dimension=1, stepsize=3e6, iterations=30, evasion=Evasion(epsilon=0.3))
+    result = simulate(one, trials=16, tail=30)
+    assert result.evasion is not None
+    assert all(np.isinf(values).all() for values in result.evasion.values())

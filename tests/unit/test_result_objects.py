@@ -276,3 +276,27 @@ def test_a_comparison_of_heavy_tails_is_open_and_not_a_contradiction() -> None:
     )
     assert off.metrics[0].verdict == "DIFFERS"
     assert not off.agrees
+
+
+def test_few_trials_are_allowed_as_many_standard_errors_as_students_t_says() -> None:
+    found = [compare(FLEET, trials=trials) for trials in (3, 40)]
+    assert [round(each.standard_errors, 1) for each in found] == [46.3, 3.8]
+    assert found[0].to_json()["standard_errors"] == found[0].standard_errors
+    with pytest.raises(PsofedError, match="trials = 1 is not allowed; allowed: an integer, at least 2"):
+        compare(FLEET, trials=1)
+
+
+def test_a_simulation_is_not_saved_under_a_name_that_promises_something_else(tmp_path) -> None:
+    with pytest.raises(PsofedError, match=r"allowed: a name ending in \.nc"):
+        simulate(FLEET, trials=2).save(tmp_path / "result.json")
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_against_something_is_infinitely_less_whether_paired_or_not() -> None:
+    from psofed.results.metric_difference import paired_difference, unpaired_difference
+
+    nothing, something = np.zeros(8), np.linspace(0.9, 1.1, 8)
+    for compared in (paired_difference, unpaired_difference):
+        assert compared(nothing, something).decibels == -math.inf
+        assert compared(something, nothing).decibels == math.inf
+        assert compared(nothing, nothing).decibels == 0.0

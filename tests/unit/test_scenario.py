@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pytest
 
+import psofed
 from psofed import (
     Data,
     InvalidValueError,
@@ -173,3 +174,29 @@ def test_an_option_that_may_be_none_is_checked_when_it_is_not() -> None:
     for field, wrong in ((size, -1), (plain, None), (plain, -1)):
         with pytest.raises(InvalidValueError):
             check_option("size", field, wrong)
+
+
+def test_a_name_stands_for_a_part_and_none_for_no_part_in_files_and_settings() -> None:
+    from psofed.scenario.changes import with_values
+
+    text = 'num_clients = 8\ndimension = 4\npre_aggregation = "nnm"\nattack = "none"\nevasion = "none"\n'
+    read = psofed.Scenario.from_toml(text)
+    assert (read.pre_aggregation, read.attack) == (psofed.pre_aggregations.NNM(), None)
+    attacked = read.replace(attack=psofed.attacks.Gaussian(num_byzantine=3, variance=2.0))
+    changed = with_values(attacked, {"attack": "sign-flip", "attack.scale": 4.0, "pre_aggregation": "none"})
+    assert changed.attack == psofed.attacks.SignFlip(num_byzantine=3, scale=4.0)
+    assert changed.pre_aggregation is None
+    assert with_values(attacked, {"attack": "none"}).attack is None
+
+
+def test_fields_are_set_also_where_a_name_stands_for_the_table() -> None:
+    from psofed.scenario.changes import set_values
+
+    written = {"num_clients": 8, "dimension": 4, "pre_aggregation": "nnm", "attack": "none"}
+    changed = set_values(written, {"pre_aggregation.tolerated": 2, "attack.num_byzantine": 3})
+    assert changed["pre_aggregation"] == {"kind": "nnm", "tolerated": 2}
+    assert changed["attack"] == {"num_byzantine": 3}
+    with pytest.raises(
+        psofed.PsofedError, match=r"selection = 5 is not allowed; allowed: a table \[selection\]"
+    ):
+        set_values({"selection": 5}, {"selection.pattern": "random"})

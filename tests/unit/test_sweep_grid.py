@@ -90,3 +90,30 @@ def test_a_missing_or_broken_file_is_named(tmp_path):
     (tmp_path / "broken.toml").write_text("[base\n")
     with pytest.raises(PsofedError, match="not valid TOML"):
         read_grid(tmp_path / "broken.toml")
+
+
+def test_a_file_may_name_parts_describe_them_and_leave_them_out():
+    base = {**BASE, "attack": {"num_byzantine": 2}}
+    told = {"kind": "sign-flip", "num_byzantine": 1, "scale": 3.0}
+    grid = grid_from_mapping({"base": base, "grid": {"attack": ["none", "constant-bias", told]}})
+    assert grid.axes[0].labels == ["none", "constant-bias", "sign-flip"]
+    nobody, named, described = (scenario.attack for scenario in grid.scenarios())
+    assert nobody is None
+    assert (named.kind, named.num_byzantine) == ("constant-bias", 2)  # who attacks is the base's
+    assert (described.num_byzantine, described.scale) == (1, 3.0)
+    rules = {"aggregation": ["mean", {"kind": "krum", "tolerated": 0}], "pre_aggregation": ["none", "nnm"]}
+    every = list(grid_from_mapping({"base": BASE, "grid": rules}).scenarios())
+    assert [s.aggregation.kind for s in every] == ["mean", "mean", "krum", "krum"]
+    assert every[3].aggregation.tolerated == 0
+    assert [s.pre_aggregation is None for s in every[:2]] == [True, False]
+
+
+def test_tables_of_parts_are_checked_like_those_of_a_scenario():
+    for field, value, message in (
+        ("attack", {"kind": "sign-flip"}, r"attack\.num_byzantine = None"),
+        ("aggregation", {"kind": "krum", "toler": 1}, r"did you mean aggregation_options\.tolerated"),
+        ("aggregation", {}, r"aggregation\.kind = None"),
+        ("pre_aggregation", "nmm", r"pre_aggregation\.kind = 'nmm'"),
+    ):
+        with pytest.raises(PsofedError, match=message):
+            list(grid_from_mapping({"base": BASE, "grid": {field: [value]}}).scenarios())

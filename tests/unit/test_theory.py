@@ -348,3 +348,62 @@ def test_small_stepsizes_of_one_client_that_shares_all_follow_the_textbook(corre
     assert psofed.predict(scenario, "paper", small_stepsize=True).server_msd == pytest.approx(
         0.05 * 0.02 * 3 / 2, rel=1e-6
     )
+
+
+def test_theory_refuses_fleets_that_learn_nothing() -> None:
+    still = psofed.Scenario(num_clients=3, dimension=2, data=psofed.Data(input_variance=0.0))
+    with pytest.raises(psofed.NotCoveredError, match=r"data\.input_variance is at most 0"):
+        psofed.predict(still)
+    slow = psofed.Scenario(num_clients=1, dimension=2, stepsize=1e-17)
+    with pytest.raises(psofed.NotCoveredError, match=r"stepsize = 1e-17 is so small .* at least 8\.7e-14"):
+        _ = psofed.predict(slow).network_mse
+    with pytest.raises(psofed.NotCoveredError, match="so small"):
+        psofed.predict_stepsizes(slow, [0.1, 1e-17])
+
+
+def test_a_stepsize_far_beyond_the_limit_is_unstable_and_numpy_says_nothing() -> None:
+    assert psofed.predict(psofed.Scenario(num_clients=3, dimension=2, stepsize=1e300)).network_mse == math.inf
+
+
+class _Neighbours(psofed.Pattern):
+    """A run of M neighbouring entries that begins anywhere; only its moments are used."""
+
+    kind = "neighbours-of-test-theory"
+    spread: bool = psofed.option(default=False, text="whether to state those of random masks instead")
+    rows: int = psofed.option(default=4, low=1, text="how many rows the matrix has")
+
+    def mask_moments(self, dimension: int, num_shared: int):
+        second = np.zeros((dimension, dimension))
+        for first in range(dimension):
+            mask = np.isin(np.arange(dimension), (first + np.arange(num_shared)) % dimension)
+            second += np.outer(mask, mask) / dimension
+        if self.spread:
+            second[:] = num_shared * (num_shared - 1) / (dimension * (dimension - 1))
+        return num_shared / dimension, second[: self.rows]
+
+
+@pytest.mark.parametrize("coordinated", [True, False])
+def test_masks_may_state_their_second_moments_as_a_matrix(coordinated: bool) -> None:
+    def predicted(pattern, correlation: float):
+        scenario = Scenario(
+            num_clients=4, dimension=4, num_participants=2, num_shared=2, data=Data(input_correlation=correlation),
+            selection=Selection(pattern=pattern, coordinated=coordinated),
+        )  # fmt: skip
+        return psofed.predict(scenario).server_msd
+
+    # White inputs only know how often an entry is shared; correlated ones know its neighbours.
+    assert predicted(_Neighbours(), 0.0) == predicted("random", 0.0)
+    assert predicted(_Neighbours(spread=True), 0.8) == pytest.approx(predicted("random", 0.8), rel=1e-9)
+    assert predicted(_Neighbours(), 0.8) != pytest.approx(predicted("random", 0.8), rel=0.02)
+    with pytest.raises(psofed.PsofedError, match=r"of shape \(3, 4\), where a number or a matrix \(D, D\)"):
+        predicted(_Neighbours(rows=3), 0.8)
+
+
+@pytest.mark.parametrize("kind", ["drop-out", "non-finite"])
+def test_a_server_that_hears_nothing_is_not_called_unstable(kind: str) -> None:
+    attack = make_attack(kind=kind, num_byzantine=3, probability=1.0)
+    silent = Scenario(num_clients=3, dimension=2, attack=attack)
+    with pytest.raises(psofed.NotCoveredError, match="never hears"):
+        psofed.predict(silent)
+    now_and_then = silent.replace(attack=attack.replace(probability=0.9))
+    assert psofed.predict(now_and_then).is_stable

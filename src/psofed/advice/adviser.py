@@ -20,6 +20,7 @@ from psofed.common.validation import check_integer, check_number
 from psofed.engine.compiling import is_cold
 from psofed.fleet.fitting import fit_scenario
 from psofed.fleet.own_data import OwnData, read_data
+from psofed.parts.aggregations.mean import Mean
 from psofed.parts.attacks import SignFlip
 from psofed.parts.base import Aggregation, Attack
 from psofed.parts.registry import find_part
@@ -43,7 +44,7 @@ def advise(
     *,
     settings: Mapping[str, Any] | None = None,
     liars: float = 0.2,
-    rule: str | Aggregation = "median",
+    rule: str | Aggregation | None = None,
     trials: int = TRIALS,
     seed: int = 0,
     min_rows: int | None = None,
@@ -66,8 +67,8 @@ def advise(
         number of shared entries are what is sought.
     liars : float
         Share of the clients that lie in the second part of the answer; 0 leaves it out.
-    rule : str or Aggregation
-        The robust rule that is tried beside the mean.
+    rule : str or Aggregation, optional
+        The robust rule that is tried beside the mean; by default that of `settings`, or the median.
     trials : int
         Draws of participants, masks and lies over which a federation's errors are averaged.
     seed : int
@@ -97,9 +98,11 @@ def advise(
         )
     liars = check_number("liars", liars, 0.0, 0.5, open_high=True)
     trials, seed = check_integer("trials", trials, 1), check_integer("seed", seed, 0)
-    robust = find_part("aggregation", rule)() if isinstance(rule, str) else rule
     values = {"num_participants": data.num_clients, "stepsize": 0.1, **(settings or {})}
     scenario = fit_scenario(data, values)
+    if rule is None:
+        rule = "median" if isinstance(scenario.aggregation, Mean) else scenario.aggregation
+    robust = find_part("aggregation", rule, "rule")() if isinstance(rule, str) else rule
     attack = _make_attack(scenario, liars, seed)
     scenario = scenario.replace(attack=None, aggregation="mean")
     for part in (scenario, scenario.replace(aggregation=robust, attack=attack)):

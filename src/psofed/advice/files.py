@@ -29,7 +29,10 @@ def read_advice(path: str | Path) -> Advice:
     except PsofedError as error:  # such as a part of one's own that is not loaded
         raise PsofedError(f"{path}: {error}") from None
     except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
-        raise PsofedError(f"{path}: not advice of psofed's ({type(error).__name__}: {error})") from None
+        reason = f"{type(error).__name__}: {error}"
+        raise PsofedError(
+            f"{path}: not advice of psofed's ({reason}); all other results are read from NetCDF (.nc)"
+        ) from None
 
 
 def advice_from_json(plain: Mapping[str, Any]) -> Advice:

@@ -63,6 +63,9 @@ def main() -> None:
     except BrokenPipeError:  # `| head` has seen enough
         _forget_output()
         sys.exit(0)
+    except MemoryError as error:
+        print(f"psofed: this takes more memory than there is ({error})", file=sys.stderr)
+        sys.exit(2)
     except OSError as error:  # a full disk, a folder that cannot be written, files that cannot be opened
         from psofed.common.files import reason_of
 

@@ -46,8 +46,12 @@ def advise(
         typer.Option(metavar="SHARE", help="Share of the clients that lie in a second look; 0 for none."),
     ] = 0.2,
     rule: Annotated[
-        str, typer.Option(metavar="RULE", help="The robust rule that is tried beside the mean.")
-    ] = "median",
+        str | None,
+        typer.Option(
+            metavar="RULE",
+            help="The robust rule that is tried beside the mean; the scenario's, or the median, by default.",
+        ),
+    ] = None,
     trials: Annotated[int, typer.Option(min=1, help="Draws of participants, masks and lies.")] = 16,
     seed: Annotated[int, typer.Option(min=0, help="Seed of these draws, and of who lies.")] = 0,
     as_json: AsJson = False,
@@ -67,7 +71,7 @@ def advise(
 
     Each client alone, federations with each number of shared entries, and all data pooled are tuned on the past and
     judged by what follows. A scenario file or --set says more about the federation: num_participants (all by default),
-    model, selection, attack (what liars do).
+    model, selection, pre-aggregation, defence, attack (what liars do).
     """
     if table is None:
         from psofed.common.errors import PsofedError

@@ -14,7 +14,7 @@ from psofed.cli.common import (
     progress,
     read_scenario_with,
 )
-from psofed.cli.simulate import Seed, Threads, Trials
+from psofed.cli.simulate import Seed, Threads
 
 if TYPE_CHECKING:
     from psofed.comparison import Comparison
@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 def compare(
     file: ScenarioFile,
-    trials: Trials = 200,
+    trials: Annotated[int, typer.Option(min=2, help="Independent repetitions.")] = 200,
     seed: Seed = 0,
     threads: Threads = None,
     theory: Annotated[str, typer.Option(help='"exact" or "paper".')] = "exact",
@@ -63,7 +63,7 @@ def _print(found: "Comparison") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from psofed.comparison import STANDARD_ERRORS, TOLERANCES
+    from psofed.comparison import TOLERANCES
     from psofed.comparison.agreement import HEAD
     from psofed.results import METRIC_TITLES
 
@@ -78,7 +78,7 @@ def _print(found: "Comparison") -> None:
     allowed = ", ".join(
         f"{tolerance:.1%} for {METRIC_TITLES[metric]}" for metric, tolerance in TOLERANCES.items()
     )
-    console.print(f"allowed: {STANDARD_ERRORS} standard errors, or {allowed}, whichever is more")
+    console.print(f"allowed: {found.standard_errors:.2g} standard errors, or {allowed}, whichever is more")
     console.print(found.verdict if found.agrees else f"[bold]{found.verdict}[/bold]")
     for metric, change in result.unsteady_metrics.items():
         console.print(

@@ -79,12 +79,11 @@ def run_client(
             "client": client,
         }
         settings |= _check_data(data, columns)
+        lies = {"attack": attack, "attack-probability": probability, "attack-strength": strength}
+        settings |= _check_attack(
+            byzantine, {name: value for name, value in lies.items() if value is not None}
+        )
         if byzantine:
-            given = {"attack": attack, "attack-probability": probability, "attack-strength": strength}
-            settings |= {
-                "byzantine": True,
-                **{name: value for name, value in given.items() if value is not None},
-            }
             say("this node is Byzantine: it poisons what it uploads")
         say(f"node {key.stem} works for {server} in {folder}; Ctrl-C stops")
         from psofed.federation.flower import TESTED_MINORS, untested_version
@@ -135,6 +134,25 @@ def _check_data(name: str, columns: dict[str, str | None]) -> dict[str, str]:
     shown = ", ".join(chosen[:8]) + (f", … ({len(chosen)})" if len(chosen) > 8 else "")
     say(f"features {shown}; target {target}; scaled as they come")
     return settings
+
+
+def _check_attack(byzantine: bool, given: dict[str, str | float]) -> dict[str, str | float | bool]:
+    """Return what the node is told of the attack it rehearses; a mistake should show here, not in the first round."""
+    if not byzantine:
+        if given:
+            from psofed.common.errors import PsofedError
+
+            raise PsofedError(f"--{next(iter(given))} says how a node lies, but there is no --byzantine")
+        return {}
+    if "attack" in given:
+        from psofed.federation.attacks import rehearse
+        from psofed.scenario.changes import attack_from_mapping
+
+        options = {name.removeprefix("attack-"): value for name, value in given.items() if name != "attack"}
+        made = attack_from_mapping({"kind": given["attack"], "num_byzantine": 1, **options})
+        if not made.poisons_samples():
+            rehearse(made)
+    return {"byzantine": True, **given}
 
 
 def _run_supernode(

@@ -12,6 +12,7 @@ from psofed.cli.common import (
     ScenarioFile,
     Settings,
     decibels,
+    load_plugins,
     print_json,
     progress,
     read_scenario_with,
@@ -165,9 +166,11 @@ def resume(
     rounds: Annotated[int, typer.Option("--rounds", min=0, help="New total of rounds; 0: as before.")] = 0,
     plot: PlotFile = None,
     as_json: AsJson = False,
+    plugins: Plugins = [],  # noqa: B006
 ) -> None:
     """Go on with the last run from its last completed round."""
     with ready():
+        load_plugins(plugins)
         import dataclasses
 
         from psofed.federation.checkpoint import CheckpointStore

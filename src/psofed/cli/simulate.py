@@ -11,6 +11,7 @@ from psofed.cli.common import (
     Plugins,
     Settings,
     decibels,
+    number,
     print_json,
     progress,
 )
@@ -53,7 +54,7 @@ def simulate(
         typer.Option(min=1, help="Iterations at the end taken as steady state; a fifth by default."),
     ] = None,
     as_json: AsJson = False,
-    out: Annotated[Path | None, typer.Option(metavar="PATH", help="Save the result as NetCDF.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="PATH", help="Save the result as NetCDF (.nc).")] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Draw the learning curves (.png, .svg or .pdf).")
     ] = None,
@@ -86,6 +87,10 @@ def simulate(
         from psofed.plots.curves import check_picture_format
 
         check_picture_format(plot)
+    if out is not None:
+        from psofed.results.dataset import check_netcdf_name
+
+        check_netcdf_name(out)
     from psofed.simulation.monte_carlo import simulate as run
 
     with progress("simulating") as report:
@@ -129,16 +134,12 @@ def _print_summary(result: "SimulationResult") -> None:
             continue  # not measured
         low, high = value.interval
         error = (
-            "–"
-            if math.isnan(value.standard_error) or value.is_heavy_tailed
-            else f"{value.standard_error:.6f}"
+            "–" if math.isnan(value.standard_error) or value.is_heavy_tailed else number(value.standard_error)
         )
-        ends = "–" if math.isnan(low) else f"{low:.6f} … {high:.6f}"
-        table.add_row(ALL_TITLES[metric], f"{value.mean:.6f}", error, ends, decibels(value.mean))
+        table.add_row(ALL_TITLES[metric], number(value.mean), error, _ends(low, high), decibels(value.mean))
         if not value.is_typical and result.trials > 1:
             middle, (low, high) = value.median, value.median_interval
-            ends = "–" if math.isnan(low) else f"{low:.6f} … {high:.6f}"
-            table.add_row("  median", f"{middle:.6f}", "", ends, decibels(middle))
+            table.add_row("  median", number(middle), "", _ends(low, high), decibels(middle))
     console.print(table)
     traffic = result.communication
     console.print(
@@ -152,6 +153,10 @@ def _print_summary(result: "SimulationResult") -> None:
     console.print(f"{result.client_updates_per_second / 1e6:.1f} million client updates per second.")
     for line in result.remarks():
         console.print(f"[bold]Note:[/bold] {escape(line)}")
+
+
+def _ends(low: float, high: float) -> str:
+    return "–" if math.isnan(low) else f"{number(low)} … {number(high)}"
 
 
 def _names(file: Path | None, versus: Path | None) -> tuple[str, str]:

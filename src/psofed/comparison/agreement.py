@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import ProgressCallback
+from psofed.common.validation import check_integer
 from psofed.results import METRIC_TITLES, SimulationResult, describe_scenario
+from psofed.results.estimates import students_factor
 from psofed.results.show import draw, html_card, text_table
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
@@ -19,9 +21,9 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-# Agreement: within this ratio, or within so many standard errors, whichever is more.
+# Agreement: within this ratio, or as likely as 3.5 standard errors of a normal variate, whichever is more.
 TOLERANCES = {"network_mse": 0.005, "server_msd": 0.01, "test_mse": 0.01}
-STANDARD_ERRORS = 3.5
+_CONFIDENCE = math.erf(3.5 / math.sqrt(2))
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,11 @@ class Comparison:
     metrics: tuple[MetricComparison, ...]
 
     @property
+    def standard_errors(self) -> float:
+        """How many standard errors are allowed: 3.5 for many trials, more for few, by Student's t."""
+        return students_factor(self.simulation.trials, _CONFIDENCE)
+
+    @property
     def agrees(self) -> bool:
         """Whether every metric does."""
         return all(row.agrees for row in self.metrics)
@@ -88,7 +95,7 @@ class Comparison:
                 row.metric: {k: v for k, v in asdict(row).items() if k != "metric"} for row in self.metrics
             },
             "tolerances": TOLERANCES,
-            "standard_errors": STANDARD_ERRORS,
+            "standard_errors": self.standard_errors,
             "theory": self.prediction.theory,
             "trials": self.simulation.trials,
             "seed": self.simulation.seed,
@@ -170,7 +177,9 @@ def compare(
     Parameters
     ----------
     scenario : Scenario or path
-    trials, seed, threads, progress
+    trials : int
+        At least 2: agreement is a matter of the trials' standard error.
+    seed, threads, progress
         See :func:`psofed.simulate`.
     theory : str
         ``"exact"`` or ``"paper"``.
@@ -182,13 +191,14 @@ def compare(
     (True, 'agrees')
     """
     scenario = as_scenario(scenario)
+    check_integer("trials", trials, 2)  # one trial has no uncertainty to compare by
     prediction = predict(scenario, theory)
     return compare_results(simulate(scenario, trials, seed, threads, progress=progress), prediction)
 
 
 def compare_results(simulation: SimulationResult, prediction: Prediction) -> Comparison:
     """Compare every metric's steady state."""
-    rows = []
+    rows, standard_errors = [], students_factor(simulation.trials, _CONFIDENCE)
     for metric, tolerance in TOLERANCES.items():
         simulated, predicted = getattr(simulation, metric), getattr(prediction, metric)
         error = simulated.standard_error
@@ -203,7 +213,7 @@ def compare_results(simulation: SimulationResult, prediction: Prediction) -> Com
         ratio = difference / simulated.mean if simulated.mean else math.nan
         allowed = tolerance * simulated.mean
         if error > 0:
-            allowed = max(allowed, STANDARD_ERRORS * error)
+            allowed = max(allowed, standard_errors * error)
         z_score = difference / error if error > 0 else math.nan
         agrees = abs(difference) <= allowed
         is_open = not agrees and simulated.is_heavy_tailed and predicted >= simulated.interval[0]

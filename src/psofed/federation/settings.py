@@ -62,7 +62,7 @@ class RunSettings:
     resume: bool = False
 
     def __post_init__(self) -> None:
-        _check_covered(self.scenario)
+        _check_covered(self.scenario, self.synthetic)
         check_integer("seed", self.seed, 0, MAX_SEED)
         check_number("deadline", self.deadline, 0, open_low=True)
         check_number("interval", self.interval, 0)
@@ -117,12 +117,25 @@ class RunSettings:
         return cls(**{**values, "scenario": scenario})
 
 
-def _check_covered(scenario: Scenario) -> None:
+def _check_covered(scenario: Scenario, synthetic: bool) -> None:
     """Refuse what only the simulator can do."""
     given = {"algorithm": scenario.algorithm.kind, "uplink": scenario.uplink}
     for name, value in {"algorithm": "pso-fed", "uplink": "same"}.items():
         if given[name] != value:
             raise NotCoveredError(f'a federation runs {name} = "{value}" only, not "{given[name]}"')
+    if scenario.model.kind != "linear":
+        raise NotCoveredError(
+            f'a federation\'s clients fit linear models, not model.kind = "{scenario.model.kind}"; '
+            "let them make features of their inputs before they learn"
+        )
+    if scenario.drift is not None:
+        raise NotCoveredError(
+            f'drift.kind = "{scenario.drift.kind}": a federation\'s data move as they do; a drift can only be simulated'
+        )
+    if synthetic and scenario.data.function is not None:
+        raise NotCoveredError(
+            f'data.function = "{scenario.data.function.kind}": synthetic clients draw linear streams, y = wᵀx + ν'
+        )
     check_choice("selection.pattern", scenario.selection.pattern.kind, PATTERNS)
     if scenario.defence is not None and not scenario.defence.excluded_download:
         raise NotCoveredError(

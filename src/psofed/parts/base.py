@@ -338,8 +338,11 @@ class Pattern(Part):
         """Write M different entries from 0 to D − 1 into ``out`` (M,)."""
         raise NotImplementedError
 
-    def mask_moments(self, dimension: int, num_shared: int) -> tuple[float, float] | None:
-        """Return E[S(i)] and E[S(i) S(j)], i ≠ j, of masks independent over time, alike in all entries; else None."""
+    def mask_moments(self, dimension: int, num_shared: int) -> "tuple[float, float | FloatArray] | None":
+        """Return E[S(i)], alike in all entries, and E[S(i) S(j)], of masks independent over time; else None.
+
+        The second is a number where it is the same for all i ≠ j, else a matrix (D, D).
+        """
         return None
 
     def mask_period(self, dimension: int, num_shared: int) -> int | None:

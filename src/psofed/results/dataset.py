@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from psofed.common.errors import PsofedError
+from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.files import atomic_path
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
@@ -176,8 +176,15 @@ def simulation_to_dataframe(result: "SimulationResult", table: str) -> "pandas.D
     return frame
 
 
+def check_netcdf_name(path: str | Path) -> None:
+    """Refuse a name that promises another kind of file, before any work is done."""
+    if Path(path).suffix.lower() != ".nc":
+        raise InvalidValueError("out", str(path), "a name ending in .nc (NetCDF)")
+
+
 def save_dataset(data: "xarray.Dataset", path: str | Path) -> None:
     """Write a data set as NetCDF, whole or not at all."""
+    check_netcdf_name(path)
     # In memory first: on a full disk HDF5 leaves its file open, and the process crashes when it ends.
     content = data.to_netcdf(engine="h5netcdf")
     with atomic_path(path) as temporary:

@@ -12,6 +12,7 @@ from functools import cache
 
 import numpy as np
 
+from psofed.common.numbers import student_quantile
 from psofed.common.types import FloatArray
 
 CONFIDENCE = 0.95
@@ -160,13 +161,13 @@ def sign_test_rank(count: int, confidence: float = CONFIDENCE) -> int:
     >>> [sign_test_rank(count) for count in (5, 6, 100)]
     [0, 1, 40]
     """
-    from scipy.special import bdtr
-
     # P(median outside) = 2 P(Binomial(n, 1/2) ≤ r − 1), a number that grows with r.
-    ranks = np.arange(0, count // 2 + 1)
-    outside = 2 * bdtr(ranks - 1.0, count, 0.5) if count else np.ones(1)
-    outside[0] = 0.0
-    return int(np.flatnonzero(outside <= 1 - confidence + 1e-12)[-1])
+    outside, whole = 0.0, math.lgamma(count + 1) - count * math.log(2)
+    for rank in range(count // 2):
+        outside += 2 * math.exp(whole - math.lgamma(rank + 1) - math.lgamma(count - rank + 1))
+        if outside > 1 - confidence + 1e-12:
+            return rank
+    return count // 2
 
 
 def lower_bound_of_mean(values: FloatArray, confidence: float = CONFIDENCE) -> float:
@@ -183,9 +184,7 @@ def lower_bound_of_mean(values: FloatArray, confidence: float = CONFIDENCE) -> f
 
 def students_factor(count: int, confidence: float = CONFIDENCE) -> float:
     """Return how many standard errors reach as far as an interval over `count` trials; 1.96 for many."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(count - 1, (1 + confidence) / 2)) if count > 1 else math.nan
+    return student_quantile((1 + confidence) / 2, count - 1) if count > 1 else math.nan
 
 
 def in_decibels(value: float) -> float:

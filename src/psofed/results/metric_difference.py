@@ -142,10 +142,11 @@ def unpaired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFID
         return MetricDifference(
             _ratio(a, b), (math.nan, math.nan), "ratio of means", 0, 0, diverged, confidence
         )
-    if not any(diverged) and not (is_heavy_tailed(a) or is_heavy_tailed(b)):
+    means = np.mean(a), np.mean(b)
+    if not any(diverged) and min(means) > 0 and not (is_heavy_tailed(a) or is_heavy_tailed(b)):
         from scipy.special import stdtrit
 
-        parts = [float(np.var(x / x.mean(), ddof=1)) / len(x) for x in (a, b)]
+        parts = [float(np.var(x / mean, ddof=1)) / len(x) for x, mean in zip((a, b), means, strict=True)]
         # Welch's degrees of freedom.
         freedom = (
             sum(parts) ** 2 / sum(p**2 / (len(x) - 1) for p, x in zip(parts, (a, b), strict=True))

@@ -85,14 +85,14 @@ def show_estimate(value: Estimate) -> tuple[str, str]:
         return "not measured", ""
     if math.isinf(middle):
         return "diverged", ""
-    text = f"{in_decibels(middle):.2f} dB" + ("" if value.is_typical else " (median)")
+    text = f"{_decibels(middle)} dB" + ("" if value.is_typical else " (median)")
     if math.isnan(low):
         return text, ""
-    ends = [
-        f"{in_decibels(end):.2f}" if 0 < end < math.inf else ("−∞" if end <= 0 else "∞")
-        for end in (low, high)
-    ]
-    return text, f"{ends[0]} … {ends[1]} dB"
+    return text, f"{_decibels(low)} … {_decibels(high)} dB"
+
+
+def _decibels(value: float) -> str:
+    return f"{in_decibels(value):.2f}" if 0 < value < math.inf else ("−∞" if value <= 0 else "∞")
 
 
 def _cell(tag: str, text: str, place: int) -> str:

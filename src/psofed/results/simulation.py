@@ -189,7 +189,7 @@ class SimulationResult:
         return simulation_to_dataframe(self, table)
 
     def save(self, path: str | Path) -> None:
-        """Write the result as NetCDF; :func:`psofed.load_result` reads it back."""
+        """Write the result as NetCDF (``.nc``); :func:`psofed.load_result` reads it back."""
         from psofed.results.dataset import save_dataset
 
         save_dataset(self.to_dataset(), path)

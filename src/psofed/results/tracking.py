@@ -93,7 +93,7 @@ def measure_tracking(result: SimulationResult) -> Tracking:
     if jump is None:
         return Tracking(*known)
     recovery = _recovery(result.curve["server_msd"], jump, result.bin_width)
-    error = _jackknife(result, jump)
+    error = None if recovery is None else _jackknife(result, jump)
     return Tracking(*known, recovery=recovery, recovery_standard_error=error, jumped=True)
 
 

@@ -13,6 +13,7 @@ from psofed.scenario.mapping import (
     DEFAULT_KIND,
     KIND_TABLES,
     NAMED,
+    OPTIONAL,
     TABLE_NAMES,
     field_names,
     part_from_table,
@@ -28,7 +29,8 @@ def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
 
     Setting a field of an absent attack makes the attack, provided that all it needs is set. Another kind of part
     starts from its own default options, and keeps what all kinds have (who attacks, and how often).
-    ``attack.strength`` is whatever field is the attack's strength.
+    ``attack.strength`` is whatever field is the attack's strength. ``attack="sign-flip"`` is short for ``attack.kind``,
+    and ``attack="none"`` leaves the attack out.
 
     Examples
     --------
@@ -56,7 +58,7 @@ def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
                 changed.pop(NAMED[key], None)
             changed[key] = changes[dotted]
             continue
-        values = changed.setdefault(table, {})
+        values = changed[table] = _opened(table, changed.get(table, {}))
         if key in ("kind", "pattern") and values.get(key) != changes[dotted]:
             _drop_own_options(table, key, values)
         if table == "attack" and key in ("clients", "num_byzantine"):
@@ -104,8 +106,10 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
     """Put parts among the changes into the mapping `changed`, whole (None: no such part); return the others."""
     others = {}
     for dotted, value in changes.items():
-        if value is None and dotted in ("attack", "defence", "drift", "pre_aggregation", "evasion"):
+        if dotted in OPTIONAL and (value is None or value == "none"):
             changed.pop(dotted, None)
+        elif dotted in KIND_TABLES and isinstance(value, str):
+            others[f"{dotted}.kind"] = value
         elif not isinstance(value, Part):
             others[dotted] = value
         elif dotted in NAMED:
@@ -120,6 +124,17 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
         else:
             raise InvalidValueError(dotted, value, "no part here")
     return others
+
+
+def _opened(table: str, value: Any) -> dict[str, Any]:
+    """Return a table to write into, of what stands there: a table, a name that is short for one, or "none"."""
+    if table in OPTIONAL and value == "none":
+        return {}
+    if table in KIND_TABLES and isinstance(value, str):
+        return {"kind": value}
+    if not isinstance(value, dict):
+        raise InvalidValueError(table, value, f"a table [{table}]")
+    return value
 
 
 def _drop_own_options(table: str, key: str, values: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ num_participants = 5             # |S_n|: clients the server talks to in each it
 num_shared = 1                   # M: entries a participant exchanges each way, 1 to dimension
 stepsize = 0.15                  # mu: of the clients' LMS steps
 iterations = 3000
-algorithm = "pso-fed"            # or "online-fed", "signsgd", "cs-fed", "qs-fed"; see [algorithm_options]
+algorithm = "pso-fed"            # or "online-fed", "rosdhb", …: docs/algorithms.md; see [algorithm_options]
 uplink = "same"                  # who downloaded uploads (the paper's equations); or "redrawn"
 aggregation = "mean"             # how the server puts uploads together; "median", "krum", …: docs/aggregations.md
 
@@ -41,6 +41,7 @@ input_correlation = 0.0          # rho in R_k[i, j] = input_variance * rho^|i-j|
 fleet_seed = 0                   # of the uniform draws above
 test_instances = 50              # the server's test set
 test_input_variance = 1.0
+# target_spread = 0.01           # clients with targets of their own: variance of each entry's deviation
 # function = "root-sine"         # y = f(x) + noise instead of w'x + noise, with input_dimension entries of x
 
 # [pre_aggregation]              # what is done with uploads before they are put together

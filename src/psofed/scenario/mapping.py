@@ -25,6 +25,8 @@ TABLE_NAMES = (
     "evasion",
     *NAMED.values(),
 )
+# Tables that may be left out; "none" says the same.
+OPTIONAL = ("drift", "pre_aggregation", "attack", "defence", "evasion")
 DEFAULT_KIND = {"model": "linear", "attack": "gaussian", "defence": "cusum"}
 PLUGINS = "plugins"
 
@@ -88,8 +90,8 @@ def field_names() -> list[str]:
 
 
 def part_from_table(family: str, value: Any) -> Part:
-    """Make a part from the fields of its table, such as ``[attack]``."""
-    values = _table(family, value)
+    """Make a part from the fields of its table, such as ``[attack]``; a name stands for its kind alone."""
+    values = {"kind": value} if isinstance(value, str) else _table(family, value)
     if "kind" not in values and family not in DEFAULT_KIND:
         raise InvalidValueError(f"{family}.kind", None, "a value must be given, it has no default")
     kind: Any = values.pop("kind", DEFAULT_KIND.get(family))
@@ -125,6 +127,9 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Scenario:
     for key in values:
         if key not in (*known, *NAMED.values()):
             raise UnknownFieldError(key, (*known, *NAMED.values(), PLUGINS), elsewhere=field_names())
+    for table in OPTIONAL:
+        if values.get(table) == "none":
+            del values[table]
     for family in KIND_TABLES:
         if family in values:
             values[family] = part_from_table(family, values[family])

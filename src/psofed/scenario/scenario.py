@@ -41,7 +41,7 @@ class Scenario:
         Length of the run.
     algorithm : Algorithm, or its name
         ``psofed.algorithms.PsoFed()``, or one it is compared with: ``OnlineFed()``, ``SignSGD()``, ``CSFed()``,
-        ``QSFed()``.
+        ``QSFed()``, ``RoSDHB()``, ``DeMoA()``.
     uplink : str
         ``"same"``: those who downloaded upload (the paper's equations). ``"redrawn"``: the uploading
         participants are drawn afresh, which is what the paper's analysis describes.

@@ -165,7 +165,8 @@ def run_block(
     tail_sums[1] /= second
     block = replace(block, notes=_notes(scenario), **_watched(run.watching, iterations, count))
     if evasions:
-        worst = np.mean(evasions, axis=0)
+        with np.errstate(over="ignore"):  # of trials that diverge
+            worst = np.mean(evasions, axis=0)
         block = replace(block, evasion=np.where(diverged_at < 0, worst, np.inf))
     if source is None:
         return block

@@ -13,11 +13,11 @@ import numpy as np
 from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
 from psofed.common.validation import check_integer, check_number
 from psofed.parts.part import Part
-from psofed.parts.registry import find_part
+from psofed.parts.registry import FAMILIES, find_part
 from psofed.scenario import Scenario
 from psofed.scenario.changes import with_values
 from psofed.scenario.file import as_scenario, read_scenario
-from psofed.scenario.mapping import scenario_from_mapping
+from psofed.scenario.mapping import KIND_TABLES, OPTIONAL, part_from_table, scenario_from_mapping
 from psofed.sweeps.cell import Cell
 
 _KEYS = ("base", "grid", "trials", "seed", "tail")
@@ -306,12 +306,26 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{key}", value
 
 
+def _part_or_value(field: str, value: Any) -> Any:
+    """Return the part that a table in a file stands for; None for "none"."""
+    if field in OPTIONAL and value == "none":
+        return None
+    if field in KIND_TABLES and isinstance(value, Mapping):
+        return part_from_table(field, value)
+    family = "pattern" if field == "selection.pattern" else field
+    if family in FAMILIES and isinstance(value, Mapping):
+        options = dict(value)
+        kind: Any = options.pop("kind", None)
+        return find_part(family, kind, f"{field}.kind").from_mapping(options)
+    return value
+
+
 def _axis(key: str, values: Any) -> Axis:
     fields = tuple(field.strip() for field in key.split(","))
     if not isinstance(values, list) or not values:
         raise InvalidValueError(f"grid.{key}", values, "a list of values, for example [0.05, 0.1, 0.15]")
     if len(fields) == 1:
-        return Axis(fields, tuple((value,) for value in values))
+        return Axis(fields, tuple((_part_or_value(key, value),) for value in values))
     for value in values:
         if not isinstance(value, list) or len(value) != len(fields):
             raise InvalidValueError(

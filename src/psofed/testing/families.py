@@ -166,10 +166,10 @@ def check_pattern(pattern: Any) -> Iterator[str]:
             error = 4.5 * 0.5 / len(masks) ** 0.5
             if np.abs(masks.mean(axis=0) - first).max() > error:
                 yield f"mask_moments states E[S(i)] = {first:g}, but the masks drawn have another mean"
+            elif np.shape(second) not in ((), (dimension, dimension)):
+                yield "mask_moments states second moments that are neither a number nor a matrix (D, D)"
             elif (
-                dimension > 1
-                and np.abs((masks.T @ masks / len(masks))[~np.eye(dimension, dtype=bool)] - second).max()
-                > error
+                np.abs((masks.T @ masks / len(masks) - second)[~np.eye(dimension, dtype=bool)]).max() > error
             ):
                 yield "mask_moments states other second moments than the masks drawn have"
 

@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from psofed.common.errors import NotCoveredError
-from psofed.parts.affine import PoisonedSamples, Statement
+from psofed.parts.affine import Affine, PoisonedSamples, Statement
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Attack, Drift
 from psofed.parts.patterns.round_robin import RoundRobin
@@ -11,6 +13,11 @@ from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
     from psofed.theory.models import Model
+
+
+# Input variances below this vanish when they are squared twice; a product with the stepsize below the second one, when
+# it is taken from 1.
+_LEAST_VARIANCE, _LEAST_STEP = 1e-70, 1e-13
 
 
 def check_scenario(scenario: Scenario) -> None:
@@ -61,6 +68,11 @@ def check_attack(model: "Model") -> None:
         By name and with the reason.
     """
     statement, kind = model.statement, getattr(model.scenario.attack, "kind", None)
+    if model.fleet.input_variance.max() < _LEAST_VARIANCE:
+        raise NotCoveredError(
+            f"data.input_variance is at most {model.fleet.input_variance.max():g}: nobody learns from such inputs, and "
+            "the theory has nothing to say"
+        )
     _ = model.walk  # refuses drifts
     if model.theory == "paper" and model.fleet.target_offsets is not None:
         raise NotCoveredError(
@@ -72,6 +84,11 @@ def check_attack(model: "Model") -> None:
         raise NotCoveredError(
             f'the paper\'s theory covers attacks of mean zero, independent between clients; "{kind}" is not: '
             'use theory = "exact"'
+        )
+    only_echoes = isinstance(statement, Affine) and (statement.own, statement.server) == (0.0, 1.0)
+    if only_echoes and np.all(model.attackers.chance == 1.0):
+        raise NotCoveredError(
+            f'attack.kind = "{kind}": the server never hears what anybody has learned; there is no steady state'
         )
     if isinstance(statement, PoisonedSamples) and not model.scenario.is_linear:
         raise NotCoveredError(
@@ -86,6 +103,22 @@ def check_attack(model: "Model") -> None:
         raise NotCoveredError(
             f'attack.kind = "{kind}" pulls towards a fixed point, from which a target that walks moves away for '
             "ever: there is no steady state; it can only be simulated"
+        )
+
+
+def check_stepsize(model: "Model", stepsize: float) -> None:
+    """Refuse a stepsize at which, to rounding, nothing is ever learned.
+
+    Raises
+    ------
+    NotCoveredError
+        With the smallest stepsize that is allowed.
+    """
+    widest = float(model.fleet.input_variance.max())
+    if stepsize * widest < _LEAST_STEP:
+        raise NotCoveredError(
+            f"stepsize = {stepsize:g} is so small that rounding hides what is learned; the theory needs at least "
+            f"{_LEAST_STEP / widest:.2g}"
         )
 
 

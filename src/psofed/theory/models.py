@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from psofed.common.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.suggest import did_you_mean
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
@@ -139,8 +139,8 @@ class Model:
 
     def _lumped(self, stepsize: float) -> tuple[Mixture, UploadLaw] | None:
         """Return samples and uploads of the fleet lumped together, where that is possible and worth it."""
-        if self.is_scattered or self.entries.is_full or self.entries.kinds > 1:
-            return None
+        if self.is_scattered or self.entries.is_full or self.fleet.target_offsets is not None:
+            return None  # clients differ in more than their variances
         # Poisoned inputs have a larger variance: at most this factor of it
         variance = self.fleet.input_variance
         widest = np.max([samples.covariance.max() for _, samples in self.mixture.branches])
@@ -274,8 +274,15 @@ class Model:
         moments = pattern.mask_moments(scenario.dimension, scenario.num_shared)
         assert moments is not None
         first, off_diagonal = moments
+        if np.shape(off_diagonal) not in ((), (scenario.dimension, scenario.dimension)):
+            raise PsofedError(
+                f'selection.pattern = "{pattern.kind}": mask_moments({scenario.dimension}, {scenario.num_shared}) '
+                f"returns second moments of shape {np.shape(off_diagonal)}, where a number or a matrix (D, D) is wanted"
+            )
         p = np.full(self.entries.size, first)
-        pair = np.where(self.entries.diagonal > 0, first, off_diagonal)
+        # Of white inputs only diagonals are tracked.
+        others = np.ravel(off_diagonal) if self.entries.is_full else first
+        pair = np.where(self.entries.diagonal > 0, first, others)
         kind = CommonMask if scenario.selection.coordinated else IndependentMasks
         return kind(self.drawn, self.entries, MaskMoments(p, p, pair), remembered=self.theory == "exact")
 

@@ -17,6 +17,7 @@ from psofed.results.estimates import in_decibels
 from psofed.results.show import draw, html_card, text_table
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
+from psofed.theory.coverage import check_stepsize
 from psofed.theory.models import Model
 from psofed.theory.recursion import Level
 from psofed.theory.stability import mean_square_stepsize_bound, mean_stepsize_bound, stability_limit
@@ -106,6 +107,7 @@ class Prediction:
     @cached_property
     def is_stable(self) -> bool:
         """Whether all second moments stay bounded."""
+        check_stepsize(self.model, self.scenario.stepsize)
         return self.solver.is_stable(self.scenario.stepsize)
 
     @property

@@ -54,15 +54,20 @@ def honest_variance(scenario: Scenario) -> FloatArray:
     weight /= weight.sum()
     v, first = recursion.initial, recursion.initial_first if recursion.has_direction else None
     rows: list[FloatArray] = []
-    for n in range(scenario.iterations):
-        z = recursion.lms.clients(v.clients, 1.0, 1.0, first)
-        z = z.mixed(model.drawn) if recursion.redrawn else z
-        square = model.entries.roll(z.own1 + z.server - z.cross1 - model.entries.flip(z.cross1))
-        rows.append(square @ weight)
-        if n and np.abs(rows[-1] - rows[-2]).max() <= _STILL * rows[-1].max():
-            break
-        v = recursion.step(v, n, first=first)
-        first = None if first is None else recursion.step_first(first, n)
+    with np.errstate(over="ignore", invalid="ignore"):  # at an unstable stepsize
+        for n in range(scenario.iterations):
+            z = recursion.lms.clients(v.clients, 1.0, 1.0, first)
+            z = z.mixed(model.drawn) if recursion.redrawn else z
+            square = model.entries.roll(z.own1 + z.server - z.cross1 - model.entries.flip(z.cross1))
+            rows.append(square @ weight)
+            if n and np.abs(rows[-1] - rows[-2]).max() <= _STILL * rows[-1].max():
+                break
+            v = recursion.step(v, n, first=first)
+            first = None if first is None else recursion.step_first(first, n)
     variance = np.array(rows)
+    if not np.isfinite(variance).all():
+        raise NotCoveredError(
+            f"the variance of honest residuals: it grows without bound at stepsize = {scenario.stepsize:g}"
+        )
     variance.flags.writeable = False
     return variance

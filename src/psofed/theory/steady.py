@@ -124,6 +124,10 @@ class Solver:
 
     def is_stable(self, stepsize: float) -> bool:
         """Whether all second moments stay bounded."""
+        with np.errstate(over="ignore", invalid="ignore"):  # far beyond the limit moments grow to infinity
+            return self._is_stable(stepsize)
+
+    def _is_stable(self, stepsize: float) -> bool:
         if self.model.is_contraction and stepsize < contraction_bound(self.model.fleet):
             return True
         if (
@@ -157,6 +161,10 @@ class Solver:
 
     def spectral_radius(self, stepsize: float) -> float:
         """ρ(𝓕): by how much what is left of the start shrinks per iteration."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._spectral_radius(stepsize)
+
+    def _spectral_radius(self, stepsize: float) -> float:
         if not self._has_growth:
             return max(
                 self.model.recursion(stepsize, branch, lumped=False).spectral_radius()

@@ -15,6 +15,7 @@ from psofed.results.estimates import in_decibels
 from psofed.results.show import draw, html_card
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
+from psofed.theory.coverage import check_stepsize
 from psofed.theory.prediction import Prediction
 from psofed.theory.steady import Solver
 
@@ -124,6 +125,8 @@ def predict_stepsizes(
     scenario = as_scenario(scenario)
     values = np.array([check_number("stepsizes", float(mu), 0, open_low=True) for mu in stepsizes])
     first = Prediction(scenario, theory)
+    for mu in values:
+        check_stepsize(first.model, float(mu))
     stable = _which_are_stable(first.solver, values)
     rows = []
     for done, mu in enumerate(values):
