@@ -110,6 +110,13 @@ def test_two_scenarios_are_compared_trial_by_trial(scenario_file, tmp_path, psof
     assert told["versus"]["scenario"]["num_shared"] == 5
     shown = CliRunner().invoke(app, ["simulate", str(scenario_file), "--versus", str(other), "--trials", "8"])
     assert "8 pairs of trials on equal draws" in " ".join(shown.stdout.split())
+    compared = ["simulate", scenario_file, "--versus", other, "--trials", 4]
+    drawn = psofed_command(*compared, "--plot", tmp_path / "difference.svg")
+    assert drawn.returncode == 0, drawn.stderr
+    assert "pairs" in (tmp_path / "difference.svg").read_text()
+    refused = psofed_command(*compared, "--out", tmp_path / "both.nc")
+    assert refused.returncode == 2
+    assert "nothing with --versus" in refused.stderr
 
 
 def test_options_for_sweeps_are_refused_for_simulations(scenario_file, tmp_path, psofed_command) -> None:

@@ -78,7 +78,8 @@ def simulate(
 
     With --data clients learn from a table of yours; each is compared with itself alone and with all data pooled.
 
-    With --versus a second scenario is simulated on the same draws, and the difference said in dB and per cent.
+    With --versus a second scenario is simulated on the same draws, and the difference said in dB and per cent; --plot
+    draws it.
     """
     data = read_own_data(table, client_column, target_column, features, epochs, min_rows, leave_out)
     scenario = scenario_for(file, settings, plugins, data)
@@ -88,6 +89,10 @@ def simulate(
 
         check_picture_format(plot)
     if out is not None:
+        if other is not None:
+            from psofed.common.errors import InvalidValueError
+
+            raise InvalidValueError("out", str(out), "nothing with --versus: a file keeps one result, not two")
         from psofed.results.dataset import check_netcdf_name
 
         check_netcdf_name(out)
@@ -104,7 +109,7 @@ def simulate(
     if plot is not None:
         from psofed.plots.curves import plot_learning_curves, save_figure
 
-        save_figure(plot_learning_curves(result), plot)
+        save_figure(plot_learning_curves(result) if other is None else found.plot(), plot)
     if as_json:
         more = {} if other is None else {"versus": second.to_json(), "difference": found.to_json()}
         print_json(result.to_json() | more)
