@@ -26,8 +26,6 @@ MODULES = [
     for found in pkgutil.walk_packages(psofed.engine.__path__, "psofed.engine.")
 ]
 
-_EMPTY = np.empty
-
 
 def part_of_lanes(array: np.ndarray, index: int) -> np.ndarray:
     """The vector that begins at a flat index."""
@@ -73,9 +71,18 @@ INSTRUCTIONS: dict[str, Callable] = {
 
 def unwritten(shape: Any, dtype: Any = np.float64) -> np.ndarray:
     """An array that nobody has written yet."""
-    array = _EMPTY(shape, dtype)
+    array = np.empty(shape, dtype)
     array.reshape(-1).view(np.uint8)[:] = 255
     return array
+
+
+class UnwrittenNumPy:
+    """NumPy, but for memory that nobody has written yet."""
+
+    empty = staticmethod(unwritten)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
 
 
 def run_as_python(patch: pytest.MonkeyPatch) -> None:
@@ -98,4 +105,5 @@ def run_as_python(patch: pytest.MonkeyPatch) -> None:
                 patch.setattr(module, name, INSTRUCTIONS[name])
             elif name == "make_hook":
                 patch.setattr(module, name, make_hook)
-    patch.setattr(np, "empty", unwritten)
+            elif value is np:
+                patch.setattr(module, name, UnwrittenNumPy())

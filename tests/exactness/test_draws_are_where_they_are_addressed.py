@@ -3,11 +3,14 @@
 References share the engine's draws, so they do not tell when one is taken from elsewhere.
 """
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from psofed.engine import server_model
 from psofed.engine.attackers import draw_shocks
 from psofed.engine.frames import drift, selection
 from psofed.engine.frames.drift import draw_direction
@@ -18,6 +21,9 @@ from psofed.engine.streams import Stream, make_stream
 from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Mask
 from psofed.parts.registry import find_part, part_names
+
+sys.path.insert(0, str(Path(__file__).parent))
+from plain_engine import run_as_python
 
 LANES = 3
 
@@ -117,15 +123,11 @@ def test_a_pattern_is_shown_what_it_is_said_to_know(
             continue
         client = 0 if coordinated else int(clients[t, p, lane])
         number = 9 + t if coordinated else (9 + t) * 7 + client
-        own = one_of(stream, lane)
+        own = stream.key[lane], stream.gamma[lane]
         uniforms = [half_uniform(*own, number * 2 + m) for m in range(2)]
         expected.append(Mask(9 + t, client, 6, 2, uniforms, half_uniform(*own, client)))
         assert out[t, p, :, lane].tolist() == [len(expected), 0]
     assert seen == expected
-
-
-def one_of(stream: Stream, lane: int) -> tuple[np.uint64, np.uint64]:
-    return stream.key[lane], stream.gamma[lane]
 
 
 @pytest.mark.parametrize("dimension", [1, 3, 4])
@@ -153,3 +155,25 @@ def test_a_drift_is_shown_what_it_is_said_to_know(monkeypatch: pytest.MonkeyPatc
             stands = 0.5 * stands + normals + 3.0 * direction[:, lane] + n
             assert np.allclose(out[n, :, lane], stands, rtol=1e-12)
     assert np.array_equal(position, out[3])
+
+
+@pytest.mark.parametrize(("normals", "uniforms", "each"), [(3, 2, 2), (4, 1, 0), (0, 3, 1), (2, 0, 3)])
+def test_an_algorithm_draws_normals_then_uniforms_then_what_is_each_clients_own(
+    normals: int, uniforms: int, each: int
+) -> None:
+    """No algorithm of psofed's own has all three."""
+    stream, pairs = make_stream(4, "algorithm", range(LANES)), (normals + 1) // 2
+    words, clients = 40, np.array([[0, 2, 1], [4, 1, 3]], np.int32)
+    found = [np.empty((size, LANES)) for size in (normals, uniforms)]
+    own = np.empty((2, each, LANES))
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        run_as_python(patch)
+        server_model._draw_shared(9, stream.key, stream.gamma, words, *found)
+        server_model._draw_per_client(9, stream.key, stream.gamma, words, pairs + uniforms, clients, own)
+    for lane in range(LANES):
+        drawn = [(word >> 11) * 2.0**-53 for word in words_of(stream, lane, 9 * words, words)]
+        assert np.allclose(found[0][:, lane], normals_of(stream, lane, 9 * words, normals), rtol=1e-6)
+        assert found[1][:, lane].tolist() == drawn[pairs : pairs + uniforms]
+        for p, k in enumerate(clients[:, lane]):
+            first = pairs + uniforms + k * each
+            assert own[p, :, lane].tolist() == drawn[first : first + each]

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from numba import njit
 
-from psofed import Attack, InvalidValueError, NotCoveredError, Scenario, UnknownFieldError, simulate
+from psofed import (
+    Attack,
+    InvalidValueError,
+    NotCoveredError,
+    Scenario,
+    Selection,
+    UnknownFieldError,
+    simulate,
+)
 from psofed.engine.attackers import draw_shocks, make_attackers
 from psofed.engine.frames.poison import poison_hook
 from psofed.engine.hooks import take_poison
@@ -308,6 +316,19 @@ def test_strengths_are_tried_against_the_rule_as_literally(rule: str, pre: str |
     scenario = Scenario(
         num_clients=9, dimension=4, num_participants=6, num_shared=2, iterations=12, aggregation=rule,
         pre_aggregation=pre, attack=attack,
+    )  # fmt: skip
+    found = simulate(scenario, trials=2, seed=1, keep_trials=True).trial_curves["server_msd"][1]
+    assert np.allclose(found, run_literally(scenario, seed=1, trial=1).server_msd, rtol=1e-9)
+
+
+@pytest.mark.parametrize("probability", [0.3, 1.0])
+def test_strengths_are_tried_where_masks_differ_and_where_all_or_none_attack(probability: float) -> None:
+    attack = LittleIsEnough(
+        num_byzantine=4, probability=probability, byzantine_set="redrawn", deviations=3.0, search=3
+    )
+    scenario = Scenario(
+        num_clients=5, dimension=4, num_participants=3, num_shared=2, iterations=15, aggregation="median",
+        attack=attack, selection=Selection(coordinated=False), uplink="redrawn",
     )  # fmt: skip
     found = simulate(scenario, trials=2, seed=1, keep_trials=True).trial_curves["server_msd"][1]
     assert np.allclose(found, run_literally(scenario, seed=1, trial=1).server_msd, rtol=1e-9)
