@@ -18,7 +18,9 @@ from numba.core.extending import _Intrinsic
 import psofed.engine
 from psofed.engine import bodies
 from psofed.engine.bodies import Frame, Hook
-from psofed.engine.lanes import WIDTH
+
+# Lanes in a vector; few, since most loops over lanes are run one by one.
+WIDTH = 2
 
 # All are imported before any is changed, since they take names from each other.
 MODULES = [
@@ -105,5 +107,7 @@ def run_as_python(patch: pytest.MonkeyPatch) -> None:
                 patch.setattr(module, name, INSTRUCTIONS[name])
             elif name == "make_hook":
                 patch.setattr(module, name, make_hook)
+            elif name == "WIDTH":
+                patch.setattr(module, name, WIDTH)
             elif value is np:
                 patch.setattr(module, name, UnwrittenNumPy())

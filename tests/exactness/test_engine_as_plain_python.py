@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from psofed import Algorithm, Scenario, draw_fleet, option
-from psofed.engine.lanes import WIDTH
 from psofed.engine.server_model import ServerModelRun
 from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Message, Received
@@ -18,29 +17,31 @@ from psofed.reference.literal import run_trial
 
 sys.path.insert(0, str(Path(__file__).parent))
 from every_kind import KINDS, PLAN, fleet_of, scenario_of, start
-from plain_engine import run_as_python
+from plain_engine import WIDTH, run_as_python
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 # There is no literal form of these.
 COMPILED = ("a table", "root data")
+# Two vectors of lanes; the last one is looked at.
+TRIALS = range(12 - 2 * WIDTH, 12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_engine_as_plain_python_stays_within_its_memory_and_does_the_same(kind: str) -> None:
     count = 8 if kind == "a table" else 3
-    found = np.empty((count, 3, WIDTH))
+    found = np.empty((count, 3, len(TRIALS)))
     fleet_of(kind)  # drawn while the engine is compiled
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         run_as_python(patch)
-        start(kind, range(WIDTH)).advance(0, found)
+        start(kind, TRIALS).advance(0, found)
     if kind in COMPILED:
-        compiled = np.empty_like(found)
-        start(kind, range(WIDTH)).advance(0, compiled)
+        compiled = np.empty((count, 3, 16))
+        start(kind, range(16)).advance(0, compiled)
         expected = compiled[:, :, 11].T
     else:
         literal = run_trial(scenario_of(kind).replace(iterations=count), 3, 11, PLAN)
         expected = np.array([getattr(literal, metric) for metric in METRICS])
-    assert np.allclose(found[:, :, 11].T, expected, rtol=1e-9)
+    assert np.allclose(found[:, :, -1].T, expected, rtol=1e-9)
 
 
 class Everything(Algorithm):
@@ -86,13 +87,13 @@ def test_an_algorithm_is_given_all_that_it_asks_for(decode_joined: bool, fresh: 
         algorithm=Everything(decode_joined=decode_joined, fresh=fresh, momenta=momenta), pre_aggregation="nnm",
         attack=Gaussian(num_byzantine=2, probability=0.5), defence=Cusum(threshold=3.0, return_after=1),
     )  # fmt: skip
-    found, plan, fleet = np.empty((4, 3, WIDTH)), WatchPlan(3.0, np.zeros((0, 0))), draw_fleet(scenario)
+    found, plan, fleet = np.empty((4, 3, len(TRIALS))), WatchPlan(3.0, np.zeros((0, 0))), draw_fleet(scenario)
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         run_as_python(patch)
-        run = ServerModelRun(scenario, fleet, 3, range(WIDTH), plan)
+        run = ServerModelRun(scenario, fleet, 3, TRIALS, plan)
         run.advance(0, found[:2])
         run.advance(2, found[2:])
     literal = run_trial(scenario, 3, 11, plan)
     for q, metric in enumerate(METRICS):
-        assert np.allclose(found[:, q, 11], getattr(literal, metric), rtol=1e-9)
-    assert np.array_equal(run.watching.exclusions[:, 11], literal.watch.exclusions)
+        assert np.allclose(found[:, q, -1], getattr(literal, metric), rtol=1e-9)
+    assert np.array_equal(run.watching.exclusions[:, -1], literal.watch.exclusions)
