@@ -20,6 +20,7 @@ from psofed.parts.defences import Cusum
 from psofed.parts.watching import Watch, WatchPlan
 from psofed.scenario.changes import with_values
 from psofed.simulation.watch_plan import find_threshold, make_plan
+from psofed.theory import residuals
 
 SMALL = Scenario(
     num_clients=6, dimension=3, num_participants=4, iterations=40, attack=Gaussian(num_byzantine=2, probability=0.6),
@@ -119,6 +120,16 @@ def test_the_thresholds_of_the_papers_fleet_are_the_published_ones(shared: int, 
     """They stand in docs/defence.md; a change there is a change of published numbers."""
     plan = make_plan(Scenario(num_clients=50, dimension=5, num_shared=shared, defence=Cusum()))
     assert plan.threshold == pytest.approx(expected, rel=1e-4)
+
+
+def test_variances_are_found_for_as_many_clients_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = Scenario(num_clients=6, dimension=3, iterations=4)
+    # White inputs and random masks: one entry stands for all, so there are 6² moments.
+    monkeypatch.setattr(residuals, "_MOST_MOMENTS", 36)
+    assert residuals.honest_variance(scenario).shape == (4, 6)
+    monkeypatch.setattr(residuals, "_MOST_MOMENTS", 35)
+    with pytest.raises(NotCoveredError, match="6 clients take too long"):
+        residuals.honest_variance(scenario.replace(stepsize=0.1))  # another one, since answers are kept
 
 
 def test_a_lower_rate_of_false_alarms_is_a_higher_threshold() -> None:
