@@ -64,6 +64,7 @@ def test_a_rules_frame_does_what_the_plain_rule_does_within_its_memory(kind: str
 @pytest.mark.parametrize("writes", [True, False])
 def test_a_rule_over_vectors_has_the_room_that_it_is_promised_and_may_spoil_it(writes: bool) -> None:
     def mean_change(rule: Aggregation, updates: Any, change: np.ndarray | None = None) -> np.ndarray | None:
+        assert updates.changes.size > 0, "it is not asked where nothing was sent"
         assert updates.room.size >= room_for(*updates.changes.shape)
         updates.room[:] = np.nan
         mean = updates.changes.mean(axis=0) + 0.5 * updates.own_step + 0.25 * updates.server
@@ -118,6 +119,7 @@ def test_the_frame_of_a_pre_aggregation_does_what_the_plain_one_does_within_its_
 
 def test_a_pre_aggregation_has_the_room_that_it_is_promised_and_may_spoil_it() -> None:
     def take_all(pre: PreAggregation, updates: Any, weights: np.ndarray) -> None:
+        assert updates.changes.size > 0, "it is not asked where nothing was sent"
         assert updates.room.size >= room_for(*updates.changes.shape)
         updates.room[:] = np.nan
         assert (weights == 0.0).all()

@@ -15,6 +15,9 @@ from numba.np.numpy_support import as_dtype
 from psofed.common.errors import PsofedError
 from psofed.engine import bodies, compiling, hooks
 from psofed.engine.bodies import _explained
+from psofed.engine.normals import fill_standard_normal
+from psofed.engine.participation import draw_participants
+from psofed.engine.pso_fed_kernel import advance
 
 
 def test_a_folder_without_kernels_is_cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,6 +39,13 @@ def test_kernels_are_kept_where_the_user_keeps_caches(
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     assert find().parent == tmp_path / ".cache" / "psofed"
     assert find().name.startswith("kernels-")
+
+
+def test_kernels_let_other_threads_run_and_are_kept_on_disk() -> None:
+    for kernel in (fill_standard_normal, draw_participants, advance):
+        assert kernel.targetoptions["nogil"]
+        assert kernel.targetoptions["error_model"] == "numpy", "division by zero is IEEE's"
+        assert Path(kernel.stats.cache_path).parent.name.startswith("kernels-")
 
 
 @pytest.mark.parametrize("error", [PsofedError("no agreement"), KeyboardInterrupt()])
