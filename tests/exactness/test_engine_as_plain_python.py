@@ -44,47 +44,55 @@ def test_the_engine_as_plain_python_stays_within_its_memory_and_does_the_same(ki
     assert np.allclose(found[:, :, -1].T, expected, rtol=1e-9)
 
 
-class Everything(Algorithm):
-    """Draws, sends, decodes and remembers more than any of psofed's own; what it does makes no sense."""
+@pytest.fixture
+def everything() -> type[Algorithm]:
+    """An algorithm that asks for more than any of psofed's own; defined here, so that no other test meets it."""
 
-    decode_joined: bool = option(False, text="decode once")
-    fresh: bool = option(True, text="draw afresh")
-    momenta: bool = option(False, text="remember")
+    class Everything(Algorithm):
+        """Draws, sends, decodes and remembers more than any of psofed's own; what it does makes no sense."""
 
-    def traffic(self, scenario: Scenario) -> Traffic:
-        return spend_budget(scenario, bits_up=BITS_PER_NUMBER * 4, bits_down=BITS_PER_NUMBER * 4)
+        decode_joined: bool = option(False, text="decode once")
+        fresh: bool = option(True, text="draw afresh")
+        momenta: bool = option(False, text="remember")
 
-    def exchange(self, scenario: Scenario) -> Exchange:
-        momentum = Momentum(keep=0.7, take=0.4, absent=0.9) if self.momenta else None
-        return Exchange(
-            numbers=3, decode_joined=self.decode_joined, normals=3, uniforms=2, client_uniforms=2, fresh=self.fresh,
-            memory=2, client_momentum=momentum, server_momentum=momentum,
-        )  # fmt: skip
+        def traffic(self, scenario: Scenario) -> Traffic:
+            return spend_budget(scenario, bits_up=BITS_PER_NUMBER * 4, bits_down=BITS_PER_NUMBER * 4)
 
-    def encode(self, message: Message, out: np.ndarray) -> None:
-        for j in range(3):
-            out[j] = message.update[j] + message.update[j + 1] * message.client_uniforms[j % 2]
-            out[j] += 0.01 * message.normals[j] * message.uniforms[j % 2]
+        def exchange(self, scenario: Scenario) -> Exchange:
+            momentum = Momentum(keep=0.7, take=0.4, absent=0.9) if self.momenta else None
+            return Exchange(
+                numbers=3, decode_joined=self.decode_joined, normals=3, uniforms=2, client_uniforms=2, fresh=self.fresh,
+                memory=2, client_momentum=momentum, server_momentum=momentum,
+            )  # fmt: skip
 
-    def decode(self, received: Received, out: np.ndarray) -> None:
-        for i in range(4):
-            out[i] = received.numbers[i % 3] * (1.0 + received.uniforms[i % 2])
-            out[i] += 0.001 * received.normals[i % 3] * received.participants
+        def encode(self, message: Message, out: np.ndarray) -> None:
+            for j in range(3):
+                out[j] = message.update[j] + message.update[j + 1] * message.client_uniforms[j % 2]
+                out[j] += 0.01 * message.normals[j] * message.uniforms[j % 2]
 
-    def apply(self, received: Received, memory: np.ndarray, change: np.ndarray) -> None:
-        memory[0] = 0.5 * memory[0] + received.numbers[1]
-        memory[1] += received.stepsize * received.uniforms[1] + 0.01 * received.normals[2]
-        for i in range(4):
-            change[i] = received.numbers[i] + 0.1 * memory[i % 2] + 0.001 * received.participants
+        def decode(self, received: Received, out: np.ndarray) -> None:
+            for i in range(4):
+                out[i] = received.numbers[i % 3] * (1.0 + received.uniforms[i % 2])
+                out[i] += 0.001 * received.normals[i % 3] * received.participants
+
+        def apply(self, received: Received, memory: np.ndarray, change: np.ndarray) -> None:
+            memory[0] = 0.5 * memory[0] + received.numbers[1]
+            memory[1] += received.stepsize * received.uniforms[1] + 0.01 * received.normals[2]
+            for i in range(4):
+                change[i] = received.numbers[i] + 0.1 * memory[i % 2] + 0.001 * received.participants
+
+    return Everything
 
 
 @pytest.mark.parametrize("decode_joined", [True, False])
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("momenta", [True, False])
-def test_an_algorithm_is_given_all_that_it_asks_for(decode_joined: bool, fresh: bool, momenta: bool) -> None:
+def test_an_algorithm_is_given_all_that_it_asks_for(
+    everything: type[Algorithm], decode_joined: bool, fresh: bool, momenta: bool
+) -> None:
     scenario = Scenario(
         num_clients=5, dimension=4, num_participants=3, num_shared=4, iterations=4, aggregation="median",
-        algorithm=Everything(decode_joined=decode_joined, fresh=fresh, momenta=momenta), pre_aggregation="nnm",
+        algorithm=everything(decode_joined=decode_joined, fresh=fresh, momenta=momenta), pre_aggregation="nnm",
         attack=Gaussian(num_byzantine=2, probability=0.5), defence=Cusum(threshold=3.0, return_after=1),
     )  # fmt: skip
     found, plan, fleet = np.empty((4, 3, len(TRIALS))), WatchPlan(3.0, np.zeros((0, 0))), draw_fleet(scenario)

@@ -13,11 +13,15 @@ from psofed import Aggregation, PreAggregation
 from psofed.engine.bodies import Frame
 from psofed.engine.frames import aggregation, defence, pre_aggregation
 from psofed.engine.hooks import Uploads, Watching
+from psofed.engine.momentum import make_memories, take_in
+from psofed.engine.server_side import move_by_mean
 from psofed.engine.streams import Stream, make_stream
 from psofed.parts.contexts import room_for
 from psofed.parts.defences import Cusum
-from psofed.parts.plain import combine_uploads, mix_uploads
+from psofed.parts.plain import LARGEST, combine_uploads, mix_uploads
+from psofed.parts.pre_aggregations import Bucketing
 from psofed.parts.registry import find_part, part_names
+from psofed.parts.traffic import Momentum
 from psofed.parts.watching import Watch, WatchPlan
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -200,3 +204,72 @@ def test_a_peak_of_suspicion_counts_once_it_has_fallen_to_half_of_it() -> None:
     assert np.array_equal(watching.peaks, np.repeat(expected[:, None], 2, axis=1))
     assert watching.peak[[4, 5], [0, 1]].tolist() == [7.0, 7.0]
     assert watching.peak.sum() == 14.0
+
+
+# --- the largest number ------------------------------------------------------------------------------------------
+
+ABOVE = np.nextafter(LARGEST, np.inf)
+# Errors are these with the other sign, exactly, since target and server are zero.
+EXTREMES = Fleet(
+    np.zeros(1), np.zeros((1, 1)), np.arange(4, dtype=np.int32)[:, None], np.zeros((4, 1, 1), np.int32),
+    np.array([LARGEST, ABOVE, -LARGEST, 1.0])[:, None, None],
+)  # fmt: skip
+ARRIVED = [LARGEST, -LARGEST, 1.0]
+
+
+@pytest.mark.parametrize("agreed", [LARGEST, -LARGEST, ABOVE])
+@pytest.mark.parametrize("over", ["entries", "vectors, written", "vectors, returned"])
+def test_the_largest_number_counts_as_sent_and_may_be_agreed_on_and_none_above(
+    over: str, agreed: float
+) -> None:
+    seen = []
+
+    def combine(rule: Any, given: Any, change: np.ndarray | None = None) -> Any:
+        seen.extend(given.values if over == "entries" else given.changes[:, 0])
+        if change is not None:
+            change[:] = agreed
+        return agreed if over == "entries" else np.array([agreed])
+
+    frames = {
+        "entries": aggregation._make_frame_over_entries,
+        "vectors, written": aggregation._make_frame_that_writes,
+        "vectors, returned": aggregation._make_frame_that_returns,
+    }
+    rule = find_part("aggregation", "median")(quorum=1)
+    following = run_rule(rule, frame_of(rule, combine, frames[over]), EXTREMES, np.zeros((1, 1)))
+    assert seen == ARRIVED
+    assert following[0, 0] == (0.75 * agreed if abs(agreed) <= LARGEST else 0.0)
+
+
+def test_the_largest_number_is_mixed_and_none_above() -> None:
+    seen = []
+    pre, memory = (
+        find_part("pre_aggregation", "nnm")(),
+        pre_aggregation.make_mix_memory(Bucketing(size=1), 4, 1, 1, 1),
+    )
+    frame = frame_of(pre, lambda _, updates, weights: seen.append(updates), pre_aggregation._make_frame)
+    stream = make_stream(4, "pre_aggregation", range(1))
+    frame(0, 0, 4, np.zeros(1), EXTREMES.uploads(), np.zeros(0), stream, memory, np.zeros((1, 1)))
+    assert seen[0].shared[:, 0].tolist() == [True, False, True, True]
+    assert seen[0].changes[[0, 2, 3], 0].tolist() == ARRIVED
+
+
+def test_the_largest_number_is_watched_as_sent_and_none_above() -> None:
+    chart, plan = Cusum(), WatchPlan(4.0, np.ones((1, CLIENTS)))
+    watching, watch = watch_nobody_yet(chart, plan, (4, 1, 1, 0.0), lanes=1), Watch(chart, plan, CLIENTS)
+    frame = frame_of(chart, "suspicion", defence._make_frame)
+    frame(0, 0, np.zeros((1, 1)), EXTREMES.uploads(), np.zeros(0), watching)
+    watch.judge(EXTREMES.models[:, :, 0], np.zeros(1), np.arange(4), 0)
+    assert np.array_equal(watching.left[:, 0], watch.left)
+    assert np.allclose(watching.memory[:, 0], watch._memory, rtol=1e-9)
+
+
+def test_the_largest_number_moves_means_and_memories_and_none_above() -> None:
+    server = np.zeros((1, 1))
+    move_by_mean.py_func(EXTREMES.uploads(), server, np.empty((1, 1)))
+    assert server[0, 0] == -0.25
+    memories = make_memories(Momentum(keep=0.5, take=2.0, absent=0.75), CLIENTS, 1, 1)
+    memories.values[:] = 8.0
+    take_in.py_func(memories, EXTREMES.clients, EXTREMES.models)
+    assert memories.values[:, 0, 0].tolist() == [2 * LARGEST, 6.0, -2 * LARGEST, 6.0, 6.0, 6.0, 6.0]
+    assert (memories.place == -1).all()
