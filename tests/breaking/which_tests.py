@@ -65,7 +65,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "engine/server_model": (PLAIN, BITS, PIECES, DRAWS, f"{EXACT}algorithms_equal_references.py"),
     "engine/server_side": (f"{UNIT}server_side.py", PLAIN, BITS, PIECES, *RULES, *DEFENCE),
     "engine/root_data": (PLAIN, BITS, *RULES),
-    "engine/momentum": (PLAIN, f"{EXACT}algorithms_equal_references.py"),
+    "engine/momentum": (PLAIN, f"{UNIT}server_side.py", SERVER_FRAMES, f"{EXACT}algorithms_equal_references.py"),
     "engine/pso_fed": (PLAIN, BITS, PIECES, f"{EXACT}engine_equals_reference.py", f"{UNIT}own_data.py"),
     "engine/hooks": (BITS,),
     "engine/vocabulary": (f"{UNIT}vocabulary.py", *RULES),

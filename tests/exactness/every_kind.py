@@ -51,9 +51,9 @@ PLAN = WatchPlan(4.0, np.ones((1, 7)))
 
 
 def scenario_of(kind: str) -> Scenario:
-    """A scenario of this kind; test sets are small, and of both forms."""
+    """A scenario of this kind, whose sizes all differ; test sets are small, and of both forms."""
     base = Scenario(
-        num_clients=7, dimension=4, num_participants=3, num_shared=2, iterations=12,
+        num_clients=7, dimension=4, num_participants=5, num_shared=2, iterations=12,
         attack=Gaussian(num_byzantine=3, probability=0.5),
     )  # fmt: skip
     scenario = base.replace(**KINDS[kind])

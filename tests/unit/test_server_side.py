@@ -3,13 +3,16 @@
 import numpy as np
 import pytest
 
-from psofed import Scenario, Selection, draw_fleet
+from psofed import NotCoveredError, Scenario, Selection, draw_fleet
+from psofed.engine import momentum
 from psofed.engine.server_side import ServerSide
 from psofed.engine.streams import make_stream
-from psofed.parts.attacks import InnerProduct
+from psofed.parts import plain
+from psofed.parts.attacks import InnerProduct, Mimic
 from psofed.parts.contexts import room_for
 from psofed.parts.defences import Cusum
 from psofed.parts.pre_aggregations import Bucketing
+from psofed.parts.traffic import Momentum
 from psofed.parts.watching import WatchPlan
 
 LANES = 2
@@ -80,3 +83,18 @@ def test_there_is_next_to_no_memory_for_what_there_is_not() -> None:
     assert not side.rule.mixing.is_on
     assert side.rule.mixing.counts.sum() == 0
     assert side.rule.mixing.memory.numbers.size == 0
+
+
+def test_as_much_may_be_kept_as_is_said_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    each, mimic = Momentum(keep=0.9, take=0.1, absent=1.0), Mimic(num_byzantine=1)
+    kept = mimic.memory_size(4, 3)
+    monkeypatch.setattr(momentum, "MOST_MEMORY", 4 * 3)
+    monkeypatch.setattr(plain, "MOST_MEMORY", kept)
+    assert momentum.make_memories(each, 4, 3, LANES).values.shape == (4, 3, LANES)
+    plain.check_memory(mimic, 4, 3)
+    monkeypatch.setattr(momentum, "MOST_MEMORY", 4 * 3 - 1)
+    monkeypatch.setattr(plain, "MOST_MEMORY", kept - 1)
+    with pytest.raises(NotCoveredError, match="keeps 12 numbers for 4 clients and 3 entries; at most 11 can"):
+        momentum.make_memories(each, 4, 3, LANES)
+    with pytest.raises(NotCoveredError, match=f"keeps {kept} numbers for 4 clients and 3 entries; at most"):
+        plain.check_memory(mimic, 4, 3)
