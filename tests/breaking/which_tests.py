@@ -57,6 +57,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "engine/streams": (f"{UNIT}gaussian.py", BITS, f"{UNIT}lanes.py"),
     "engine/normals": (f"{UNIT}gaussian.py", f"{UNIT}lanes.py", BITS),
     "engine/lanes": (f"{UNIT}lanes.py", BITS),
+    "engine/inputs": (PLAIN, BITS, DRAWS, f"{EXACT}engine_equals_reference.py"),
     "engine/choice": (PLAIN, BITS, DRAWS, f"{UNIT}lanes.py", f"{CONFORM}patterns.py"),
     "engine/combine": (f"{UNIT}aggregations.py", f"{FED}parts.py", f"{CONFORM}aggregations.py"),
     "engine/search": (PLAIN, f"{UNIT}attacks.py", "-k", "strength"),

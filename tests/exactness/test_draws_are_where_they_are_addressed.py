@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from psofed import Data, Scenario, draw_fleet
 from psofed.engine import server_model
 from psofed.engine.attackers import draw_shocks
 from psofed.engine.frames import drift, selection
 from psofed.engine.frames.drift import draw_direction
 from psofed.engine.frames.selection import Selector
+from psofed.engine.inputs import make_input_model
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.participation import draw_participants
 from psofed.engine.streams import Stream, make_stream
@@ -177,3 +179,14 @@ def test_an_algorithm_draws_normals_then_uniforms_then_what_is_each_clients_own(
         for p, k in enumerate(clients[:, lane]):
             first = pairs + uniforms + k * each
             assert own[p, :, lane].tolist() == drawn[first : first + each]
+
+
+def test_inputs_have_the_covariances_that_were_given(small_scenario: Scenario) -> None:
+    """C_k C_kᵀ = R_k with C_k lower triangular, also where R_k is singular; references draw with the same C_k."""
+    rng = np.random.default_rng(2)
+    roots = [rng.normal(size=(4, 4)) for _ in range(5)] + [rng.normal(size=(4, 2)), np.eye(4)[:, :1]]
+    covariances = [root @ root.T for root in roots]
+    model = make_input_model(draw_fleet(small_scenario.replace(data=Data(covariances=covariances))))
+    for factor, covariance in zip(model.factors, covariances, strict=True):
+        assert np.allclose(factor @ factor.T, covariance, rtol=1e-9, atol=1e-12)
+        assert np.array_equal(factor, np.tril(factor))
