@@ -47,6 +47,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "theory/stability": (SOLVERS, *THEORY),
     "theory/moments": (SOLVERS, *THEORY),
     "theory/stepsize": (SOLVERS, *THEORY),
+    "theory/steady": (SOLVERS, *THEORY),
     "theory/tuning": (SOLVERS, *THEORY),
     "theory/window_masks": (SOLVERS, *THEORY),
     "theory/limits": (SOLVERS, f"{UNIT}theory.py", f"{AGREE}affine_attacks.py", "-k", "limit or predicted or theory"),
