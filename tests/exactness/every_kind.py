@@ -53,11 +53,11 @@ PLAN = WatchPlan(4.0, np.ones((1, 7)))
 def scenario_of(kind: str) -> Scenario:
     """A scenario of this kind, whose sizes all differ; test sets are small, and of both forms."""
     base = Scenario(
-        num_clients=7, dimension=4, num_participants=5, num_shared=2, iterations=12,
+        num_clients=7, dimension=6, num_participants=5, num_shared=2, iterations=12,
         attack=Gaussian(num_byzantine=3, probability=0.5),
     )  # fmt: skip
     scenario = base.replace(**KINDS[kind])
-    tests = 3 if len(kind) % 2 else 7
+    tests = 3 if len(kind) % 2 else 9
     return scenario.replace(data=dataclasses.replace(scenario.data, test_instances=tests))
 
 
@@ -76,7 +76,7 @@ def start(kind: str, trials: range) -> Any:
     if kind != "a table":
         return PsoFedRun(scenario, fleet, 3, trials, plan=plan)
     rng, rows = np.random.default_rng(0), (4, 2, 9, 9, 9, 9, 9)
-    samples = TableSamples([rng.normal(size=(n, 4)) for n in rows], [rng.normal(size=n) for n in rows], 2)
+    samples = TableSamples([rng.normal(size=(n, 6)) for n in rows], [rng.normal(size=n) for n in rows], 2)
     run = PsoFedRun(scenario, fleet, 3, trials, samples)
     run.watched_from = 6
     return run

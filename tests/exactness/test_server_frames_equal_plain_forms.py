@@ -247,9 +247,18 @@ def test_the_largest_number_is_mixed_and_none_above() -> None:
         find_part("pre_aggregation", "nnm")(),
         pre_aggregation.make_mix_memory(Bucketing(size=1), 4, 1, 1, 1),
     )
-    frame = frame_of(pre, lambda _, updates, weights: seen.append(updates), pre_aggregation._make_frame)
+    frame = frame_of(
+        pre,
+        lambda _, updates, weights: seen.append(
+            updates._replace(changes=updates.changes.copy(), shared=updates.shared.copy())
+        ),
+        pre_aggregation._make_frame,
+    )
     stream = make_stream(4, "pre_aggregation", range(1))
-    frame(0, 0, 4, np.zeros(1), EXTREMES.uploads(), np.zeros(0), stream, memory, np.zeros((1, 1)))
+    alone = Uploads(*(array[:1] for array in EXTREMES.uploads()))
+    for uploads in (EXTREMES.uploads(), alone):
+        frame(0, 0, 4, np.zeros(1), uploads, np.zeros(0), stream, memory, np.zeros((1, 1)))
+    assert seen[1].changes.tolist() == [[LARGEST]]
     assert seen[0].shared[:, 0].tolist() == [True, False, True, True]
     assert seen[0].changes[[0, 2, 3], 0].tolist() == ARRIVED
 
