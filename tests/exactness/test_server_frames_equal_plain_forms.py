@@ -242,25 +242,18 @@ def test_the_largest_number_counts_as_sent_and_may_be_agreed_on_and_none_above(
 
 
 def test_the_largest_number_is_mixed_and_none_above() -> None:
+    """Also where it is all that was sent."""
     seen = []
-    pre, memory = (
-        find_part("pre_aggregation", "nnm")(),
-        pre_aggregation.make_mix_memory(Bucketing(size=1), 4, 1, 1, 1),
-    )
-    frame = frame_of(
-        pre,
-        lambda _, updates, weights: seen.append(
-            updates._replace(changes=updates.changes.copy(), shared=updates.shared.copy())
-        ),
-        pre_aggregation._make_frame,
-    )
-    stream = make_stream(4, "pre_aggregation", range(1))
+
+    def look(pre: Any, updates: Any, weights: np.ndarray) -> None:
+        seen.append((updates.shared[:, 0].tolist(), updates.changes[:, 0].tolist()))
+
+    memory = pre_aggregation.make_mix_memory(Bucketing(size=1), 4, 1, 1, 1)
+    frame, stream = pre_aggregation._make_frame(lambda _: None, look), make_stream(4, "pre_aggregation", [0])
     alone = Uploads(*(array[:1] for array in EXTREMES.uploads()))
     for uploads in (EXTREMES.uploads(), alone):
         frame(0, 0, 4, np.zeros(1), uploads, np.zeros(0), stream, memory, np.zeros((1, 1)))
-    assert seen[1].changes.tolist() == [[LARGEST]]
-    assert seen[0].shared[:, 0].tolist() == [True, False, True, True]
-    assert seen[0].changes[[0, 2, 3], 0].tolist() == ARRIVED
+    assert seen == [([True, False, True, True], [LARGEST, 0.0, -LARGEST, 1.0]), ([True], [LARGEST])]
 
 
 def test_the_largest_number_is_watched_as_sent_and_none_above() -> None:
