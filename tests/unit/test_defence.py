@@ -10,7 +10,16 @@ import pytest
 from typer.testing import CliRunner
 
 import psofed
-from psofed import InvalidValueError, NotCoveredError, Scenario, load_result, predict, simulate
+from psofed import (
+    Data,
+    InvalidValueError,
+    NotCoveredError,
+    Scenario,
+    Selection,
+    load_result,
+    predict,
+    simulate,
+)
 from psofed.cli import app
 from psofed.engine.frames.defence import all_peaks, make_watching
 from psofed.fleet.fitting import fit_scenario
@@ -239,6 +248,16 @@ def test_recovery_is_refused_where_it_cannot_be_predicted() -> None:
         psofed.predict_recovery(SMALL.replace(attack=None))
     with pytest.raises(NotCoveredError, match="some are not"):
         psofed.predict_recovery(SMALL, clients=(0,))
+    # Masks that differ from iteration to iteration, and from client to client.
+    for coordinated, correlation in ((True, 0.5), (False, 0.0)):
+        masks, data = (
+            Selection(pattern="round-robin", coordinated=coordinated),
+            Data(input_correlation=correlation),
+        )
+        with pytest.raises(NotCoveredError, match="masks are alike in all iterations"):
+            psofed.predict_recovery(
+                SMALL.replace(selection=masks, data=data, num_clients=3, num_participants=2)
+            )
     assert psofed.predict_recovery(SMALL, clients=(0, 1, 2), iterations=50).iterations(3.0) < 50
 
 
