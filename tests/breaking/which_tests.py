@@ -47,6 +47,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "theory/stability": (SOLVERS, *THEORY),
     "theory/moments": (SOLVERS, *THEORY),
     "theory/stepsize": (SOLVERS, *THEORY),
+    "theory/reduced": (SOLVERS, *THEORY),
     "theory/steady": (SOLVERS, *THEORY),
     "theory/tuning": (SOLVERS, *THEORY),
     "theory/window_masks": (SOLVERS, *THEORY),

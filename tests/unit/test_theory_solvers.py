@@ -11,8 +11,10 @@ from psofed import Data, Scenario, draw_fleet
 from psofed.theory import stepsize_curve
 from psofed.theory.krylov import _SMALL, _gmres, dominant_eigenvalue, solve_fixed_point
 from psofed.theory.limits import _largest_count, _largest_scale
+from psofed.theory.models import Model
 from psofed.theory.moments import ClientMoments, Entries, Participation
 from psofed.theory.recursion import Level
+from psofed.theory.reduced import ReducedRecursion
 from psofed.theory.scattered import Scattered
 from psofed.theory.stability import (
     _largest_real,
@@ -237,3 +239,14 @@ def test_offsets_are_gone_through_as_long_as_there_are_few_combinations(dimensio
         else:
             assert dimension ** (clients - 1) > (4096 if white else 32)
             assert masks.offsets(7).shape == (7, clients)
+
+
+@pytest.mark.parametrize(("clients", "participants", "expected"), [(3, 2, 0.5), (4, 1, 0.75), (1, 1, 0.0)])
+def test_a_pair_left_to_itself_is_kept_where_neither_downloads(
+    clients: int, participants: int, expected: float
+) -> None:
+    """With next to no steps, and one of two entries shared by all: ½ + ½ P(neither participates); one has no pair."""
+    scenario = Scenario(num_clients=clients, num_participants=participants, dimension=2, num_shared=1)
+    model = Model(scenario)
+    found = ReducedRecursion(model.recursion(1e-9, model.branches[0], lumped=False)).pair_bound
+    assert found == pytest.approx(expected, rel=1e-7)
