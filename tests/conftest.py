@@ -183,6 +183,7 @@ def run_attack() -> Callable[..., np.ndarray]:
             np.array(clients, np.int32)[:, None], entries[:, :, None].copy(), sent[:, :, None].copy()
         )
         hook = attack_hook(attack)
+        assert hook.token == 0, "it runs as plain Python"
         byzantine = attack.byzantine_mask(num_clients)
         attackers = make_attackers(
             attack, byzantine, make_stream(seed, "attack", [0]), hook.options, len(target)
@@ -225,6 +226,7 @@ def run_rule() -> Callable[..., np.ndarray]:
         error = np.ascontiguousarray(target[:, None] - server)
         step = np.zeros_like(error) if own_step is None else np.ascontiguousarray(-own_step)
         hook, memory = aggregation_hook(rule), make_memory(len(sent), sent.shape[1], len(server))
+        assert hook.token == 0, "it runs as plain Python"
         call(hook.address, hook.token, target, held, hook.options, step, memory, error)
         return target[:, None] - error
 

@@ -35,6 +35,7 @@ def test_every_pair_does_in_the_engine_what_it_does_literally(rule: str) -> None
     for kind in KINDS:
         scenario = of(kind, aggregation=rule)
         result, literal = simulate(scenario, trials=2, seed=4, keep_trials=True), run_trial(scenario, 4, 1)
+        assert result.notes == (), "both are compiled"
         for metric in METRICS:
             expected = getattr(literal, metric)
             assert np.allclose(result.trial_curves[metric][1], expected, rtol=1e-9, atol=1e-15)

@@ -88,19 +88,6 @@ def test_a_rule_with_root_data_of_its_own_is_refused(small_scenario: Scenario, v
         simulate(small_scenario.replace(aggregation="fltrust", **VARIANTS[variant]), trials=1)
 
 
-def test_given_samples_do_not_depend_on_chunks(small_scenario: Scenario) -> None:
-    from psofed.engine.pso_fed import PsoFedRun
-    from psofed.fleet import draw_fleet
-
-    scenario = small_scenario.replace(dimension=9, model=Rff(), data=Data(function="sinc", input_dimension=2))
-    runs = [PsoFedRun(scenario, draw_fleet(scenario), 1, range(16)) for _ in range(2)]
-    whole, pieces = np.empty((60, 3, 16)), np.empty((60, 3, 16))
-    runs[0].advance(0, whole)
-    for first, last in ((0, 7), (7, 8), (8, 60)):
-        runs[1].advance(first, pieces[first:last])
-    assert np.array_equal(whole, pieces)
-
-
 @pytest.mark.parametrize("kind", part_names("drift"))
 def test_a_drift_does_not_depend_on_chunks(small_scenario: Scenario, kind: str) -> None:
     from psofed.engine.frames.drift import TargetMoves

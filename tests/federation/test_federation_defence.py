@@ -122,6 +122,15 @@ def test_a_federation_needs_a_threshold_or_a_plan() -> None:
         plan_defence(Cusum(), num_nodes=6, dimension=10**6, num_shared=10**5)
 
 
+@pytest.mark.parametrize(("nodes", "participants"), [(1, None), (1, 3), (2, 3), (2, 1)])
+def test_a_plan_is_made_for_one_or_two_nodes_too(nodes: int, participants: int | None) -> None:
+    """More participants than there are nodes are all nodes; one alone is compared as if it were two."""
+    sizes = {"dimension": 3, "num_shared": 1, "rounds": 20}
+    plan = plan_defence(Cusum(threshold=7.0), num_nodes=nodes, num_participants=participants, **sizes)
+    assert plan.is_estimated
+    assert plan.threshold == 7.0
+
+
 def test_what_a_federation_cannot_do_is_refused_by_name() -> None:
     alone = SCENARIO.replace(defence=Cusum(excluded_download=False))
     with pytest.raises(NotCoveredError, match="excluded_download"):

@@ -20,8 +20,9 @@ from psofed import Data, Scenario
 from psofed.attacks import Gaussian
 from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.federation.app import client_app, run_server
+from psofed.federation.checks import ReplyLimits
 from psofed.federation.demo import demo_settings, predict_demo
-from psofed.federation.deploy import superlink
+from psofed.federation.deploy import superlink, supernode
 from psofed.federation.deploy.credentials import make_credentials
 from psofed.federation.deploy.processes import (
     OFFLINE,
@@ -175,6 +176,34 @@ def test_a_supernode_that_does_not_stay_up_is_given_up_with_the_reason(tmp_path,
     assert bool(said) == (text == "refused")
 
 
+def test_a_supernode_is_given_up_only_once_it_has_failed_for_longer_than_the_patience(monkeypatch):
+    """Each of these lives for ten seconds, but the third for twenty, so that patience begins anew."""
+    now, lives, said = [1000.0], iter([10.0, 10.0, 20.0, *[10.0] * 99]), []
+
+    class Failing:
+        log, process = "the log", SimpleNamespace(returncode=3)
+
+        def __init__(self):
+            self.until = now[0] + next(lives)
+
+        @property
+        def is_running(self):
+            return now[0] < self.until
+
+        def tail(self, lines=10):
+            return "refused"
+
+    clock = SimpleNamespace(
+        monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds)
+    )
+    monkeypatch.setattr(supernode, "time", clock)
+    with pytest.raises(PsofedError, match="does not stay up"):
+        keep_node_running(Failing, said.append, patience=40.0)
+    # Restarted after 14, 28 and 52 s; then it fails from 52 s on, and after 62, 76 and 90 s for not too long.
+    assert len(said) == 6
+    assert 1094.0 <= now[0] <= 1106.0
+
+
 def test_a_process_is_signalled_once(tmp_path):
     script = (
         "import signal, time\n"
@@ -204,6 +233,10 @@ def test_a_warning_comes_with_every_address_but_loopback():
 
 
 # --- settings, app, results -----------------------------------------------------------------------------
+
+
+def test_a_run_has_the_limits_on_replies_that_the_strategy_has_by_itself():
+    assert RunSettings(scenario=Scenario(num_clients=3, dimension=2)).limits == ReplyLimits()
 
 
 def test_settings_survive_flowers_config():

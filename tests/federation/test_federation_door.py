@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from psofed.common.errors import PsofedError
-from psofed.federation.deploy import node
+from psofed.federation.deploy import node, upstream
 from psofed.federation.deploy.bell import Bell, BellService
 from psofed.federation.deploy.credentials import make_credentials, make_node_key
 from psofed.federation.deploy.door import DoorLimits, FrontDoor
 from psofed.federation.deploy.processes import free_port, is_listening, wait_until
 from psofed.federation.deploy.requests import KeyRing, RefusedError, Request, read_head
-from psofed.federation.deploy.traffic import read_traffic
+from psofed.federation.deploy.traffic import Meter, Traffic, read_traffic
 from psofed.federation.flower import (
     KEY_HEADER,
     Fleet,
@@ -143,6 +143,49 @@ def ended(connection):
         return connection.recv(4096) == b""
     except (ConnectionError, ssl.SSLError):
         return True
+
+
+@pytest.mark.parametrize(("answer", "status"), [(b"", 504), (b"HTTP/1.1 200 OK\r\n\r\n", 502), (None, 502)])
+def test_a_superlink_that_gives_no_answer_is_told_as_a_status(monkeypatch, answer, status):
+    """Nothing in time; an answer whose length nobody knows; the end of the connection."""
+
+    async def ask():
+        ended = asyncio.Event()
+
+        async def answer_so(reader, writer):
+            with contextlib.suppress(ConnectionError):
+                await reader.readuntil(b"\r\n\r\n")
+                if answer is not None:
+                    writer.write(answer)
+                    await reader.read()  # until the door hangs up
+            writer.transport.abort()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+            ended.set()
+
+        server = await asyncio.start_server(answer_so, "127.0.0.1", 0)
+        async with server:
+            link = upstream.Upstream(server.sockets[0].getsockname()[1], None)
+            with pytest.raises(upstream.UpstreamError) as told:
+                await link.exchange(b"POST / HTTP/1.1\r\n\r\n", 0, None, None, 5.0)
+            await asyncio.wait_for(ended.wait(), 10.0)
+        return told.value.status
+
+    monkeypatch.setattr(upstream, "_ANSWER_SECONDS", 0.05 if answer == b"" else 5.0)
+    assert asyncio.run(ask()) == status
+
+
+def test_a_meter_adds_what_it_is_told_alone_and_goes_on_after_a_restart(tmp_path):
+    path = tmp_path / "counts" / "traffic.bin"
+    with Meter(path) as meter:
+        for told in ({"up": 3}, {"down": 5}, {"connections": 7}, {"up": 11, "down": 13}):
+            meter.count(**told)
+        assert read_traffic(path) == meter.traffic == Traffic(up=14, down=18, connections=7)
+    with Meter(path) as meter:
+        before = meter.traffic
+        meter.count(up=1, connections=2)
+        assert meter.traffic == Traffic(up=15, down=18, connections=9)
+        assert meter.traffic.since(before) == Traffic(up=1, down=0, connections=2)
 
 
 def test_a_node_gets_through_and_its_bytes_are_counted(tmp_path):

@@ -117,6 +117,32 @@ def test_a_nodes_number_belongs_to_its_key(tmp_path):
     assert 0 <= number < 1 << 64
 
 
+def test_nodes_that_are_registered_are_listed_and_those_that_were_are_not(tmp_path):
+    from flwr.proto.control_pb2 import ListNodesResponse
+    from flwr.proto.node_pb2 import NodeInfo
+
+    from psofed.federation.deploy.credentials import make_node_key
+
+    keys = [flower.public_key_of(make_node_key(tmp_path / f"{n}.key")) for n in range(3)]
+    known = [
+        NodeInfo(
+            node_id=4, name="pump", public_key=keys[0], status="online", online_until=1000.0, heartbeat_interval=30.0
+        ),
+        NodeInfo(node_id=5, name="gone", public_key=keys[1], status="unregistered"),
+        NodeInfo(node_id=6, name="new", public_key=keys[2], status="registered"),
+    ]  # fmt: skip
+    with flower.Control(9, make_authority(tmp_path)) as control:
+        control._client.ListNodes = lambda request: ListNodesResponse(nodes_info=known)
+        found = control.nodes()
+    assert [(node["id"], node["name"], node["status"]) for node in found] == [
+        (4, "pump", "online"),
+        (6, "new", "registered"),
+    ]
+    assert [node["number"] for node in found] == [flower.number_of_key(key) for key in (keys[0], keys[2])]
+    # Flower takes a node for online until two heartbeats after its last sign of life.
+    assert [node["last_seen"] for node in found] == [940.0, None]
+
+
 def make_authority(folder):
     from psofed.federation.deploy.credentials import make_credentials
 

@@ -6,10 +6,20 @@ import numpy as np
 import pytest
 from numba import njit
 
-from psofed import Attack, InvalidValueError, NotCoveredError, Scenario, UnknownFieldError, simulate
+from psofed import (
+    Attack,
+    InvalidValueError,
+    NotCoveredError,
+    Scenario,
+    Selection,
+    UnknownFieldError,
+    draw_fleet,
+    simulate,
+)
 from psofed.engine.attackers import draw_shocks, make_attackers
 from psofed.engine.frames.poison import poison_hook
 from psofed.engine.hooks import take_poison
+from psofed.engine.pso_fed import PsoFedRun
 from psofed.engine.streams import make_stream
 from psofed.parts.attacks import (
     ColludingGaussian,
@@ -311,6 +321,41 @@ def test_strengths_are_tried_against_the_rule_as_literally(rule: str, pre: str |
     )  # fmt: skip
     found = simulate(scenario, trials=2, seed=1, keep_trials=True).trial_curves["server_msd"][1]
     assert np.allclose(found, run_literally(scenario, seed=1, trial=1).server_msd, rtol=1e-9)
+
+
+@pytest.mark.parametrize("probability", [0.3, 1.0])
+def test_strengths_are_tried_where_masks_differ_and_where_all_or_none_attack(probability: float) -> None:
+    attack = LittleIsEnough(
+        num_byzantine=4, probability=probability, byzantine_set="redrawn", deviations=3.0, search=3
+    )
+    scenario = Scenario(
+        num_clients=5, dimension=4, num_participants=3, num_shared=2, iterations=15, aggregation="median",
+        attack=attack, selection=Selection(coordinated=False), uplink="redrawn",
+    )  # fmt: skip
+    found = simulate(scenario, trials=2, seed=1, keep_trials=True).trial_curves["server_msd"][1]
+    assert np.allclose(found, run_literally(scenario, seed=1, trial=1).server_msd, rtol=1e-9)
+
+
+def test_of_strengths_that_hurt_alike_the_first_is_used() -> None:
+    """Krum passes over all of them, so the server goes the same way; what is sent differs, and a defence sees it."""
+    searched = InnerProduct(num_byzantine=1, probability=1.0, scale=900.0, search=3)
+    base = Scenario(
+        num_clients=6,
+        dimension=2,
+        num_participants=6,
+        num_shared=2,
+        iterations=2,
+        aggregation="krum",
+        attack=searched,
+    )
+    runs = [
+        PsoFedRun(base.replace(attack=attack), draw_fleet(base), 3, range(16))
+        for attack in (searched, searched.replace(search=0, scale=searched.strengths()[0]))
+    ]
+    for run in runs:
+        run.advance(0, np.empty((2, 3, 16)))
+    assert np.array_equal(*(run.server for run in runs))
+    assert np.array_equal(*(run._room.sent for run in runs))
 
 
 def test_a_strength_found_by_search_takes_the_server_farther_than_any_one_of_them() -> None:

@@ -10,7 +10,16 @@ import pytest
 from typer.testing import CliRunner
 
 import psofed
-from psofed import InvalidValueError, NotCoveredError, Scenario, load_result, predict, simulate
+from psofed import (
+    Data,
+    InvalidValueError,
+    NotCoveredError,
+    Scenario,
+    Selection,
+    load_result,
+    predict,
+    simulate,
+)
 from psofed.cli import app
 from psofed.engine.frames.defence import all_peaks, make_watching
 from psofed.fleet.fitting import fit_scenario
@@ -20,6 +29,7 @@ from psofed.parts.defences import Cusum
 from psofed.parts.watching import Watch, WatchPlan
 from psofed.scenario.changes import with_values
 from psofed.simulation.watch_plan import find_threshold, make_plan
+from psofed.theory import residuals
 
 SMALL = Scenario(
     num_clients=6, dimension=3, num_participants=4, iterations=40, attack=Gaussian(num_byzantine=2, probability=0.6),
@@ -119,6 +129,16 @@ def test_the_thresholds_of_the_papers_fleet_are_the_published_ones(shared: int, 
     """They stand in docs/defence.md; a change there is a change of published numbers."""
     plan = make_plan(Scenario(num_clients=50, dimension=5, num_shared=shared, defence=Cusum()))
     assert plan.threshold == pytest.approx(expected, rel=1e-4)
+
+
+def test_variances_are_found_for_as_many_clients_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = Scenario(num_clients=6, dimension=3, iterations=4)
+    # White inputs and random masks: one entry stands for all, so there are 6² moments.
+    monkeypatch.setattr(residuals, "_MOST_MOMENTS", 36)
+    assert residuals.honest_variance(scenario).shape == (4, 6)
+    monkeypatch.setattr(residuals, "_MOST_MOMENTS", 35)
+    with pytest.raises(NotCoveredError, match="6 clients take too long"):
+        residuals.honest_variance(scenario.replace(stepsize=0.1))  # another one, since answers are kept
 
 
 def test_a_lower_rate_of_false_alarms_is_a_higher_threshold() -> None:
@@ -228,6 +248,16 @@ def test_recovery_is_refused_where_it_cannot_be_predicted() -> None:
         psofed.predict_recovery(SMALL.replace(attack=None))
     with pytest.raises(NotCoveredError, match="some are not"):
         psofed.predict_recovery(SMALL, clients=(0,))
+    # Masks that differ from iteration to iteration, and from client to client.
+    for coordinated, correlation in ((True, 0.5), (False, 0.0)):
+        masks, data = (
+            Selection(pattern="round-robin", coordinated=coordinated),
+            Data(input_correlation=correlation),
+        )
+        with pytest.raises(NotCoveredError, match="masks are alike in all iterations"):
+            psofed.predict_recovery(
+                SMALL.replace(selection=masks, data=data, num_clients=3, num_participants=2)
+            )
     assert psofed.predict_recovery(SMALL, clients=(0, 1, 2), iterations=50).iterations(3.0) < 50
 
 

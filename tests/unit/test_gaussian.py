@@ -12,7 +12,7 @@ import pytest
 from scipy import special, stats
 
 from psofed.engine.normals import fill_standard_normal
-from psofed.engine.streams import SOURCES, Stream, make_stream, mix
+from psofed.engine.streams import SOURCES, Stream, _odd_gamma, make_stream, mix
 
 LANES, WORDS = 16, 100_000
 
@@ -99,6 +99,18 @@ def test_a_trials_stream_does_not_depend_on_its_neighbours() -> None:
     assert together.key[13] == alone.key[0]
     assert together.gamma[13] == alone.gamma[0]
     assert (together.gamma % 2 == 1).all()
+
+
+def test_increments_are_odd_and_none_has_few_changes_of_bits() -> None:
+    gamma = make_stream(5, "masks", range(3000)).gamma
+    assert (gamma % 2 == 1).all()
+    assert np.bitwise_count(gamma ^ (gamma >> np.uint64(1))).min() >= 24
+    # Of an odd word that number is odd. Every second bit is turned over where it is 23 or less.
+    words, changes = np.array([0, 0x555554, 0x1555555], np.uint64), [1, 23, 25]
+    odd = words | np.uint64(1)
+    assert np.bitwise_count(odd ^ (odd >> np.uint64(1))).tolist() == changes
+    expected = [1 ^ 0xAAAAAAAAAAAAAAAA, int(odd[1]) ^ 0xAAAAAAAAAAAAAAAA, int(odd[2])]
+    assert _odd_gamma(words).tolist() == expected
 
 
 def test_any_word_can_be_addressed() -> None:

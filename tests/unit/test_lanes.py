@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from numba import types
 
 from psofed.engine.compiling import compiled
-from psofed.engine.lanes import WIDTH, empty_lanes
+from psofed.engine.lanes import WIDTH, Lanes, _Arithmetic, empty_lanes
 from psofed.engine.normals import WORDS_AHEAD, fill_standard_normal, next_normals
 from psofed.engine.participation import draw_participants
 from psofed.engine.streams import Stream, make_stream
@@ -56,3 +57,11 @@ def test_lanes_are_aligned(shape: tuple[int, ...]) -> None:
     assert array.shape == shape
     assert array.flags.c_contiguous
     assert array.ctypes.data % 64 == 0
+
+
+def test_arithmetic_without_vectors_is_left_to_numba() -> None:
+    """Else a part whose body adds what cannot be added would be told of lanes, which it knows nothing of."""
+    number, vector = types.float64, Lanes(types.float64)
+    assert _Arithmetic.generic(None, (number, number), {}) is None
+    for both in ((vector, number), (number, vector), (vector, vector)):
+        assert _Arithmetic.generic(None, both, {}).return_type == vector

@@ -11,8 +11,10 @@ from psofed import Data, Scenario, draw_fleet
 from psofed.theory import stepsize_curve
 from psofed.theory.krylov import _SMALL, _gmres, dominant_eigenvalue, solve_fixed_point
 from psofed.theory.limits import _largest_count, _largest_scale
-from psofed.theory.moments import ClientMoments
+from psofed.theory.models import Model
+from psofed.theory.moments import ClientMoments, Entries, Participation
 from psofed.theory.recursion import Level
+from psofed.theory.reduced import ReducedRecursion
 from psofed.theory.scattered import Scattered
 from psofed.theory.stability import (
     _largest_real,
@@ -24,6 +26,7 @@ from psofed.theory.stability import (
 from psofed.theory.steady import SteadyState
 from psofed.theory.stepsize import minimise
 from psofed.theory.tuning import settling_time
+from psofed.theory.window_masks import WindowMasks
 
 
 def contraction(size: int, radius: float) -> np.ndarray:
@@ -220,3 +223,30 @@ def test_a_common_move_of_all_errors_adds_to_every_moment():
     moments = ClientMoments(rng.uniform(size=3), *(rng.uniform(size=(2, 3)) for _ in range(4)))
     moved, block = moments.plus(np.array([1.0, 2.0, 3.0])), np.tile([1.0, 2.0, 3.0], 9)
     assert np.allclose(moved.pack() - moments.pack(), block)
+
+
+@pytest.mark.parametrize("white", [True, False])
+@pytest.mark.parametrize("dimension", [2, 4, 5, 32])
+def test_offsets_are_gone_through_as_long_as_there_are_few_combinations(dimension: int, white: bool) -> None:
+    """Up to 4096 of them, or 32 with correlated inputs, where all clients' may also move on by M together."""
+    for clients in range(1, 15):
+        entries = Entries.white(dimension, dimension, 1) if white else Entries.full(dimension)
+        masks = WindowMasks(Participation(clients, 1), entries, 1)
+        if not masks.are_sampled:
+            offsets = masks.offsets(7)
+            assert len(offsets) == dimension ** (clients - 1) <= (4096 if white else 32)
+            assert len(np.unique(offsets, axis=0)) == len(offsets)
+        else:
+            assert dimension ** (clients - 1) > (4096 if white else 32)
+            assert masks.offsets(7).shape == (7, clients)
+
+
+@pytest.mark.parametrize(("clients", "participants", "expected"), [(3, 2, 0.5), (4, 1, 0.75), (1, 1, 0.0)])
+def test_a_pair_left_to_itself_is_kept_where_neither_downloads(
+    clients: int, participants: int, expected: float
+) -> None:
+    """With next to no steps, and one of two entries shared by all: ½ + ½ P(neither participates); one has no pair."""
+    scenario = Scenario(num_clients=clients, num_participants=participants, dimension=2, num_shared=1)
+    model = Model(scenario)
+    found = ReducedRecursion(model.recursion(1e-9, model.branches[0], lumped=False)).pair_bound
+    assert found == pytest.approx(expected, rel=1e-7)

@@ -1,0 +1,82 @@
+"""Scenarios that leave no part of the engine out, each run for few iterations."""
+
+import dataclasses
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from psofed import Data, Scenario, Selection, draw_fleet
+from psofed.engine.pso_fed import PsoFedRun
+from psofed.engine.samples import TableSamples
+from psofed.engine.server_model import ServerModelRun
+from psofed.fleet import Fleet
+from psofed.parts.aggregations import FLTrust
+from psofed.parts.attacks import ColludingGaussian, DataPoisoning, Gaussian, InnerProduct, Mimic
+from psofed.parts.defences import Cusum
+from psofed.parts.drifts import RandomWalk
+from psofed.parts.models import Rff
+from psofed.parts.watching import WatchPlan
+
+REDRAWN = {"num_byzantine": 3, "probability": 0.5, "byzantine_set": "redrawn"}
+KINDS = {
+    "as in the paper": {},
+    "masks and uploaders of their own": {"uplink": "redrawn", "selection": Selection(coordinated=False)},
+    "round robin": {"selection": Selection(pattern="round-robin", coordinated=False)},
+    "correlated inputs": {"data": Data(input_correlation=0.6)},
+    "a walk": {"drift": RandomWalk(variance=0.01)},
+    "features": {"model": Rff(), "data": Data(function="sine", input_dimension=2)},
+    "a table": {},
+    "targets of their own": {"data": Data(target_spread=0.3)},
+    "wrong inputs": {"attack": DataPoisoning(**REDRAWN)},
+    "colluding liars": {"attack": ColludingGaussian(**REDRAWN)},
+    "one to copy": {"attack": Mimic(num_byzantine=3, warm_up=5)},
+    "a strength that is searched": {
+        "attack": InnerProduct(num_byzantine=3, search=2),
+        "aggregation": "median",
+    },
+    "root data": {"aggregation": FLTrust(root_size=2)},
+    "buckets": {"pre_aggregation": "bucketing", "aggregation": "median"},
+    "a defence": {"defence": Cusum(threshold=4.0, return_after=2)},
+    "online-fed": {"algorithm": "online-fed"},
+    "signsgd": {"algorithm": "signsgd"},
+    "cs-fed": {"algorithm": "cs-fed"},
+    "qs-fed": {"algorithm": "qs-fed"},
+    "rosdhb": {"algorithm": "rosdhb"},
+    "demoa": {"algorithm": "demoa", "attack": DataPoisoning(**REDRAWN)},
+}
+
+
+PLAN = WatchPlan(4.0, np.ones((1, 7)))
+
+
+def scenario_of(kind: str) -> Scenario:
+    """A scenario of this kind, whose sizes all differ; test sets are small, and of both forms."""
+    base = Scenario(
+        num_clients=7, dimension=6, num_participants=5, num_shared=2, iterations=12,
+        attack=Gaussian(num_byzantine=3, probability=0.5),
+    )  # fmt: skip
+    scenario = base.replace(**KINDS[kind])
+    tests = 3 if len(kind) % 2 else 9
+    return scenario.replace(data=dataclasses.replace(scenario.data, test_instances=tests))
+
+
+@cache
+def fleet_of(kind: str) -> Fleet:
+    """The fleet of a scenario of this kind."""
+    return draw_fleet(scenario_of(kind))
+
+
+def start(kind: str, trials: range) -> Any:
+    """A run of these trials, with seed 3."""
+    scenario, fleet = scenario_of(kind), fleet_of(kind)
+    plan = PLAN if scenario.defence else None
+    if not scenario.algorithm.holds_models:
+        return ServerModelRun(scenario, fleet, 3, trials, plan)
+    if kind != "a table":
+        return PsoFedRun(scenario, fleet, 3, trials, plan=plan)
+    rng, rows = np.random.default_rng(0), (4, 2, 9, 9, 9, 9, 9)
+    samples = TableSamples([rng.normal(size=(n, 6)) for n in rows], [rng.normal(size=n) for n in rows], 2)
+    run = PsoFedRun(scenario, fleet, 3, trials, samples)
+    run.watched_from = 6
+    return run

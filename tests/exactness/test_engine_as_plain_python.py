@@ -1,0 +1,107 @@
+"""The engine run as plain Python does what it does compiled, and what is written literally, within its memory."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from psofed import Algorithm, Scenario, draw_fleet, option
+from psofed.engine.server_model import ServerModelRun
+from psofed.parts.attacks import Gaussian
+from psofed.parts.contexts import Message, Received
+from psofed.parts.defences import Cusum
+from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, Momentum, Traffic, spend_budget
+from psofed.parts.watching import WatchPlan
+from psofed.reference.literal import run_trial
+
+sys.path.insert(0, str(Path(__file__).parent))
+from every_kind import KINDS, PLAN, fleet_of, scenario_of, start
+from plain_engine import WIDTH, run_as_python
+
+METRICS = ("network_mse", "server_msd", "test_mse")
+# There is no literal form of these.
+COMPILED = ("a table", "root data")
+# Two vectors of lanes, of which the last lane is looked at: fewer than participants, and no other size is four.
+TRIALS = range(12 - 2 * WIDTH, 12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_engine_as_plain_python_stays_within_its_memory_and_does_the_same(kind: str) -> None:
+    count = 8 if kind == "a table" else 3
+    found = np.empty((count, 3, len(TRIALS)))
+    fleet_of(kind)  # drawn while the engine is compiled
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        run_as_python(patch)
+        start(kind, TRIALS).advance(0, found)
+    if kind in COMPILED:
+        compiled = np.empty((count, 3, 16))
+        start(kind, range(16)).advance(0, compiled)
+        expected = compiled[:, :, 11].T
+    else:
+        literal = run_trial(scenario_of(kind).replace(iterations=count), 3, 11, PLAN)
+        expected = np.array([getattr(literal, metric) for metric in METRICS])
+    assert np.allclose(found[:, :, -1].T, expected, rtol=1e-9)
+
+
+@pytest.fixture
+def everything() -> type[Algorithm]:
+    """An algorithm that asks for more than any of psofed's own; defined here, so that no other test meets it."""
+
+    class Everything(Algorithm):
+        """Draws, sends, decodes and remembers more than any of psofed's own; what it does makes no sense."""
+
+        decode_joined: bool = option(False, text="decode once")
+        fresh: bool = option(True, text="draw afresh")
+        momenta: bool = option(False, text="remember")
+
+        def traffic(self, scenario: Scenario) -> Traffic:
+            return spend_budget(scenario, bits_up=BITS_PER_NUMBER * 6, bits_down=BITS_PER_NUMBER * 6)
+
+        def exchange(self, scenario: Scenario) -> Exchange:
+            momentum = Momentum(keep=0.7, take=0.4, absent=0.9) if self.momenta else None
+            return Exchange(
+                numbers=3, decode_joined=self.decode_joined, normals=3, uniforms=2, client_uniforms=2, fresh=self.fresh,
+                memory=2, client_momentum=momentum, server_momentum=momentum,
+            )  # fmt: skip
+
+        def encode(self, message: Message, out: np.ndarray) -> None:
+            for j in range(3):
+                out[j] = message.update[j] + message.update[j + 1] * message.client_uniforms[j % 2]
+                out[j] += 0.01 * message.normals[j] * message.uniforms[j % 2]
+
+        def decode(self, received: Received, out: np.ndarray) -> None:
+            for i in range(6):
+                out[i] = received.numbers[i % 3] * (1.0 + received.uniforms[i % 2])
+                out[i] += 0.001 * received.normals[i % 3] * received.participants
+
+        def apply(self, received: Received, memory: np.ndarray, change: np.ndarray) -> None:
+            memory[0] = 0.5 * memory[0] + received.numbers[1]
+            memory[1] += received.stepsize * received.uniforms[1] + 0.01 * received.normals[2]
+            for i in range(6):
+                change[i] = received.numbers[i] + 0.1 * memory[i % 2] + 0.001 * received.participants
+
+    return Everything
+
+
+@pytest.mark.parametrize("decode_joined", [True, False])
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("momenta", [True, False])
+def test_an_algorithm_is_given_all_that_it_asks_for(
+    everything: type[Algorithm], decode_joined: bool, fresh: bool, momenta: bool
+) -> None:
+    scenario = Scenario(
+        num_clients=7, dimension=6, num_participants=5, num_shared=6, iterations=4, aggregation="median",
+        algorithm=everything(decode_joined=decode_joined, fresh=fresh, momenta=momenta), pre_aggregation="nnm",
+        attack=Gaussian(num_byzantine=2, probability=0.5), defence=Cusum(threshold=3.0, return_after=1),
+    )  # fmt: skip
+    found, plan, fleet = np.empty((4, 3, len(TRIALS))), WatchPlan(3.0, np.zeros((0, 0))), draw_fleet(scenario)
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        run_as_python(patch)
+        run = ServerModelRun(scenario, fleet, 3, TRIALS, plan)
+        run.advance(0, found[:2])
+        run.advance(2, found[2:])
+    literal = run_trial(scenario, 3, 11, plan)
+    for q, metric in enumerate(METRICS):
+        assert np.allclose(found[:, q, -1], getattr(literal, metric), rtol=1e-9)
+    assert np.array_equal(run.watching.exclusions[:, -1], literal.watch.exclusions)
