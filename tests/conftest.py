@@ -53,7 +53,6 @@ LONG = (
     "tests/conformance/test_own_mixing_and_crafting.py",
     "tests/federation/test_federation_bytes.py",
     "tests/unit/test_advice.py",
-    "tests/docs/test_pages.py",
     "tests/conformance/test_every_part_everywhere.py",
     "tests/exactness/test_theory_equals_its_references.py",
     "tests/agreement/test_affine_attacks.py",
