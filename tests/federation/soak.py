@@ -58,7 +58,8 @@ class Soak:
         self.home, self.folder, self.port = Home(folder / "server"), folder, free_port()
         self.names = [f"node-{k}" for k in range(SCENARIO.num_clients)]
         self.credentials = make_credentials(self.home.credentials.folder, [], self.names)
-        self.environment = flower_environment(folder / "flower")
+        # On the disk that is filled below, Python 3.11 would keep what it could write of its bytecode.
+        self.environment = {**flower_environment(folder / "flower"), "PYTHONDONTWRITEBYTECODE": "1"}
         self.supervisor = Supervisor(folder / "logs")
         self.random = random.Random(seed)
         self.nodes, self.everything, self.problems, self.seen_pids = {}, [], [], set()

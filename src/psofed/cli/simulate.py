@@ -92,7 +92,9 @@ def simulate(
         if other is not None:
             from psofed.common.errors import InvalidValueError
 
-            raise InvalidValueError("out", str(out), "nothing with --versus: a file keeps one result, not two")
+            raise InvalidValueError(
+                "out", str(out), "nothing with --versus: a file keeps one result, not two"
+            )
         from psofed.results.dataset import check_netcdf_name
 
         check_netcdf_name(out)

@@ -112,7 +112,9 @@ class CheckpointStore:
         """Read the newest checkpoint or that of a round; a PsofedError says what is wrong."""
         path = self.path if round_number is None else self._file(round_number)
         if not path.exists():
-            raise PsofedError(f"there is no checkpoint {path}: no completed round to take up{self.way_back()}")
+            raise PsofedError(
+                f"there is no checkpoint {path}: no completed round to take up{self.way_back()}"
+            )
         try:
             state = _from_archive(path)
         except PsofedError as error:
