@@ -100,7 +100,6 @@ GRIDS = {
     "correlated": correlated_grid,
     "edges": edge_grid,
 }
-LONG = ("white", "correlated", "edges")
 
 
 @functools.cache
@@ -124,7 +123,8 @@ def critical_value(points: int) -> float:
     return float(norm.isf(FALSE_ALARM / 2 / points))
 
 
-@pytest.mark.parametrize("grid", [pytest.param(g, marks=SLOW) if g in LONG else g for g in GRIDS])
+@pytest.mark.slow
+@pytest.mark.parametrize("grid", GRIDS)
 def test_exact_theory_agrees_with_simulation(grid: str) -> None:
     scores = z_scores(GRIDS[grid]())
     assert np.abs(scores).max() < critical_value(len(scores)), scores.round(1)

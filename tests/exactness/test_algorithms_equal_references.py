@@ -224,6 +224,7 @@ def assert_engine_and_bodies_are_right(scenario: Scenario) -> None:
     assert np.ptp(result.trial_curves["server_msd"][0]) > 0
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("data", [Data(), Data(input_correlation=0.6), Data(covariances=COVARIANCES)])
 @pytest.mark.parametrize("shared", [1, 3, 4])
 @pytest.mark.parametrize("algorithm", INDEPENDENT)

@@ -37,6 +37,7 @@ def fleet_of(options, coordinated: bool, pattern: str = "random", **changes) -> 
     return Scenario(**values)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("system", [("random", True), ("random", False), ("round-robin", True)])
 @pytest.mark.parametrize("options", ATTACKS, ids=lambda o: o["kind"])
 def test_lumping_clients_changes_nothing(options, system, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,9 +73,8 @@ def cost_of_a_turned_model(rule, folder, **changes):
     return change
 
 
-@pytest.mark.parametrize(
-    "rule", ["median", pytest.param("centred-clipping by distances", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["median", "centred-clipping by distances"])
 def test_at_the_noise_floor_mixing_with_neighbours_keeps_the_lie_within_1_db(rule, tmp_path):
     """A rule alone is moved a little, always to the same side, and that adds up."""
     floor = {"stepsize": 0.002}

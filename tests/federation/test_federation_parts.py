@@ -82,6 +82,7 @@ ATTACKS, RULES = part_names("attack"), part_names("aggregation")
 A_THIRD = [(a, r) for i, a in enumerate(ATTACKS) for j, r in enumerate(RULES) if (i + j) % 3 == 0]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("kind", "rule"), A_THIRD)
 def test_the_federation_does_what_the_literal_form_says(kind: str, rule: str) -> None:
     attack = find_part("attack", kind)(num_byzantine=2, probability=1.0)

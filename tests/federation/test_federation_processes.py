@@ -1,14 +1,19 @@
-"""Real processes on loopback, with TLS and node keys: strangers, bad replies, a server and nodes killed.
+"""Real processes on loopback, with TLS and node keys: strangers, bad replies, a flood, a server and nodes killed.
 
-The tests share one server and three nodes, and leave them running.
+The tests share one server and three nodes, and leave them running; but for the last one, which revokes a node.
 """
 
+import contextlib
 import json
+import resource
+import socket
+import ssl
+import time
 
 import numpy as np
 import pytest
 from deployments import NAMES, SCENARIO, run_in_process, three_nodes
-from families import kill_family
+from families import family_memory, kill_family
 
 from psofed.common.errors import PsofedError
 from psofed.federation.deploy.credentials import make_credentials, make_node_key
@@ -155,3 +160,81 @@ def test_a_stock_supernode_works_beside_long_lived_nodes(deployment, psofed_comm
     assert status["server"] == f"127.0.0.1:{deployment.port}"
     assert [node["name"] for node in status["nodes"]] == NAMES
     assert (status["run"]["state"], status["run"]["round"]) == ("finished", 2)
+
+
+# --- a hostile outsider at the front door while a run is on, and a node that is revoked ----------------------------
+
+HEAD = b"POST /v1/fleet/push-object HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (300 << 20)
+
+
+@pytest.fixture
+def many_files():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_flood_and_a_revoked_node_stop_no_round(deployment, many_files, record_property):
+    deployment.nodes[1].process.terminate()  # the test before has left Flower's own node there, which is slow
+    wait_until(lambda: not deployment.nodes[1].is_running, 60.0, "the node to stop")
+    deployment.start_node(1)
+    scenario = SCENARIO.replace(num_participants=NODES, iterations=9999)
+    run = deployment.run("run-flood", scenario, "--interval", "0.4")
+
+    def check():
+        assert run.is_running, run.tail(40)
+
+    def rounds():
+        status = deployment.status()
+        return status["round"] if status["rounds"] == 9999 else 0
+
+    wait_until(lambda: rounds() >= 5, 120.0, "the first rounds", check)
+    before, first = family_memory(deployment.server), rounds()
+    with contextlib.ExitStack() as stack:
+        for k in range(1000):
+            source = ("127.0.0.2" if k % 2 else "127.0.0.1", 0)
+            with contextlib.suppress(OSError):
+                stack.enter_context(
+                    socket.create_connection(
+                        ("127.0.0.1", deployment.port), timeout=10, source_address=source
+                    )
+                )
+        trusting = ssl.create_default_context(cafile=str(deployment.home.credentials.authority))
+        for _ in range(400):
+            with contextlib.suppress(OSError):
+                raw = socket.create_connection(("127.0.0.1", deployment.port), timeout=10)
+                half = stack.enter_context(trusting.wrap_socket(raw, server_hostname="127.0.0.1"))
+                half.sendall(HEAD[:50])
+        sent = flood(deployment.port, trusting, HEAD) + flood(deployment.port, trusting, b"POST /v1/fleet/")
+        during = rounds()
+        wait_until(lambda: rounds() >= during + 5, 60.0, "rounds to go on", check)
+        grown = family_memory(deployment.server) - before
+    record_property("grown", grown)
+    record_property("accepted_without_a_key", sent)
+    print(f"rounds {first} to {rounds()}; memory grew by {grown / 2**20:.1f} MB; {sent:,} bytes taken")
+    assert grown < 100 << 20
+    assert set(deployment.status()["conduct"]["counts"]) == set()
+
+    revoked = deployment.psofed("revoke", "revoke", "node-2", "--home", deployment.home.folder)
+    wait_until(lambda: not deployment.nodes[2].is_running, 60.0, "the revoked node to give up")
+    assert "does not know this node's key" in deployment.nodes[2].tail()
+    assert revoked.process.wait(timeout=30) == 0
+    wait_until(
+        lambda: deployment.status()["last"]["participants"] == NAMES[:2], 60.0, "rounds without it", check
+    )
+    files = [path for path in deployment.home.folder.rglob("*") if path.is_file()]
+    assert [path for path in files if path.stat().st_mode & 0o077] == []
+
+
+def flood(port, context, beginning):
+    """Send 300 MB without a key, as far as they are taken, and return how many that were."""
+    sent, chunk, deadline = 0, b"x" * (1 << 20), time.monotonic() + 60
+    with contextlib.suppress(OSError):
+        raw = socket.create_connection(("127.0.0.1", port), timeout=10)
+        with context.wrap_socket(raw, server_hostname="127.0.0.1") as connection:
+            connection.sendall(beginning)
+            while sent < 300 << 20 and time.monotonic() < deadline:
+                connection.sendall(chunk)
+                sent += len(chunk)
+    return sent
