@@ -41,7 +41,6 @@ LONG = (
     "tests/federation/test_federation_processes.py",
     "tests/conformance/test_attacks.py",
     "tests/exactness/test_theory_equals_enumeration.py",
-    "tests/federation/test_federation_bytes.py",
     "tests/federation/test_federation_orphans.py",
     "tests/federation/test_federation_walk.py",
     "tests/browser/",

@@ -46,6 +46,7 @@ def decibels(algorithm: str, byzantine: int, **options: object) -> float:
 POINTS = [(name, byzantine) for name in PRINTED for byzantine in (0, 10, 20)]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("algorithm", "byzantine"), [p for p in POINTS if p not in GROWTH_NOT_FOLLOWED])
 def test_levels_are_those_printed(algorithm: str, byzantine: int) -> None:
     estimate = run(algorithm, byzantine).test_mse

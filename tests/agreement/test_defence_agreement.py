@@ -28,6 +28,7 @@ class Oracle(Defence):
         return 1.0 if evidence.client < self.liars and evidence.iteration >= self.begin else 0.0
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -103,7 +104,7 @@ def test_a_bias_is_found_by_the_charts_of_the_mean() -> None:
         pytest.param({"num_shared": 1, "uplink": "redrawn"}, id="redrawn", marks=SLOW),
         pytest.param({"selection": Selection(coordinated=False)}, id="a mask each", marks=SLOW),
         pytest.param({"selection": Selection(pattern="round-robin")}, id="round-robin", marks=SLOW),
-        pytest.param({"data": psofed.Data(input_correlation=0.5)}, id="correlated"),
+        pytest.param({"data": psofed.Data(input_correlation=0.5)}, id="correlated", marks=SLOW),
         pytest.param({"data": psofed.Data(target_spread=0.01)}, id="targets", marks=SLOW),
     ],
 )

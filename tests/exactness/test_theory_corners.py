@@ -65,6 +65,7 @@ def test_the_lag_of_scattered_windows_agrees_with_simulation() -> None:
         assert abs(getattr(predicted, metric) - found.mean) < 3.5 * found.standard_error
 
 
+@pytest.mark.slow
 def test_the_sampling_error_knows_the_drift() -> None:
     still = scattered(num_clients=12, dimension=4, num_participants=4, num_shared=2)
     walking = still.replace(drift=RandomWalk(variance=0.01))

@@ -85,6 +85,7 @@ def settings_for(num_shared: int) -> RunSettings:
     return RunSettings(scenario=scenario, synthetic=True, dtype="float32", min_nodes=NODES)
 
 
+@pytest.mark.slow
 def test_one_percent_costs_at_most_one_and_a_half_percent_of_full_sharing(tmp_path, record_property):
     home = Home(tmp_path / "server")
     names = [f"node-{k}" for k in range(NODES)]

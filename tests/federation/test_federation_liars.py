@@ -15,7 +15,7 @@ ROUNDS = 6
 """Of real processes: the guard has benched the liar after three."""
 
 
-QUICK = ("mean", "median", "krum", "norm-clipping")
+QUICK = ("mean", "median", "norm-clipping")
 """One rule of each kind for `make test`; `make test-slow` takes all."""
 
 

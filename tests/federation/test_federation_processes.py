@@ -148,10 +148,14 @@ def test_a_stopped_node_leaves_the_draw_and_a_restarted_one_comes_back(
     assert result["history"][-1]["accepted"] == NAMES
 
 
+@pytest.mark.slow
 def test_a_stock_supernode_works_beside_long_lived_nodes(deployment, psofed_command, monkeypatch):
-    deployment.nodes[1].process.terminate()
-    wait_until(lambda: not deployment.nodes[1].is_running, 60.0, "the node to stop")
-    deployment.start_node(1, "--supernode")
+    def start_anew(*options):
+        deployment.nodes[1].process.terminate()
+        wait_until(lambda: not deployment.nodes[1].is_running, 60.0, "the node to stop")
+        deployment.start_node(1, *options)
+
+    start_anew("--supernode")
     run = deployment.run("run-mixed", SCENARIO.replace(num_participants=NODES, iterations=2))
     result = deployment.finish(run)
     assert [record["accepted"] for record in result["history"]] == [NAMES] * 2
@@ -160,6 +164,7 @@ def test_a_stock_supernode_works_beside_long_lived_nodes(deployment, psofed_comm
     assert status["server"] == f"127.0.0.1:{deployment.port}"
     assert [node["name"] for node in status["nodes"]] == NAMES
     assert (status["run"]["state"], status["run"]["round"]) == ("finished", 2)
+    start_anew()
 
 
 # --- a hostile outsider at the front door while a run is on, and a node that is revoked ----------------------------
@@ -176,9 +181,6 @@ def many_files():
 
 
 def test_a_flood_and_a_revoked_node_stop_no_round(deployment, many_files, record_property):
-    deployment.nodes[1].process.terminate()  # the test before has left Flower's own node there, which is slow
-    wait_until(lambda: not deployment.nodes[1].is_running, 60.0, "the node to stop")
-    deployment.start_node(1)
     scenario = SCENARIO.replace(num_participants=NODES, iterations=9999)
     run = deployment.run("run-flood", scenario, "--interval", "0.4")
 
