@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml
 test: install
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
-# Statistics over long grids; no break of docs/breaks.md is noticed there alone.
+# What `make test` leaves out; no break of docs/breaks.md is noticed there alone.
 test-slow: install
 	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
 
