@@ -177,6 +177,7 @@ TOO_MANY = 'exchanges of algorithm "costing" = {} is not allowed; allowed: at mo
     ("bits", "group", "words"),
     [
         (1, 5, TOO_MANY.format(320)),
+        (22, 5, TOO_MANY.format(15)),
         (320, 1000, TOO_MANY.format(1000)),
         (0, 5, "traffic.bits_up or bits_down = 0"),
         (320, 0, "traffic.group = 0"),

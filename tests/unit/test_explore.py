@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -339,10 +340,13 @@ def test_a_newer_question_drops_the_older_one() -> None:
         number, update = heard.get(timeout=120)
         assert number == 2
         assert update["point"]["network_mse"] == psofed.predict(FLEET).network_mse
-        # The next page goes on with the same process, and hears nothing of the questions of this one.
-        process = worker._process
-        worker.ask(Question(3, "theory", slow.to_mapping()))
+        # The next page goes on with the same process, and hears nothing of what this one has not listened to.
+        process, listening = worker._process, threading.Event()
+        worker._listener = lambda *_: listening.wait(60)
+        worker.ask(Question(3, "theory", FLEET.replace(stepsize=0.01).to_mapping()))
+        time.sleep(0.5)  # for some answers to be in the pipe
         worker.close()
+        listening.set()
         end = time.monotonic() + 30.0
         while process not in pool._ready and time.monotonic() < end:
             time.sleep(0.02)
