@@ -22,6 +22,8 @@ from psofed.federation.files import read_json
 from psofed.federation.flower import Control
 from psofed.federation.settings import RunSettings
 
+pytestmark = pytest.mark.federation
+
 NODES = len(NAMES)
 
 
