@@ -62,22 +62,14 @@ def unit_of_work(file: str) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Check the markers, put the longest files first, and leave most cases of thinned grids to `make test-slow`.
+    """Put the longest files first, and leave most cases of thinned grids to `make test-slow`.
 
     The order keeps `make test` short: no worker is left alone with a long file at the end.
     """
     seconds: Counter[str] = Counter()
-    unmarked = set()
     for file, item in {_file(item): item for item in items}.items():
-        if not MARKERS & {marker.name for marker in item.iter_markers()}:
-            unmarked.add(file)
         if (takes := item.get_closest_marker("takes")) is not None:
             seconds[unit_of_work(file)] += takes.args[0]
-    if unmarked:
-        raise pytest.UsageError(
-            f"{', '.join(sorted(unmarked))}: no package marker; add `pytestmark = pytest.mark.NAME` with one of "
-            f"{', '.join(sorted(MARKERS))}"
-        )
     items.sort(key=lambda item: -seconds[unit_of_work(_file(item))])
     case: Counter[str] = Counter()
     for item in items:
@@ -86,6 +78,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             case[name] += 1
             if case[name] % thinned.args[0] != 1:
                 item.add_marker(pytest.mark.slow)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test whose file has no package marker."""
+    if not MARKERS & {marker.name for marker in item.iter_markers()}:
+        pytest.fail(
+            f"add `pytestmark = pytest.mark.NAME` to {_file(item)}; NAME: {', '.join(sorted(MARKERS))}"
+        )
 
 
 def _file(item: pytest.Item) -> str:
