@@ -1,4 +1,4 @@
-"""Parts of the user's own, from a file that is loaded as a plugin, in every room that built-in ones are met in."""
+"""Parts of the user's own, from a file that is loaded as a plugin, in every package that built-in ones are met in."""
 
 import json
 import warnings

@@ -434,7 +434,7 @@ def test_samples_take_as_much_memory_as_they_say() -> None:
     from psofed.fleet import draw_fleet
 
     scenario = psofed.Scenario(
-        num_clients=3, dimension=2, num_participants=2, data=psofed.Data(function="linear", input_dimension=2)
+        num_clients=3, dimension=2, num_participants=2, data=psofed.Data(function="sum", input_dimension=2)
     )
     drawn = FunctionSamples(scenario, draw_fleet(scenario), make_stream(1, "data", range(16)))
     table = TableSamples([np.ones((6, 2))] * 3, [np.ones(6)] * 3, epochs=1)

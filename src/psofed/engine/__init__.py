@@ -1,1 +1,1 @@
-"""The engine: counter-based streams, compiled kernels and blocks of trials; the only room with Numba."""
+"""The engine: counter-based streams, compiled kernels and blocks of trials; the only package that imports Numba."""

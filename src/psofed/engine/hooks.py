@@ -14,7 +14,7 @@ from psofed.engine.compiling import HookTaker, hook_taker
 from psofed.engine.streams import Stream
 
 
-class Attackers(NamedTuple):
+class AttackState(NamedTuple):
     """Who attacks and when.
 
     Attributes
@@ -146,7 +146,7 @@ class MixMemory(NamedTuple):
 
 _VECTOR, _MATRIX, _CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
 _STREAM = types.NamedUniTuple(uint64[::1], 2, Stream)
-ATTACKERS = types.NamedTuple((_STREAM, float64, int64, boolean[:, ::1], _VECTOR, _MATRIX), Attackers)
+ATTACKERS = types.NamedTuple((_STREAM, float64, int64, boolean[:, ::1], _VECTOR, _MATRIX), AttackState)
 UPLOADS = types.NamedTuple((int32[:, ::1], int32[:, :, ::1], _CUBE), Uploads)
 
 # attack(token, n, attackers, target (D,), server (D, lanes), uploads)

@@ -23,7 +23,7 @@ class Memories(NamedTuple):
     values : array (K, N, lanes)
         What is remembered.
     place : int array (K, lanes)
-        Room to work in: −1 everywhere.
+        Scratch to work in: −1 everywhere.
     """
 
     is_on: bool

@@ -115,11 +115,11 @@ def unit_uniform(word: np.uint64) -> float:
 
 @compiled(inline=True)
 def next_normals(
-    lane: int, counter: WordArray, gamma: WordArray, room: WordArray, out: NDArray[np.float32]
+    lane: int, counter: WordArray, gamma: WordArray, scratch: WordArray, out: NDArray[np.float32]
 ) -> None:
     """Fill ``out`` (2·words, lanes) from the words at ``counter`` (lanes,), and move the counter on.
 
-    It does so for the vector of lanes that begins at `lane`. ``room`` (WORDS_AHEAD, lanes) of uint64 is what it works
+    It does so for the vector of lanes that begins at `lane`. ``scratch`` (WORDS_AHEAD, lanes) of uint64 is what it works
     in: hashing and polynomials in loops of their own leave each more registers than they had in one.
     """
     lanes = counter.size
@@ -128,10 +128,10 @@ def next_normals(
     for first in range(0, words, WORDS_AHEAD):
         last = min(first + WORDS_AHEAD, words)
         for j in range(last - first):
-            store(room, j * lanes + lane, mix_word(word))
+            store(scratch, j * lanes + lane, mix_word(word))
             word = word + step
         for j in range(first, last):
-            x, y = normal_pair(load(room, (j - first) * lanes + lane))
+            x, y = normal_pair(load(scratch, (j - first) * lanes + lane))
             store(out, 2 * j * lanes + lane, x)
             store(out, (2 * j + 1) * lanes + lane, y)
     store(counter, lane, word)

@@ -1,4 +1,4 @@
-"""Samples as arrays: inputs and labels that are not drawn inside the kernel but handed to it, chunk by chunk.
+"""SampleSource as arrays: inputs and labels that are not drawn inside the kernel but handed to it, chunk by chunk.
 
 With w° the model that errors are measured from (:mod:`psofed.fleet.nonlinear`), the kernel is given the features z and
 the residuals y − w°ᵀz: with a client's error w° − w its prediction error is y − wᵀz = (y − w°ᵀz) + (w° − w)ᵀz, just
@@ -39,7 +39,7 @@ _C0, _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9 = (float(c) for c in _COSINE)
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Samples of T iterations. The last axis is the trial, or has length 1 if all trials see the same.
+    """SampleSource of T iterations. The last axis is the trial, or has length 1 if all trials see the same.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Chunk:
     active: NDArray[np.int64]
 
 
-class Samples(Protocol):
+class SampleSource(Protocol):
     """Where the samples of several trials come from.
 
     Attributes
@@ -246,7 +246,7 @@ def error_on_next(
 ) -> None:
     """Write the server model's mean squared error on all clients' next samples into a row of lanes of ``out``.
 
-    ``sample`` (D, lanes) and ``error`` (lanes,) are room to work in.
+    ``sample`` (D, lanes) and ``error`` (lanes,) are scratch.
     """
     num_clients, dimension, _ = given_inputs.shape
     lanes = error.size
@@ -289,7 +289,7 @@ def _fill(
     size = features.frequencies.shape[1]
     words = (size + 2) // 2
     counter = stream.key + np.uint64(first * num_clients * words) * stream.gamma
-    room = np.empty((WORDS_AHEAD, lanes), np.uint64)
+    scratch = np.empty((WORDS_AHEAD, lanes), np.uint64)
     normals = np.empty((2 * words, lanes), np.float32)
     raw = np.empty((size, lanes))
     turns = np.empty(lanes)
@@ -297,7 +297,7 @@ def _fill(
     for t in range(count):
         for k in range(num_clients):
             for lane in range(0, lanes, WIDTH):
-                next_normals(lane, counter, stream.gamma, room, normals)
+                next_normals(lane, counter, stream.gamma, scratch, normals)
             colour(model, k, normals, raw)
             value_of(function.token, function.options, raw, value)
             for lane in range(lanes):

@@ -16,7 +16,7 @@ from psofed.engine.frames.defence import defence_hook, make_watching
 from psofed.engine.frames.poison import poison_hook
 from psofed.engine.frames.pre_aggregation import make_mix_memory, mix_hook
 from psofed.engine.hooks import (
-    Attackers,
+    AttackState,
     MixMemory,
     RuleMemory,
     Uploads,
@@ -47,7 +47,7 @@ class AttackSide(NamedTuple):
         Addresses of hooks; 0 for the ones that are not called.
     token : int
         What they are called with.
-    attackers : Attackers
+    attackers : AttackState
         Who attacks when.
     """
 
@@ -56,11 +56,11 @@ class AttackSide(NamedTuple):
     corrupt: int
     poison: int
     token: int
-    attackers: Attackers
+    attackers: AttackState
 
 
 class SearchSide(NamedTuple):
-    """Strengths that attackers try against the rule, and room for that.
+    """Strengths that attackers try against the rule, and scratch for that.
 
     Attributes
     ----------
@@ -315,7 +315,7 @@ def leave_out(defence: DefenceSide, n: int, server: FloatArray, uploads: Uploads
 def move_by_mean(uploads: Uploads, server: FloatArray, change: FloatArray) -> None:
     """Move each entry of ``server`` by the mean over all participants of what they sent less its old value.
 
-    ``change`` (D, lanes) is room to work in.
+    ``change`` (D, lanes) is scratch.
     """
     entries, sent = uploads.entries, uploads.sent
     participants, shared, lanes = sent.shape
@@ -336,9 +336,9 @@ def move_by_mean(uploads: Uploads, server: FloatArray, change: FloatArray) -> No
 
 @compiled(allocates=False)
 def aggregate(
-    rule: RuleSide, n: int, target: FloatArray, uploads: Uploads, room: FloatArray, server: FloatArray
+    rule: RuleSide, n: int, target: FloatArray, uploads: Uploads, scratch: FloatArray, server: FloatArray
 ) -> None:
-    """Let the server take in what was uploaded in iteration n; ``room`` (D, lanes) is to work in."""
+    """Let the server take in what was uploaded in iteration n; ``scratch`` (D, lanes) is to work in."""
     mixing = rule.mixing
     if mixing.is_on:
         take_mix(mixing.mix)(
@@ -355,8 +355,8 @@ def aggregate(
         mixed, count = mixing.memory.mixed, mixing.counts[uploads.sent.shape[0]]
         uploads = Uploads(mixed.clients[:count], mixed.entries[:count], mixed.sent[:count])
     if rule.is_mean:
-        move_by_mean(uploads, server, room)
+        move_by_mean(uploads, server, scratch)
         return
     if rule.root.rows.shape[0]:
-        own_step(rule.root, server, room)
-    take_aggregation(rule.combine)(rule.token, target, uploads, rule.options, room, rule.memory, server)
+        own_step(rule.root, server, scratch)
+    take_aggregation(rule.combine)(rule.token, target, uploads, rule.options, scratch, rule.memory, server)

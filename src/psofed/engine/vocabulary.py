@@ -155,13 +155,13 @@ def _middle(values):
 
 
 @_word(vectors.middle_of_each)
-def _middle_of_each(changes, room, out):
-    def body(changes, room, out):
+def _middle_of_each(changes, scratch, out):
+    def body(changes, scratch, out):
         count = changes.shape[0]
         for i in range(out.size):
             for p in range(count):
-                room[p] = changes[p, i]
-            out[i] = vectors.middle(room)
+                scratch[p] = changes[p, i]
+            out[i] = vectors.middle(scratch)
 
     return body
 

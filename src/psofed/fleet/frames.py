@@ -29,7 +29,7 @@ _MISSING_TEXTS = sorted({form(text) for text in MISSING for form in (str, str.up
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class TableFrame:
     """A data frame and where it comes from.
 
     Attributes
@@ -65,7 +65,7 @@ class Frame:
         return next(itertools.islice(records, row + 1, None))
 
 
-def read_frame(path: Path, text_column: str | None = None) -> Frame:
+def read_frame(path: Path, text_column: str | None = None) -> TableFrame:
     """Read a CSV or Parquet file; `text_column` is taken as it stands (``007`` and ``NA`` are names there)."""
     return _read_parquet(path) if is_parquet(path) else _read_csv(path, text_column)
 
@@ -90,7 +90,7 @@ def is_parquet(path: Path) -> bool:
     return path.suffix.lower() in PARQUET
 
 
-def _read_csv(path: Path, text_column: str | None) -> Frame:
+def _read_csv(path: Path, text_column: str | None) -> TableFrame:
     import pandas
 
     content = _read_bytes(path)
@@ -120,7 +120,7 @@ def _read_csv(path: Path, text_column: str | None) -> Frame:
     except (pandas.errors.ParserError, ValueError, OverflowError) as error:
         raise PsofedError(f"{path}: is not CSV ({str(error).splitlines()[0]})") from None
     data.columns = header
-    return Frame(data, str(path), delimiter, content)
+    return TableFrame(data, str(path), delimiter, content)
 
 
 def _exact_floats(version: str) -> dict[str, Any]:
@@ -211,9 +211,9 @@ def _lines(content: bytes) -> Iterator[str]:
     return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="\n")
 
 
-def _read_parquet(path: Path) -> Frame:
+def _read_parquet(path: Path) -> TableFrame:
     table = _open_parquet(path)
-    return Frame(table.to_pandas(), str(path))
+    return TableFrame(table.to_pandas(), str(path))
 
 
 def _open_parquet(path: Path) -> Any:

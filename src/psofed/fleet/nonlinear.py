@@ -63,7 +63,7 @@ def fit_best_weights(scenario: Scenario) -> FloatArray:
 
     Examples
     --------
-    >>> scenario = Scenario(num_clients=5, dimension=4, data=Data(function="linear"))
+    >>> scenario = Scenario(num_clients=5, dimension=4, data=Data(function="sum"))
     >>> fit_best_weights(scenario).round(2)
     array([0.5, 0.5, 0.5, 0.5])
     """

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.types import FloatArray
-from psofed.fleet.frames import Frame, read_frame
+from psofed.fleet.frames import TableFrame, read_frame
 from psofed.fleet.values import client_name, is_text, is_time, number, shown
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def table_from_arrays(
     return read_table(pandas.DataFrame(columns), client, target, names)
 
 
-def _open(source: Any, client_column: str) -> Frame:
+def _open(source: Any, client_column: str) -> TableFrame:
     if isinstance(source, str | Path):
         return read_frame(Path(source), client_column)
     import pandas
@@ -198,11 +198,11 @@ def _open(source: Any, client_column: str) -> Frame:
     else:
         allowed = "a path, a pandas or a polars DataFrame; arrays go to psofed.from_arrays"
         raise InvalidValueError("data", type(source).__name__, allowed)
-    return Frame(frame.reset_index(drop=True), "DataFrame")
+    return TableFrame(frame.reset_index(drop=True), "DataFrame")
 
 
 def _choose_columns(
-    frame: Frame, client: str, target: str, features: Sequence[str] | None
+    frame: TableFrame, client: str, target: str, features: Sequence[str] | None
 ) -> tuple[str, ...]:
     header, source = list(frame.data.columns), frame.source
     repeated = [name for name in dict.fromkeys(header) if name and header.count(name) > 1]
@@ -231,7 +231,7 @@ def _choose_columns(
     return chosen
 
 
-def _content_of(frame: Frame, name: str) -> str:
+def _content_of(frame: TableFrame, name: str) -> str:
     """Return what a column holds: "numbers", "times", "text", or "no name" if it has none."""
     if not name:
         return "no name"
@@ -248,7 +248,7 @@ def _content_of(frame: Frame, name: str) -> str:
     return "times" if 2 * times > len(there) else "text"
 
 
-def _numbers(frame: Frame, name: str, target: str, is_named: bool) -> tuple[FloatArray, bool]:
+def _numbers(frame: TableFrame, name: str, target: str, is_named: bool) -> tuple[FloatArray, bool]:
     """Return a column as numbers, NaN where one is missing, and whether any had a decimal comma."""
     column = frame.data[name]
     has_commas = False
@@ -278,14 +278,14 @@ def _numbers(frame: Frame, name: str, target: str, is_named: bool) -> tuple[Floa
     return values, has_commas
 
 
-def _refuse_mixed_points(frame: Frame, name: str, codes: NDArray[np.int64], distinct: Any) -> None:
+def _refuse_mixed_points(frame: TableFrame, name: str, codes: NDArray[np.int64], distinct: Any) -> None:
     for at, value in enumerate(distinct):
         if isinstance(value, str) and "." in value and "," not in value:
             what = f"{shown(value)} has a decimal point where other rows have decimal commas"
             raise _bad_field(frame, int(np.argmax(codes == at)), name, what)
 
 
-def _advice(frame: Frame, name: str, target: str, is_named: bool) -> str:
+def _advice(frame: TableFrame, name: str, target: str, is_named: bool) -> str:
     if name == target:
         return "the target must be a number, or empty where it is missing"
     if _content_of(frame, name) != "numbers":
@@ -297,11 +297,11 @@ def _advice(frame: Frame, name: str, target: str, is_named: bool) -> str:
     )
 
 
-def _bad_field(frame: Frame, row: int, column: str, what: str) -> PsofedError:
+def _bad_field(frame: TableFrame, row: int, column: str, what: str) -> PsofedError:
     return PsofedError(f"{frame.source}: row {frame.line_of(row)}, column {column}: {what}")
 
 
-def _clients(frame: Frame, column: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def _clients(frame: TableFrame, column: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return each row's client as a number, and the clients' names in the order of their first rows."""
     import pandas
 

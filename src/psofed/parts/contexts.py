@@ -114,7 +114,7 @@ class Conspiracy(NamedTuple):
         K, D and n.
     memory : array (any,)
         Kept from iteration to iteration, zeros at first: as many as ``memory_size`` says.
-    room : array (any,)
+    scratch : array (any,)
         Memory to work in, at least P² + 2 · P + 2 · E numbers.
     """
 
@@ -130,7 +130,7 @@ class Conspiracy(NamedTuple):
     dimension: int
     iteration: int
     memory: FloatArray
-    room: FloatArray
+    scratch: FloatArray
 
 
 # What an attack says it knows, from least to most, and what it is shown for it.
@@ -180,8 +180,8 @@ class Numbers(NamedTuple):
     server: float
 
 
-def room_for(count: int, entries: int) -> int:
-    """Return how many numbers the room of :class:`Updates` holds at least."""
+def scratch_size(count: int, entries: int) -> int:
+    """Return how many numbers the scratch of :class:`Updates` holds at least."""
     return count * count + 2 * count + 2 * entries
 
 
@@ -199,7 +199,7 @@ class Updates(NamedTuple):
         The server's own numbers.
     own_step : array (E,)
         The step the server would take on root data of its own; zeros unless the rule has ``root_size``.
-    room : array (any,)
+    scratch : array (any,)
         Memory to work in, at least count² + 2 · count + 2 · E numbers: new arrays are slow to get where a rule is
         called millions of times.
     """
@@ -208,7 +208,7 @@ class Updates(NamedTuple):
     shared: NDArray[np.bool_]
     server: FloatArray
     own_step: FloatArray
-    room: FloatArray
+    scratch: FloatArray
 
 
 class Evidence(NamedTuple):
@@ -243,7 +243,7 @@ class AllUpdates(NamedTuple):
         The server's own numbers.
     uniforms : array (P,)
         A random number in [0, 1) of each participant, fresh in each iteration.
-    room : array (any,)
+    scratch : array (any,)
         Memory to work in, at least P² + 2 · P + 2 · E numbers.
     """
 
@@ -251,7 +251,7 @@ class AllUpdates(NamedTuple):
     shared: NDArray[np.bool_]
     server: FloatArray
     uniforms: FloatArray
-    room: FloatArray
+    scratch: FloatArray
 
 
 class Mask(NamedTuple):

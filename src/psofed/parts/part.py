@@ -1,4 +1,4 @@
-"""A part: a frozen, checked value with a name, that every room takes."""
+"""The base class of parts: frozen, validated values with a name."""
 
 import dataclasses
 import re

@@ -21,7 +21,7 @@ from psofed.parts.contexts import (
     Upload,
     UploadAndAccomplices,
     UploadAndEveryone,
-    room_for,
+    scratch_size,
 )
 
 # So many numbers an attack may keep in each trial; beyond that a fleet of large models would fill the memory.
@@ -32,7 +32,7 @@ LARGEST = 1e150
 
 
 def check_memory(attack: Attack | None, num_clients: int, dimension: int) -> None:
-    """Refuse an attack that keeps more numbers than there is room for."""
+    """Refuse an attack that keeps more numbers than there is memory for."""
     size = 0 if attack is None else attack.memory_size(num_clients, dimension)
     if attack is not None and size > MOST_MEMORY:
         raise NotCoveredError(
@@ -130,7 +130,7 @@ def _craft(
         Conspiracy(
             changes[~attacking], shared[~attacking], np.asarray(clients)[~attacking], changes[attacking],
             shared[attacking], own, entries, common_normals[entries], num_clients, len(server), iteration, memory,
-            np.empty(room_for(*changes.shape)),
+            np.empty(scratch_size(*changes.shape)),
         ),
         crafted,
     )  # fmt: skip
@@ -217,7 +217,7 @@ def mix_uploads(
     changes = np.where(shared, uploads[:, entries] - own, 0.0)
     weights = np.zeros((pre.uploads_after(len(uploads)), len(uploads)))
     if len(entries):
-        pre.weigh(AllUpdates(changes, shared, own, uniforms, np.empty(room_for(*changes.shape))), weights)
+        pre.weigh(AllUpdates(changes, shared, own, uniforms, np.empty(scratch_size(*changes.shape))), weights)
     mixed = np.full((len(weights), len(server)), np.nan)
     held = ((weights != 0.0).astype(np.int64) @ shared.astype(np.int64)) > 0
     mixed[:, entries] = np.where(held, own + weights @ changes, np.nan)
@@ -282,8 +282,8 @@ def _move_by_vectors(
         return following
     shared = usable[answered][:, entries]
     changes = np.where(shared, uploads[answered][:, entries] - server[entries], 0.0)
-    room = np.empty(room_for(*changes.shape))
-    updates = Updates(changes, shared, following[entries], own_step[entries], room)
+    scratch = np.empty(scratch_size(*changes.shape))
+    updates = Updates(changes, shared, following[entries], own_step[entries], scratch)
     if rule.writes_change():
         agreed = np.zeros(len(entries))
         rule.combine(updates, agreed)

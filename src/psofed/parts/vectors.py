@@ -178,8 +178,8 @@ def mean_near(values: FloatArray, centre: float, count: int) -> float:
     return float(np.mean(ordered[first:end]))
 
 
-def middle_of_each(changes: FloatArray, room: FloatArray, out: FloatArray) -> None:
-    """Write the median of every column of ``changes`` (count, E) into ``out`` (E,), working in ``room`` (count,).
+def middle_of_each(changes: FloatArray, scratch: FloatArray, out: FloatArray) -> None:
+    """Write the median of every column of ``changes`` (count, E) into ``out`` (E,), working in ``scratch`` (count,).
 
     Examples
     --------

@@ -91,7 +91,7 @@ class Watch:
         self._finished = np.zeros(num_clients, np.int64)
         self.suspicion: FloatArray = np.zeros(num_clients)
 
-    def make_room(self, num_clients: int) -> None:
+    def resize(self, num_clients: int) -> None:
         """Let more clients be watched, who come later."""
         more = num_clients - len(self.left)
         if more <= 0:

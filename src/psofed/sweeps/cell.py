@@ -165,5 +165,5 @@ def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellRe
 
 
 def engine_digest() -> str:
-    """Return a digest of the sources that decide a simulation's bits: of all rooms but a few bystanders."""
+    """Return a digest of the sources that decide a simulation's bits: of all packages but a few bystanders."""
     return source_digest(without=_BYSTANDERS)

@@ -44,7 +44,7 @@ class PartReport:
 
 
 def check_part(part: "type[Part] | Part") -> PartReport:
-    """Check that a part keeps the promises of its family, in every room.
+    """Check that a part keeps the promises of its family, in every package.
 
     Parameters
     ----------

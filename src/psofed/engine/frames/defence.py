@@ -194,7 +194,7 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
         size, memory_size = watch.left.shape[0] * lanes, watch.memory.shape[2]
         estimated = watch.variance.shape[0] == 0
         at = min(n, watch.variance.shape[0] - 1)
-        # Residuals by participant and number; their mean squares, scales, ratios; room for medians; scores; groups.
+        # Residuals by participant and number; their mean squares, scales, ratios; scratch for medians; scores; groups.
         numbers, offset = watch.numbers, participants * shared
         residuals = part_of(numbers, 0, (participants, shared))
         squares = part_of(numbers, offset, (participants,))

@@ -53,7 +53,7 @@ class CentredClipping(Aggregation):
         changes = updates.changes
         count = changes.shape[0]
         # What a median is taken of may be reordered.
-        factors, ordered = part_of(updates.room, 0, (count,)), part_of(updates.room, count, (count,))
+        factors, ordered = part_of(updates.scratch, 0, (count,)), part_of(updates.scratch, count, (count,))
         radius = self.radius
         for _ in range(self.iterations):
             for p in range(count):

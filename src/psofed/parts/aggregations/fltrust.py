@@ -47,7 +47,7 @@ class FLTrust(Aggregation):
         """Average the trusted updates, each at the length of the server's own step."""
         changes, trusts = updates.changes, 0.0
         count, size = changes.shape
-        own = part_of(updates.room, 0, (size,))
+        own = part_of(updates.scratch, 0, (size,))
         for p in range(count):
             keep_where(updates.own_step, updates.shared[p], own)
             product, own_length, its_length = inner(changes[p], own), length(own), length(changes[p])

@@ -44,9 +44,9 @@ class GeometricMedian(Aggregation):
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Iterate until it stands still."""
-        changes, room = updates.changes, updates.room
+        changes, scratch = updates.changes, updates.scratch
         count, size = changes.shape
-        distances, following = part_of(room, 0, (count,)), part_of(room, count, (size,))
+        distances, following = part_of(scratch, 0, (count,)), part_of(scratch, count, (size,))
         middle_of_each(changes, distances, out)
         for _ in range(_MOST_STEPS):
             clear(following)

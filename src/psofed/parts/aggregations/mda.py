@@ -53,12 +53,15 @@ class MDA(Aggregation):
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Try all subsets."""
-        changes, room = updates.changes, updates.room
+        changes, scratch = updates.changes, updates.scratch
         count = changes.shape[0]
         left_out = min(self.tolerated, (count - 1) // 2)
-        distances = part_of(room, 0, (count, count))
+        distances = part_of(scratch, 0, (count, count))
         # Who is left out, in ascending order, now and in the best way so far; then a flag for each.
-        now, best = part_of(room, count * count, (count,)), part_of(room, count * count + count, (count,))
+        now, best = (
+            part_of(scratch, count * count, (count,)),
+            part_of(scratch, count * count + count, (count,)),
+        )
         for p in range(count):
             for other in range(p):
                 distances[p, other] = squared_distance(changes[p], changes[other])

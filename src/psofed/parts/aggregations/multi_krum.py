@@ -39,7 +39,7 @@ class MultiKrum(Aggregation):
         count = changes.shape[0]
         wanted = self.selected if self.selected > 0 else count - self.tolerated
         selected = min(max(1, wanted), count)
-        write_krum_ranks(changes, self.tolerated, updates.room)
+        write_krum_ranks(changes, self.tolerated, updates.scratch)
         for p in range(count):
-            if updates.room[p] < selected:
+            if updates.scratch[p] < selected:
                 add_scaled(1.0 / selected, changes[p], out)

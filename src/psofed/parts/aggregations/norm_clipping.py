@@ -39,7 +39,7 @@ class NormClipping(Aggregation):
         """Average the clipped updates."""
         changes = updates.changes
         count = changes.shape[0]
-        lengths, ordered = part_of(updates.room, 0, (count,)), part_of(updates.room, count, (count,))
+        lengths, ordered = part_of(updates.scratch, 0, (count,)), part_of(updates.scratch, count, (count,))
         for p in range(count):
             lengths[p] = ordered[p] = length(changes[p])
         bound = self.factor * middle(ordered)

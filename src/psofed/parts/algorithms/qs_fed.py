@@ -115,12 +115,12 @@ class QSFed(Algorithm):
                 magnitudes[i] = abs(out[i])
             # Entries above the threshold stay, and of those on it the first, until there are k.
             threshold = np.sort(magnitudes)[dimension - top]
-            room = top
+            places = top
             for i in range(dimension):
-                room -= magnitudes[i] > threshold
+                places -= magnitudes[i] > threshold
             for i in range(dimension):
-                if magnitudes[i] == threshold and room > 0:
-                    room -= 1
+                if magnitudes[i] == threshold and places > 0:
+                    places -= 1
                 elif not magnitudes[i] > threshold:
                     out[i] = 0.0
         if self.error_feedback:

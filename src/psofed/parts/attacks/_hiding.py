@@ -26,10 +26,10 @@ class Hiding:
     )
 
 
-def take_aim(honest: FloatArray, direction: str, room: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the mean of the honest updates and the direction to move away in, (E,) each; both lie in ``room``."""
+def take_aim(honest: FloatArray, direction: str, scratch: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the mean of the honest updates and the direction to move away in, (E,) each; both lie in ``scratch``."""
     size = honest.shape[1]
-    mean, away = part_of(room, 0, (size,)), part_of(room, size, (size,))
+    mean, away = part_of(scratch, 0, (size,)), part_of(scratch, size, (size,))
     write_mean(honest, mean)
     write_direction(honest, mean, direction, away)
     return mean, away

@@ -39,9 +39,9 @@ class ARC(PreAggregation):
 
     def weigh(self, updates: AllUpdates, out: FloatArray) -> None:
         """Shorten the longest."""
-        changes, shared, room = updates.changes, updates.shared, updates.room
+        changes, shared, scratch = updates.changes, updates.shared, updates.scratch
         count = changes.shape[0]
-        lengths, order = part_of(room, 0, (count,)), part_of(room, count, (count,))
+        lengths, order = part_of(scratch, 0, (count,)), part_of(scratch, count, (count,))
         answered = 0
         for p in range(count):
             # The silent stand before all others.

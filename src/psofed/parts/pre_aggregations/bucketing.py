@@ -41,7 +41,7 @@ class Bucketing(PreAggregation):
     def weigh(self, updates: AllUpdates, out: FloatArray) -> None:
         """Weigh the members of a bucket equally."""
         count = updates.changes.shape[0]
-        order = part_of(updates.room, 0, (count,))
+        order = part_of(updates.scratch, 0, (count,))
         ranks(updates.uniforms, updates.uniforms, order)
         for p in range(count):
             bucket = int(order[p]) // self.size

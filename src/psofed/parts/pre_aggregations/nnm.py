@@ -38,9 +38,9 @@ class NNM(PreAggregation):
 
     def weigh(self, updates: AllUpdates, out: FloatArray) -> None:
         """Weigh the nearest equally."""
-        changes, shared, room = updates.changes, updates.shared, updates.room
+        changes, shared, scratch = updates.changes, updates.shared, updates.scratch
         count = changes.shape[0]
-        distances, order = part_of(room, 0, (count,)), part_of(room, count, (count,))
+        distances, order = part_of(scratch, 0, (count,)), part_of(scratch, count, (count,))
         answered = 0
         for p in range(count):
             if has_answered(shared[p]):
