@@ -117,10 +117,10 @@ def unit_uniform(word: np.uint64) -> float:
 def next_normals(
     lane: int, counter: WordArray, gamma: WordArray, scratch: WordArray, out: NDArray[np.float32]
 ) -> None:
-    """Fill ``out`` (2·words, lanes) from the words at ``counter`` (lanes,), and move the counter on.
+    """Fill ``out`` (2·words, lanes) from the words at ``counter`` (lanes,), and advance the counter.
 
-    It does so for the vector of lanes that begins at `lane`. ``scratch`` (WORDS_AHEAD, lanes) of uint64 is what it works
-    in: hashing and polynomials in loops of their own leave each more registers than they had in one.
+    Only the vector of lanes that begins at `lane` is filled. ``scratch`` (WORDS_AHEAD, lanes) holds hashed words:
+    hashing and polynomials are separate loops, because one loop for both would run out of registers.
     """
     lanes = counter.size
     words = out.shape[0] // 2

@@ -12,7 +12,7 @@ from psofed.engine.inputs import WHITE, make_input_model
 from psofed.engine.lanes import empty_lanes
 from psofed.engine.participation import draw_participants
 from psofed.engine.pso_fed_kernel import Extras, ModelState, Schedule, advance, make_scratch
-from psofed.engine.samples import Chunk, FunctionSamples, SampleSource
+from psofed.engine.samples import Chunk, FunctionSamples, TrialSamples
 from psofed.engine.server_side import ServerSide
 from psofed.engine.streams import make_stream
 from psofed.engine.test_set import NO_TESTS, draw_test_set
@@ -53,7 +53,7 @@ class PsoFedRun:
         fleet: "Fleet",
         seed: int,
         trials: range,
-        samples: SampleSource | None = None,
+        samples: TrialSamples | None = None,
         plan: "WatchPlan | None" = None,
     ) -> None:
         self._scenario = scenario

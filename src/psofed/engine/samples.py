@@ -1,4 +1,4 @@
-"""SampleSource as arrays: inputs and labels that are not drawn inside the kernel but handed to it, chunk by chunk.
+"""Samples as arrays: inputs and labels that are not drawn inside the kernel but handed to it, chunk by chunk.
 
 With w° the model that errors are measured from (:mod:`psofed.fleet.nonlinear`), the kernel is given the features z and
 the residuals y − w°ᵀz: with a client's error w° − w its prediction error is y − wᵀz = (y − w°ᵀz) + (w° − w)ᵀz, just
@@ -39,7 +39,7 @@ _C0, _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9 = (float(c) for c in _COSINE)
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """SampleSource of T iterations. The last axis is the trial, or has length 1 if all trials see the same.
+    """Samples of T iterations. The last axis is the trial, or has length 1 if all trials see the same.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Chunk:
     active: NDArray[np.int64]
 
 
-class SampleSource(Protocol):
+class TrialSamples(Protocol):
     """Where the samples of several trials come from.
 
     Attributes
