@@ -154,7 +154,7 @@ def test_output_that_cannot_be_written_is_one_line(folder) -> None:
         (("sweep", "grid.toml", "--out", "/proc/none"), "/proc/none/cells: cannot be written"),
         (
             ("sweep", "grid.toml", "--out", "scenario.toml"),
-            "scenario.toml: is a file; the cells need a folder",
+            "scenario.toml: this is a file; the store needs a folder",
         ),
     ],
 )

@@ -568,7 +568,7 @@ def test_a_pattern_that_does_not_choose_different_entries_is_refused_by_name(
 ) -> None:
     pattern = make(awkward, name)
     scenario = BASE.replace(selection=Selection(pattern=pattern, coordinated=coordinated))
-    with pytest.raises(PsofedError, match=f'pattern "{pattern.kind}" .* 2 different entries from 0 to 3'):
+    with pytest.raises(PsofedError, match=f'pattern "{pattern.kind}" .* 2 distinct entries between 0 and 3'):
         simulate(scenario, trials=2)
 
 

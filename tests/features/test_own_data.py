@@ -265,13 +265,13 @@ def test_bad_tables_are_refused_with_the_reason(tmp_path, text: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("nobody", "y"), "no column nobody; there are station, x1, x2, y"),
+        (("nobody", "y"), "no column nobody; the columns are station, x1, x2, y"),
         (("station", "z"), "no column z"),
         (("station", "y", ["x1", "x9"]), "no column x9"),
         (("station", "y", ["x1", "x1"]), "feature x1 is named 2 times"),
-        (("station", "y", ["y"]), "column y cannot be a feature, it is the target"),
+        (("station", "y", ["y"]), "column y cannot be a feature because it is the target"),
         (("station", "y", ["station"]), "it is the client"),
-        (("station", "station"), "cannot be both client and target"),
+        (("station", "station"), "cannot be both the client and the target"),
     ],
 )
 def test_bad_columns_are_named_with_those_there_are(tmp_path, arguments, message: str) -> None:
@@ -359,7 +359,7 @@ def test_the_command_line_simulates_a_table(tmp_path, psofed_command) -> None:
         (["--data", "DATA", "--client-column", "station"], "needs --target-column"),
         (
             ["--data", "DATA", "--client-column", "b", "--target-column", "y"],
-            "no column b; there are station",
+            "no column b; the columns are station",
         ),
     ],
 )

@@ -172,11 +172,11 @@ HOSTILE = {
     "latin-1": ("who,x,y\nZürich,1,2\n".encode("latin-1"), r"is not UTF-8 text \(byte 0xfc in row 2\)"),
     "endless line": (b"who,x,y\n" + b"a" * (2**20 + 1), "row 2 is longer than 1,048,576 bytes"),
     "endless field": (b'who,x,y\n"' + b"a" * 200_000 + b'",1,2', "row 2 is not CSV"),
-    "no header": (b"a,1,2\na,3,4\n", "no column who; there are a, 1, 2; is the header line missing?"),
+    "no header": (b"a,1,2\na,3,4\n", "no column who; the columns are a, 1, 2; is the header line missing?"),
     "extra field": (b"who,x,y\na,1,2\na,1,2,\n", "row 3 has 4 fields, the header has 3"),
     "extra field everywhere": (b"who,x,y\na,1,2,\na,1,2,\n", "row 2 has 4 fields, the header has 3"),
     "infinite": (b"who,x,y\na,1,2\n\na,1e999,2\n", "row 4, column x: '1e999' is not finite"),
-    "no client": (b"who,x,y\na,1,2\n ,1,2\n", "row 3 names no client in column who"),
+    "no client": (b"who,x,y\na,1,2\n ,1,2\n", "row 3 has no client in column who"),
     "only constants": (b"who,x,y\n" + b"a,1,2\na,1,3\n" * 20, r"no feature ever changes \(x\)"),
     "too large": (b"who,x,y\n" + b"a,1e200,2\na,-1e200,3\n" * 20, r"values beyond 1e\+100"),
 }

@@ -31,7 +31,7 @@ def read_advice(path: str | Path) -> Advice:
     except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise PsofedError(
-            f"{path}: not advice of psofed's ({reason}); all other results are read from NetCDF (.nc)"
+            f"{path}: not a saved advice ({reason}); other results are read from NetCDF files (.nc)"
         ) from None
 
 

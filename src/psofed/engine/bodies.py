@@ -169,7 +169,7 @@ def _reason(error: Exception) -> str:
     text = re.sub(r"Function\(<(?:built-in )?function (\S+?)(?: at 0x[0-9a-f]+)?>\)", r"\1", str(error))
     call = re.search(r"No implementation of function (\S+) found for signature:\s*>>> (.*)", text)
     if call:
-        return f"there is no compiled form of {call[2].strip()}"
+        return f"Numba cannot compile {call[2].strip()}"
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     headings = (
         "Failed in nopython",
@@ -238,7 +238,7 @@ def _for_short_loops() -> Iterator[None]:
 
 
 class _CannotCompile(Exception):  # noqa: N818 (it is caught here)
-    """A body, or a field it reads, that there is no compiled form of."""
+    """A body, or a field it reads, that Numba cannot compile."""
 
 
 def _teach(function: FunctionType) -> None:
@@ -247,7 +247,7 @@ def _teach(function: FunctionType) -> None:
         return
     if any(step.opname == "RAISE_VARARGS" for step in dis.get_instructions(function)):
         # A C function cannot raise: the error would be printed, and the run go on with wrong numbers.
-        raise _CannotCompile(f"{function.__name__} may raise an error, which compiled code cannot")
+        raise _CannotCompile(f"{function.__name__} may raise an error, and compiled code cannot")
     _TAUGHT.add(function)
     # Inlined: what the frame knows about its arguments, such as a length of 1, holds inside as well.
     register_jitable(forceinline=True)(function)
@@ -278,7 +278,7 @@ def _make_unpack(kind: type[Part], function: FunctionType) -> FunctionType:
         elif about.choices:
             entries.append(f"{about.choices!r}[int(values[{place}])]")
         elif optional or value not in ("int", "float", "bool"):
-            raise _CannotCompile(f"its body reads {field.name}, which is no number")
+            raise _CannotCompile(f"its body reads {field.name}, which is not a number")
         else:
             text = f"values[{place}]"
             entries.append({"int": f"int({text})", "bool": f"{text} != 0.0", "float": text}[value])

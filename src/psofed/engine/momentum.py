@@ -40,8 +40,8 @@ def make_memories(momentum: Momentum | None, num_clients: int, numbers: int, lan
         return Memories(False, 0.0, 0.0, 0.0, np.zeros((0, 0, 0)), np.zeros((0, 0), np.int32))
     if num_clients * numbers > MOST_MEMORY:
         raise NotCoveredError(
-            f"an algorithm with a momentum of each client keeps {num_clients * numbers:,} numbers for "
-            f"{num_clients} clients and {numbers} entries; at most {MOST_MEMORY:,} can be kept"
+            f"an algorithm with one momentum per client needs {num_clients * numbers:,} values of memory for "
+            f"{num_clients} clients and {numbers} entries; the limit is {MOST_MEMORY:,}"
         )
     return Memories(
         True,

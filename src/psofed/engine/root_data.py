@@ -40,7 +40,7 @@ def draw_root(scenario: "Scenario", fleet: "Fleet", stream: Stream | None) -> Ro
         return RootSet(np.zeros((0, 0, 0)), False, 0.0)
     if stream is None:
         raise NotCoveredError(
-            f'aggregation = "{rule.kind}" has root data that say how a model should change, and algorithm = '
+            f'aggregation = "{rule.kind}" compares model updates with root data, but algorithm = '
             f'"{scenario.algorithm.kind}" sends no models'
         )
     rows = draw_clean_samples(scenario, fleet, stream, rule.root_size)

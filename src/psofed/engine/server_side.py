@@ -277,12 +277,12 @@ def _make_search(
         return None
     if not (algorithm.holds_models or algorithm.exchange(scenario).sends_model):
         raise NotCoveredError(
-            f'attack.kind = "{attack.kind}" that tries strengths against the rule needs models to be sent, and '
+            f'attack.kind = "{attack.kind}" searches its strength against the rule, which needs models to be sent, but '
             f'algorithm = "{algorithm.kind}" sends none'
         )
     if hook.token:
         raise NotCoveredError(
-            f'attack.kind = "{attack.kind}" cannot be compiled, so it cannot try strengths against the rule'
+            f'attack.kind = "{attack.kind}" cannot be compiled, so it cannot search its strength against the rule'
         )
     place = list(attack.options()).index(attack.strength_field())
     options = np.repeat(hook.options[None], len(strengths), axis=0)

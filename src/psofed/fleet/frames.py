@@ -118,7 +118,7 @@ def _read_csv(path: Path, text_column: str | None) -> TableFrame:
     except pandas.errors.EmptyDataError:
         data = pandas.DataFrame({at: [] for at in range(len(header))})
     except (pandas.errors.ParserError, ValueError, OverflowError) as error:
-        raise PsofedError(f"{path}: is not CSV ({str(error).splitlines()[0]})") from None
+        raise PsofedError(f"{path}: not valid CSV ({str(error).splitlines()[0]})") from None
     data.columns = header
     return TableFrame(data, str(path), delimiter, content)
 
@@ -134,7 +134,7 @@ def _read_bytes(path: Path) -> bytes:
     try:
         size = path.stat().st_size
         if size > _MOST_BYTES:
-            raise PsofedError(f"{path}: has {size:,} bytes; at most {_MOST_BYTES:,} are read")
+            raise PsofedError(f"{path}: has {size:,} bytes; the limit is {_MOST_BYTES:,}")
         content = path.read_bytes()
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None
@@ -149,18 +149,18 @@ def _read_bytes(path: Path) -> bytes:
         except UnicodeDecodeError as error:
             row = content.count(b"\n", 0, error.start) + 1
             raise PsofedError(
-                f"{path}: is not UTF-8 text (byte 0x{content[error.start]:02x} in row {row}); save it as CSV UTF-8"
+                f"{path}: not UTF-8 text (byte 0x{content[error.start]:02x} in row {row}); save it as CSV UTF-8"
             ) from None
     if (at := content.find(b"\0")) >= 0:
         row = content.count(b"\n", 0, at) + 1
-        raise PsofedError(f"{path}: row {row} holds a NUL byte; is it a text file?")
+        raise PsofedError(f"{path}: row {row} contains a NUL byte; is it a text file?")
     return content
 
 
 def _split_header(path: Path, content: bytes) -> tuple[list[str], str]:
     line = content[: content.find(b"\n")] if b"\n" in content else content
     if not line.strip():
-        raise PsofedError(f"{path}: is empty; a header line with the columns' names must come first")
+        raise PsofedError(f"{path}: the file is empty; it must start with a header line of column names")
     if len(line) > _LONGEST_LINE:
         raise PsofedError(f"{path}: row 1 is longer than {_LONGEST_LINE:,} bytes")
     text = line.decode("utf-8")
@@ -170,7 +170,7 @@ def _split_header(path: Path, content: bytes) -> tuple[list[str], str]:
     except csv.Error as error:
         raise PsofedError(f"{path}: the header is not CSV ({error})") from None
     if len(header) > _MOST_COLUMNS:
-        raise PsofedError(f"{path}: has {len(header):,} columns; at most {_MOST_COLUMNS:,} are read")
+        raise PsofedError(f"{path}: has {len(header):,} columns; the limit is {_MOST_COLUMNS:,}")
     return header, delimiter
 
 
@@ -221,12 +221,10 @@ def _open_parquet(path: Path) -> Any:
         from pyarrow import ArrowException
         from pyarrow.parquet import read_table as read
     except ImportError:
-        raise PsofedError(
-            f'{path}: Parquet needs pyarrow, which is not installed; pip install "psofed[parquet]"'
-        ) from None
+        raise PsofedError(f'{path}: reading Parquet needs pyarrow: pip install "psofed[parquet]"') from None
     try:
         return read(path)
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None
     except (ArrowException, OSError) as error:
-        raise PsofedError(f"{path}: is not Parquet ({str(error).splitlines()[0]})") from None
+        raise PsofedError(f"{path}: not valid Parquet ({str(error).splitlines()[0]})") from None

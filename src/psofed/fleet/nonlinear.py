@@ -110,7 +110,7 @@ def estimate_moments(scenario: Scenario) -> StreamMoments:
     """Estimate the second moments of a scenario's streams from one large sample, always the same."""
     if scenario.data.function is None:
         raise PsofedError(
-            f'model.kind = "{scenario.model.kind}" needs a stream to learn: set data.function, or give --data'
+            f'model.kind = "{scenario.model.kind}" needs something to learn: set data.function or use --data'
         )
     return _estimate_moments(scenario.num_clients, scenario.dimension, scenario.model, scenario.data)
 

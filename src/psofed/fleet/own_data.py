@@ -304,7 +304,7 @@ def stream_table(
     wanted = fewest if min_rows is None else check_integer("min_rows", min_rows, 1)
     unknown = [name for name in leave_out if name not in table.clients]
     if isinstance(leave_out, str) or unknown:
-        allowed = f"names of clients, such as {', '.join(table.clients[:3])}"
+        allowed = f"client names, such as {', '.join(table.clients[:3])}"
         raise InvalidValueError("leave_out", leave_out if isinstance(leave_out, str) else unknown[0], allowed)
     kept, inputs, targets, clipped = [], [], [], 0
     left_out: dict[str, str] = {}
@@ -341,7 +341,7 @@ def stream_table(
         raise PsofedError(f"{table.path}: client {first} cannot take part: {reason}{others}")
     if not any(x.any() for x in inputs):
         raise PsofedError(
-            f"{table.path}: no feature ever changes ({', '.join(table.features)}): nothing to learn from"
+            f"{table.path}: all features are constant ({', '.join(table.features)}), so there is nothing to learn"
         )
     return OwnData(_only(table, kept), tuple(inputs), tuple(targets), warmup, clip, clipped, epochs, left_out)
 

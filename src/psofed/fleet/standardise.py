@@ -122,7 +122,7 @@ class Standardiser:
             np.array(mapping[name], dtype=np.float64) for name in ("counts", "means", "squares")
         )
         if not counts.shape == means.shape == squares.shape or counts.ndim != 1 or counts.size == 0:
-            raise ValueError("counts, means and squares of different lengths")
+            raise ValueError("counts, means and squares must have the same length")
         mean, target_squares = mapping["target"]
         return cls(
             width=counts.size,

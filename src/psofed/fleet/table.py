@@ -109,13 +109,13 @@ def read_table(
     frame = _open(source, client_column)
     data = frame.data
     if isinstance(features, str):
-        raise InvalidValueError("features", features, "a list of columns' names")
+        raise InvalidValueError("features", features, "a list of column names")
     candidates = _choose_columns(frame, client_column, target_column, features)
     left_out: dict[str, str] = {}
     values: dict[str, FloatArray] = {}
     with_commas = []
     if not len(data):
-        raise PsofedError(f"{frame.source}: has a header but no rows")
+        raise PsofedError(f"{frame.source}: there is a header but no rows")
     owner, names = _clients(frame, client_column)
     for name in (target_column, *candidates):
         holds = _content_of(frame, name)
@@ -174,14 +174,14 @@ def table_from_arrays(
         shapes = f"X {x.shape}, y {y.shape}, clients {owner.shape}"
         raise InvalidValueError("arrays", shapes, "X (rows, d), y (rows,), clients (rows,)")
     if not len(x) == len(y) == len(owner):
-        raise InvalidValueError("arrays", f"{len(x)}, {len(y)} and {len(owner)} rows", "equally many rows")
+        raise InvalidValueError("arrays", f"{len(x)}, {len(y)} and {len(owner)} rows", "of equal length")
     names = [f"x{j + 1}" for j in range(x.shape[1])] if features is None else [str(name) for name in features]
     if len(names) != x.shape[1]:
         raise InvalidValueError("features", names, f"{x.shape[1]} names, one for each column of X")
     client, target = (_unused(name, names) for name in ("client", "y"))
     columns = {client: owner, target: y, **{name: x[:, j] for j, name in enumerate(names)}}
     if len(columns) != len(names) + 2:
-        raise InvalidValueError("features", names, "names that differ")
+        raise InvalidValueError("features", names, "distinct names")
     return read_table(pandas.DataFrame(columns), client, target, names)
 
 
@@ -196,7 +196,7 @@ def _open(source: Any, client_column: str) -> TableFrame:
         collected = source.collect() if hasattr(source, "collect") else source
         frame = pandas.DataFrame({name: collected[name].to_numpy() for name in collected.columns})
     else:
-        allowed = "a path, a pandas or a polars DataFrame; arrays go to psofed.from_arrays"
+        allowed = "a path or a pandas or polars DataFrame (for arrays use psofed.from_arrays)"
         raise InvalidValueError("data", type(source).__name__, allowed)
     return TableFrame(frame.reset_index(drop=True), "DataFrame")
 
@@ -217,13 +217,13 @@ def _choose_columns(
         if name not in header:
             there = ", ".join(header[:_MOST_NAMES]) + (", …" if len(header) > _MOST_NAMES else "")
             missing = "; is the header line missing?" if any(not is_text([n]) for n in header if n) else ""
-            raise PsofedError(f"{source}: no column {name}; there are {there}{missing}")
+            raise PsofedError(f"{source}: no column {name}; the columns are {there}{missing}")
     if client == target:
-        raise PsofedError(f"{source}: column {client} cannot be both client and target")
+        raise PsofedError(f"{source}: column {client} cannot be both the client and the target")
     for name in chosen:
         if name in (client, target):
             role = "client" if name == client else "target"
-            raise PsofedError(f"{source}: column {name} cannot be a feature, it is the {role}")
+            raise PsofedError(f"{source}: column {name} cannot be a feature because it is the {role}")
         if chosen.count(name) > 1:
             raise PsofedError(f"{source}: feature {name} is named {chosen.count(name)} times")
     if not chosen:
@@ -292,9 +292,7 @@ def _advice(frame: TableFrame, name: str, target: str, is_named: bool) -> str:
         return f"{name} holds {_content_of(frame, name)}: leave it out of the features"
     if is_named:
         return "mend the value, or leave it empty if it is missing"
-    return (
-        f"mend the value, leave it empty if it is missing, or leave {name} out by naming the features to use"
-    )
+    return f"correct the value, leave it empty if it is missing, or list the features to use without {name}"
 
 
 def _bad_field(frame: TableFrame, row: int, column: str, what: str) -> PsofedError:
@@ -316,7 +314,7 @@ def _clients(frame: TableFrame, column: str) -> tuple[NDArray[np.int64], tuple[s
     owner = numbers[codes]
     if (owner < 0).any():
         row = frame.line_of(int(np.argmax(owner < 0)))
-        raise PsofedError(f"{frame.source}: row {row} names no client in column {column}")
+        raise PsofedError(f"{frame.source}: row {row} has no client in column {column}")
     return owner, tuple(names)
 
 

@@ -53,16 +53,18 @@ class Attack(Part):
     not_affine_because: ClassVar[str] = "it does not state its moments"
 
     num_byzantine: int = option(  # type: ignore[assignment]  # or as many as `clients` names
-        default=None, low=0, text="|S_B|: how many clients are Byzantine"
+        default=None, low=0, text="|S_B|: number of Byzantine clients"
     )
     clients: Sequence[int | str] = option(
-        default=(), text="which clients are Byzantine: numbers, or names in own data"
+        default=(), text="which clients are Byzantine: numbers, or names in your own data"
     )
     probability: float = option(
-        default=0.2, low=0.0, high=1.0, text="p_a: of an attack, when a Byzantine client could"
+        default=0.2, low=0.0, high=1.0, text="p_a: probability that a participating Byzantine client attacks"
     )
     byzantine_set: str = option(
-        default="fixed", choices=("fixed", "redrawn"), text="for good, or drawn anew each iteration"
+        default="fixed",
+        choices=("fixed", "redrawn"),
+        text="same Byzantine clients throughout, or redrawn",
     )
 
     def __post_init__(self) -> None:
@@ -71,17 +73,19 @@ class Attack(Part):
         given: int | None = self.num_byzantine
         if given is None:
             if not names:
-                allowed = "a value must be given, it has no default; or name the clients in attack.clients"
+                allowed = "given, or attack.clients must name the Byzantine clients"
                 raise InvalidValueError("attack.num_byzantine", None, allowed)
             object.__setattr__(self, "num_byzantine", len(names))
         super().__post_init__()
         if names and self.num_byzantine != len(names):
             raise InvalidValueError(
-                "attack.num_byzantine", self.num_byzantine, f"{len(names)}, as many as attack.clients names"
+                "attack.num_byzantine",
+                self.num_byzantine,
+                f"{len(names)}, the number of clients in attack.clients",
             )
         if names and self.byzantine_set == "redrawn":
             raise InvalidValueError(
-                "attack.clients", list(names), 'none where attack.byzantine_set = "redrawn"'
+                "attack.clients", list(names), 'empty with attack.byzantine_set = "redrawn"'
             )
 
     def corrupt(self, upload: Any) -> float:
@@ -179,7 +183,9 @@ class Attack(Part):
             number = _number_of(client, num_clients, names)
             if mask[number]:
                 raise InvalidValueError(
-                    "attack.clients", client, f"each client once; number {number} is named twice"
+                    "attack.clients",
+                    client,
+                    f"a list that names each client once (client {number} appears twice)",
                 )
             mask[number] = True
         return mask
@@ -300,20 +306,24 @@ class Defence(Part):
     false_alarm_every: float = option(
         default=10_000.0,
         low=1.0,
-        text="iterations per honest client left out by mistake, over the whole fleet",
+        text="iterations per wrongly excluded honest client, over the whole fleet",
     )
     threshold: float | None = option(
-        default=None, low=0.0, text="of the suspicion, instead of false_alarm_every"
+        default=None, low=0.0, text="alarm threshold of the suspicion; replaces false_alarm_every"
     )
     return_after: int = option(
-        default=100, low=0, text="uploads without a new alarm until a client is let in again; 0: never"
+        default=100, low=0, text="uploads without an alarm until a client is readmitted; 0: never"
     )
-    excluded_download: bool = option(default=True, text="whether who is left out still downloads")
+    excluded_download: bool = option(default=True, text="whether excluded clients still download")
     reference: str = option(
-        default="participants", choices=("participants", "server"), text="what an upload is compared with"
+        default="participants",
+        choices=("participants", "server"),
+        text="what uploads are compared with",
     )
     variance: str = option(
-        default="auto", choices=("auto", "theory", "estimated"), text="of honest residuals: where it is from"
+        default="auto",
+        choices=("auto", "theory", "estimated"),
+        text="source of the honest residuals' variance",
     )
 
     def suspicion(self, evidence: "Evidence", memory: "FloatArray") -> float:
@@ -452,7 +462,7 @@ class Algorithm(Part):
     def check(self, scenario: "Scenario") -> None:
         """Refuse what the algorithm gives no meaning to."""
         if not self.holds_models and scenario.uplink != "same":
-            allowed = f'"same" for algorithm = "{self.kind}", whose clients hold no model to upload from'
+            allowed = f'"same" with algorithm = "{self.kind}", whose clients hold no model'
             raise InvalidValueError("uplink", scenario.uplink, allowed)
 
     def traffic(self, scenario: "Scenario") -> "Traffic":
@@ -482,7 +492,7 @@ class Algorithm(Part):
             return scenario.num_participants
         most = self.traffic(scenario).most_in_iteration
         if most > scenario.num_clients:
-            allowed = f"at most num_clients = {scenario.num_clients} in an iteration; see spend_budget"
+            allowed = f"at most {scenario.num_clients} (num_clients) per iteration; see spend_budget"
             raise InvalidValueError(f'exchanges of algorithm "{self.kind}"', most, allowed)
         return max(scenario.num_participants, most)
 
@@ -503,7 +513,7 @@ BASES = (Attack, Aggregation, PreAggregation, Defence, Pattern, Drift, Model, Fu
 
 
 def _check_clients(clients: Any) -> tuple[int | str, ...]:
-    allowed = "different numbers or names of clients, for example [3, 7]"
+    allowed = "distinct client numbers or names, for example [3, 7]"
     if isinstance(clients, str | bytes) or not hasattr(clients, "__iter__"):
         raise InvalidValueError("attack.clients", clients, allowed)
     checked: list[int | str] = []
@@ -520,7 +530,9 @@ def _number_of(client: int | str, num_clients: int, names: Sequence[str]) -> int
     if isinstance(client, str):
         if client not in names:
             allowed = (
-                f"one of {', '.join(names[:20])}" if names else "a number, since these clients have no names"
+                f"one of {', '.join(names[:20])}"
+                if names
+                else "a number, because these clients have no names"
             )
             raise InvalidValueError("attack.clients", client, allowed)
         return list(names).index(client)

@@ -48,7 +48,7 @@ class Part:
         if type(self).family and Part in type(self).__bases__:
             name, family = type(self).__name__, type(self).family
             raise TypeError(
-                f"psofed.{name} is the base of every {family}; take one of them, or make your own from it"
+                f"psofed.{name} is the base class of every {family}; use one of its subclasses or define your own"
             )
         for field in self.options().values():
             value = check_option(f"{self.table}.{field.name}", field, getattr(self, field.name))

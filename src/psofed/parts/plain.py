@@ -36,8 +36,8 @@ def check_memory(attack: Attack | None, num_clients: int, dimension: int) -> Non
     size = 0 if attack is None else attack.memory_size(num_clients, dimension)
     if attack is not None and size > MOST_MEMORY:
         raise NotCoveredError(
-            f'attack.kind = "{attack.kind}" keeps {size:,} numbers for {num_clients} clients and {dimension} entries; '
-            f"at most {MOST_MEMORY:,} can be kept"
+            f'attack.kind = "{attack.kind}" needs {size:,} values of memory for {num_clients} clients and '
+            f"{dimension} entries; the limit is {MOST_MEMORY:,}"
         )
 
 

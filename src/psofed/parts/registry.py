@@ -86,10 +86,10 @@ def register(part: type[Part]) -> None:
         part.__qualname__,
     )
     if (known is not None and not same) or (part.kind in _built_in(part.family) and not _is_built_in(part)):
-        owner = f"{known.__module__}.{known.__qualname__}" if known is not None else "psofed's own"
+        owner = f"{known.__module__}.{known.__qualname__}" if known is not None else "built in"
         raise PsofedError(
-            f'{part.__module__}.{part.__qualname__}: the {part.family} "{part.kind}" is {owner}; '
-            "name the class otherwise, or give it another `kind`"
+            f'{part.__module__}.{part.__qualname__}: the {part.family} "{part.kind}" already exists ({owner}); '
+            "rename the class or set another `kind`"
         )
     _REGISTERED[key] = part
 
@@ -186,7 +186,7 @@ def _load_named_modules() -> None:
             entry.load()
         except Exception as error:
             raise PsofedError(
-                f"the parts of {entry.value} (an installed package) cannot be loaded: {error}"
+                f"cannot load the parts of the installed package {entry.value}: {error}"
             ) from error
 
 
@@ -198,7 +198,7 @@ def _load_file(path: Path) -> ModuleType:
     if known is not None:
         if getattr(known, "__file__", None) and Path(str(known.__file__)).resolve() == path.resolve():
             return known
-        raise PsofedError(f"--plugin {path}: a module named {name} is there already; name the file otherwise")
+        raise PsofedError(f"--plugin {path}: a module named {name} is already loaded; rename the file")
     # On the path, so that worker processes find it under the same name.
     if folder not in sys.path:
         sys.path.append(folder)

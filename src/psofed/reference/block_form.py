@@ -84,7 +84,7 @@ def is_covered(scenario: Scenario) -> bool:
 def _perturbations(scenario: Scenario, draws: Draws) -> FloatArray:
     """Return β_k τ_{k,n} δ_{k,n+1}, shape (N, K, D), as the attack states it."""
     if not is_covered(scenario):
-        raise NotCoveredError("the paper's block form knows attacks that add something, and the mean")
+        raise NotCoveredError("the paper's block form covers additive attacks and the mean only")
     shocks = draws.shocks
     if scenario.attack is None:
         return np.zeros_like(shocks.normals)

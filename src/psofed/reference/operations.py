@@ -103,7 +103,9 @@ def count_operations(scenario: Scenario, seed: int = 0) -> ExchangeCost:
     (11, 10, 4)
     """
     if scenario.aggregation.kind != "mean" or scenario.pre_aggregation is not None:
-        raise NotCoveredError('operations are counted for aggregation = "mean" without a pre-aggregation')
+        raise NotCoveredError(
+            'operations are counted only for aggregation = "mean" without a pre-aggregation'
+        )
     if scenario.algorithm.holds_models:
         return _count_pso_fed(scenario, seed)
     return _count_server_model(scenario, seed)

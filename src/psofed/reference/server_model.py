@@ -53,7 +53,9 @@ def run_server_model_reference(
     attack = scenario.attack
     kept = np.zeros(0 if attack is None else attack.memory_size(scenario.num_clients, exchange.numbers))
     if attack is not None and attack.strengths():
-        raise NotCoveredError(f'the literal form does not try strengths of "{attack.kind}" against the rule')
+        raise NotCoveredError(
+            f'the literal form does not search the strength of "{attack.kind}" against the rule'
+        )
     for n in range(scenario.iterations):
         model = models[n, 0]
         network_mse[n] = np.mean((draws.inputs[n] @ (target - model) + draws.noise[n]) ** 2)

@@ -61,7 +61,7 @@ variance = 0.5                   # of the noise; each kind has options of its ow
 
 # [defence]                      # watch the uploads, and leave out who lies: docs/defence.md
 # kind = "cusum"
-# false_alarm_every = 10000      # iterations per honest client left out by mistake, over the whole fleet
+# false_alarm_every = 10000      # iterations per wrongly excluded honest client, over the whole fleet
 # return_after = 100             # uploads without a new alarm until a client is let in again
 
 # [evasion]                      # measure errors on inputs that are moved to hurt most as well

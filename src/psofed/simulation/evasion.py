@@ -26,11 +26,11 @@ def check_evasion(scenario: Scenario, has_own_data: bool) -> None:
     if scenario.evasion is None:
         return
     if not scenario.is_linear:
-        raise NotCoveredError("[evasion] is measured on linear models of linear streams, y = wᵀx + ν")
+        raise NotCoveredError("[evasion] needs a linear model on a linear stream, y = wᵀx + ν")
     if has_own_data:
-        raise NotCoveredError("[evasion] is measured on Gaussian streams, not on data of your own")
+        raise NotCoveredError("[evasion] needs Gaussian streams and cannot use your own data")
     if scenario.drift is not None:
-        raise NotCoveredError("[evasion] is not measured while the target moves ([drift])")
+        raise NotCoveredError("[evasion] cannot be combined with [drift]")
 
 
 def instants(tail: int) -> int:

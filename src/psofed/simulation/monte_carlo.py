@@ -133,16 +133,16 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
     algorithm, rule, defence = scenario.algorithm, scenario.aggregation, scenario.defence
     if defence is not None and not defence.excluded_download and not algorithm.holds_models:
         raise NotCoveredError(
-            f'defence.excluded_download = false: with algorithm = "{algorithm.kind}" clients hold no model to keep'
+            f'defence.excluded_download = false needs clients with models; algorithm = "{algorithm.kind}" has none'
         )
     for name, is_wanted in wanted.items():
         if is_wanted and rule.has_root_data:
             raise NotCoveredError(
-                f'aggregation = "{rule.kind}" has root data drawn from linear streams, and is not simulated with {name}'
+                f'aggregation = "{rule.kind}" draws root data from linear streams and cannot be combined with {name}'
             )
         if is_wanted and not algorithm.holds_models:
             raise NotCoveredError(
-                f'algorithm = "{algorithm.kind}" is not simulated with {name}; "pso-fed" is'
+                f'algorithm = "{algorithm.kind}" cannot be combined with {name}; use "pso-fed"'
             )
     if drift is not None:
         drift.check(scenario.iterations)

@@ -71,7 +71,7 @@ def _plan_of(honest: Scenario, source: "SampleSource | None") -> WatchPlan:
     if defence.variance == "theory" or (defence.variance == "auto" and source is None):
         if source is not None:
             raise NotCoveredError(
-                'defence.variance = "theory" is for streams that the scenario describes; with data of your own take '
+                'defence.variance = "theory" needs streams described by the scenario; for your own data use '
                 '"estimated"'
             )
         try:

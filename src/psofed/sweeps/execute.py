@@ -80,7 +80,7 @@ def run_cells(
         for cell, result in _compute(order, threads, executor, report):
             if result.engine != engine_digest():
                 raise PsofedError(
-                    "a worker runs another psofed than this machine; install the same version on both"
+                    "a worker runs a different version of psofed; install the same version on all machines"
                 )
             if store is not None:
                 store.save(cell, result)

@@ -318,7 +318,9 @@ class SweepResult:
         found = self.select(point)
         if len(found.cells) != 1:
             open_fields = [axis.name for axis in found.grid.axes if len(axis.values) > 1]
-            raise InvalidValueError("point", dict(point), f"a value for {', '.join(open_fields)} as well")
+            raise InvalidValueError(
+                "point", dict(point), f"complete; add a value for {', '.join(open_fields)}"
+            )
         return found.cells[0]
 
 

@@ -106,12 +106,12 @@ def _make(part: "type[Part] | Part") -> Part:
     if isinstance(part, Part):
         return part
     if not (isinstance(part, type) and issubclass(part, Part)) or part.family not in FAMILIES:
-        raise PsofedError(f"{part!r} is no part: derive it from psofed.Attack, psofed.Aggregation, …")
+        raise PsofedError(f"{part!r} is not a part; derive it from psofed.Attack, psofed.Aggregation, …")
     try:
         return part(num_byzantine=2, probability=0.5) if part.family == "attack" else part()  # type: ignore[call-arg]
     except TypeError as error:
         raise PsofedError(
-            f"{part.__name__} cannot be made without options ({error}); give check_part a value"
+            f"{part.__name__} needs options ({error}); pass check_part a value instead of the class"
         ) from None
 
 

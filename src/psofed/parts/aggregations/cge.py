@@ -33,7 +33,7 @@ class CGE(Aggregation):
     kind = "cge"
     over = "vectors"
 
-    tolerated: int = option(default=1, low=0, text="f: how many updates are left out, the longest ones")
+    tolerated: int = option(default=1, low=0, text="f: number of longest updates left out")
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Average the shorter updates."""

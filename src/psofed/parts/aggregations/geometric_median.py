@@ -37,9 +37,11 @@ class GeometricMedian(Aggregation):
 
     over = "vectors"
 
-    smoothing: float = option(default=1e-3, low=0.0, open_low=True, text="distances below this count as this")
+    smoothing: float = option(
+        default=1e-3, low=0.0, open_low=True, text="smallest distance used; shorter ones are raised to it"
+    )
     tolerance: float = option(
-        default=1e-3, low=1e-12, text="how short the last step must be, in median distances"
+        default=1e-3, low=1e-12, text="stop when a step is shorter than this many median distances"
     )
 
     def combine(self, updates: Updates, out: FloatArray) -> None:

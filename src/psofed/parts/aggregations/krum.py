@@ -32,7 +32,7 @@ class Krum(Aggregation):
 
     over = "vectors"
 
-    tolerated: int = option(default=1, low=0, text="f: how many attackers among the participants are assumed")
+    tolerated: int = option(default=1, low=0, text="f: assumed number of Byzantine participants")
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Take the update with the lowest score."""

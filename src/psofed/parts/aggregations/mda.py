@@ -39,15 +39,15 @@ class MDA(Aggregation):
     kind = "mda"
     over = "vectors"
 
-    tolerated: int = option(default=1, low=0, text="f: how many updates are left out")
+    tolerated: int = option(default=1, low=0, text="f: number of updates left out")
 
     def check_participants(self, participants: int) -> None:
         """Refuse more ways to leave out f of the participants than can be tried."""
         ways = math.comb(participants, min(self.tolerated, (participants - 1) // 2))
         if ways > MOST_SUBSETS:
             allowed = (
-                f"at most {MOST_SUBSETS:,} ways to leave out tolerated of the participants, all of which "
-                f'"mda" tries; with {participants} participants there are {ways:,}'
+                f'small enough for "mda" to try all subsets: {participants} participants have {ways:,} of that size, '
+                f"and at most {MOST_SUBSETS:,} are tried"
             )
             raise InvalidValueError("aggregation_options.tolerated", self.tolerated, allowed)
 

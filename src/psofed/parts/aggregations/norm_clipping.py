@@ -33,7 +33,7 @@ class NormClipping(Aggregation):
 
     over = "vectors"
 
-    factor: float = option(default=1.0, low=0.0, open_low=True, text="longest allowed update, in medians")
+    factor: float = option(default=1.0, low=0.0, open_low=True, text="longest update, in median lengths")
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Average the clipped updates."""

@@ -42,12 +42,14 @@ class CSFed(Algorithm):
 
     kind = "cs-fed"
 
-    measurements: int = option(default=16, low=1, text="q, rows of Φ_n")
-    decoding_steps: int = option(default=20, low=1, text="steps of binary iterative hard thresholding")
-    joint: bool = option(
-        default=False, text="decode once from the joined measurements, or each client's by itself"
+    measurements: int = option(default=16, low=1, text="q: number of rows of Φ_n")
+    decoding_steps: int = option(
+        default=20, low=1, text="number of steps of binary iterative hard thresholding"
     )
-    magnitude: bool = option(default=True, text="send ‖u_k‖ beside the bits")
+    joint: bool = option(
+        default=False, text="decode the averaged measurements once, instead of each client's"
+    )
+    magnitude: bool = option(default=True, text="also send ‖u_k‖")
 
     def traffic(self, scenario: "Scenario") -> Traffic:
         """Count q bits (and a number) up, D numbers down."""

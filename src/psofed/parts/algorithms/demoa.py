@@ -38,11 +38,11 @@ class DeMoA(Algorithm):
 
     kind = "demoa"
 
-    alpha: float = option(default=0.1, low=0.0, high=1.0, open_low=True, text="α, the weight of a new update")
+    alpha: float = option(default=0.1, low=0.0, high=1.0, open_low=True, text="α: weight of a new update")
     unseen: str = option(
         default="shrunk",
         choices=("shrunk", "kept"),
-        text="what becomes of momenta of clients that do not take part",
+        text="how momenta of absent clients change",
     )
 
     def traffic(self, scenario: "Scenario") -> Traffic:

@@ -35,7 +35,7 @@ class OnlineFed(Algorithm):
     budget: str = option(
         default="fewer-exchanges",
         choices=("fewer-exchanges", "fewer-participants"),
-        text="how the communication budget is kept",
+        text="how the communication budget is met",
     )
 
     def traffic(self, scenario: "Scenario") -> Traffic:

@@ -43,16 +43,16 @@ class QSFed(Algorithm):
 
     kind = "qs-fed"
 
-    rows: int = option(default=5, low=1, text="r of the sketch")
-    columns: int = option(default=1, low=1, text="c of the sketch")
-    top: int = option(default=5, low=1, text="k, how many entries the server changes at most in an exchange")
+    rows: int = option(default=5, low=1, text="r: number of rows of the sketch")
+    columns: int = option(default=1, low=1, text="c: number of columns of the sketch")
+    top: int = option(default=5, low=1, text="k: largest number of entries changed in an exchange")
     hashes: str = option(
-        default="fresh", choices=("fresh", "fixed"), text="drawn in each exchange, or once for the run"
+        default="fresh", choices=("fresh", "fixed"), text="hashes drawn in each exchange, or once per run"
     )
-    momentum: float = option(default=0.0, low=0.0, high=1.0, open_high=True, text="ρ; needs fixed hashes")
-    error_feedback: bool = option(
-        default=False, text="keep what top-k left out for later; needs fixed hashes"
+    momentum: float = option(
+        default=0.0, low=0.0, high=1.0, open_high=True, text="ρ: momentum; needs fixed hashes"
     )
+    error_feedback: bool = option(default=False, text="carry over what top-k left out; needs fixed hashes")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -19,10 +19,10 @@ class Hiding:
     not_affine_because: ClassVar[str] = "distances between uploads are not affine in the models"
 
     scale: float = option(
-        default=1.0, low=0.0, text="what is gone of the largest possible way", strength=True
+        default=1.0, low=0.0, text="fraction of the largest undetected distance", strength=True
     )
     direction: str = option(
-        default="deviation", choices=("deviation", "unit", "sign"), text="p: away in what direction"
+        default="deviation", choices=("deviation", "unit", "sign"), text="p: direction of the perturbation"
     )
 
 

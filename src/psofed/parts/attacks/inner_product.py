@@ -27,15 +27,13 @@ class InnerProduct(Attack):
         "what an attacker sends depends on how many others attack in the same entry and iteration"
     )
 
-    scale: float = option(
-        default=2.0, low=0.0, text="ε: how far the turned mean update reaches", strength=True
-    )
+    scale: float = option(default=2.0, low=0.0, text="ε: length of the reversed mean update", strength=True)
 
     search: int = option(
         default=0,
         low=0,
         high=1000,
-        text="how many scales, up to the given one, are tried against the rule; 0: none",
+        text="number of scales, up to the given one, tried against the rule; 0: no search",
     )
 
     def strengths(self) -> tuple[float, ...]:

@@ -41,19 +41,19 @@ class LittleIsEnough(Attack):
 
     deviations: float = option(
         default=0.0,
-        text="z: how many standard deviations from the mean; 0: as n and a give it",
+        text="z: distance from the mean in standard deviations; 0: derived from n and a",
         strength=True,
     )
     statistics: str = option(
         default="accomplices",
         choices=("accomplices", "honest"),
-        text="whose uploads mean and deviation are of",
+        text="whose uploads define the mean and the deviation",
     )
     search: int = option(
         default=0,
         low=0,
         high=1000,
-        text="how many z, up to the given one, are tried against the rule; 0: none",
+        text="number of values of z, up to the given one, tried against the rule; 0: no search",
     )
 
     def strengths(self) -> tuple[float, ...]:

@@ -36,8 +36,10 @@ class Mimic(Attack):
         "which client is copied depends on who participates and who attacks, so the copy is not affine"
     )
 
-    victim: str = option(default="variance", choices=("variance", "lowest"), text="who is copied")
-    warm_up: int = option(default=200, low=1, text="after how many iterations the choice stands")
+    victim: str = option(
+        default="variance", choices=("variance", "lowest"), text="which honest client is copied"
+    )
+    warm_up: int = option(default=200, low=1, text="iterations until the choice of the victim is final")
 
     def memory_size(self, num_clients: int, dimension: int) -> int:
         """Return memory for what is known of the updates: second moments, mean, z, and a sum for each client."""

@@ -35,7 +35,7 @@ class ARC(PreAggregation):
 
     kind = "arc"
 
-    tolerated: int = option(default=1, low=0, text="f: how many attackers among the participants are assumed")
+    tolerated: int = option(default=1, low=0, text="f: assumed number of Byzantine participants")
 
     def weigh(self, updates: AllUpdates, out: FloatArray) -> None:
         """Shorten the longest."""
