@@ -1,1 +1,1 @@
-"""The engine: counter-based streams, compiled kernels and blocks of trials; the only package that imports Numba."""
+"""Counter-based random streams and compiled kernels; the only package that imports Numba."""

@@ -47,7 +47,7 @@ Unpack = Callable[..., Any]
 
 
 class Hook(NamedTuple):
-    """What a kernel takes for a part.
+    """A part in the form that a kernel takes.
 
     Attributes
     ----------
@@ -246,7 +246,7 @@ def _teach(function: FunctionType) -> None:
     if function in _TAUGHT or function.__module__ == vectors.__name__:
         return
     if any(step.opname == "RAISE_VARARGS" for step in dis.get_instructions(function)):
-        # A C function cannot raise: the error would be printed, and the run go on with wrong numbers.
+        # A C function cannot raise: the error would only be printed, and the run would continue with wrong numbers.
         raise _CannotCompile(f"{function.__name__} may raise an error, and compiled code cannot")
     _TAUGHT.add(function)
     # Inlined: what the frame knows about its arguments, such as a length of 1, holds inside as well.

@@ -1,6 +1,6 @@
 """Uniform choice without replacement in every lane: a partial Fisher–Yates shuffle, addressed by words.
 
-Draw number c swaps place c with a place from c on; what comes to stand in place c is chosen. Each choice starts from
+Draw number c swaps place c with a place from c on; the value that arrives in place c is chosen. Each choice starts from
 the identity, so it depends on its own words alone. It is made in one of two ways, which choose the same.
 """
 
@@ -14,14 +14,14 @@ from psofed.engine.lanes import WIDTH, halves, load, pick_if_equal, spread, stor
 from psofed.engine.normals import bounded, mix_word
 from psofed.engine.streams import WordArray
 
-# Up to so many numbers are chosen by comparing each draw with all before it, in all lanes at once.
+# Up to this count, each draw is compared with all earlier ones, in all lanes at once.
 _FEW = 24
 
 _32 = np.uint64(32)
 
 
 class ChoiceScratch(NamedTuple):
-    """What :func:`choose` works in.
+    """Scratch of :func:`choose`.
 
     Attributes
     ----------

@@ -91,7 +91,7 @@ def jitable(function: F) -> F:
 
 
 def instruction(define: Callable[Concatenate[Any, P], Any]) -> Callable[P, Any]:
-    """Make a word for kernels that is said in LLVM's own; where it is called, the typing context is left out."""
+    """Make a kernel intrinsic from LLVM IR; callers omit the typing context."""
     return cast("Callable[P, Any]", intrinsic(define))
 
 

@@ -105,7 +105,7 @@ class PsoFedRun:
 
     @property
     def watching(self) -> "Watching | None":
-        """What the defence has kept; None without one."""
+        """Memory of the defence; None without one."""
         return self._server_side.watching
 
     def advance(self, first: int, metrics: FloatArray) -> None:

@@ -26,7 +26,7 @@ from psofed.engine.test_set import TestSet, test_error
 
 
 class Schedule(NamedTuple):
-    """Who exchanges what in T iterations.
+    """Participants and masks of T iterations.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Schedule(NamedTuple):
 
 
 class Extras(NamedTuple):
-    """What goes beyond white samples of one target that stays: given samples, colour, other targets, poisoned data.
+    """Inputs beyond white samples of one fixed target: given samples, moving or differing targets.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Extras(NamedTuple):
 
 
 class ModelState(NamedTuple):
-    """What the kernel changes.
+    """State that the kernel advances.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class ModelState(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What the kernel works in.
+    """Scratch of the kernel.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class Scratch(NamedTuple):
 
 
 def make_scratch(dimension: int, participants: int, shared: int, lanes: int) -> Scratch:
-    """Allocate the scratch for a run."""
+    """Allocate the scratch of a run."""
     words = (dimension + 2) // 2
     return Scratch(
         counter=empty_lanes(lanes, dtype=np.uint64),

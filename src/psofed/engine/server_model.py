@@ -1,4 +1,4 @@
-"""Runs algorithms whose clients hold no model of their own: one kernel for all of them.
+"""Run algorithms whose clients hold no model: one kernel for all of them.
 
 The kernel holds the server's error w − w_n. Every client's data are drawn in every iteration, exactly as for
 PSO-Fed, since the network MSE is the mean over all clients of (y_k − w_nᵀx_k)² at the server's model. Between
@@ -103,7 +103,7 @@ class ServerModelRun:
 
     @property
     def watching(self) -> "Watching | None":
-        """What the defence has kept; None without one."""
+        """Memory of the defence; None without one."""
         return self._server_side.watching
 
     def advance(self, first: int, metrics: FloatArray) -> None:
@@ -153,7 +153,7 @@ class _Momenta(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """What an :class:`Exchange` says of the numbers it sends and draws, as the kernel takes it."""
+    """An :class:`Exchange` in the form that the kernel takes."""
 
     words: int
     normals: int

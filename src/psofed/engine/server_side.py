@@ -99,7 +99,7 @@ class RuleSide(NamedTuple):
     options : array (any,)
         The rule's numbers.
     root : RootSet
-        Samples of the server's own, none for most rules.
+        Samples that the server holds; none for most rules.
     memory : RuleMemory
         What the hook works in.
     mixing : MixingSide
@@ -131,7 +131,7 @@ class MixingSide(NamedTuple):
     memory : MixMemory
         What the hook works in, and the mixed uploads.
     counts : int array (P + 1,)
-        How many mixed uploads there are of so many participants.
+        Number of mixed uploads, by number of participants.
     """
 
     is_on: bool
@@ -156,7 +156,7 @@ class DefenceSide(NamedTuple):
     options : array (any,)
         The defence's numbers.
     excluded_download : bool
-        Whether who is left out still downloads.
+        Whether excluded clients still download.
     watching : Watching
         What it keeps.
     """
@@ -180,7 +180,7 @@ class ServerSide:
     stream, mix_stream, root_stream : Stream
         Randomness of the attack, of the pre-aggregation and of the server's root data; None where there can be none.
     numbers : int
-        How many numbers a participant's upload comes to, at most.
+        Largest number of values in a participant's upload.
     plan : WatchPlan, optional
         What the scenario's defence needs to know; without it nobody is watched.
     """
@@ -257,7 +257,7 @@ class ServerSide:
 
     @property
     def watching(self) -> Watching | None:
-        """What the defence has kept; None without one."""
+        """Memory of the defence; None without one."""
         return None if self.defence is None else self.defence.watching
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""Teaches Numba the words of :mod:`psofed.parts.vectors`: loops that sum in order and need no memory of their own.
+"""Compiled forms of :mod:`psofed.parts.vectors`: loops that sum in order and allocate nothing.
 
 All are inlined, so that where the number of entries is known (one, mostly) their loops over entries vanish. Random
 numbers cannot be foreseen, so what looks for low ones does so without branching on them.
@@ -16,7 +16,7 @@ from numba.np.arrayobj import populate_array
 from psofed.engine.compiling import instruction
 from psofed.parts import vectors
 
-# Up to so many values, bringing the lowest to the front one by one beats sorting.
+# Up to this size, moving the lowest values to the front one by one beats sorting.
 _FEW = 24
 
 # Which of eight values to compare and exchange, so that they are sorted in the end.

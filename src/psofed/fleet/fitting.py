@@ -1,4 +1,4 @@
-"""Fits a scenario to data of one's own: clients, dimension and length follow from the data."""
+"""Fit a scenario to your own data, which determine the clients, the dimension and the length."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any

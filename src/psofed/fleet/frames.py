@@ -1,7 +1,7 @@
 """Reads a file as a data frame, after checking that it is what it says: CSV by pandas, Parquet by pyarrow.
 
 pandas fills up rows that are too short, takes longer ones for an index and reads over NUL bytes. So a CSV file's bytes
-are looked at first: encoding, header, as many fields in each row as the header has.
+are checked first: encoding, header, and the number of fields in each row.
 """
 
 import csv

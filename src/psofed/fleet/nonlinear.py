@@ -1,4 +1,4 @@
-"""What a model can at best make of streams y = f(x) + ν, estimated from a large sample drawn once.
+"""Best weights for streams y = f(x) + ν, estimated from one large sample.
 
 With features z = z(x) of client k's inputs, the best weights for the whole fleet are
 
@@ -6,7 +6,7 @@ With features z = z(x) of client k's inputs, the best weights for the whole flee
 
 the minimiser of the network MSE. Then y = w°ᵀz + e with e = ν + f(x) − w°ᵀz, noise and what the features cannot
 follow, so PSO-Fed's recursion and theory apply with w° for w and Var e for the noise variance. The covariances R_k
-are estimated likewise, which is what theory sees of the features.
+are estimated from the same sample; the theory uses them for features.
 """
 
 from dataclasses import dataclass, replace

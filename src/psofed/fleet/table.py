@@ -16,7 +16,7 @@ from psofed.fleet.values import client_name, is_text, is_time, number, shown
 if TYPE_CHECKING:
     import pandas
 
-# Whether a column holds numbers, times or text is judged by so many rows at the start.
+# Number of rows at the start that decide whether a column holds numbers, times or text.
 JUDGED_ROWS = 1000
 _MOST_NAMES = 12  # shown in an error
 
@@ -291,7 +291,7 @@ def _advice(frame: TableFrame, name: str, target: str, is_named: bool) -> str:
     if _content_of(frame, name) != "numbers":
         return f"{name} holds {_content_of(frame, name)}: leave it out of the features"
     if is_named:
-        return "mend the value, or leave it empty if it is missing"
+        return "correct the value, or leave it empty if it is missing"
     return f"correct the value, leave it empty if it is missing, or list the features to use without {name}"
 
 

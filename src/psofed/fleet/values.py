@@ -1,4 +1,4 @@
-"""What a field of a table means: a number, a missing one, a client's name. One place for simulation and federation."""
+"""Interpret the fields of a table (numbers, missing values, client names), for simulation and federation alike."""
 
 import math
 import re

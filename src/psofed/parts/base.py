@@ -1,4 +1,4 @@
-"""What each family of parts promises: the classes that parts are made from."""
+"""Base classes of the families of parts, and what the engine expects of each."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -29,14 +29,14 @@ class Attack(Part):
     Parameters
     ----------
     num_byzantine : int
-        |S_B|: how many clients are Byzantine; clients 0 … num_byzantine − 1, as in the paper, unless `clients` names
-        them.
+        |S_B|: the number of Byzantine clients. They are clients 0 … num_byzantine − 1, as in the paper, unless
+        `clients` names them.
     clients : sequence of int or str
-        Who they are: numbers, or names of clients in data of your own. Then `num_byzantine` need not be given.
+        The Byzantine clients: numbers, or names in your own data. Then `num_byzantine` may be omitted.
     probability : float
-        p_a: probability that a Byzantine client attacks in an iteration (if it participates at all).
+        p_a: probability that a participating Byzantine client attacks in an iteration.
     byzantine_set : str
-        ``"fixed"``, or ``"redrawn"``: in each iteration a fresh choice of `num_byzantine` of the clients.
+        ``"fixed"``, or ``"redrawn"``: `num_byzantine` clients are drawn in each iteration.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Attack(Part):
     knows: ClassVar[str] = "upload"
     not_affine_because: ClassVar[str] = "it does not state its moments"
 
-    num_byzantine: int = option(  # type: ignore[assignment]  # or as many as `clients` names
+    num_byzantine: int = option(  # type: ignore[assignment]  # default: the length of `clients`
         default=None, low=0, text="|S_B|: number of Byzantine clients"
     )
     clients: Sequence[int | str] = option(
@@ -108,7 +108,7 @@ class Attack(Part):
         return 0
 
     def strengths(self) -> tuple[float, ...]:
-        """Return the strengths that attackers try against the server's rule, each iteration anew; none: as it is.
+        """Return the strengths that attackers try against the server's rule in every iteration; empty: no search.
 
         They use the one that takes the server's next model farthest from what the mean of the honest uploads would make
         it.
@@ -125,7 +125,7 @@ class Attack(Part):
 
     @property
     def strength(self) -> float:
-        """The value of the one field that says how strong the attack is."""
+        """Value of the option that sets the attack's strength."""
         value: float = getattr(self, self.strength_field())
         return value
 
@@ -137,21 +137,21 @@ class Attack(Part):
 
     @classmethod
     def poisons_samples(cls) -> bool:
-        """Whether it changes what clients learn from, and not what they upload."""
+        """Tell whether it changes the samples that clients learn from, instead of their uploads."""
         return cls.poison is not Attack.poison
 
     @classmethod
     def crafts_vectors(cls) -> bool:
-        """Whether it changes uploads as vectors, and not number by number."""
+        """Tell whether it changes uploads as vectors, instead of entry by entry."""
         return cls.craft is not Attack.craft
 
     @property
     def is_idle(self) -> bool:
-        """Whether it never happens."""
+        """Whether it has no effect: no Byzantine clients, or probability 0."""
         return self.num_byzantine == 0 or self.probability == 0.0
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with some options changed, checked anew; who is Byzantine may be said either way."""
+        """Return a validated copy with some options changed; `clients` and `num_byzantine` replace each other."""
         if "clients" in changes and "num_byzantine" not in changes:
             changes["num_byzantine"] = None
         elif "num_byzantine" in changes and "clients" not in changes and self.clients:
@@ -206,7 +206,7 @@ class Attack(Part):
 
 
 class Aggregation(Part):
-    """How the server puts together what the participants sent.
+    """Rule by which the server combines the uploads.
 
     The engine leaves out numbers that are not finite or beyond ±1e150, calls :meth:`combine`, and moves each entry by
     the share of participants who answered towards what it returned; nothing moves where nobody did. So every rule is
@@ -219,7 +219,7 @@ class Aggregation(Part):
         number. ``"vectors"``: it is shown all :class:`~psofed.parts.contexts.Updates` and returns a change, shape
         (E,); or, faster, takes a second argument `out` and writes the change into it.
     has_root_data : bool
-        Whether the server has a few samples of its own, `root_size` of them.
+        Whether the server holds `root_size` samples.
     """
 
     family: ClassVar[str] = "aggregation"
@@ -245,7 +245,7 @@ class Aggregation(Part):
 
 
 class PreAggregation(Part):
-    """What is done with the uploads before a rule puts them together: each is replaced by a mixture of them.
+    """Mixing of the uploads before a rule combines them.
 
     The engine forms the mixed updates Σ_p weight(p) · u_p, where u_p is 0, the server's own value, in entries that
     participant p did not share. A mixed upload holds the entries that one of those mixed into it shared. The rule then
@@ -260,7 +260,7 @@ class PreAggregation(Part):
         raise NotImplementedError
 
     def uploads_after(self, participants: int) -> int:
-        """Return how many mixed uploads there are, at most as many as participants."""
+        """Return the number of mixed uploads, at most `participants`."""
         return participants
 
     def to_mapping(self) -> dict[str, Any]:
@@ -269,7 +269,7 @@ class PreAggregation(Part):
 
 
 class Defence(Part):
-    """Watches what each client uploads, and leaves out those it suspects.
+    """Detection and exclusion of suspicious clients.
 
     The engine subtracts from each uploaded number what it could be expected to be, divides by the deviation of an
     honest client, and calls :meth:`suspicion`. Above a threshold that is an alarm: the client is left out of the
@@ -278,14 +278,14 @@ class Defence(Part):
     Parameters
     ----------
     false_alarm_every : float
-        One honest client of the whole fleet is left out by mistake in so many iterations. The threshold follows from
-        it, by running the scenario without its attack.
+        Expected number of iterations until an honest client of the fleet is excluded by mistake. The threshold is
+        derived from it by running the scenario without its attack.
     threshold : float, optional
-        The threshold itself, instead.
+        The threshold itself; replaces `false_alarm_every`.
     return_after : int
-        After how many uploads without a new alarm a client is let in again; 0: never.
+        Number of uploads without an alarm after which a client is readmitted; 0: never.
     excluded_download : bool
-        Whether who is left out still downloads, and so learns from the others.
+        Whether excluded clients still download, and so learn from the others.
     reference : str
         What an upload is compared with: ``"participants"``, the median of what the other participants sent for the
         entry and of the server's own number; or ``"server"``, the server's own number alone.
@@ -296,7 +296,7 @@ class Defence(Part):
     Attributes
     ----------
     memory_size : int
-        How many numbers it keeps of each client.
+        Number of values it keeps for each client.
     """
 
     family: ClassVar[str] = "defence"
@@ -391,7 +391,7 @@ class Drift(Part):
 
 
 class Model(Part):
-    """What the clients fit: ŷ = wᵀz(x), linear in features of the inputs.
+    """Model that the clients fit: ŷ = wᵀz(x), linear in features of the inputs.
 
     Attributes
     ----------
@@ -437,7 +437,7 @@ class Function(Part):
 class Algorithm(Part):
     """An algorithm: what clients and server exchange, and what it costs.
 
-    Where clients hold no model of their own (all but PSO-Fed), the server alone has a model w_n. In an iteration with
+    Where clients hold no model (all algorithms but PSO-Fed), only the server has a model w_n. In an iteration with
     an exchange each participant k receives w_n and forms its LMS update u_k = μ x_k e_k, e_k = y_k − w_nᵀx_k. Then
 
         encode   u_k → the numbers that k sends
@@ -452,7 +452,7 @@ class Algorithm(Part):
     Attributes
     ----------
     holds_models : bool
-        Whether clients hold models of their own, which the engine alone knows how to run.
+        Whether clients hold models; only the engine can run such an algorithm.
     """
 
     family: ClassVar[str] = "algorithm"

@@ -89,7 +89,7 @@ class Part:
         }
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with some options changed, checked anew."""
+        """Return a validated copy with some options changed."""
         copy: Self = dataclasses.replace(self, **changes)  # type: ignore[type-var]
         return copy
 

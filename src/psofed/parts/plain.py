@@ -1,4 +1,4 @@
-"""Parts at work on one trial's arrays, in plain Python: for literal forms, the federation and the debugger.
+"""Apply parts to the arrays of one trial in plain Python, for the reference, the federation and the debugger.
 
 The engine does the same in compiled loops over many trials, and is tested against this.
 """
@@ -24,7 +24,7 @@ from psofed.parts.contexts import (
     scratch_size,
 )
 
-# So many numbers an attack may keep in each trial; beyond that a fleet of large models would fill the memory.
+# Largest memory of an attack, in values per trial; a fleet of large models would exhaust the machine's memory.
 MOST_MEMORY = 20_000_000
 
 # Beyond this the sum of squares of two numbers and more overflows; such a number counts as not sent.
@@ -32,7 +32,7 @@ LARGEST = 1e150
 
 
 def check_memory(attack: Attack | None, num_clients: int, dimension: int) -> None:
-    """Refuse an attack that keeps more numbers than there is memory for."""
+    """Refuse an attack whose memory exceeds the limit."""
     size = 0 if attack is None else attack.memory_size(num_clients, dimension)
     if attack is not None and size > MOST_MEMORY:
         raise NotCoveredError(
@@ -208,7 +208,7 @@ def mix_uploads(
     Returns
     -------
     array (P', D)
-        NaN in entries that none of those mixed into an upload shared.
+        NaN in entries that no participant in the mixture shared.
     """
     usable = np.abs(uploads) <= LARGEST
     entries = np.flatnonzero(usable.any(axis=0))
@@ -238,7 +238,7 @@ def combine_uploads(
     server : array (D,)
         w_n.
     own_step : array (D,), optional
-        The server's step on root data of its own, for a rule that has some.
+        The server's step on its root data, for rules that have some.
 
     Examples
     --------

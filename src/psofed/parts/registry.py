@@ -1,7 +1,7 @@
-"""Finds parts by name: the built-in ones, those of installed packages, and those of the user's own modules.
+"""Find parts by name: built-in parts, parts of installed packages, and parts in the user's modules.
 
 A built-in part is one file, ``parts/attacks/scaled_update.py``; its kind is the file's name, so listing kinds imports
-nothing. A class of the user's is registered when it is defined. An installed package names a module with parts in the
+nothing. A user's class is registered when it is defined. An installed package names a module with parts in the
 entry-point group ``psofed.parts``.
 """
 
@@ -78,7 +78,7 @@ def find_part(family: str, kind: Any, field: str | None = None) -> Any:
 
 
 def register(part: type[Part]) -> None:
-    """Make a class known by its kind; called for every part when its class is defined."""
+    """Register a class under its kind; called for every part when its class is defined."""
     key = part.family, part.kind
     known = _REGISTERED.get(key)
     same = known is not None and (known.__module__, known.__qualname__) == (
@@ -95,7 +95,7 @@ def register(part: type[Part]) -> None:
 
 
 def load_plugin(source: str | Path) -> ModuleType:
-    """Import a module of one's own parts: a ``.py`` file, or the name of a module.
+    """Import a module that defines parts: a ``.py`` file, or the name of a module.
 
     It can then be named in scenarios, and travels to worker processes and Dask clusters.
 

@@ -1,4 +1,4 @@
-"""A small vocabulary for the bodies of rules: NumPy here, loops without memory of their own where compiled.
+"""Vector operations for the bodies of rules: NumPy here, loops without allocation where compiled.
 
 Bodies may use all of NumPy that Numba knows; these are for what a rule does very often. Those that look for low and
 high values (:func:`middle`, :func:`sum_of_lowest`, :func:`mean_of_inner`, :func:`mean_near`) may leave them in another

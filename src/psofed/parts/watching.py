@@ -39,7 +39,7 @@ _BEGINNINGS = {
 
 @dataclass(frozen=True, eq=False)
 class WatchPlan:
-    """What a defence needs to know before a run.
+    """Thresholds and variances that a defence needs before a run.
 
     Attributes
     ----------

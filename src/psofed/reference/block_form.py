@@ -21,7 +21,7 @@ from psofed.scenario import Scenario
 
 @dataclass(frozen=True, eq=False)
 class ReferenceRun:
-    """What the recursion gave, iteration by iteration.
+    """Models and errors of the recursion, iteration by iteration.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ class Operations:
 
 @dataclass(frozen=True)
 class ExchangeCost:
-    """What an algorithm computes.
+    """Number of operations of an algorithm.
 
     Attributes
     ----------
@@ -303,7 +303,7 @@ def _numbers(values: Any, tally: Operations) -> Any:
 
 
 def _counting(body: Any, tally: Operations) -> Callable[..., None]:
-    """Return an algorithm's method with a NumPy and a math of its own, which keep numbers that count as they are."""
+    """Return an algorithm's method with NumPy and math replaced by versions that keep counted numbers."""
     function = body.__func__
     names = {**function.__globals__, "np": _CountingNumPy(), "math": _CountingMath(tally)}
     copy = types.FunctionType(

@@ -37,7 +37,7 @@ class Run(Protocol):
 
 @dataclass(frozen=True)
 class Recording:
-    """What is kept of a run.
+    """Quantities to record in a run.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Recording:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """What a block of trials came to.
+    """Result of a block of trials.
 
     Attributes
     ----------

@@ -127,8 +127,8 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
     wanted = {
         "a target that moves ([drift])": drift is not None,
         "streams and models that are not linear": not scenario.is_linear,
-        "data of your own": data is not None,
-        "clients that have targets of their own (data.target_spread)": scenario.data.target_spread > 0,
+        "your own data": data is not None,
+        "a different target per client (data.target_spread)": scenario.data.target_spread > 0,
     }
     algorithm, rule, defence = scenario.algorithm, scenario.aggregation, scenario.defence
     if defence is not None and not defence.excluded_download and not algorithm.holds_models:
@@ -151,7 +151,7 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
 
         check_fit(scenario, data)
     elif scenario.attack is not None:
-        scenario.attack.byzantine_mask(scenario.num_clients)  # names are for data of one's own
+        scenario.attack.byzantine_mask(scenario.num_clients)  # names need your own data
 
 
 def _load_kernels(scenario: Scenario, seed: int, trials: range, data: "OwnData | None") -> None:

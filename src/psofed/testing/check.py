@@ -20,14 +20,14 @@ SIZES = {"num_clients": 8, "dimension": 4, "num_participants": 5, "num_shared": 
 
 @dataclass(frozen=True)
 class PartReport:
-    """What was found.
+    """Result of a check.
 
     Attributes
     ----------
     part : Part
         What was checked.
     problems : tuple of str
-        What is wrong, in words; none if all is well.
+        Descriptions of problems; empty if the part passes.
     notes : tuple of str
         What is allowed but should be known.
     """
@@ -44,7 +44,7 @@ class PartReport:
 
 
 def check_part(part: "type[Part] | Part") -> PartReport:
-    """Check that a part keeps the promises of its family, in every package.
+    """Check that a part meets the requirements of its family in every package.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def check_part(part: "type[Part] | Part") -> PartReport:
     Raises
     ------
     AssertionError
-        With a list in words of all that is wrong.
+        With a list of all problems.
 
     Examples
     --------

@@ -115,7 +115,7 @@ def _and_everyone(
 
 
 def _make_frame_alone(unpack: Unpack, body: Body, context: Body) -> Frame:
-    """Return the frame of attackers who see none of the others' uploads."""
+    """Return the frame of attackers who see only their own upload."""
 
     def frame(
         token: int, n: int, attackers: AttackState, target: FloatArray, server: FloatArray, uploads: Uploads

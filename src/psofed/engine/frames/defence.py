@@ -1,4 +1,4 @@
-"""The frame of defences: one call of the body for each upload, and who is left out then.
+"""Frame of defences: calls the body for each upload and excludes suspicious clients.
 
 What :class:`psofed.parts.watching.Watch` does, in loops over trials.
 """
@@ -76,11 +76,11 @@ def make_watching(
 
 
 def all_peaks(watching: Watching, lanes: int) -> NDArray[np.int64]:
-    """Return how many peaks of the first so many trials lie in each bin.
+    """Return the number of peaks of the first trials in each bin.
 
     A peak counts once suspicion has fallen to half of it. What has not by the end of a run counts with the highest it
-    came to: a client whose honest uploads differ from the others' for good climbs all the time, and is what raises most
-    alarms.
+    came to: the suspicion of a client whose honest uploads always differ from the others' keeps climbing, and is what
+    raises most alarms.
     """
     still = watching.peak[:, :lanes].ravel()
     still = still[still >= LOWEST_PEAK]
@@ -93,7 +93,7 @@ def all_peaks(watching: Watching, lanes: int) -> NDArray[np.int64]:
 def _expect(
     p: int, i: int, participants: int, own: float, row: int, values: FloatArray, scratch: FloatArray
 ) -> float:
-    """Return the median of the others' numbers for entry i and of the server's own."""
+    """Return the median of the others' values for entry i and the server's value."""
     count = 1
     scratch[0] = own
     for q in range(participants):

@@ -8,7 +8,7 @@ from psofed.parts.vectors import TINY, add_scaled, distance, middle, part_of, sc
 
 
 class CentredClipping(Aggregation):
-    """Centred clipping: a mean of updates, none of which counts for more than a radius around the running estimate.
+    """Centred clipping: a mean of updates, each clipped to a radius around the running estimate.
 
     From the server's own model, v = 0, on the updates u_k of the P' participants who answered:
 
@@ -16,9 +16,10 @@ class CentredClipping(Aggregation):
 
     The server moves by P'/|S_n| · v. An infinite radius would give the mean.
 
-    The radius is fixed, as in the paper, and must fit the lengths of honest updates: far above them it clips a liar to
-    something that still outweighs everybody. With a `factor` the radius follows the updates instead: in each iteration
-    it is that many times their median distance from v, as in Huber's location estimate with a scale of its own.
+    The radius is fixed, as in the paper, and must fit the lengths of honest updates: far above them it clips a
+    Byzantine client to something that still outweighs everybody. With a `factor` the radius follows the updates
+    instead: in each iteration it is that many times their median distance from v, as in Huber's location estimate with
+    an estimated scale.
 
     References
     ----------

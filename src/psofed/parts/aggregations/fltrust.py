@@ -8,7 +8,7 @@ from psofed.parts.vectors import TINY, add_scaled, inner, keep_where, length, pa
 
 
 class FLTrust(Aggregation):
-    """FLTrust: the server learns from a small root set of its own, and trusts updates that point the same way.
+    """FLTrust: the server learns from a small root set, and trusts updates that point the same way.
 
     The server's own step on its root set is u_0 = μ/N Σ_r x_r (y_r − x_rᵀ w_n). With u_k the update of participant k,
     and u_0 taken on the entries that k sent, its trust is t_k = max(0, cos(u_k, u_0)), and its update is brought to the

@@ -30,8 +30,8 @@ class CSFed(Algorithm):
     number, down D numbers, so there is an exchange every D/M iterations (rarer if q > 64(D − 1)).
 
     *Chosen*: q = 16, fresh Φ_n, 20 steps, decoding per client, and m_k: with them CS-Fed ties PSO-Fed within 0.1 dB,
-    nearly as in the paper's Fig. 1 (0.1 to 0.4 dB behind it under attack). The paper gives none of it. The attack
-    gets at m_k above all: without it the level is −16.2 dB whatever the number of Byzantine clients.
+    nearly as in the paper's Fig. 1 (0.1 to 0.4 dB behind it under attack). The paper does not state these values. The
+    attack gets at m_k above all: without it the level is −16.2 dB whatever the number of Byzantine clients.
 
     References
     ----------

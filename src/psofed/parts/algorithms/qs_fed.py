@@ -32,7 +32,7 @@ class QSFed(Algorithm):
     (without error feedback Δ is taken from T_u). Up go r·c numbers, down D, so there is an exchange every
     max(D, rc)/M iterations.
 
-    *Chosen*: r = 5, c = 1, k = 5 with fresh hashes come closest to the paper's Fig. 1. The paper gives none of
+    *Chosen*: r = 5, c = 1, k = 5 with fresh hashes come closest to the paper's Fig. 1. The paper states none of
     it, and no variant we tried follows its super-linear growth with the number of Byzantine clients.
 
     References

@@ -13,7 +13,7 @@ from psofed.parts.vectors import add_scaled, clear, part_of, scale
 
 @dataclass(frozen=True, kw_only=True)
 class Hiding:
-    """What both know, and how far and where to they can be told to go."""
+    """Knowledge and options that both attacks share."""
 
     knows: ClassVar[str] = "everyone"
     not_affine_because: ClassVar[str] = "distances between uploads are not affine in the models"

@@ -27,9 +27,9 @@ class LittleIsEnough(Attack):
     all do where nobody is honest.
 
     Stronger forms: ``deviations`` fixes z. With ``statistics = "honest"`` attackers are omniscient: m and s are of the
-    clean uploads of all others (s is 0 where there is but one). With ``search`` they try so many values of z, up to
-    ``deviations`` (or 3), against the server's rule in every iteration, and use the one that takes the server farthest
-    from the mean of the honest.
+    clean uploads of all others (s is 0 where there is but one). With ``search`` > 0 they try that number of values of
+    z, up to ``deviations`` (or 3), against the server's rule in every iteration, and use the one that takes the server
+    farthest from the mean of the honest.
 
     References
     ----------
