@@ -183,7 +183,7 @@ def test_an_interrupted_sweep_says_what_is_kept_and_goes_on(folder) -> None:
     kept = len(finished())
     assert process.returncode == 130, errors
     assert 2 <= kept < 12
-    assert f"psofed: interrupted: {kept} of 12 points kept; run again to go on" in errors
+    assert f"psofed: interrupted: {kept} of 12 points kept; run again to continue" in errors
     assert "Traceback" not in errors
     seen: list[float] = []
     grid = read_grid("long.toml")

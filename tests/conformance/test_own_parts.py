@@ -630,7 +630,7 @@ def test_a_plugin_that_is_not_there_or_is_wrong_is_named(tmp_path: Path) -> None
     with pytest.raises(PsofedError, match=r"psofed_broken_plugin.py: ZeroDivisionError"):
         psofed.load_plugin(broken)
     (tmp_path / "json.py").write_text("")
-    with pytest.raises(PsofedError, match=r"a module named json is there already"):
+    with pytest.raises(PsofedError, match=r"a module named json is already loaded"):
         psofed.load_plugin(tmp_path / "json.py")
 
 

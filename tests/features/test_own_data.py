@@ -240,7 +240,7 @@ def test_the_measured_scenario_has_the_measured_moments(data) -> None:
 
 BAD_TABLES = {
     "": "is empty",
-    "who,x,y\n": "has a header but no rows",
+    "who,x,y\n": "there is a header but no rows",
     "who,x,x,y\na,1,2,3\n": "column x appears 2 times",
     "who,x,y\na,1,2\na,one,3\n": "row 3, column x: 'one' is not a number",
     "who,x,y\na,1,2\na,inf,3\n": "row 3, column x: 'inf' is not finite",
@@ -284,7 +284,7 @@ def test_no_file_no_text_and_no_folder_are_said(tmp_path) -> None:
     with pytest.raises(PsofedError, match="no such file"):
         read_table(tmp_path / "none.csv", "a", "b")
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(PsofedError, match="is not UTF-8 text"):
+    with pytest.raises(PsofedError, match="not UTF-8 text"):
         read_table(tmp_path / "binary.csv", "a", "b")
     with pytest.raises(PsofedError, match="cannot be read"):
         read_table(tmp_path, "a", "b")
@@ -323,7 +323,7 @@ def test_parquet_gives_what_csv_gives(tmp_path) -> None:
     assert first.table.clients == second.table.clients
     assert all(np.array_equal(a, b) for a, b in zip(first.inputs, second.inputs, strict=True))
     (tmp_path / "bad.parquet").write_text("no")
-    with pytest.raises(PsofedError, match="is not Parquet"):
+    with pytest.raises(PsofedError, match="not valid Parquet"):
         read_table(tmp_path / "bad.parquet", "a", "b")
     assert pyarrow.__version__
 

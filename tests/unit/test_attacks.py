@@ -247,7 +247,7 @@ def test_options_of_another_kind_are_refused_by_name() -> None:
 
 
 def test_the_base_of_all_attacks_is_no_attack_itself() -> None:
-    with pytest.raises(TypeError, match="base of every attack"):
+    with pytest.raises(TypeError, match="base class of every attack"):
         Attack(num_byzantine=1)
 
 

@@ -31,19 +31,19 @@ def source_digest(*packages: str, without: tuple[str, ...] = ()) -> str:
     return digest_sources(_PACKAGE, packages or tuple(sorted(_folders(without))))
 
 
-def digest_sources(package: Path, packages: Iterable[str]) -> str:
-    """Return a digest of all Python sources in some folders of a package."""
+def digest_sources(root: Path, packages: Iterable[str]) -> str:
+    """Return a digest of all Python sources in some folders of `root`."""
     digest = hashlib.sha256()
     for package in packages:
-        for file in sorted((package / package).rglob("*.py")):
-            digest.update(file.relative_to(package).as_posix().encode())
+        for file in sorted((root / package).rglob("*.py")):
+            digest.update(file.relative_to(root).as_posix().encode())
             digest.update(_without_docstrings(file.read_text(encoding="utf-8")).encode())
     return digest.hexdigest()[:16]
 
 
 @cache
 def file_digest(package: str) -> str:
-    """Return a digest of a package's files as they are: in no time, for a cache that is asked at every start."""
+    """Return a digest of a package's files, comments included; fast, because every start needs it."""
     digest = hashlib.sha256()
     for file in sorted((_PACKAGE / package).rglob("*.py")):
         digest.update(file.relative_to(_PACKAGE).as_posix().encode())

@@ -1,4 +1,4 @@
-"""Who is Byzantine and who attacks when, and the addresses of the attack's random numbers.
+"""Byzantine clients, the times of their attacks, and the addresses of the attack's random numbers.
 
 Whether client k attacks in iteration n, τ_{k,n}, and its normals are addressed by iteration, client and entry and are
 the same for all kinds of attack. So whether and how one client attacks does not depend on who else does, and two kinds
@@ -30,7 +30,7 @@ def make_attackers(
     options: FloatArray,
     dimension: int = 0,
 ) -> AttackState:
-    """Return who attacks in several trials; `is_byzantine` (K,) says who can where the set is fixed."""
+    """Return the attack state of several trials; `is_byzantine` (K,) is the Byzantine set where it is fixed."""
     size = 0 if attack is None else attack.memory_size(len(is_byzantine), dimension)
     redrawn = attack.num_byzantine if attack is not None and attack.byzantine_set == "redrawn" else -1
     return AttackState(
@@ -91,7 +91,7 @@ def redraw_byzantine(n: int, attackers: AttackState) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Shocks:
-    """All randomness of one trial's attack, whatever its kind, over N iterations.
+    """Random numbers of one trial's attack over N iterations, for any kind of attack.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class Shocks:
 def draw_shocks(
     attack: Attack | None, stream: Stream, is_byzantine: NDArray[np.bool_], iterations: int, dimension: int
 ) -> Shocks:
-    """Draw one trial's attack at once, as kernels draw it on the way."""
+    """Draw all random numbers of one trial's attack; kernels draw the same numbers one at a time."""
     clients = len(is_byzantine)
     attacking = np.zeros((iterations, clients), np.bool_)
     normals, common = np.zeros((iterations, clients, dimension)), np.zeros((iterations, dimension))

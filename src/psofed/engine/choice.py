@@ -42,7 +42,7 @@ class ChoiceScratch(NamedTuple):
 
 @compiled(inline=True)
 def make_choice_scratch(size: int, count: int, lanes: int) -> ChoiceScratch:
-    """Return memory for choices of `count` of `size` numbers."""
+    """Return scratch for drawing `count` of `size` numbers."""
     few = min(count, _FEW)
     return ChoiceScratch(
         np.empty(lanes, np.uint64), np.empty((few, lanes), np.int32), np.empty((few, lanes), np.int32),
@@ -54,7 +54,7 @@ def make_choice_scratch(size: int, count: int, lanes: int) -> ChoiceScratch:
 def choose(
     key: WordArray, gamma: WordArray, count: int, scratch: ChoiceScratch, out: IndexArray, row: int | np.int64
 ) -> None:
-    """Fill `count` rows of ``out`` (rows, lanes) from `row` on with different numbers, in every lane."""
+    """Fill `count` rows of ``out`` (rows, lanes), starting at `row`, with distinct numbers in every lane."""
     lanes = key.size
     if count <= _FEW and lanes % WIDTH == 0:
         for lane in range(0, lanes, WIDTH):
@@ -74,7 +74,7 @@ def _choose_few(
     row: int | np.int64,
     lane: int,
 ) -> None:
-    """Choose without carrying the swaps out: ``displaced[c]`` is what stood in place c before draw c.
+    """Choose without swapping: ``displaced[c]`` is the value in place c before draw c.
 
     What stands in a place is what the last draw that went there displaced, else the place's own number.
     """

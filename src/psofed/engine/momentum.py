@@ -1,4 +1,4 @@
-"""Memories of each client: what server or clients make of one update after another (:class:`Momentum`)."""
+"""Momentum of each client, held by the server or the clients (:class:`Momentum`)."""
 
 from typing import NamedTuple
 
@@ -55,7 +55,7 @@ def make_memories(momentum: Momentum | None, num_clients: int, numbers: int, lan
 
 @compiled(allocates=False)
 def take_in(memories: Memories, clients: IndexArray, updates: FloatArray) -> None:
-    """Change every client's memory by ``updates`` (P, N, lanes) of ``clients`` (P, lanes); too large is not arrived."""
+    """Update the memories with ``updates`` (P, N, lanes) of ``clients`` (P, lanes); too large values are dropped."""
     values, place = memories.values, memories.place
     num_clients, numbers, lanes = values.shape
     for p in range(clients.shape[0]):

@@ -1,4 +1,4 @@
-"""Who participates: in each iteration a fresh uniform choice of |S_n| of the K clients."""
+"""Participants: in each iteration |S_n| of the K clients, drawn uniformly without replacement."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A run of PSO-Fed: draws what is exchanged, chunk by chunk, and hands it to the kernel."""
+"""A run of PSO-Fed: draws participants and masks chunk by chunk and calls the kernel."""
 
 from typing import TYPE_CHECKING
 
@@ -91,7 +91,9 @@ class PsoFedRun:
         self._offsets = _NO_MOVES
         if fleet.target_offsets is not None:
             self._offsets = np.repeat(fleet.target_offsets[:, :, None], lanes, axis=2)
-        self._room = make_scratch(scenario.dimension, scenario.num_participants, scenario.num_shared, lanes)
+        self._scratch = make_scratch(
+            scenario.dimension, scenario.num_participants, scenario.num_shared, lanes
+        )
         self.server: FloatArray = empty_lanes(scenario.dimension, lanes)
         self.server[:] = fleet.target[:, None]
         self.clients: FloatArray = empty_lanes(scenario.num_clients, scenario.dimension, lanes)
@@ -125,7 +127,7 @@ class PsoFedRun:
             self._target,
             self._make_extras(first, len(metrics), given),
             ModelState(self.clients, self.server, self.client_squares),
-            self._room,
+            self._scratch,
             metrics,
         )
         self._server_side.check()

@@ -1,4 +1,4 @@
-"""Samples as arrays: inputs and labels that are not drawn inside the kernel but handed to it, chunk by chunk.
+"""Samples as arrays: inputs and labels that the kernel receives in chunks instead of drawing them.
 
 With w° the model that errors are measured from (:mod:`psofed.fleet.nonlinear`), the kernel is given the features z and
 the residuals y − w°ᵀz: with a client's error w° − w its prediction error is y − wᵀz = (y − w°ᵀz) + (w° − w)ᵀz, just
@@ -57,7 +57,7 @@ class Chunk:
 
 
 class TrialSamples(Protocol):
-    """Where the samples of several trials come from.
+    """Source of the samples of several trials.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class TableSamples:
 
 
 class SampleSource(Protocol):
-    """Data that do not come from the scenario, such as :class:`psofed.OwnData`."""
+    """Data from outside the scenario, such as :class:`psofed.OwnData`."""
 
     @property
     def inputs(self) -> tuple[FloatArray, ...]:
@@ -226,7 +226,7 @@ def take_sample(
 
 @compiled(inline=True)
 def has_sample(given_inputs: FloatArray) -> bool:
-    """Whether a client has a sample at all: without one its inputs (D, lanes or 1) are all zero."""
+    """Tell whether a client has a sample; without one its inputs (D, lanes or 1) are all zero."""
     found = False
     for i in range(given_inputs.shape[0]):
         if given_inputs[i, 0] != 0.0:

@@ -1,4 +1,4 @@
-"""AttackState that try several strengths against the server's rule, and use the one that hurts most."""
+"""Attacks that try several strengths against the server's rule and use the most harmful one."""
 
 from psofed.common.types import FloatArray
 from psofed.engine.attackers import attacks_now, first_word, redraw_byzantine
@@ -19,7 +19,7 @@ def corrupt_at_best(
     uploads: Uploads,
     scratch: FloatArray,
 ) -> None:
-    """Corrupt uploads in place, in each lane with the strength that hurts most there; ``scratch`` (D, lanes) is free.
+    """Corrupt uploads in place, with the most harmful strength in each lane; ``scratch`` has shape (D, lanes).
 
     What hurts is how far the server's next model lies from where the mean of the clean uploads would take it.
     """

@@ -1,4 +1,4 @@
-"""Attack, defence and aggregation as kernels take them: on uploads on their way in, and on clients' data."""
+"""Attack, defence and aggregation in the form that kernels take."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,7 +60,7 @@ class AttackSide(NamedTuple):
 
 
 class SearchSide(NamedTuple):
-    """Strengths that attackers try against the rule, and scratch for that.
+    """Strengths that attackers try against the rule, and scratch for trying them.
 
     Attributes
     ----------
@@ -261,7 +261,7 @@ class ServerSide:
         return None if self.defence is None else self.defence.watching
 
     def check(self) -> None:
-        """Raise what went wrong in a part's Python body, if anything."""
+        """Raise the error of a part's Python body, if there was one."""
         raise_python_error(*self._hooks)
 
     def __del__(self) -> None:
@@ -299,7 +299,7 @@ def _mixed_uploads(scenario: "Scenario", participants: int) -> int:
 
 
 def _shared_by_all(scenario: "Scenario", numbers: int) -> int:
-    """Return how many entries all participants together share, at most."""
+    """Return the largest number of distinct entries that all participants share together."""
     if scenario.selection.coordinated or not scenario.algorithm.holds_models:
         return numbers
     return min(scenario.dimension, scenario.num_participants * numbers)
@@ -307,7 +307,7 @@ def _shared_by_all(scenario: "Scenario", numbers: int) -> int:
 
 @compiled(allocates=False)
 def leave_out(defence: DefenceSide, n: int, server: FloatArray, uploads: Uploads) -> None:
-    """Let the defence look at what was uploaded; what is sent by those it leaves out becomes NaN."""
+    """Let the defence inspect the uploads; values of excluded clients become NaN."""
     take_defence(defence.judge)(defence.token, n, server, uploads, defence.options, defence.watching)
 
 
@@ -338,7 +338,7 @@ def move_by_mean(uploads: Uploads, server: FloatArray, change: FloatArray) -> No
 def aggregate(
     rule: RuleSide, n: int, target: FloatArray, uploads: Uploads, scratch: FloatArray, server: FloatArray
 ) -> None:
-    """Let the server take in what was uploaded in iteration n; ``scratch`` (D, lanes) is to work in."""
+    """Update the server with the uploads of iteration n; ``scratch`` has shape (D, lanes)."""
     mixing = rule.mixing
     if mixing.is_on:
         take_mix(mixing.mix)(

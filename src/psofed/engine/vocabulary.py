@@ -29,7 +29,7 @@ _INLINED: Any = {"forceinline": True}
 
 
 def _word(meaning):
-    """Teach Numba a word."""
+    """Register a compiled form with Numba."""
     return overload(meaning, jit_options=_INLINED)
 
 
@@ -232,7 +232,7 @@ def _ranks(first, second, out):
 
 @register_jitable(**_INLINED)
 def _bring_lowest(out, count):
-    """Bring the `count` lowest values to the front, in order."""
+    """Move the `count` lowest values to the front, in order."""
     if out.size <= 8:
         _sort_eight(out)
     else:
@@ -303,7 +303,7 @@ def _gather(out, first, last, pivot, equal):
 
 @instruction
 def _sort_eight(typing_context, out):
-    """Sort up to eight values in place, in the machine's registers; said in LLVM's words, which are read sooner."""
+    """Sort up to eight values in place, in registers; written in LLVM IR, which compiles faster."""
 
     def emit(context, builder, sig, args):
         array = context.make_array(out)(context, builder, args[0])

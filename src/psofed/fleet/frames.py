@@ -1,4 +1,4 @@
-"""Reads a file as a data frame, after checking that it is what it says: CSV by pandas, Parquet by pyarrow.
+"""Read a CSV file (pandas) or a Parquet file (pyarrow) as a data frame, after checking its format.
 
 pandas fills up rows that are too short, takes longer ones for an index and reads over NUL bytes. So a CSV file's bytes
 are checked first: encoding, header, and the number of fields in each row.
@@ -30,7 +30,7 @@ _MISSING_TEXTS = sorted({form(text) for text in MISSING for form in (str, str.up
 
 @dataclass(frozen=True, eq=False)
 class TableFrame:
-    """A data frame and where it comes from.
+    """A data frame and its source.
 
     Attributes
     ----------
@@ -50,11 +50,11 @@ class TableFrame:
     content: bytes = b""
 
     def line_of(self, row: int) -> int:
-        """Return where a row (from 0) is: its line in a CSV file, in which the header is line 1; else its number."""
+        """Return the line of a row (counted from 0) in a CSV file, whose header is line 1, or its number elsewhere."""
         return self._record(row)[0] if self.content else row + 1
 
     def field(self, row: int, column: str) -> Any:
-        """Return what stands in a field, as it stands there."""
+        """Return the content of a field as it was written."""
         if not self.content:
             return self.data[column].iloc[row]
         return self._record(row)[1][list(self.data.columns).index(column)].strip()
@@ -66,7 +66,7 @@ class TableFrame:
 
 
 def read_frame(path: Path, text_column: str | None = None) -> TableFrame:
-    """Read a CSV or Parquet file; `text_column` is taken as it stands (``007`` and ``NA`` are names there)."""
+    """Read a CSV or Parquet file; `text_column` is read as text (``007`` and ``NA`` are names there)."""
     return _read_parquet(path) if is_parquet(path) else _read_csv(path, text_column)
 
 
@@ -86,7 +86,7 @@ def parquet_rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[An
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file's name says that it is Parquet."""
+    """Tell whether a file name has a Parquet extension."""
     return path.suffix.lower() in PARQUET
 
 
@@ -124,13 +124,13 @@ def _read_csv(path: Path, text_column: str | None) -> TableFrame:
 
 
 def _exact_floats(version: str) -> dict[str, Any]:
-    """Ask pandas to read numbers to the last bit, as Python does: since 3.1 it always does."""
+    """Make pandas read numbers to the last bit, as Python does; since 3.1 it always does."""
     major, minor = (int(part) for part in version.split(".")[:2])
     return {} if (major, minor) >= (3, 1) else {"float_precision": "round_trip"}
 
 
 def _read_bytes(path: Path) -> bytes:
-    """Return a text file's bytes, checked: UTF-8, no NUL, lines that end in a line feed and are not endless."""
+    """Return the bytes of a text file after checking: UTF-8, no NUL byte, lines of limited length."""
     try:
         size = path.stat().st_size
         if size > _MOST_BYTES:
@@ -175,7 +175,7 @@ def _split_header(path: Path, content: bytes) -> tuple[list[str], str]:
 
 
 def _check_rows(path: Path, content: bytes, delimiter: str, width: int) -> None:
-    """Refuse a row that is too long, or has more or fewer fields than the header."""
+    """Refuse a row that is too long or whose number of fields differs from the header."""
     if b'"' in content:
         return _check_quoted_rows(path, content, delimiter, width)
     codes = np.frombuffer(content, np.uint8)

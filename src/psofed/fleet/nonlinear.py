@@ -71,13 +71,13 @@ def fit_best_weights(scenario: Scenario) -> FloatArray:
 
 
 def best_mse(scenario: Scenario) -> float:
-    """Return the network MSE of w°: what is left when only the model's shape limits it."""
+    """Return the network MSE of w°, the lowest that the model can reach."""
     moments = estimate_moments(scenario)
     return float(moments.residual_variance(moments.best_weights()).mean())
 
 
 def measure_features(scenario: Scenario) -> Fleet:
-    """Return the linear fleet with the same second moments: what theory can say of a non-linear stream.
+    """Return the linear fleet with the same second moments, which the theory uses for a non-linear stream.
 
     Its inputs have the covariances R_k of the features, its noise the variance of y − w°ᵀz, its target is w°. The
     theory then takes inputs for Gaussian and noise for independent of them, which features and what they leave are
@@ -107,7 +107,7 @@ def linear_scenario(scenario: Scenario, covariances: FloatArray, noise_variance:
 
 
 def estimate_moments(scenario: Scenario) -> StreamMoments:
-    """Estimate the second moments of a scenario's streams from one large sample, always the same."""
+    """Estimate the second moments of a scenario's streams from one large sample with a fixed seed."""
     if scenario.data.function is None:
         raise PsofedError(
             f'model.kind = "{scenario.model.kind}" needs something to learn: set data.function or use --data'

@@ -1,4 +1,4 @@
-"""A table with one row per observation, split into clients; from a file, a data frame or arrays, all distrusted."""
+"""A table with one row per observation, split into clients: from a file, a data frame or arrays, with validation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,13 +65,13 @@ class Table:
 
     @property
     def missing(self) -> dict[str, int]:
-        """How many values are missing in each input column that misses any."""
+        """Number of missing values in each input column that has any."""
         counts = np.sum([np.isnan(x).sum(axis=0) for x in self.inputs], axis=0)
         return {name: int(count) for name, count in zip(self.features, counts, strict=True) if count}
 
     @property
     def constant(self) -> dict[str, tuple[str, ...]]:
-        """Input columns that never change, with the clients in which they do not."""
+        """Constant input columns, with the clients in which they are constant."""
         never = np.array([_is_constant(x) for x in self.inputs])
         return {
             name: tuple(client for client, is_so in zip(self.clients, never[:, j], strict=True) if is_so)
@@ -158,7 +158,7 @@ def table_from_arrays(
     clients: ArrayLike,
     features: Sequence[str] | None = None,
 ) -> Table:
-    """Make a table of arrays: inputs (rows, d) or (rows,), targets (rows,) and whose row it is (rows,).
+    """Make a table from arrays: inputs (rows, d) or (rows,), targets (rows,) and client IDs (rows,).
 
     Examples
     --------

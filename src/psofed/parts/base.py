@@ -159,7 +159,7 @@ class Attack(Part):
         return super().replace(**changes)
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return kind and options side by side, as they stand in TOML."""
+        """Return the kind and the options as in TOML."""
         plain = super().to_mapping()
         plain.pop("num_byzantine" if self.clients else "clients")
         return {"kind": self.kind, **plain}
@@ -264,7 +264,7 @@ class PreAggregation(Part):
         return participants
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return kind and options side by side, as they stand in TOML."""
+        """Return the kind and the options as in TOML."""
         return {"kind": self.kind, **super().to_mapping()}
 
 
@@ -327,14 +327,14 @@ class Defence(Part):
     )
 
     def suspicion(self, evidence: "Evidence", memory: "FloatArray") -> float:
-        """Return how suspect a client is after an upload, at least 0.
+        """Return the suspicion against a client after an upload, at least 0.
 
         `memory` (memory_size,) holds what is kept of this client, zeros at first, and is to be changed in place.
         """
         raise NotImplementedError
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return kind and options side by side, as they stand in TOML."""
+        """Return the kind and the options as in TOML."""
         return {"kind": self.kind, **super().to_mapping()}
 
 
@@ -356,7 +356,7 @@ class Pattern(Part):
         return None
 
     def mask_period(self, dimension: int, num_shared: int) -> int | None:
-        """Return after how many iterations a window of M neighbouring entries is back where it began; else None."""
+        """Return the period of a moving window of M neighbouring entries, in iterations; None for other patterns."""
         return None
 
 
@@ -371,22 +371,22 @@ class Drift(Part):
         raise NotImplementedError
 
     def check(self, iterations: int) -> None:
-        """Refuse a run too short for it."""
+        """Refuse runs that are too short."""
 
     def increment_variance(self) -> float | None:
         """Return the variance of each entry's step w*_{n+1} − w*_n, if steps are white; what theory needs."""
         return None
 
     def mean_square(self) -> float | None:
-        """Return the mean of ‖w*_n − w*_0‖² over a swing, if it swings."""
+        """Return the mean of ‖w*_n − w*_0‖² over a period, for periodic drifts."""
         return None
 
     def jump_iteration(self) -> int | None:
-        """Return the iteration of a jump, if it is one."""
+        """Return the iteration of the jump, for jumps."""
         return None
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return kind and options side by side, as they stand in TOML."""
+        """Return the kind and the options as in TOML."""
         return {"kind": self.kind, **super().to_mapping()}
 
 
@@ -408,11 +408,11 @@ class Model(Part):
 
     @property
     def num_features(self) -> int | None:
-        """How many features there are, where the model says so."""
+        """Number of features, where the model determines it."""
         return None
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return kind and options side by side, as they stand in TOML."""
+        """Return the kind and the options as in TOML."""
         return {"kind": self.kind, **super().to_mapping()}
 
 
@@ -460,17 +460,17 @@ class Algorithm(Part):
     holds_models: ClassVar[bool] = False
 
     def check(self, scenario: "Scenario") -> None:
-        """Refuse what the algorithm gives no meaning to."""
+        """Refuse settings that have no meaning for the algorithm."""
         if not self.holds_models and scenario.uplink != "same":
             allowed = f'"same" with algorithm = "{self.kind}", whose clients hold no model'
             raise InvalidValueError("uplink", scenario.uplink, allowed)
 
     def traffic(self, scenario: "Scenario") -> "Traffic":
-        """Return what an exchange costs and how often there is one."""
+        """Return the cost and the frequency of exchanges."""
         raise NotImplementedError
 
     def exchange(self, scenario: "Scenario") -> "Exchange":
-        """Return how many numbers and random numbers an exchange takes."""
+        """Return the values and random numbers that an exchange needs."""
         raise NotImplementedError
 
     def encode(self, message: "Message", out: "FloatArray") -> None:
@@ -478,16 +478,16 @@ class Algorithm(Part):
         raise NotImplementedError
 
     def decode(self, received: "Received", out: "FloatArray") -> None:
-        """Write the update read out of numbers into ``out`` (D,); without it numbers are joined as they are."""
+        """Write the decoded update into ``out`` (D,); without this method values are combined as they are."""
         raise NotImplementedError
 
     def apply(self, received: "Received", memory: "FloatArray", out: "FloatArray") -> None:
-        """Write the change of w_n into ``out`` (D,); without it, what is joined is the change."""
+        """Write the change of w_n into ``out`` (D,); without this method the combined value is the change."""
         for i in range(out.size):
             out[i] = received.numbers[i]
 
     def most_participants(self, scenario: "Scenario") -> int:
-        """Return how many clients take part in an iteration, at most."""
+        """Return the largest number of participants in an iteration."""
         if self.holds_models:
             return scenario.num_participants
         most = self.traffic(scenario).most_in_iteration
@@ -497,7 +497,7 @@ class Algorithm(Part):
         return max(scenario.num_participants, most)
 
     def num_joined(self, scenario: "Scenario") -> int:
-        """Return how many uploads, or clients' momenta, the aggregation rule joins at a time, at most."""
+        """Return the largest number of uploads or momenta that the aggregation rule combines."""
         most = self.most_participants(scenario)
         if self.holds_models or self.exchange(scenario).server_momentum is None:
             return most
@@ -505,7 +505,7 @@ class Algorithm(Part):
 
     @classmethod
     def decodes(cls) -> bool:
-        """Whether it reads updates out of the numbers before (or after) they are joined."""
+        """Tell whether it decodes updates, before or after they are combined."""
         return cls.decode is not Algorithm.decode
 
 

@@ -13,7 +13,7 @@ from psofed.common.types import FloatArray
 
 
 class Upload(NamedTuple):
-    """One number that an attacker is about to upload: what ``knows = "upload"`` is shown.
+    """One entry that an attacker is about to upload: the argument of attacks with ``knows = "upload"``.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Upload(NamedTuple):
 
 
 class UploadAndServer(NamedTuple):
-    """``knows = "server"``: an :class:`Upload`, and the server's own number before the upload."""
+    """``knows = "server"``: also the server's value of the entry."""
 
     value: float
     entry: int

@@ -13,7 +13,7 @@ from psofed.parts.options import Options, check_option, option
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
 class Part:
-    """Base of all parts. A subclass is a frozen dataclass with keyword arguments; its fields are its options.
+    """Base class of all parts. Subclasses are frozen dataclasses with keyword arguments; their fields are options.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Part:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """Make the part from its options by name, as they stand in TOML."""
+        """Make the part from a mapping of its options, as in TOML."""
         known = cls.options()
         for name, value in values.items():
             if name not in known:
@@ -80,7 +80,7 @@ class Part:
         return cls(**values)
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return its options by name, as they stand in TOML; what is None is left out."""
+        """Return a mapping of its options, as in TOML; options that are None are omitted."""
         plain = {name: getattr(self, name) for name in self.options()}
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -107,14 +107,14 @@ class Part:
 
     @classmethod
     def own_options(cls) -> Options:
-        """Return the fields that not every part of its family has."""
+        """Return the fields that are specific to this kind."""
         base: Any = next(parent for parent in cls.__mro__ if Part in parent.__bases__)
         common = base.options()
         return {name: field for name, field in cls.options().items() if name not in common}
 
 
 def kebab_case(name: str) -> str:
-    """Return a class's name as a kind: ``LittleIsEnough`` is ``"little-is-enough"``.
+    """Return the kind of a class name: ``LittleIsEnough`` is ``"little-is-enough"``.
 
     Examples
     --------

@@ -151,7 +151,7 @@ def corrupt_at_best(
     own_step: FloatArray | None = None,
     **known: Any,
 ) -> FloatArray:
-    """Return the uploads as the server receives them from attackers who choose their strength to hurt most.
+    """Return the uploads as the server receives them from attackers who choose the most harmful strength.
 
     Each of :meth:`Attack.strengths` is tried against the rule. The one is used that takes the server's next model
     farthest from where the mean of the clean uploads would take it; of equally harmful ones the first.
@@ -192,7 +192,7 @@ def poison_sample(
 def mix_uploads(
     pre: PreAggregation, uploads: FloatArray, server: FloatArray, *, uniforms: FloatArray
 ) -> FloatArray:
-    """Return the mixed uploads that a rule is given instead of what the participants sent.
+    """Return the mixed uploads that the rule receives instead of those of the participants.
 
     Parameters
     ----------

@@ -127,7 +127,7 @@ def load_plugin(source: str | Path) -> ModuleType:
 
 
 def plugin_of(part: Part) -> str | None:
-    """Return the module that defines a part, if it is not psofed's own and can be imported by name."""
+    """Return the module that defines a user's part, if it can be imported by name."""
     module = type(part).__module__
     return None if module == "__main__" or _is_built_in(type(part)) else module
 
@@ -176,7 +176,7 @@ def _is_built_in(part: type[Part]) -> bool:
 
 @cache
 def _load_named_modules() -> None:
-    """Load parts of installed packages, and of plugins that the process which started this one had loaded."""
+    """Load parts of installed packages, and the plugins of the parent process."""
     from importlib.metadata import entry_points
 
     for plugin in filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)):

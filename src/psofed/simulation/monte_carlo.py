@@ -1,4 +1,4 @@
-"""Monte Carlo: cuts the trials into blocks, runs them on an executor, puts the blocks together in order."""
+"""Monte Carlo: split the trials into blocks, run them on an executor, and combine the blocks in order."""
 
 import os
 import time
@@ -51,7 +51,7 @@ def simulate(
     progress: ProgressCallback | None = None,
     data: "OwnData | None" = None,
 ) -> SimulationResult:
-    """Simulate a scenario many times over and average.
+    """Simulate a scenario in independent trials and average over them.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def simulate(
 
 
 def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
-    """Refuse what the scenario's algorithm cannot simulate, by name."""
+    """Refuse combinations that the algorithm cannot simulate, by name."""
     check_evasion(scenario, data is not None)
     drift = scenario.drift
     wanted = {
@@ -155,7 +155,7 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
 
 
 def _load_kernels(scenario: Scenario, seed: int, trials: range, data: "OwnData | None") -> None:
-    """Load or compile the kernels here, once, instead of in every thread, and outside the time taken."""
+    """Load or compile the kernels once, before the threads start and before the clock does."""
     parts = (*map(type, scenario.parts()), data is None)
     # One at a time: scenarios simulated side by side would compile the same kernels side by side.
     with _LOADING:
@@ -168,7 +168,7 @@ def _load_kernels(scenario: Scenario, seed: int, trials: range, data: "OwnData |
 
 
 def cut_into_blocks(trials: int) -> list[range]:
-    """Cut trial numbers into ranges that advance in lock step: full blocks, then what is left.
+    """Split trial numbers into ranges that advance in lock step: full blocks, then the rest.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def _run_blocks(
     data: "OwnData | None",
     plan: WatchPlan | None = None,
 ) -> Iterator[Block]:
-    """Yield the blocks' results in the order of their trials, keeping only a few under way."""
+    """Yield the results of the blocks in the order of their trials, with only a few running at a time."""
     local = executor is None
     progress = Progress()
     pool = executor if executor is not None else ThreadPoolExecutor(threads)

@@ -44,7 +44,7 @@ _NO_VARIANCE = np.zeros((0, 0))
 
 
 def make_plan(scenario: Scenario, source: "SampleSource | None" = None) -> WatchPlan | None:
-    """Return what the scenario's defence needs to know; None without a defence.
+    """Return the plan of the scenario's defence; None without a defence.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def measure_level(honest: Scenario, variance: FloatArray, source: "SampleSource 
 def count_peaks(
     honest: Scenario, plan: WatchPlan, source: "SampleSource | None" = None
 ) -> tuple[NDArray[np.int64], int]:
-    """Run honest trials and count the peaks of suspicion by height; also return over how many iterations.
+    """Run honest trials and count the peaks of suspicion by height; also return the number of iterations.
 
     The threshold of `plan` is infinite.
     """

@@ -18,7 +18,7 @@ def aggregation_hook(rule: Aggregation) -> Hook:
 
 
 def make_memory(participants: int, shared: int, dimension: int) -> RuleMemory:
-    """Return what a rule's frame works in."""
+    """Return the scratch of a rule's frame."""
     most = min(dimension, participants * shared)
     numbers = participants * most + 3 * most + scratch_size(participants, most) + max(participants, 1)
     return RuleMemory(
@@ -83,7 +83,7 @@ def _make_frame_over_entries(unpack: Unpack, body: Body) -> Frame:
 
 @jitable
 def _share_all(uploads: Uploads) -> bool:
-    """Whether all participants upload the same entries, in every lane."""
+    """Tell whether all participants upload the same entries, in every lane."""
     entries = uploads.entries
     participants, shared, lanes = entries.shape
     same = True
@@ -133,7 +133,7 @@ def _gather(
     memory: RuleMemory,
     server: FloatArray,
 ) -> tuple[int, int]:
-    """Put the uploads of one lane together as vectors; return them, and how many participants and entries there are."""
+    """Gather the uploads of one lane as vectors; also return the number of participants and of entries."""
     entries, sent = uploads.entries, uploads.sent
     participants, shared, _ = sent.shape
     row_of, entry_of, rank, numbers = memory.row_of, memory.entry_of, memory.counts, memory.numbers

@@ -1,4 +1,4 @@
-"""The frame of attacks on uploads: one call of the body for each number that is attacked."""
+"""Frame of attacks on uploads: one call of the body for each attacked entry."""
 
 from collections.abc import Callable
 from typing import Any

@@ -48,7 +48,7 @@ def make_watching(
     dimension: int,
     lanes: int,
 ) -> Watching:
-    """Return what a defence's frame keeps and works in; `numbers` is how many an upload holds at most."""
+    """Return a defence's memory and scratch; `numbers` is the largest number of values in an upload."""
     rows = min(dimension, participants * numbers)
     counts_peaks = plan.threshold == inf
     whole, real = (clients, lanes), participants * (numbers + rows + 4) + numbers + 1
@@ -106,7 +106,7 @@ def _expect(
 
 @jitable
 def _middle_of_others(p: int, participants: int, values: FloatArray, scratch: FloatArray) -> float:
-    """Return the median of the values that are numbers, but for one; NaN if there are none."""
+    """Return the median of the finite values except one; NaN if there are none."""
     count = 0
     for q in range(participants):
         if q != p and values[q] == values[q]:
@@ -117,7 +117,7 @@ def _middle_of_others(p: int, participants: int, values: FloatArray, scratch: Fl
 
 @jitable
 def _group(lane: int, uploads: Uploads, watch: Watching, values: FloatArray) -> int:
-    """Write what was sent for each entry by those who are in, one row for each entry; return how many entries."""
+    """Group the values of included clients by entry, one row per entry; return the number of entries."""
     entries, sent, clients = uploads.entries, uploads.sent, uploads.clients
     participants, shared, _ = sent.shape
     met = 0
@@ -142,7 +142,7 @@ def _group(lane: int, uploads: Uploads, watch: Watching, values: FloatArray) -> 
 
 @jitable
 def _follow(typical: float, lane: int, watch: Watching) -> None:
-    """Let the fleet's level follow the median of an iteration."""
+    """Update the fleet's level from the median of an iteration."""
     level = watch.level[lane]
     if level == 0.0:
         watch.level[lane] = typical
@@ -166,7 +166,7 @@ def _count_peak(suspicion: float, k: int, lane: int, watch: Watching) -> None:
 
 @jitable
 def _take_note(suspicion: float, n: int, k: int, lane: int, watch: Watching) -> None:
-    """Exclude a client, or let it in."""
+    """Exclude or readmit a client."""
     if watch.peaks.shape[0]:
         _count_peak(suspicion, k, lane, watch)
     if not suspicion <= watch.threshold:

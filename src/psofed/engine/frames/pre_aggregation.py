@@ -24,7 +24,7 @@ def mix_hook(pre: PreAggregation) -> Hook:
 def make_mix_memory(
     pre: PreAggregation | None, participants: int, entries: int, dimension: int, lanes: int
 ) -> MixMemory:
-    """Return what the frame works in; next to nothing without a pre-aggregation.
+    """Return the scratch of the frame; nearly empty without a pre-aggregation.
 
     Parameters
     ----------

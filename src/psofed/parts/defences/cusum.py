@@ -10,7 +10,7 @@ from psofed.parts.options import option
 
 
 class Cusum(Defence):
-    """Adds up log-likelihood ratios of residuals: of a larger variance, and of a mean shifted up or down.
+    """CUSUM charts: sums of log-likelihood ratios of residuals, for a larger variance and for a shifted mean.
 
     With s a residual over its honest deviation, the three sums of a client become with every upload
 

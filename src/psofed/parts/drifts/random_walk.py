@@ -9,7 +9,7 @@ from psofed.parts.options import option
 
 
 class RandomWalk(Drift):
-    """Random walk: w*_{n+1} = w*_n + q_n with q_n ~ N(0, q I), the usual model of a target that wanders off."""
+    """Random walk: w*_{n+1} = w*_n + q_n with q_n ~ N(0, q I), the usual model of a wandering target."""
 
     variance: float = option(low=0.0, text="q: variance of each entry's step per iteration")
 

@@ -44,7 +44,7 @@ class Rff(Model):
 
     @property
     def num_features(self) -> int | None:
-        """How many features there are, where the model says so."""
+        """Number of features."""
         return self.features
 
     def make_features(self, input_dimension: int, dimension: int) -> FeatureMap:
