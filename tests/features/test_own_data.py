@@ -245,7 +245,7 @@ BAD_TABLES = {
     "who,x,y\na,1,2\na,one,3\n": "row 3, column x: 'one' is not a number",
     "who,x,y\na,1,2\na,inf,3\n": "row 3, column x: 'inf' is not finite",
     "who,x,y\na,1,2\na,3\n": "row 3 has 2 fields, the header has 3",
-    "who,x,y\n,1,2\n": "row 2 names no client",
+    "who,x,y\n,1,2\n": "row 2 has no client",
     "who,x,y\na,1,2\nb,1,\n": "cannot take part: it has 1 row with y, and at least 30 are needed",
     "who,x,y\na,1,2\n": "client a cannot take part: it has 1 row with y",
     'who,x,y\na,1,"2\n': "row 2 is not CSV",

@@ -172,7 +172,7 @@ def costing() -> type[Algorithm]:
     return Costing
 
 
-TOO_MANY = 'exchanges of algorithm "costing" = {} is not allowed; allowed: at most 10 (num_clients)'
+TOO_MANY = r'exchanges of algorithm "costing" = {} is not allowed; allowed: at most 10 \(num_clients\)'
 
 
 @pytest.mark.parametrize(
