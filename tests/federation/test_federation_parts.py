@@ -216,7 +216,7 @@ def test_synthetic_clients_have_targets_of_their_own_where_the_scenario_says_so(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--byzantine", "--attack", "sign-flop"], "did you mean sign-flip"),
+        (["--byzantine", "--attack", "sign-flop"], "Did you mean `sign-flip`"),
         (["--byzantine", "--attack", "min-max"], "sees what other nodes upload"),
         (["--byzantine", "--attack", "gaussian", "--attack-strength", "-1"], "attack.variance = -1"),
         (["--attack", "gaussian"], "there is no --byzantine"),

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from psofed import Algorithm, InvalidValueError, Scenario, Selection, simulate
+from psofed.common.options import option
 from psofed.parts.algorithms import CSFed, OnlineFed, PsoFed, QSFed, SignSGD
 from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Message, Received
-from psofed.parts.options import option
 from psofed.parts.registry import find_part, part_names
 from psofed.parts.traffic import Traffic, spend_budget
 from psofed.results.traffic import measure_communication
@@ -170,7 +170,7 @@ def costing() -> type[Algorithm]:
     return Costing
 
 
-TOO_MANY = 'exchanges of algorithm "costing" = {} is not allowed; allowed: at most num_clients = 10'
+TOO_MANY = 'exchanges of algorithm "costing" must be at most num_clients = 10; got {}'
 
 
 @pytest.mark.parametrize(

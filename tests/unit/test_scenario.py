@@ -15,8 +15,8 @@ from psofed import (
     Uniform,
     UnknownFieldError,
 )
+from psofed.common.options import check_option, option
 from psofed.parts.attacks import Gaussian
-from psofed.parts.options import check_option, option
 from psofed.scenario.changes import parse_setting, with_values
 from psofed.scenario.file import EXAMPLE, read_scenario
 
@@ -197,6 +197,6 @@ def test_fields_are_set_also_where_a_name_stands_for_the_table() -> None:
     assert changed["pre_aggregation"] == {"kind": "nnm", "tolerated": 2}
     assert changed["attack"] == {"num_byzantine": 3}
     with pytest.raises(
-        psofed.PsofedError, match=r"selection = 5 is not allowed; allowed: a table \[selection\]"
+        psofed.PsofedError, match=r"selection must be a table, \[selection\]; got 5"
     ):
         set_values({"selection": 5}, {"selection.pattern": "random"})

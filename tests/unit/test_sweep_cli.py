@@ -59,7 +59,7 @@ def test_a_saved_sweep_is_drawn_as_asked(grid, tmp_path, psofed_command):
     assert first.read_bytes() != second.read_bytes()
     wrong = psofed_command("plot", out, tmp_path / "c.svg", "--x", "num_share")
     assert wrong.returncode == 2
-    assert "did you mean num_shared?" in wrong.stderr
+    assert "Did you mean `num_shared`?" in wrong.stderr
     assert not (tmp_path / "c.svg").exists()
 
 

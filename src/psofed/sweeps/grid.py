@@ -120,7 +120,7 @@ class Grid:
             if field in axis.fields:
                 return number
         raise UnknownFieldError(
-            field, tuple(axis.name for axis in self.axes), "a field that varies in this sweep"
+            field, tuple(axis.name for axis in self.axes), "field of this sweep"
         )
 
     @property
