@@ -20,6 +20,8 @@ from psofed.federation.sources import Position
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet.standardise import Standardiser
 
+pytestmark = pytest.mark.federation
+
 STATIONS = ("north", "south", "west")
 
 

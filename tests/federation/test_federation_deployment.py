@@ -40,6 +40,8 @@ from psofed.federation.flower import number_of_key, public_key_of
 from psofed.federation.settings import RunSettings
 from psofed.federation.testing import InProcessGrid
 
+pytestmark = pytest.mark.federation
+
 # --- credentials ----------------------------------------------------------------------------------------
 
 

@@ -22,6 +22,8 @@ from psofed.federation.deploy.processes import wait_until
 from psofed.federation.flower import Control
 from psofed.federation.settings import RunSettings
 
+pytestmark = pytest.mark.federation
+
 NODES = len(NAMES)
 
 

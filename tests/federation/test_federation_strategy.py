@@ -20,6 +20,8 @@ from psofed.federation.checks import KINDS, ReplyLimits
 from psofed.federation.client_state import find_state
 from psofed.federation.testing import InProcessGrid
 
+pytestmark = pytest.mark.federation
+
 NODES = (11, 12, 13)
 
 numbers = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats())

@@ -17,6 +17,8 @@ from psofed.federation.checkpoint import CheckpointStore, ServerState
 from psofed.federation.layout import Layout
 from psofed.federation.sessions import new_session
 
+pytestmark = [pytest.mark.federation, pytest.mark.common]
+
 HOME = Path("/server/home")
 PATH = HOME / "checkpoint.npz"
 
