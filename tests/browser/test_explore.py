@@ -21,6 +21,8 @@ import pytest
 import psofed
 from psofed.explore.words import difference
 
+pytestmark = pytest.mark.explore
+
 if find_spec("panel") is None:  # not imported here, where every worker collects
     pytest.skip("the explorer's extra is not installed", allow_module_level=True)
 

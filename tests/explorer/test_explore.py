@@ -35,6 +35,8 @@ from psofed.explore.workers import Pool, Question, Worker
 from psofed.parts.registry import FAMILIES, part_names
 from psofed.scenario import Scenario
 
+pytestmark = pytest.mark.explore
+
 FLEET = psofed.Scenario(
     num_clients=10, dimension=3, num_participants=3, stepsize=0.1, iterations=200,
     attack=psofed.attacks.Gaussian(num_byzantine=3),
