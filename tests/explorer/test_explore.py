@@ -79,16 +79,16 @@ def test_a_link_without_settings_says_nothing() -> None:
         ("num_clients=50&dimension=5&a.b.c=1", "Unknown field `a.b.c`"),
         (
             "num_clients=50&dimension=100&model.kind=rff&model.features=1000000000",
-            "model.features = 1000000000",
+            "model.features must be",
         ),
-        ("num_clients=50&dimension=5&data.test_instances=1000000000", "data.test_instances = 1000000000"),
-        ("num_clients=50&dimension=5&data.fleet_seed=" + "9" * 400, "data.fleet_seed = 9999"),
+        ("num_clients=50&dimension=5&data.test_instances=1000000000", "data.test_instances must be"),
+        ("num_clients=50&dimension=5&data.fleet_seed=" + "9" * 400, "data.fleet_seed must be"),
         ("metric=entropy", "metric must be "),
         ("dimension=5&B.dimension=5", "num_clients is required"),
         ("B.num_clients=50&B.dimension=5", "a link with B has A as well"),
         ("x=" + "1" * 30_000, "30002 characters"),
         ("&".join(f"x{n}=1" for n in range(300)), "cannot be read"),
-        ("num_clients=" + "[" * 3_900, "num_clients = '[[["),
+        ("num_clients=" + "[" * 3_900, "num_clients must be"),
         ("num_clients=%ff", "cannot be read"),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_hostile_link_is_refused_in_words(query: str, message: str) -> None:
 def test_the_users_own_file_may_be_larger_than_the_limits() -> None:
     large = Scenario(num_clients=3000, dimension=2)
     assert make_scenario(large.to_mapping(), Limits().including(large)) == large
-    with pytest.raises(InvalidValueError, match="num_clients = 3000"):
+    with pytest.raises(InvalidValueError, match="num_clients must be"):
         make_scenario(large.to_mapping(), Limits())
 
 
@@ -415,9 +415,7 @@ def test_what_a_link_gets_wrong_is_marked_at_its_field_and_the_rest_is_kept() ->
     side = SideMaker(Limits()).from_link(dict(mapping), own_data=False)
     assert set(side.errors) == {"num_shared", "stepsize", "attack.kind", "evasion.norm"}
     assert "attack.num_byzantine must be " in side.errors["attack.kind"]
-    assert (
-        "num_shared must be between 1 and 5 (the dimension); got 7." in side.errors.values()
-    )
+    assert "num_shared must be between 1 and 5 (the dimension); got 7." in side.errors.values()
     assert (side.scenario.num_clients, side.scenario.dimension, side.scenario.num_shared) == (50, 5, 1)
     assert side.draft["num_shared"] == 7
     # What is typed wrong beside it is marked beside it.
@@ -427,7 +425,7 @@ def test_what_a_link_gets_wrong_is_marked_at_its_field_and_the_rest_is_kept() ->
 
 @pytest.mark.parametrize("link", ["num_clients=1000000000&dimension=5", "num_clients=50&dimension=0"])
 def test_a_link_without_a_fleet_to_fall_back_on_is_refused(link: str) -> None:
-    with pytest.raises(InvalidValueError, match=r"num_clients = 1000000000|dimension = 0"):
+    with pytest.raises(InvalidValueError, match=r"num_clients must be|dimension must be"):
         SideMaker(Limits()).from_link(dict(from_query(link).sides["A"]), own_data=False)
 
 

@@ -183,7 +183,9 @@ def test_a_part_of_a_sweep_is_selected_by_value_label_or_part(grid) -> None:
     assert grid.select(attack="none").select(num_shared=2).grid.axes[0].values == ((2,),)
     with pytest.raises(PsofedError, match="num_shared must be one of 1, 2, 4; got 3"):
         grid.select(num_shared=3)
-    with pytest.raises(PsofedError, match=r"Unknown field of this sweep `num_share`. Did you mean `num_shared`\?"):
+    with pytest.raises(
+        PsofedError, match=r"Unknown field of this sweep `num_share`. Did you mean `num_shared`\?"
+    ):
         grid.select(num_share=3)
 
 

@@ -123,9 +123,9 @@ def test_sizes_that_contradict_are_named(changes: dict, message: str) -> None:
     ("values", "message"),
     [
         ({"kind": "forest"}, 'model.kind must be one of "linear", "rff"'),
-        ({"kind": "rff", "bandwidth": 0.0}, "model.bandwidth = 0.0"),
-        ({"kind": "rff", "features": 0}, "model.features = 0"),
-        ({"kind": "rff", "seed": -1}, "model.seed = -1"),
+        ({"kind": "rff", "bandwidth": 0.0}, "model.bandwidth must be"),
+        ({"kind": "rff", "features": 0}, "model.features must be"),
+        ({"kind": "rff", "seed": -1}, "model.seed must be"),
         (
             {"features": 5},
             'model.features must be left out, since "linear" has no such option',
@@ -139,7 +139,7 @@ def test_bad_models_are_named(values: dict, message: str) -> None:
 
 
 def test_an_unknown_function_is_named_with_those_there_are() -> None:
-    with pytest.raises(InvalidValueError, match=r"data.function = 'cubic' .* one of \"linear\""):
+    with pytest.raises(InvalidValueError, match=r"data.function must be one of \"linear\""):
         Data(function="cubic")
 
 
