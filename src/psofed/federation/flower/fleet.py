@@ -10,6 +10,7 @@ import httpx
 from flwr.app import Context, Message, RecordDict
 
 from psofed.common.errors import PsofedError
+from psofed.federation.flower.calls import NOT_ACTIVATED
 from psofed.federation.flower.errors import (
     ForgottenError,
     NotRunningError,
@@ -228,6 +229,8 @@ class Fleet:
             reason = error.response.headers.get(_REASON, "")
             if reason == "unknown-key":
                 raise UnknownKeyError(f"{self.server} does not know this node's key") from None
+            if reason == NOT_ACTIVATED:
+                raise ForgottenError(f"{self.server} does not know this connection") from None
             if reason == "wrong-time":
                 raise UnreachableError(
                     f"{self.server} refused a request: its clock and this machine's are too far apart"
