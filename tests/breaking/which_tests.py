@@ -120,6 +120,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "federation/models": (f"{FED}models.py",),
     "federation/online": (f"{FED}sources.py", f"{FED}data.py"),
     "federation/packing": (f"{FED}wire.py", f"{FED}strategy.py"),
+    "federation/patience": (f"{FED}patience.py",),
     "federation/plots": (f"{FED}deployment.py",),
     "federation/report": (f"{FED}deployment.py", f"{FED}strategy.py", f"{FED}defence.py"),
     "federation/settings": (f"{FED}deployment.py",),

@@ -21,6 +21,7 @@ from flwr.serverapp import Grid
 from psofed.federation.deploy.bell import Bell
 from psofed.federation.nodes import Node
 from psofed.federation.packing import is_packed, pack, unpack
+from psofed.federation.patience import Patience
 
 _LOOK_EVERY = 1.0  # with a bell: for a node whose ring was lost
 _POLL_EVERY = 0.25  # without one
@@ -87,11 +88,17 @@ class Exchange:
         self._packing: set[int] = set()
 
     def __call__(
-        self, grid: Grid, messages: Sequence[Message], timeout: float, nodes: Mapping[int, Node]
+        self,
+        grid: Grid,
+        messages: Sequence[Message],
+        timeout: float,
+        nodes: Mapping[int, Node],
+        patience: Patience | None = None,
     ) -> Answers:
         """Push `messages` and pull their replies for at most `timeout` seconds.
 
-        `nodes` are the nodes by Flower's id. A node that goes offline meanwhile is not waited for.
+        `nodes` are the nodes by Flower's id. A node that goes offline meanwhile is not waited for, and neither is one
+        that has used up the `patience` of the others.
         """
         answers = Answers()
         if not messages:
@@ -103,6 +110,11 @@ class Exchange:
         next_look = start if not self.bell.is_connected else start + look_every
         next_roll_call = start + _ROLL_CALL_EVERY
         under_way: dict[str, _Pull] = {}
+        names = {key: nodes[node_id].name for key, node_id in waiting.items() if node_id in nodes}
+        wait = (patience or Patience(0.0, 0.0)).begin(list(names.values()), timeout)
+
+        def end() -> float:
+            return start + wait.ends([names[key] for key in waiting if key in names])
 
         def pull(message_id: str, seconds: float) -> None:
             """Pull one reply, and go on without it if that takes longer than `seconds`."""
@@ -110,13 +122,15 @@ class Exchange:
                 under_way[message_id] = _Pull(grid, message_id)
             if under_way[message_id].wait(seconds):
                 self._take(under_way.pop(message_id), message_id, waiting, numbers, answers)
+                if message_id not in waiting and message_id in names:
+                    wait.answered(names[message_id], time.monotonic() - start)
 
         while waiting:
             now = time.monotonic()
-            pause = max(0.0, min(next_look, start + timeout) - now)
+            pause = max(0.0, min(next_look, end()) - now)
             heard = self.bell.wait(min(pause, _SLOW_LOOK_EVERY) if under_way else pause)
             now = time.monotonic()
-            everybody = now >= next_look or now >= start + timeout
+            everybody = now >= next_look or now >= end()
             if everybody:
                 next_look = now + look_every
             for message_id, node_id in list(waiting.items()):
@@ -124,7 +138,7 @@ class Exchange:
                     pull(message_id, 0.0)
                 elif everybody or numbers.get(node_id) in heard:
                     pull(message_id, _PATIENCE)
-            if waiting and now >= start + timeout:
+            if waiting and now >= end():
                 break
             if waiting and now >= next_roll_call:
                 next_roll_call = now + _ROLL_CALL_EVERY
@@ -132,6 +146,7 @@ class Exchange:
                 for message_id in [key for key, node_id in waiting.items() if node_id not in online]:
                     pull(message_id, _PATIENCE)
                     waiting.pop(message_id, None)
+        wait.close(time.monotonic() - start)
         return answers
 
     def _push(self, grid: Grid, messages: Sequence[Message], numbers: Mapping[int, int]) -> dict[str, int]:
