@@ -28,6 +28,7 @@ from psofed.federation.flower.keys import (
     public_key_of,
 )
 from psofed.federation.flower.messages import error_reply, identify, records_from_bytes, records_to_bytes
+from psofed.federation.flower.replies import IncompleteReplyError, ReplyBounds, pull_reply, withdraw
 from psofed.federation.flower.trees import CHUNK_BYTES, BadTreeError, most_objects
 from psofed.federation.flower.versions import TESTED_MINORS, untested_version
 
@@ -44,8 +45,10 @@ __all__ = [
     "Control",
     "Fleet",
     "ForgottenError",
+    "IncompleteReplyError",
     "NotRunningError",
     "Question",
+    "ReplyBounds",
     "Sender",
     "StillOnlineError",
     "UnknownKeyError",
@@ -59,8 +62,10 @@ __all__ = [
     "most_objects",
     "number_of_key",
     "public_key_of",
+    "pull_reply",
     "records_from_bytes",
     "records_to_bytes",
     "untested_version",
     "why_refused",
+    "withdraw",
 ]
