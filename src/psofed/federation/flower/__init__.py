@@ -10,6 +10,7 @@ client`` falls back to Flower's own SuperNode.
 from psofed.federation.flower.calls import NOT_ACTIVATED, SUPERLINK, Sender, activated_id, why_refused
 from psofed.federation.flower.control import Control
 from psofed.federation.flower.errors import (
+    BadMessageError,
     ForgottenError,
     NotRunningError,
     StillOnlineError,
@@ -41,6 +42,7 @@ __all__ = [
     "SUPERLINK",
     "TESTED_MINORS",
     "TIMESTAMP_HEADER",
+    "BadMessageError",
     "BadTreeError",
     "Control",
     "Fleet",
