@@ -17,6 +17,8 @@ from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
 from psofed.reference.literal import run_literally
 
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.reference]
+
 METRICS = ("network_mse", "server_msd", "test_mse")
 ATTACKS = part_names("attack")
 # CS-Fed sends signs and a length; with all of them flipped the server reads what was meant.

@@ -15,6 +15,8 @@ from psofed.parts.registry import FAMILIES, built_in_parts, find_part
 from psofed.reference.draws import draw_trial
 from psofed.testing import check_part
 
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing]
+
 # The built-in ones: parts that other tests have made may be known here as well, or not.
 every_part = pytest.mark.parametrize(
     ("family", "kind"), [(family, part.kind) for family in FAMILIES for part in built_in_parts(family)]

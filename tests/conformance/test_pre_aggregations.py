@@ -13,6 +13,8 @@ from psofed.parts.registry import find_part, part_names
 from psofed.reference.literal import run_trial
 from psofed.testing import check_part
 
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.reference]
+
 METRICS = ("network_mse", "server_msd", "test_mse")
 KINDS, RULES = part_names("pre_aggregation"), part_names("aggregation")
 NAN = np.nan

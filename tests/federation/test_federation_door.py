@@ -34,6 +34,8 @@ from psofed.federation.flower import (
     public_key_of,
 )
 
+pytestmark = pytest.mark.federation
+
 GOOD_HEAD = b"POST /v1/fleet/pull-messages HTTP/1.1\r\nHost: a:1\r\nContent-Length: 5\r\nX-Key: q=\r\n\r\n"
 
 

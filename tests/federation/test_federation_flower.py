@@ -7,6 +7,8 @@ import pytest
 
 from psofed.federation import flower
 
+pytestmark = pytest.mark.federation
+
 SOURCE = Path(inspect.getfile(flower)).parents[1]
 
 

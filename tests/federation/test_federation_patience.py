@@ -11,6 +11,8 @@ from psofed.federation.checks import Conduct, ReplyLimits
 from psofed.federation.patience import Patience
 from psofed.federation.testing import InProcessGrid
 
+pytestmark = pytest.mark.federation
+
 DEADLINE = 60.0
 NODES = ("a", "b", "c", "d")
 

@@ -20,6 +20,8 @@ from psofed.federation.client_state import find_state
 from psofed.federation.flower import BadTreeError
 from psofed.federation.testing import InProcessGrid
 
+pytestmark = pytest.mark.federation
+
 NODES = (11, 12, 13)
 NAMED = [str(node) for node in NODES]
 
@@ -509,12 +511,13 @@ def test_a_checkpoint_is_whole_or_absent(make_app, tmp_path, monkeypatch):
     def full_disk(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("psofed.federation.files.os.fsync", full_disk)
-    with pytest.raises(OSError, match="No space"):
+    monkeypatch.setattr("psofed.common.disk.os.fsync", full_disk)
+    with pytest.raises(PsofedError, match="No space"):
         run(InProcessGrid({11: make_app()}), rounds=3, checkpoint=path, resume=True)
     assert path.read_bytes() == whole
     assert CheckpointStore(path).load().round_number == 2
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["c.history.jsonl", "c.npz", "cs"]
+    history = CheckpointStore(path).history_paths
+    assert sorted(tmp_path.iterdir()) == sorted([*history, path, tmp_path / "cs"])
     assert sorted(entry.name for entry in (tmp_path / "cs").iterdir()) == ["00000001.npz", "00000002.npz"]
 
 
@@ -661,12 +664,30 @@ def test_a_history_that_was_cut_short_is_no_obstacle(make_app, tmp_path):
     path = tmp_path / "c.npz"
     grid = InProcessGrid({node: make_app() for node in NODES})
     run(grid, rounds=3, checkpoint=path)
-    with (tmp_path / "c.history.jsonl").open("ab") as file:
+    (history,) = CheckpointStore(path).history_paths
+    with history.open("ab") as file:
         file.write(b'{"round": 4, "partic')
     strategy, _ = run(grid, rounds=5, checkpoint=path, resume=True)
     assert [record["round"] for record in strategy.state.history] == [1, 2, 3, 4, 5]
-    lines = (tmp_path / "c.history.jsonl").read_text().splitlines()
-    assert len(lines) == 5
+    assert len(history.read_text().splitlines()) == 5
+
+
+def test_the_order_of_the_replies_does_not_change_a_bit():
+    """Sums depend on their order in the last bits, so uploads are joined by name and not by arrival."""
+    from psofed.federation.plausibility import Plausibility
+    from psofed.federation.step import ServerStep
+    from psofed.parts.aggregations.mean import Mean
+
+    rng = np.random.default_rng(0)
+    shared = np.arange(6)
+    uploads = {f"node-{k}": (shared, rng.standard_normal(6) * 10.0**k) for k in range(5)}
+    examples = dict.fromkeys(uploads, 1)
+    models = set()
+    for order in (list(uploads), list(reversed(uploads)), sorted(uploads, key=hash)):
+        step = ServerStep(Mean(), plausibility=Plausibility(None))
+        arrived = {name: uploads[name] for name in order}
+        models.add(step.take(1, np.zeros(6), arrived, examples).model.tobytes())
+    assert len(models) == 1
 
 
 # --- layers by name, and full synchronisation -----------------------------------------------------------

@@ -37,6 +37,8 @@ from psofed.reference.block_form import run_reference
 from psofed.reference.draws import draw_trial
 from psofed.scenario.changes import with_values
 
+pytestmark = [pytest.mark.parts, pytest.mark.engine]
+
 NAN = np.nan
 SERVER = np.array([1.0, 1.0])
 FIVE = np.array([[2.0, 0.0], [1.5, 1.0], [2.5, 2.0], [1.0, 1.5], [101.0, -99.0]])

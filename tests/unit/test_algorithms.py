@@ -14,6 +14,8 @@ from psofed.parts.registry import find_part, part_names
 from psofed.parts.traffic import Traffic, spend_budget
 from psofed.results.traffic import measure_communication
 
+pytestmark = [pytest.mark.parts, pytest.mark.engine]
+
 NOTHING = np.zeros(0)
 
 

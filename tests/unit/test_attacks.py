@@ -41,6 +41,8 @@ from psofed.parts.plain import corrupt_uploads, poison_sample
 from psofed.reference.literal import run_literally
 from psofed.scenario.changes import with_values
 
+pytestmark = [pytest.mark.parts, pytest.mark.engine]
+
 NAN = np.nan
 TARGET = np.array([1.0, 2.0, 4.0])
 SERVER = np.array([0.5, 2.0, 3.0])

@@ -9,6 +9,8 @@ from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
 from psofed.parts.models import Rff
 from psofed.reference.draws import draw_trial
 
+pytestmark = [pytest.mark.parts, pytest.mark.engine]
+
 BASE = Scenario(num_clients=6, dimension=3, iterations=400)
 WALK = RandomWalk(variance=0.01)
 

@@ -14,6 +14,8 @@ from psofed.fleet.frames import read_header
 from psofed.fleet.table import read_table
 from psofed.fleet.values import number
 
+pytestmark = pytest.mark.fleet
+
 COLUMNS = ["time", "who", "site", "x", "z", "y"]
 
 

@@ -14,6 +14,8 @@ from psofed.fleet.nonlinear import (
 from psofed.parts.models import Linear, Rff
 from psofed.parts.registry import part_names
 
+pytestmark = [pytest.mark.parts, pytest.mark.fleet]
+
 RFF = Scenario(
     num_clients=6,
     dimension=40,

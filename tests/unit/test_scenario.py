@@ -20,6 +20,8 @@ from psofed.parts.options import check_option, option
 from psofed.scenario.changes import parse_setting, with_values
 from psofed.scenario.file import EXAMPLE, read_scenario
 
+pytestmark = [pytest.mark.scenario, pytest.mark.parts]
+
 SIZES = {"num_clients": 10, "dimension": 4}
 
 

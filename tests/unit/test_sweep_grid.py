@@ -7,6 +7,8 @@ from psofed.scenario import Uniform
 from psofed.sweeps import read_grid
 from psofed.sweeps.grid import grid_from_mapping
 
+pytestmark = pytest.mark.sweeps
+
 BASE = {"num_clients": 8, "dimension": 4}
 
 

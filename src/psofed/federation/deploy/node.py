@@ -6,7 +6,6 @@ psofed's own app runs here, whatever the server submits: a run's code is never l
 """
 
 import contextlib
-import json
 import signal
 import threading
 import time
@@ -18,8 +17,9 @@ from typing import Any, Protocol
 import httpx
 from flwr.app import Context, Message
 
+from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
-from psofed.federation.files import only_one, write_atomically
+from psofed.common.files import only_one, read_json, write_json
 from psofed.federation.flower import (
     HEARTBEAT,
     BadMessageError,
@@ -118,7 +118,8 @@ class LongLivedNode:
                 with _undisturbed():
                     self._ended.set()
                     if self._fleet.node_id and self._fleet.deactivate():
-                        self._remembered.unlink(missing_ok=True)
+                        with contextlib.suppress(OSError):
+                            disk().unlink(self._remembered)
 
     # --- being there --------------------------------------------------------------------------------------
 
@@ -148,12 +149,17 @@ class LongLivedNode:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         self._forgotten.clear()
-        write_atomically(self._remembered, json.dumps({"node_id": node_id}).encode(), mode=0o600)
+        try:
+            write_json(self._remembered, {"node_id": node_id})
+        except PsofedError as error:
+            self.say(
+                f"{error}; after a restart this node may have to wait until the server takes it for offline"
+            )
         self.say(f"connected to {self._fleet.server}")
 
     def _remembered_id(self) -> int:
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            return int(json.loads(self._remembered.read_bytes())["node_id"])
+        with contextlib.suppress(PsofedError, ValueError, KeyError, TypeError):
+            return int(read_json(self._remembered)["node_id"])
         return 0
 
     def _beat(self) -> None:

@@ -10,6 +10,8 @@ from psofed import PsofedError, Scenario, compare, difference, load_result, pred
 from psofed.attacks import Gaussian, SignFlip
 from psofed.fleet.own_data import read_data
 
+pytestmark = [pytest.mark.results, pytest.mark.plots, pytest.mark.comparison, pytest.mark.sweeps]
+
 FLEET = Scenario(num_clients=8, dimension=4, iterations=80, attack=Gaussian(num_byzantine=2))
 
 

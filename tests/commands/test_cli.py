@@ -12,6 +12,8 @@ from psofed import read_scenario, simulate
 from psofed.cli import app
 from psofed.scenario.file import EXAMPLE
 
+pytestmark = pytest.mark.cli
+
 
 @pytest.fixture
 def scenario_file(tmp_path):

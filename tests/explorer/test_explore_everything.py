@@ -25,6 +25,8 @@ from psofed.parts.options import option_of, value_type
 from psofed.parts.registry import FAMILIES, built_in_parts, find_part
 from psofed.scenario import Scenario
 
+pytestmark = pytest.mark.explore
+
 FLEET = psofed.Scenario(num_clients=10, dimension=4, num_participants=5, stepsize=0.1, iterations=400)
 # Where a family's kind and its options stand in a scenario.
 PLACES = {

@@ -24,6 +24,8 @@ from psofed.reference.literal import run_trial
 from psofed.results import EVASION_TITLES
 from psofed.simulation.evasion import worst_mean_square
 
+pytestmark = [pytest.mark.simulation, pytest.mark.theory, pytest.mark.results]
+
 BASE = Scenario(
     num_clients=6, dimension=3, num_participants=3, num_shared=2, iterations=50,
     attack=Gaussian(num_byzantine=2, probability=0.5), evasion=Evasion(epsilon=0.3),

@@ -14,6 +14,8 @@ from psofed.common.suggest import closest
 from psofed.scenario.file import EXAMPLE
 from psofed.sweeps import CellStore, read_grid, run_sweep
 
+pytestmark = [pytest.mark.cli, pytest.mark.scenario, pytest.mark.common]
+
 PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()"]
 SMALL = EXAMPLE.replace("iterations = 3000", "iterations = 40").replace(
     "num_clients = 50 ", "num_clients = 20 "

@@ -12,6 +12,8 @@ from psofed.advice.judging import Gain, Judge, ratio_gain
 from psofed.advice.stations import robust_scores, stands_out
 from psofed.fleet.fitting import fit_scenario
 
+pytestmark = pytest.mark.advice
+
 
 def make(
     clients: int, rows: int, spread: float, seed: int = 0, dimension: int = 3, faulty: int | None = None

@@ -12,6 +12,8 @@ from psofed.fleet.standardise import Standardiser, standardise
 from psofed.fleet.table import read_table
 from psofed.simulation.baselines import NAMES, run_baselines
 
+pytestmark = [pytest.mark.fleet, pytest.mark.simulation, pytest.mark.engine]
+
 
 def write(tmp_path, text: str, name: str = "data.csv"):
     path = tmp_path / name

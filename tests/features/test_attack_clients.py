@@ -23,6 +23,8 @@ from psofed.reference.draws import draw_trial
 from psofed.reference.literal import run_trial
 from psofed.scenario.changes import with_values
 
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.theory]
+
 METRICS = ("network_mse", "server_msd", "test_mse")
 BASE = Scenario(num_clients=8, dimension=3, num_participants=4, num_shared=2, iterations=30)
 NAMED = [kind(clients=[3, 7], probability=0.6) for kind in (Gaussian, SignFlip, Mimic, LabelPoisoning)]

@@ -9,6 +9,8 @@ import pytest
 from psofed.common.errors import PsofedError
 from psofed.sweeps.execute import connect
 
+pytestmark = [pytest.mark.cli, pytest.mark.sweeps]
+
 GRID = """
 trials = 4
 [base]
