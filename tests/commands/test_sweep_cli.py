@@ -94,7 +94,7 @@ def test_a_damaged_cell_is_said(grid, tmp_path, psofed_command):
         (("sweep", "GRID", "--cluster", "nonsense://x"), "--cluster nonsense://x"),
         (("sweep", "GRID", "--plot", "picture.txt"), "picture.txt"),
         (("reproduce", "fig10"), "figure must be"),
-        (("reproduce", "fig2", "--trials", "1"), "--trials = 1"),
+        (("reproduce", "fig2", "--trials", "1"), "--trials must be at least 2; got 1."),
     ],
 )
 def test_a_mistake_ends_with_code_2_and_one_line(

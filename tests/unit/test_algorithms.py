@@ -174,7 +174,7 @@ def costing() -> type[Algorithm]:
     return Costing
 
 
-TOO_MANY = 'exchanges of algorithm "costing" must be at most num_clients = 10; got {}'
+TOO_MANY = 'exchanges of algorithm "costing" must be at most 10 per iteration \\(num_clients; see spend_budget\\); got {}'
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ TOO_MANY = 'exchanges of algorithm "costing" must be at most num_clients = 10; g
         (1, 5, TOO_MANY.format(320)),
         (22, 5, TOO_MANY.format(15)),
         (320, 1000, TOO_MANY.format(1000)),
-        (0, 5, "traffic.bits_up or bits_down = 0"),
+        (0, 5, "traffic.bits_up or bits_down must be"),
         (320, 0, "traffic.group must be"),
     ],
 )

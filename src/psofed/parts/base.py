@@ -481,7 +481,7 @@ class Algorithm(Part):
             return scenario.num_participants
         most = self.traffic(scenario).most_in_iteration
         if most > scenario.num_clients:
-            allowed = f"at most num_clients = {scenario.num_clients} in an iteration; see spend_budget"
+            allowed = f"at most {scenario.num_clients} per iteration (num_clients; see spend_budget)"
             raise InvalidValueError(f'exchanges of algorithm "{self.kind}"', most, allowed)
         return max(scenario.num_participants, most)
 
