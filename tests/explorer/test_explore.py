@@ -82,7 +82,7 @@ def test_a_link_without_settings_says_nothing() -> None:
             "model.features = 1000000000",
         ),
         ("num_clients=50&dimension=5&data.test_instances=1000000000", "data.test_instances = 1000000000"),
-        ("num_clients=50&dimension=5&data.fleet_seed=" + "9" * 400, "data.fleet_seed = 9999"),
+        ("num_clients=50&dimension=5&data.fleet_seed=" + "9" * 400, "data.fleet_seed = '9999"),
         ("metric=entropy", "metric = 'entropy' is not allowed"),
         ("dimension=5&B.dimension=5", "num_clients = None is not allowed"),
         ("B.num_clients=50&B.dimension=5", "a link with B has A as well"),

@@ -212,7 +212,7 @@ def test_saved_advice_is_opened_again_and_drawn(helpful, tmp_path, ending: str) 
 def test_a_file_that_is_not_advice_is_refused_by_name(tmp_path) -> None:
     path = tmp_path / "other.json"
     path.write_text('{"verdict": 1}')
-    with pytest.raises(PsofedError, match=r"other\.json: not advice of psofed's"):
+    with pytest.raises(PsofedError, match=r"other\.json: not a saved advice"):
         psofed.load_result(path)
 
 
