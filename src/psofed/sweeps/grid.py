@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
+from psofed.common.toml import read_toml
 from psofed.common.validation import check_integer, check_number
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, find_part
@@ -191,13 +191,9 @@ def read_grid(path: str | Path) -> Grid:
     """
     path = Path(path)
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = read_toml(path)
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise PsofedError(f"{path}: cannot be read ({error})") from None
-    except tomllib.TOMLDecodeError as error:
-        raise PsofedError(f"{path}: not valid TOML ({error})") from None
     return grid_from_mapping(values, path.parent)
 
 
