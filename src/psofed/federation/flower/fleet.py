@@ -21,7 +21,7 @@ from psofed.federation.flower.errors import (
     WrongAuthorityError,
 )
 from psofed.federation.flower.http import bound_answers, open_client
-from psofed.federation.flower.keys import number_of_key
+from psofed.federation.flower.keys import USED_SIGNATURE, number_of_key
 from psofed.federation.flower.trees import (
     BadTreeError,
     collect_message,
@@ -269,7 +269,7 @@ class Fleet:
     def _call(self, method: str, request: Any) -> Any:
         """Call Flower's client and turn its errors into ours; what is left is an httpx.HTTPStatusError."""
         try:
-            return getattr(self._client, method)(request)
+            return self._call_signed(method, request)
         except httpx.HTTPStatusError as error:
             reason = error.response.headers.get(_REASON, "")
             if reason == "unknown-key":
@@ -301,3 +301,12 @@ class Fleet:
             raise UnreachableError(
                 f"{self.server} cannot be reached: {text or type(error).__name__}"
             ) from None
+
+    def _call_signed(self, method: str, request: Any) -> Any:
+        """Call Flower's client; once more if another thread has signed the same microsecond."""
+        try:
+            return getattr(self._client, method)(request)
+        except httpx.HTTPStatusError as error:
+            if error.response.headers.get(_REASON) != USED_SIGNATURE:
+                raise
+            return getattr(self._client, method)(request)
