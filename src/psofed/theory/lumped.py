@@ -53,14 +53,10 @@ class LumpedFleet:
                 # With one mask for all, noise that is added counts by its sum alone.
                 chance = np.full_like(chance, chance.mean())
             lumps = Lumps.of(fleet.input_variance, fleet.noise_variance, chance, nodes)
-            fleet = replace(
-                fleet, input_variance=lumps.input_variance, noise_variance=lumps.noise_variance
-            )
+            fleet = replace(fleet, input_variance=lumps.input_variance, noise_variance=lumps.noise_variance)
             attackers = AttackChances(lumps.chance, model.attackers.pair_factor)
             honest = not np.any(corruption.attackers.chance)
             uploading = AttackChances(np.zeros_like(lumps.chance)) if honest else attackers
-            law = replace(
-                model.law, corruption=replace(corruption, attackers=uploading), copies=lumps.copies
-            )
+            law = replace(model.law, corruption=replace(corruption, attackers=uploading), copies=lumps.copies)
             self._by_nodes[nodes] = (lumps, model.mixture_of(fleet, attackers), law)
         return self._by_nodes[nodes]

@@ -4,18 +4,17 @@ With E‖w̃‖² of the server and the excess (1/K) Σ_k tr(R_k E[w̃_k w̃_k�
 
     network MSE = excess + (1/K) Σ_k σ_νk²,    server MSD = E‖w̃‖²,    test MSE = ς_test² E‖w̃‖² + σ_ν,test².
 
-The network MSE is the sum of :class:`Terms`. ``excess`` and ``server`` come from a theory, the variances from the model.
+The network MSE is the sum of :class:`Terms`. ``excess`` and ``server`` come from a theory, the variances from the
+model.
 """
 
 import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-import numpy as np
-
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_choice
-from psofed.theory.moments.level import Level, Sources
+from psofed.theory.moments.level import NOTHING, Level, Sources
 
 if TYPE_CHECKING:
     from psofed.theory.model import TheoryModel
@@ -57,7 +56,7 @@ class Terms:
     @property
     def total(self) -> float:
         """The network MSE."""
-        return sum(getattr(self, name) for name in TERMS)
+        return float(sum(getattr(self, name) for name in TERMS))
 
 
 TERMS = tuple(field.name for field in fields(Terms))
@@ -109,9 +108,9 @@ class SteadyState:
 
     data: Level
     attack: Level
-    drift: Level = Level(0.0, 0.0)
-    targets: Level = Level(0.0, 0.0)
-    sampling_error: Level = Level(0.0, 0.0)
+    drift: Level = NOTHING
+    targets: Level = NOTHING
+    sampling_error: Level = NOTHING
 
     @property
     def total(self) -> Level:
@@ -121,8 +120,8 @@ class SteadyState:
     @classmethod
     def of(cls, levels: FloatArray, error: FloatArray | None = None) -> "SteadyState":
         """Name the rows of levels (4, 2): excess and MSD by :data:`ALONE`."""
-        error = np.zeros(2) if error is None else error
-        return cls(*(Level(*level) for level in levels), sampling_error=Level(*error))
+        data, attack, drift, targets = (Level(*level) for level in levels)
+        return cls(data, attack, drift, targets, NOTHING if error is None else Level(*error))
 
     def terms(self, model: "TheoryModel") -> Terms:
         """Return the terms of the network MSE."""

@@ -1,9 +1,9 @@
 """A scenario as the theory sees it: the laws of participation, samples, uploads and masks, everything but the stepsize.
 
-One iteration is v_k = w_k + a_k S_k (g − w_k), z_k = v_k − μ x_k x_kᵀ (v_k + e_k) − μ x_k ν_k, g' = g + (1/s) Σ_k b_k S'_k (u_k − g).
-``drawn`` is the law of a and b, ``mixture`` that of x, ν and e, ``law`` that of u given z and g, ``branches`` that of S:
-one, or several to be averaged over the offsets of round-robin masks. ``entries`` says which entries of the moments
-are tracked, and ``tags`` which method can solve them (:func:`psofed.theory.solve.select`).
+One iteration is v_k = w_k + a_k S_k (g − w_k), z_k = v_k − μ x_k x_kᵀ (v_k + e_k) − μ x_k ν_k, g' = g + (1/s) Σ_k b_k
+S'_k (u_k − g). ``drawn`` is the law of a and b, ``mixture`` that of x, ν and e, ``law`` that of u given z and g,
+``branches`` that of S: one, or several to be averaged over the offsets of round-robin masks. ``entries`` says which
+entries of the moments are tracked, and ``tags`` which method can solve them (:func:`psofed.theory.solve.select`).
 """
 
 from dataclasses import dataclass, replace

@@ -24,7 +24,7 @@ from psofed.scenario.file import as_scenario
 from psofed.theory.coverage import check_stepsize
 from psofed.theory.metrics import Metrics, SteadyState, Terms, metrics_of
 from psofed.theory.model import TheoryModel
-from psofed.theory.moments.level import Level
+from psofed.theory.moments.level import NOTHING, Level
 from psofed.theory.solve import select
 from psofed.theory.solve.method import Method
 from psofed.theory.stability import mean_square_stepsize_bound, mean_stepsize_bound, stability_limit
@@ -152,7 +152,7 @@ class Prediction:
             return replace(method.clean.steady_state(stepsize), attack=endless)
         # None of the sources that are present has a steady state of its own.
         present = (True, model.statement is not None, model.walk > 0, model.clean.has_direction)
-        return SteadyState(*(endless if there else Level(0.0, 0.0) for there in present))
+        return SteadyState(*(endless if there else NOTHING for there in present))
 
     @cached_property
     def spectral_radius(self) -> float:

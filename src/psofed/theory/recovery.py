@@ -1,8 +1,8 @@
 """Predicts the recovery after Byzantine clients are excluded: the exact learning curve from the poisoned state on.
 
-Until then the moments follow x' = F x + s of the attacked fleet, after that x' = F₀ x + s₀ of the same fleet whose excluded
-clients upload nothing. The start is the state of iteration ``at``, or the steady state x = F x + s; the end is
-x = F₀ x + s₀, approached as ρ(F₀)ⁿ (``rate``).
+Until then the moments follow x' = F x + s of the attacked fleet, after that x' = F₀ x + s₀ of the same fleet whose
+excluded clients upload nothing. The start is the state of iteration ``at``, or the steady state x = F x + s; the end
+is x = F₀ x + s₀, approached as ρ(F₀)ⁿ (``rate``).
 """
 
 import math
@@ -140,8 +140,8 @@ def _state_at(recursion: Recursion, at: int | None) -> MomentState:
     if at is None:
         if recursion.spectral_radius() >= 1.0:
             raise NotCoveredError(
-                "Under this attack the models diverge, so there is no steady state to start from; give `at`, the iteration of "
-                "the exclusion."
+                "Under this attack the models diverge, so there is no steady state to start from; give `at`, the "
+                "iteration of the exclusion."
             )
         return recursion.steady_state(Sources())[1]
     v = recursion.initial

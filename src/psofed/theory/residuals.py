@@ -46,7 +46,9 @@ def honest_variance(scenario: Scenario) -> FloatArray:
     branches = model.branches if not model.is_scattered else ()
     clients, size = scenario.num_clients, model.entries.size
     if len(branches) != 1 or len(branches[0].exchanges) != 1:
-        raise NotCoveredError("The variance of honest residuals needs masks that are alike in all iterations.")
+        raise NotCoveredError(
+            "The variance of honest residuals needs masks that are alike in all iterations."
+        )
     if clients * clients * size > _MOST_MOMENTS:
         raise NotCoveredError(f"The variance of honest residuals takes too long for {clients} clients.")
     (exchange,) = branches[0].exchanges

@@ -1,8 +1,8 @@
 """Finds the best stepsize: the minimiser of a predicted error over all stable stepsizes.
 
-An attack that adds something, or a target that walks, makes small stepsizes costly, so that the error over (0, μ_max) first
-falls and then rises. Without either it falls with the stepsize all the way down, and the answer is 0. μ_max is the largest
-stable stepsize (:func:`stable_range`); if it is 0 there is no answer.
+An attack that adds something, or a target that walks, makes small stepsizes costly, so that the error over (0, μ_max)
+first falls and then rises. Without either it falls with the stepsize all the way down, and the answer is 0. μ_max is
+the largest stable stepsize (:func:`stable_range`); if it is 0 there is no answer.
 """
 
 import math
@@ -20,7 +20,9 @@ from psofed.theory.solve import select
 from psofed.theory.solve.method import Method
 from psofed.theory.stability import mean_square_stepsize_bound, stability_limit
 
-_AS_GOOD_AS_ZERO = 1e-5  # of the largest stable stepsize: below, the error has stopped falling with the stepsize
+_AS_GOOD_AS_ZERO = (
+    1e-5  # of the largest stable stepsize: below, the error has stopped falling with the stepsize
+)
 
 
 class NoStableStepsizeError(NotCoveredError):

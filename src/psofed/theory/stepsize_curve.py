@@ -1,7 +1,7 @@
 """Predicts one scenario at many stepsizes μ: the steady state x = F(μ) x + s(μ) at each.
 
-Everything that does not depend on μ is computed once, and where uploads are honest, stability is decided by bisection: all
-stepsizes below a stable one are stable.
+Everything that does not depend on μ is computed once, and where uploads are honest, stability is decided by
+bisection: all stepsizes below a stable one are stable.
 """
 
 from collections.abc import Sequence
@@ -147,7 +147,13 @@ def predict_stepsizes(
         )
     if progress is not None:
         progress(values.size, values.size)
-    return StepsizeCurve(scenario, theory, values, stable, *np.reshape(rows, (values.size, -1)).T if rows else [np.zeros(0)] * 9)
+    return StepsizeCurve(
+        scenario,
+        theory,
+        values,
+        stable,
+        *np.reshape(rows, (values.size, -1)).T if rows else [np.zeros(0)] * 9,
+    )
 
 
 def _which_are_stable(method: Method, stepsizes: FloatArray) -> NDArray[np.bool_]:

@@ -1,7 +1,8 @@
 """Sets up a fleet: the best stepsize for each number M of shared entries, and which M to choose.
 
-For each M the error E(μ) is minimised over stable stepsizes: the steady-state metric, or its mean (1/N) Σ_{n<N} E[error_n] over a
-horizon of N iterations. The recommended M is the one with the fewest values sent within 0.1 dB of the lowest error.
+For each M the error E(μ) is minimised over stable stepsizes: the steady-state metric, or its mean (1/N) Σ_{n<N}
+E[error_n] over a horizon of N iterations. The recommended M is the one with the fewest values sent within 0.1 dB of
+the lowest error.
 """
 
 import math
@@ -300,7 +301,8 @@ def _point(
         limit = stable_range(method, 1e-2 if coarse else 1e-4)
     except NoStableStepsizeError:
         endless = None if horizon is None else math.inf
-        return TuningPoint(scenario.num_shared, math.nan, *[math.inf] * 3, 0.0, None, numbers, endless)
+        inf = math.inf
+        return TuningPoint(scenario.num_shared, math.nan, inf, inf, inf, 0.0, None, numbers, endless)
     error = _error_of(method, metric, horizon)
     stepsize = minimise(error, limit, 3e-2 if coarse or horizon is not None else 2e-5)
     total = method.steady_state(stepsize).total

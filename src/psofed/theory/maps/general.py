@@ -2,12 +2,13 @@
 
 From the download of iteration n to that of iteration n + 1 the moments x go through
 
-    LMS step → (mixing, if the upload set is drawn independently) → relabelling → upload and download → the target's walk,
+    LMS step → (mixing, if the upload set is drawn independently) → relabelling → upload and download → the target's
+    walk,
 
-which is x' = F_n x + s_n: linear, and periodic in n where masks are round-robin. The steady state averages over one period
-of x = F x + s, ρ(𝓕) is the spectral radius of F (of one iteration: its T-th root for a period T), and the learning
-curve iterates from x₀ = w* w*ᵀ in every block. ``lms`` is the LMS step, ``exchanges`` the uploads and downloads of one
-period, ``law`` the uploads, ``target`` w*, ``walk`` q.
+which is x' = F_n x + s_n: linear, and periodic in n where masks are round-robin. The steady state averages over one
+period of x = F x + s, ρ(𝓕) is the spectral radius of F (of one iteration: its T-th root for a period T), and the
+learning curve iterates from x₀ = w* w*ᵀ in every block. ``lms`` is the LMS step, ``exchanges`` the uploads and
+downloads of one period, ``law`` the uploads, ``target`` w*, ``walk`` q.
 """
 
 from dataclasses import dataclass
@@ -16,11 +17,11 @@ from functools import cached_property
 import numpy as np
 
 from psofed.common.types import FloatArray
+from psofed.theory.maps.krylov import dominant_eigenvalue, solve_fixed_point
 from psofed.theory.moments.first import FirstMoments
 from psofed.theory.moments.layout import Entries, Participation
-from psofed.theory.moments.level import NO_SOURCES, Level, Sources
+from psofed.theory.moments.level import NO_SOURCES, NOTHING, Level, Sources
 from psofed.theory.moments.second import ClientMoments, MomentState, PairMoments, pack
-from psofed.theory.maps.krylov import dominant_eigenvalue, solve_fixed_point
 from psofed.theory.steps.exchange import MaskLaw
 from psofed.theory.steps.lms import CorrelatedLms, WhiteLms
 from psofed.theory.steps.uploads import UploadLaw
@@ -72,7 +73,9 @@ class Recursion:
             block = np.full(self.entries.size, float(self.target @ self.target) / self.entries.dimension)
         single = np.tile(block, (clients, 1))
         pair = self.law.without_same(np.tile(block, (clients, clients, 1)))
-        return MomentState(ClientMoments(block, single, single, single, single), PairMoments(pair, pair, pair))
+        return MomentState(
+            ClientMoments(block, single, single, single, single), PairMoments(pair, pair, pair)
+        )
 
     @cached_property
     def initial_first(self) -> FirstMoments:
@@ -162,7 +165,7 @@ class Recursion:
             firsts = self.steady_first()
         zero = np.zeros(MomentState.length(self.law.rows, self.entries.size))
         v = beginning = self._unpack(solve_fixed_point(self._period, self._period(zero, sources, firsts)))
-        total = Level(0.0, 0.0)
+        total = NOTHING
         for n, first in enumerate(firsts):
             total += self.level(v.clients, first)
             v = self.step(v, n, sources, first)

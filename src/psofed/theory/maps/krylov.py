@@ -2,7 +2,8 @@
 
 GMRES follows Saad and Schultz, with these deviations, each for a reason:
 
-1. It solves a batch of N systems of one size side by side, x and s of shape (N, size). Round-robin windows with an offset
+1. It solves a batch of N systems of one size side by side, x and s of shape (N, size). Round-robin windows with an
+offset
    per client are many small systems of the same shape; NumPy's overhead per operation is then paid once for the batch.
 2. Projections are matrix products (classical Gram–Schmidt), taken twice: "twice is enough" (Kahan and Parlett). SciPy's
    loop over single vectors takes as long for large systems and several times as long for small ones.
@@ -46,7 +47,8 @@ def solve_fixed_point(linear: LinearMap, source: FloatArray) -> FloatArray:
     # The unknowns (server, cross, own) span orders of magnitude that GMRES sees through the residual's norm alone,
     # so the tolerance is far below what is asked of a prediction.
     tolerance = _TOLERANCE if size < _LARGE else _LARGE_TOLERANCE
-    return solve_fixed_points(lambda x: linear(x[0])[None], source[None], tolerance)[0]
+    solved = solve_fixed_points(lambda x: linear(x[0])[None], source[None], tolerance)
+    return np.asarray(solved[0])
 
 
 def solve_fixed_points(linear: LinearMap, source: FloatArray, tolerance: float) -> FloatArray:

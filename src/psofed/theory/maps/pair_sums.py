@@ -1,7 +1,7 @@
 """Sums over all pairs of clients in time linear in the number of clients.
 
-In the steady state the moment of a pair (k, l) is a smooth function of (ς_k², ς_l²) times numbers that belong to k or to l
-alone, so that the sums over pairs are
+In the steady state the moment of a pair (k, l) is a smooth function of (ς_k², ς_l²) times numbers that belong to k or
+to l alone, so that the sums over pairs are
 
     r_{al} = Σ_b Σ_{k≠l} h_ab(ς_k², ς_l²) w_k f_{b,kl},    f_{b,kl} = Σ_j x_{jb,k} y_{jb,l},
 
@@ -155,7 +155,7 @@ class PairKernel:
             # The right factor stands outside the sum over k, one row b at a time.
             for b, x, y in zip(range(term.rows.start, term.rows.stop), *factors, strict=True):
                 total += y * self._apply(x[None], slice(b, b + 1))
-        return total
+        return np.asarray(total)
 
     def _apply(self, weight: FloatArray, rows: slice = slice(None)) -> FloatArray:
         """Σ_b Σ_{k≠l} h_{ab,kl} w_k weight_{bk} for every a and l; `weight` is (B, K, S), the result (A, K, S)."""
@@ -165,7 +165,7 @@ class PairKernel:
         # One matrix from all (b, node) to all (a, node), so that a sum is one product
         matrix = self._flat_table[:, rows].reshape(-1, many.shape[0] * size)
         at_nodes = (matrix @ many.reshape(-1, many.shape[-1])).reshape(-1, size, many.shape[-1])
-        return self.nodes.spread(at_nodes) - np.einsum("abk,bks->aks", self.same[:, rows], weight)
+        return np.asarray(self.nodes.spread(at_nodes) - np.einsum("abk,bks->aks", self.same[:, rows], weight))
 
     @cached_property
     def _flat_table(self) -> FloatArray:
@@ -178,7 +178,7 @@ class PairKernel:
         """Σ_{k≠l} h_{ab,kl} w_k, (A, B, K)."""
         many = self.counted if self.copies is None else self.copies * self.counted
         at_nodes = np.einsum("abmn,m->abn", self.table, self.nodes.gather(many[:, None])[:, 0])
-        return self.nodes.spread(at_nodes[..., None])[..., 0] - self.counted * self.same
+        return np.asarray(self.nodes.spread(at_nodes[..., None])[..., 0] - self.counted * self.same)
 
 
 def _nodes(

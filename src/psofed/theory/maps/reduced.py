@@ -1,18 +1,19 @@
 """The recursion with all pairs of clients eliminated: 6K + 1 unknowns instead of 3K²; white inputs, separable masks.
 
-In a steady state (λ = 1), or an eigenvector with eigenvalue λ, every pair of a separable exchange obeys, independently of
-all other pairs,
+In a steady state (λ = 1), or an eigenvector with eigenvalue λ, every pair of a separable exchange obeys,
+independently of all other pairs,
 
     λ V_kl = A_kl Z_kl + f_kl,    Z_kl = θ_kl V_kl + q_kl,
 
-with V its moments after a download and Z before the next upload, θ_kl = (1 − μς_k²)(1 − μς_l²) the LMS decay, q_kl the push of
-displaced targets, A_kl a small matrix that depends on the two clients' factors E[A_k], E[A_l] only, and f_kl a sum of
-products of a number of k and a number of l. So Z_kl = (λ − θA)⁻¹ (θ f + q) is known at once, and only its sums over k
-(:class:`~psofed.theory.moments.second.UploadSums`) act back on server and clients. (λ − θA)⁻¹ is a smooth kernel of
-(ς_k², ς_l²), so the sums cost O(K) (:mod:`psofed.theory.maps.pair_sums`). λ = ``eigenvalue``.
+with V its moments after a download and Z before the next upload, θ_kl = (1 − μς_k²)(1 − μς_l²) the LMS decay, q_kl
+the push of displaced targets, A_kl a small matrix that depends on the two clients' factors E[A_k], E[A_l] only, and
+f_kl a sum of products of a number of k and a number of l. So Z_kl = (λ − θA)⁻¹ (θ f + q) is known at once, and only
+its sums over k (:class:`~psofed.theory.moments.second.UploadSums`) act back on server and clients. (λ − θA)⁻¹ is a
+smooth kernel of (ς_k², ς_l²), so the sums cost O(K) (:mod:`psofed.theory.maps.pair_sums`). λ = ``eigenvalue``.
 
-A needs four numbers per pair (both, one, its mirror image, none) where the exchange remembers who uploaded, else one: the
-average Y. With round-robin windows entry e of Y feeds entry e − M of the next iteration, a cycle that closes after E steps.
+A needs four numbers per pair (both, one, its mirror image, none) where the exchange remembers who uploaded, else one:
+the average Y. With round-robin windows entry e of Y feeds entry e − M of the next iteration, a cycle that closes
+after E steps.
 """
 
 from dataclasses import dataclass
@@ -52,7 +53,9 @@ class ReducedRecursion:
     full: Recursion
     eigenvalue: float = 1.0
 
-    def step(self, x: FloatArray, sources: Sources = NO_SOURCES, first: FirstMoments | None = None) -> FloatArray:
+    def step(
+        self, x: FloatArray, sources: Sources = NO_SOURCES, first: FirstMoments | None = None
+    ) -> FloatArray:
         """One iteration on the packed unknowns (server and clients divided by λ, then the sums)."""
         full, entries, clients = self.full, self.full.entries, self.full.law.rows
         # With one tracked entry x may hold several states side by side: (unknowns, states), flattened
@@ -138,7 +141,9 @@ class ReducedRecursion:
         both = [(1.0, x, y) for x, y in result.both] + [(walk, ONE, ONE)]
         only = [(1.0, x, y) for x, y in result.one] + [(walk, ONE, ONE)]
         gains = [both, only, [(w, y, x) for w, x, y in only], [(walk, ONE, ONE)]]
-        anyone, uploader = self._remembered(gains, pushes) if self._remembers else self._averaged(gains, pushes)
+        anyone, uploader = (
+            self._remembered(gains, pushes) if self._remembers else self._averaged(gains, pushes)
+        )
         corruption = self.full.law.corruption
         own = corruption.own[:, None]
         if corruption.attackers.covariance:
@@ -244,7 +249,7 @@ class ReducedRecursion:
         return self._cyclic_kernel(0)
 
     def _cyclic_kernel(self, decays: int) -> PairKernel:
-        """From what every entry gains, F: Y of every entry if the upload set is redrawn, else θ/λ Y of the entry before.
+        """From what entries gain, F: Y of every entry if the upload set is redrawn, else θ/λ Y of the entry before.
 
         λ Y_e = θ α_e Y_{e+shift} + θ^decays F_e, so going round the cycle once closes it.
         """

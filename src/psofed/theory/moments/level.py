@@ -51,3 +51,6 @@ class Level:
     def scaled(self, factor: float) -> "Level":
         """Return both numbers times `factor`."""
         return Level(self.excess * factor, self.server * factor)
+
+
+NOTHING = Level(0.0, 0.0)

@@ -13,8 +13,8 @@ method                  needs                      idea
                         separable masks
 ======================= ========================== =====================================================================
 
-A new case is a new :class:`~psofed.theory.solve.method.Method` in :data:`METHODS`, and a tag if no present one tells it apart
-(:attr:`psofed.theory.model.TheoryModel.tags`).
+A new case is a new :class:`~psofed.theory.solve.method.Method` in :data:`METHODS`, and a tag if no present one tells
+it apart (:attr:`psofed.theory.model.TheoryModel.tags`).
 """
 
 from psofed.theory.model import TheoryModel

@@ -1,9 +1,9 @@
 """The interface of methods: steady state, stability, spectral radius and learning curve of one model at any stepsize.
 
-The steady state is x = F x + s, stable if and only if ρ(F) < 1. F takes covariances to covariances, so ρ(F) is one of its
-eigenvalues (Krein and Rutman). A stepsize below the contraction bound is stable whatever the masks are, and this is
-checked first. By source, the steady state solves for each part of s alone, without the attack; the attack's term is what
-it adds to the sum of these, so that terms add up.
+The steady state is x = F x + s, stable if and only if ρ(F) < 1. F takes covariances to covariances, so ρ(F) is one of
+its eigenvalues (Krein and Rutman). A stepsize below the contraction bound is stable whatever the masks are, and this
+is checked first. By source, the steady state solves for each part of s alone, without the attack; the attack's term
+is what it adds to the sum of these, so that terms add up.
 """
 
 from abc import ABC, abstractmethod

@@ -1,14 +1,16 @@
 """White inputs, separable masks: pairs are eliminated, and large fleets lumped together.
 
-The steady state comes from the reduced step M(λ) at λ = 1 (:mod:`psofed.theory.maps.reduced`). λ is an eigenvalue of F if and
-only if 1 is one of M(λ). Where no number of the step is negative, M(λ) is a matrix without negative entries that falls
-with λ, so that its largest eigenvalue is below one exactly if ρ(F) < λ (Perron and Frobenius), and ρ(F) is the λ at which it
-is one. An attack that turns or overshoots updates makes entries negative. The eigenvalues of M then say nothing of those of F
-beyond λ itself, and ρ(F) is computed from F, whose spectral radius is an eigenvalue whatever the signs (Krein and Rutman).
+The steady state comes from the reduced step M(λ) at λ = 1 (:mod:`psofed.theory.maps.reduced`). λ is an eigenvalue of
+F if and only if 1 is one of M(λ). Where no number of the step is negative, M(λ) is a matrix without negative entries
+that falls with λ, so that its largest eigenvalue is below one exactly if ρ(F) < λ (Perron and Frobenius), and ρ(F) is
+the λ at which it is one. An attack that turns or overshoots updates makes entries negative. The eigenvalues of M then
+say nothing of those of F beyond λ itself, and ρ(F) is computed from F, whose spectral radius is an eigenvalue
+whatever the signs (Krein and Rutman).
 """
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from psofed.theory.maps.reduced import ReducedRecursion
 from psofed.theory.metrics import SteadyState
 from psofed.theory.moments.level import Sources
 from psofed.theory.solve.method import Method, Solve, by_source
+
+_HOPELESS = 1e50  # μς² beyond which its fourth power is not a number any more
 
 
 class Reduced(Method):
@@ -32,7 +36,11 @@ class Reduced(Method):
     def growth(self, stepsize: float) -> float:
         """Below one if and only if ρ(𝓕) is."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._reduced_growth(stepsize, 1.0) if self._is_nonnegative(stepsize) else self._full_radius(stepsize)
+            return (
+                self._reduced_growth(stepsize, 1.0)
+                if self._is_nonnegative(stepsize)
+                else self._full_radius(stepsize)
+            )
 
     def spectral_radius(self, stepsize: float) -> float:
         """ρ(𝓕)."""
@@ -62,13 +70,19 @@ class Reduced(Method):
 
     def _is_nonnegative(self, stepsize: float) -> bool:
         """Whether no number of the step is negative: factors of uploads, and means after the LMS step."""
-        widest = max(float(samples.covariance.max()) for _, samples in self.model.mixture.branches)
-        return self.model.law.corruption.has_no_negative_factor and stepsize * widest <= 1.0
+        return self.model.law.corruption.has_no_negative_factor and stepsize * self._widest <= 1.0
+
+    @cached_property
+    def _widest(self) -> float:
+        """Largest input variance, of clean or poisoned samples."""
+        return max(float(samples.covariance.max()) for _, samples in self.model.mixture.branches)
 
     def _reduced_growth(self, stepsize: float, eigenvalue: float) -> float:
         return ReducedRecursion(self._recursion(stepsize, lumped=False), eigenvalue).growth()
 
     def _full_radius(self, stepsize: float) -> float:
+        if stepsize * self._widest > _HOPELESS:
+            return math.inf
         return self._recursion(stepsize, lumped=False).spectral_radius()
 
 

@@ -1,7 +1,8 @@
-"""Correlated inputs, round-robin with an offset per client: few given offsets solved in full, corrected by white inputs.
+"""Correlated inputs, round-robin with an offset per client: few offsets solved in full, corrected by white inputs.
 
-Each solution takes long, so the sample is small. The same offsets over white inputs of the same variances are cheap, and
-their average x̄ is known from a large sample. With y_i a correlated and x_i a white solution for the same offsets, the mean of
+Each solution takes long, so the sample is small. The same offsets over white inputs of the same variances are cheap,
+and their average x̄ is known from a large sample. With y_i a correlated and x_i a white solution for the same
+offsets, the mean of
 
     y_i − β (x_i − x̄),    β = Cov(x, y)/Var(x),
 

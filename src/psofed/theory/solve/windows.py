@@ -1,12 +1,12 @@
 """White inputs, round-robin with an offset per client: given offsets solved exactly, then averaged.
 
-A prediction is (1/N) Σ_i m(o⁽ⁱ⁾) over sets of offsets o⁽ⁱ⁾, all of them if there are few. Else they are a sample, the same every
-time, large enough that its standard error is at most 0.1 % of the network MSE and 0.25 % of the server MSD at the scenario's
-stepsize; ``SteadyState.sampling_error`` reports it. ρ(𝓕) and stability take the largest over all offsets equal and a few
-sampled ones.
+A prediction is (1/N) Σ_i m(o⁽ⁱ⁾) over sets of offsets o⁽ⁱ⁾, all of them if there are few. Else they are a sample, the
+same every time, large enough that its standard error is at most 0.1 % of the network MSE and 0.25 % of the server MSD
+at the scenario's stepsize; ``SteadyState.sampling_error`` reports it. ρ(𝓕) and stability take the largest over all
+offsets equal and a few sampled ones.
 """
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,7 +56,7 @@ class Windows(Method):
         """ρ(𝓕)."""
         with np.errstate(over="ignore", invalid="ignore"):
             return max(
-                find_radius(lambda eigenvalue, m=mask: self.problem.growth(m, stepsize, eigenvalue))
+                find_radius(partial(self.problem.growth, mask, stepsize))
                 for mask in self._radius_masks
             )
 

@@ -1,7 +1,7 @@
 """One mask σ for all clients: g' = (1 − σ) g + σ h, and a client that downloads gets h where σ = 1.
 
-With p_i = E[σ(i)], p_j = E[σ(j)], q = E[σ(i) σ(j)] (``mask.row``, ``mask.column``, ``mask.pair``), c̄ = E[g hᵀ], V = E[h hᵀ],
-C_l = E[g z_lᵀ], U_l = E[h z_lᵀ] and Y = E[z_k z_lᵀ],
+With p_i = E[σ(i)], p_j = E[σ(j)], q = E[σ(i) σ(j)] (``mask.row``, ``mask.column``, ``mask.pair``), c̄ = E[g hᵀ], V =
+E[h hᵀ], C_l = E[g z_lᵀ], U_l = E[h z_lᵀ] and Y = E[z_k z_lᵀ],
 
     G'    = (1 − p_i − p_j + q) G + (p_j − q) c̄ + (p_i − q) c̄ᵀ + q V
     C⁰_l' = (1 − p_i) C_l + p_i U_l

@@ -6,8 +6,8 @@ w̃ = w* − w it is own · z + server · g + c − δ, so that with t_k = 1 if 
     A_k = 1 + t_k (own − 1),    G_k = t_k · server,    c = (1 − own − server) w* − offset.
 
 t_k is drawn independently in every iteration, whatever the models are. ``AttackChances`` holds E[t_k] = ``chance`` and
-the factor f = ``pair_factor`` of E[t_k t_l] = f E[t_k] E[t_l]; ``Corruption`` holds own, server and δ (``affine``) and c
-(``constant``).
+the factor f = ``pair_factor`` of E[t_k t_l] = f E[t_k] E[t_l]; ``Corruption`` holds own, server and δ (``affine``)
+and c (``constant``).
 """
 
 from dataclasses import dataclass

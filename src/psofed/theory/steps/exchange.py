@@ -12,10 +12,10 @@ A mask law is *separable* if the moments of the pair (k, l) become
     one_kl  = c₅ Y_kl + c₆ A_k B_kl + Σ_j x'_kj y'_lj,
     none_kl = Y_kl,
 
-with Y = E[z_k z_lᵀ], B = E[b_k z_k z_lᵀ], Z = E[z_k z_lᵀ | b_k = b_l = 1], the same constants c (:class:`PairConstants`)
-for all pairs, A_k the factor of z_k in client k's upload, and products x, y (:class:`Exchanged`) made of the other
-moments and of two sums over clients. This is what lets a steady state be found without storing a pair
-(:mod:`psofed.theory.maps.reduced`).
+with Y = E[z_k z_lᵀ], B = E[b_k z_k z_lᵀ], Z = E[z_k z_lᵀ | b_k = b_l = 1], the same constants c
+(:class:`PairConstants`) for all pairs, A_k the factor of z_k in client k's upload, and products x, y
+(:class:`Exchanged`) made of the other moments and of two sums over clients. This is what lets a steady state be found
+without storing a pair (:mod:`psofed.theory.maps.reduced`).
 """
 
 from abc import ABC, abstractmethod
@@ -90,7 +90,9 @@ class PairConstants(NamedTuple):
     @property
     def need_only_the_average(self) -> bool:
         """Whether only Y_kl enters, so that one number per pair suffices."""
-        return not any(map(np.any, (self.weighted_both, self.both_both, self.both_flipped, self.weighted_one)))
+        return not any(
+            map(np.any, (self.weighted_both, self.both_both, self.both_flipped, self.weighted_one))
+        )
 
 
 class Exchanged(NamedTuple):

@@ -1,7 +1,7 @@
 """Masks that are known, one for each client: round-robin windows, given the clients' offsets.
 
-Nothing is averaged over masks: g' = g + (1/s) Σ_k b_k S_k d_k and v_k = z_k + a_k S_k (g' − z_k). With S_k(i) and S_k(j) in ``row``
-and ``column``, A_l = E[g' z_lᵀ] and T = E[g' g'ᵀ],
+Nothing is averaged over masks: g' = g + (1/s) Σ_k b_k S_k d_k and v_k = z_k + a_k S_k (g' − z_k). With S_k(i) and
+S_k(j) in ``row`` and ``column``, A_l = E[g' z_lᵀ] and T = E[g' g'ᵀ],
 
     A_l   = C_l + (1/s) Σ_m S_m(i) E[b_m d_m z_lᵀ]
     T     = G + (1/s) Σ_m (S_m(i) E[b_m d_m gᵀ] + S_m(j) E[b_m g d_mᵀ]) + (1/s²) Σ_km S_k(i) S_m(j) E[b_k b_m d_k d_mᵀ]

@@ -1,8 +1,9 @@
 """A random mask for each client, independent of all others and of the past.
 
-Split S'_m = p + ξ_m. With e = g + p (h − g) and d_m = u_m − g the server is g' = e + (1/s) Σ b_m ξ_m d_m. The ξ of different
-clients are independent, so an expectation survives only where each ξ_m meets itself: E[ξ(i)²] = κ₀ = p − p²,
-E[ξ(i) ξ(j)] = κ = q − p², E[ξ(i) ξ(j)²] = (1 − 2p) κ. p = ``mask.row`` is p_e, q = ``mask.pair``, s = ``drawn.participants``. With
+Split S'_m = p + ξ_m. With e = g + p (h − g) and d_m = u_m − g the server is g' = e + (1/s) Σ b_m ξ_m d_m. The ξ of
+different clients are independent, so an expectation survives only where each ξ_m meets itself: E[ξ(i)²] = κ₀ = p −
+p², E[ξ(i) ξ(j)] = κ = q − p², E[ξ(i) ξ(j)²] = (1 − 2p) κ. p = ``mask.row`` is p_e, q = ``mask.pair``, s =
+``drawn.participants``. With
 
     A_l = E[g' z_lᵀ] = (1 − p) C_l + p U_l,   B_kl = E[b_k d_k z_lᵀ],   Δ_l = E[b_l d_l d_lᵀ],   Γ_l = E[b_l d_l eᵀ],
     T   = E[g' g'ᵀ] = E[e eᵀ] + (κ/s²) Σ_m Δ_m,

@@ -10,7 +10,8 @@ client's own block (the paper's φ_ν, Appendix D). A client that poisons its sa
 two such steps. If the Byzantine set is redrawn, k and l are correlated in whether they do so, which adds Cov(t_k, t_l)
 times the product of the differences of the two steps.
 
-μ = ``stepsize``; R, e and σ_ν² of clean and poisoned samples are in ``mixture``; P and m are moments ``v`` and ``first``.
+μ = ``stepsize``; R, e and σ_ν² of clean and poisoned samples are in ``mixture``; P and m are moments ``v`` and
+``first``.
 """
 
 from dataclasses import dataclass
@@ -71,7 +72,9 @@ class LmsStep:
             zero if samples.displacement is None else self._times(samples.covariance, samples.displacement)
             for _, samples in branches
         ]
-        push = sum(self.entries.per_client(weight) * part for (weight, _), part in zip(branches, parts, strict=True))
+        push = sum(
+            self.entries.per_client(weight) * part for (weight, _), part in zip(branches, parts, strict=True)
+        )
         return _Means(decay, np.asarray(push), swing, parts[-1] - parts[0])
 
     def first(self, v: FirstMoments) -> FirstMoments:
@@ -114,8 +117,8 @@ class LmsStep:
         """Return the effect of displacements on E[z_k z_lᵀ], a list of x_k, y_lᵀ, from means (K, F) before the step."""
         means, mu = self.means, self.stepsize
         assert means.push is not None
-        # With M v − r the mean after the step, E[z_k z_lᵀ] gains −M_k v_k r_lᵀ − r_k (M_l v_l − r_l)ᵀ: for the means of M
-        # and r with weight 1, and for the differences of poisoned and clean samples with weight Cov(t_k, t_l).
+        # With M v − r the mean after the step, E[z_k z_lᵀ] gains −M_k v_k r_lᵀ − r_k (M_l v_l − r_l)ᵀ: for the means
+        # of M and r with weight 1, and for the differences of poisoned and clean samples with weight Cov(t_k, t_l).
         parts = [(1.0, means.decay, -mu * means.push)]
         if self.mixture.covariance and means.push_swing is not None:
             parts.append((self.mixture.covariance, -mu * means.swing, -mu * means.push_swing))

@@ -1,9 +1,9 @@
 """Offsets of round-robin windows: which combinations are averaged over, and the masks given these.
 
-Client k shares the window of M entries {i : (i − o_k − nM) mod D < M} in iteration n, with its offset o_k drawn once. The law
-of the server's error involves the offsets of all clients at once, so no finite set of moments averaged over offsets
-closes. The recursion is therefore solved for given offsets, and the solutions are averaged: over all combinations if
-there are few, else over a sample. M = ``num_shared``, D = ``entries.dimension``.
+Client k shares the window of M entries {i : (i − o_k − nM) mod D < M} in iteration n, with its offset o_k drawn once.
+The law of the server's error involves the offsets of all clients at once, so no finite set of moments averaged over
+offsets closes. The recursion is therefore solved for given offsets, and the solutions are averaged: over all
+combinations if there are few, else over a sample. M = ``num_shared``, D = ``entries.dimension``.
 """
 
 import itertools

@@ -21,8 +21,8 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet
 from psofed.parts.affine import PoisonedSamples
-from psofed.theory.steps.corruption import AttackChances
 from psofed.theory.moments.layout import Entries
+from psofed.theory.steps.corruption import AttackChances
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,4 +126,6 @@ def poisoned_samples(fleet: Fleet, entries: Entries, poison: PoisonedSamples) ->
     # Noise on measured inputs is refused (:mod:`psofed.theory.coverage`), so measured moments stay as they are.
     noise_variance, weighted = label**2 * fleet.noise_variance, fleet.weighted_noise
     weighted = None if weighted is None else label**2 * weighted
-    return SampleLaw(covariance, noise_variance, label**2 * lost, displacement, fleet.fourth_moments, weighted)
+    return SampleLaw(
+        covariance, noise_variance, label**2 * lost, displacement, fleet.fourth_moments, weighted
+    )

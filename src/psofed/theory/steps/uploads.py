@@ -1,7 +1,7 @@
 """Moments of the uploads, jointly with the models before the upload.
 
-Client k's upload is u_k = A_k z_k + G_k g + t_k (c − δ_k) (:mod:`psofed.theory.steps.corruption`), in errors, and b says
-who uploads. With s = |S_n|,
+Client k's upload is u_k = A_k z_k + G_k g + t_k (c − δ_k) (:mod:`psofed.theory.steps.corruption`), in errors, and b
+says who uploads. With s = |S_n|,
 
     h = (1/s) Σ_k b_k u_k    is what the server holds where everybody shares,
     d_k = u_k − g            is how client k pulls at it.
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.theory.steps.corruption import Corruption
 from psofed.theory.moments.first import FirstMoments
 from psofed.theory.moments.layout import Entries, Participation
 from psofed.theory.moments.second import ClientMoments, PairMoments, UploadSums
+from psofed.theory.steps.corruption import Corruption
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +52,8 @@ class UploadLaw:
     entries : Entries
     corruption : Corruption
     copies : array (rows,) or None
-        How many clients each row stands for (:mod:`psofed.theory.maps.lumps`); None if each is one client. Then the pair
-        (l, l) means two different clients of the same row.
+        How many clients each row stands for (:mod:`psofed.theory.maps.lumps`); None if each is one client. Then the
+        pair (l, l) means two different clients of the same row.
     """
 
     drawn: Participation

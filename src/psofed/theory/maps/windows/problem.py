@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.theory.maps.windows import kernels
 from psofed.theory.maps.krylov import dominant_eigenvalue
-from psofed.theory.steps.lms import WhiteLms, lms_of
+from psofed.theory.maps.windows import kernels
 from psofed.theory.model import TheoryModel
 from psofed.theory.moments.level import NO_SOURCES, Sources
+from psofed.theory.steps.lms import WhiteLms, lms_of
 
 
 @dataclass(frozen=True, eq=False)
