@@ -12,6 +12,8 @@ from psofed.parts.models import Rff
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 from kernel_ridge import kernel_ridge_mse
 
+pytestmark = [pytest.mark.theory, pytest.mark.fleet]
+
 SCENARIO = Scenario(
     num_clients=4,
     dimension=8,

@@ -20,6 +20,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from dense_matrices import dense_data_matrices, dense_selection_matrices
 from paper_operators import PaperOperators, as_matrix
 
+pytestmark = pytest.mark.theory
+
 
 def make_attack(**options) -> Attack:
     return attack_from_mapping(options)

@@ -15,6 +15,8 @@ from psofed.theory.moments.level import Sources
 from psofed.theory.solve import select
 from psofed.theory.stepsize_curve import predict_stepsizes
 
+pytestmark = pytest.mark.theory
+
 
 def make_attack(**options) -> Attack:
     return attack_from_mapping(options)

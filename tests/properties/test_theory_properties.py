@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from psofed.theory.stability import mean_square_stepsize_bound
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
 from paper_operators import PaperOperators
+
+pytestmark = pytest.mark.theory
 
 
 @st.composite

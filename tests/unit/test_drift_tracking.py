@@ -10,6 +10,8 @@ from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 from lag import measure_lag
 
+pytestmark = [pytest.mark.results, pytest.mark.simulation]
+
 BASE = Scenario(num_clients=6, dimension=3, num_shared=2, iterations=800)
 
 

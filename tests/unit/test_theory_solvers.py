@@ -29,6 +29,8 @@ from psofed.theory.steps.offsets import WindowMasks
 from psofed.theory.stepsize import minimise
 from psofed.theory.tuning import settling_time
 
+pytestmark = pytest.mark.theory
+
 
 def contraction(size: int, radius: float) -> np.ndarray:
     rng = np.random.default_rng(size)

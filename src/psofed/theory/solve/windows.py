@@ -56,8 +56,7 @@ class Windows(Method):
         """ρ(𝓕)."""
         with np.errstate(over="ignore", invalid="ignore"):
             return max(
-                find_radius(partial(self.problem.growth, mask, stepsize))
-                for mask in self._radius_masks
+                find_radius(partial(self.problem.growth, mask, stepsize)) for mask in self._radius_masks
             )
 
     def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
