@@ -49,7 +49,7 @@ _MOST_PAIR_STEPS = 2e9  # moments times iterations that a settling time may cost
 
 @dataclass(frozen=True)
 class TuningPoint:
-    """What one number of shared entries offers.
+    """Best stepsize and error for one number of shared entries.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class Tuning:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What was tuned, kept so that its curves can be drawn."""
+    """Model and settings of a tuning, kept to draw its curves."""
 
     scenario: Scenario
     theory: str
@@ -203,7 +203,7 @@ def tune(
     theory : str
         ``"exact"`` or ``"paper"``.
     horizon : int, optional
-        N: minimise the mean error over the first so many iterations. By default the steady state where it has a best
+        N: minimise the mean error over the first N iterations. By default the steady state where it has a best
         stepsize, else the scenario's own iterations.
     progress : callable, optional
         Called with the number of choices done and their total.
