@@ -9,15 +9,15 @@ for the rest for three minutes. So replies are pulled in threads of their own, a
 is left behind.
 """
 
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import httpx
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from psofed.common.scheduler import scheduler
 from psofed.federation.deploy.bell import Bell
 from psofed.federation.nodes import Node
 from psofed.federation.packing import is_packed, pack, unpack
@@ -53,14 +53,11 @@ class _Pull:
         self.messages: list[Message] = []
         self.error: Exception | None = None
         self.packed = False
-        # A daemon: one that never ends must not keep the process from ending.
-        self._thread = threading.Thread(target=self._work, args=(grid, message_id), daemon=True)
-        self._thread.start()
+        self._task = scheduler().start(partial(self._work, grid, message_id), "reply")
 
     def wait(self, seconds: float) -> bool:
         """Wait at most so long, and return whether it is done."""
-        self._thread.join(max(0.0, seconds))
-        return not self._thread.is_alive()
+        return self._task.wait(seconds)
 
     def _work(self, grid: Grid, message_id: str) -> None:
         try:
@@ -103,7 +100,7 @@ class Exchange:
         answers = Answers()
         if not messages:
             return answers
-        start = time.monotonic()
+        start = scheduler().monotonic()
         numbers = {node_id: node.number for node_id, node in nodes.items()}
         waiting = self._push(grid, messages, numbers)
         look_every = _LOOK_EVERY if self.bell.is_connected else _POLL_EVERY
@@ -123,13 +120,13 @@ class Exchange:
             if under_way[message_id].wait(seconds):
                 self._take(under_way.pop(message_id), message_id, waiting, numbers, answers)
                 if message_id not in waiting and message_id in names:
-                    wait.answered(names[message_id], time.monotonic() - start)
+                    wait.answered(names[message_id], scheduler().monotonic() - start)
 
         while waiting:
-            now = time.monotonic()
+            now = scheduler().monotonic()
             pause = max(0.0, min(next_look, end()) - now)
             heard = self.bell.wait(min(pause, _SLOW_LOOK_EVERY) if under_way else pause)
-            now = time.monotonic()
+            now = scheduler().monotonic()
             everybody = now >= next_look or now >= end()
             if everybody:
                 next_look = now + look_every
@@ -146,7 +143,7 @@ class Exchange:
                 for message_id in [key for key, node_id in waiting.items() if node_id not in online]:
                     pull(message_id, _PATIENCE)
                     waiting.pop(message_id, None)
-        wait.close(time.monotonic() - start)
+        wait.close(scheduler().monotonic() - start)
         return answers
 
     def _push(self, grid: Grid, messages: Sequence[Message], numbers: Mapping[int, int]) -> dict[str, int]:

@@ -1,6 +1,5 @@
 """The Fleet API, which nodes speak: one node's connection to a SuperLink."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ import httpx
 from flwr.app import Context, Message, RecordDict
 
 from psofed.common.errors import PsofedError
+from psofed.common.scheduler import scheduler
 from psofed.federation.flower.errors import (
     ForgottenError,
     NotRunningError,
@@ -209,15 +209,15 @@ class Fleet:
     def _pull(self, run: int, identity: str, patience: float = 30.0) -> bytes:
         from flwr.proto.message_pb2 import PullObjectRequest
 
-        deadline, pause = time.monotonic() + patience, 0.02
+        deadline, pause = scheduler().monotonic() + patience, 0.02
         while True:
             request = PullObjectRequest(node=self._node(), run_id=run, object_id=identity)
             answer = self._call("PullObject", request)
-            if not answer.object_found or time.monotonic() > deadline:
+            if not answer.object_found or scheduler().monotonic() > deadline:
                 raise NotRunningError("a message's content is not there any more")
             if answer.object_available:
                 return bytes(answer.object_content)
-            time.sleep(pause)
+            scheduler().sleep(pause)
             pause = min(2 * pause, 1.0)
 
     def _call(self, method: str, request: Any) -> Any:
