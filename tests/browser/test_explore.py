@@ -1,16 +1,16 @@
 """The explorer in a real browser: what the page says is what the library says."""
 
-import http.client
 import json
 import math
 import os
 import re
 import subprocess
 import sys
+import threading
 import tomllib
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -73,32 +73,50 @@ def move(page: Any, name: str, position: float) -> None:
     )
 
 
-def test_without_its_token_nothing_is_served(address: str) -> None:
-    plain = address.partition("?")[0]
-    for url in (plain, f"{plain}?token=guessed", f"{plain}ws"):
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(url)
-        with refused.value as answer:
-            assert answer.code == 403
-
-
-def test_the_websocket_is_for_the_page_itself(address: str) -> None:
-    headers = {
-        "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
-    }  # fmt: skip
-    base, token = address.split("?")
-    host = base.split("/")[2]
-
-    def knock(path: str, origin: str) -> int:
-        connection = http.client.HTTPConnection(host)
-        connection.request("GET", path, headers={**headers, "Origin": origin})
-        status = connection.getresponse().status
-        connection.close()
-        return status
-
-    assert knock("/ws", f"http://{host}") == 403
-    assert knock(f"/ws?{token}", "http://elsewhere.example") == 403
+def test_another_web_page_cannot_reach_the_explorer(address: str, browser: Any, tmp_path: Path) -> None:
+    """A page of another port of 127.0.0.1 is same-site: the browser sends it the explorer's cookie along."""
+    base, _, token = address.partition("?")
+    foreign = """<!doctype html><title>elsewhere</title><script>
+      const tried = (element, url) => new Promise((resolve) => {
+        element.onload = () => resolve("loaded"); element.onerror = () => resolve("failed");
+        element.src = url; document.body.append(element);
+      });
+      const knock = (url) => new Promise((resolve) => {
+        const socket = new WebSocket(url);
+        socket.onopen = () => resolve("open"); socket.onerror = () => resolve("failed");
+      });
+      window.attack = async (base) => ({
+        image: await tried(new Image(), base + "components/antigravity/x/css/y"),
+        script: await tried(document.createElement("script"), base + "static/js/bokeh.min.js"),
+        fetch: await fetch(base, {mode: "no-cors", credentials: "include"}).then(() => "opaque", () => "failed"),
+        socket: await knock(base.replace("http", "ws") + "ws"),
+      });
+    </script><body></body>"""
+    (tmp_path / "index.html").write_text(foreign, encoding="utf-8")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    context = browser.new_context()
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as elsewhere:
+        threading.Thread(target=elsewhere.serve_forever, daemon=True).start()
+        own = context.new_page()
+        own.goto(address)
+        expect_numbers(own, small_fleet())
+        for host in ("127.0.0.1", "localhost"):
+            page = context.new_page()
+            page.goto(f"http://{host}:{elsewhere.server_port}/")
+            answers: dict[str, int] = {}
+            page.on("response", lambda r, answers=answers: answers.__setitem__(r.url, r.status))
+            assert page.evaluate("base => attack(base)", base) == {
+                "image": "failed", "script": "failed", "fetch": "opaque", "socket": "failed",
+            }  # fmt: skip
+            assert [status for url, status in answers.items() if url.startswith(base)] == [403] * 3
+        # A link with the token opens the page, and reloading it works although its address has lost the token.
+        page.evaluate("url => { location.href = url }", address)
+        expect_numbers(page, small_fleet())
+        assert token not in page.url
+        page.reload()
+        expect_numbers(page, small_fleet())
+        elsewhere.shutdown()
+    context.close()
 
 
 def test_sliders_presets_sides_and_copies(

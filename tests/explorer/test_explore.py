@@ -362,6 +362,27 @@ def test_a_newer_question_drops_the_older_one() -> None:
         pool.close()
 
 
+def test_a_process_that_was_killed_is_reported_as_that_and_replaced() -> None:
+    import queue
+
+    heard: queue.Queue[tuple[int, dict[str, Any]]] = queue.Queue()
+    pool = Pool()
+    worker = Worker(pool, lambda number, update: heard.put((number, update)))
+    try:
+        slow = Scenario(num_clients=200, dimension=12, data=psofed.Data(input_correlation=0.5), iterations=5)
+        worker.ask(Question(1, "theory", slow.to_mapping()))
+        worker._process._process.kill()
+        _, update = heard.get(timeout=120)
+        expected = "The computing process ended: killed by SIGKILL. Change a setting to try again."
+        assert update == {"error": expected, "finished": True}
+        worker.ask(Question(2, "theory", FLEET.to_mapping()))
+        number, update = heard.get(timeout=120)
+        assert (number, "point" in update) == (2, True)
+    finally:
+        worker.close()
+        pool.close()
+
+
 def test_without_panel_one_line_says_what_to_install(tmp_path: Path) -> None:
     code = "import sys; sys.modules['panel'] = None; from psofed.cli import main; main()"
     done = subprocess.run(
@@ -381,7 +402,7 @@ def test_a_port_in_use_is_a_users_mistake(psofed_command) -> None:
         port = taken.getsockname()[1]
         done = psofed_command("explore", "--no-browser", "--port", port)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"psofed: --port {port}: cannot be listened on")
+    assert done.stderr == f"psofed: port {port} is already in use; choose another or omit --port\n"
 
 
 # Sides
