@@ -23,7 +23,7 @@ with warnings.catch_warnings():
     from flwr.common.constant import NOOP_ACCOUNT_NAME, NOOP_FLWR_AID
     from flwr.proto.message_pb2 import ObjectTree
     from flwr.server.superlink.linkstate.in_memory_linkstate import InMemoryLinkState
-    from flwr.supercore.constant import TaskType
+    from flwr.supercore.constant import NOOP_FEDERATION_ID, TaskType
     from flwr.supercore.error import FlowerError
     from flwr.supercore.error.catalog import API_ERROR_MAP
     from flwr.supercore.fab import Fab
@@ -92,7 +92,7 @@ class Link:
             fab = _fab()
             self.state.store_fab(fab)
             run_id = self.state.create_run(
-                "psofed/app", "1.0.0", fab.hash_str, {}, "@none/default", None, NOOP_FLWR_AID, TaskType.SERVER_APP
+                "psofed/app", "1.0.0", fab.hash_str, {}, NOOP_FEDERATION_ID, None, NOOP_FLWR_AID, TaskType.SERVER_APP
             )
             run = self.state.get_run_info(run_ids=[run_id])[0]
             (self.task,) = self.state.get_tasks(task_ids=[run.primary_task_id])
@@ -170,7 +170,7 @@ class Link:
             "instructions": len(state.message_ins_store),
             "replies": len(state.message_res_store),
             "objects": len(state.object_store.store),
-            "sessions": len(state.push_sessions) if hasattr(state, "push_sessions") else 0,
+            "sessions": len(state._object_push_sessions),
         }
 
 

@@ -227,7 +227,7 @@ class PSOFed(Strategy):
         check_integer("num_rounds", num_rounds, 1)
         check_number("timeout", timeout, 0, open_low=True)
         state = self._begin(arrays_of(initial_arrays))
-        self._exchange.bell.say_size(state.model.nbytes)
+        self._exchange.say_size(state.model.nbytes)
         self.summary()
         result = Result()
         arrays = state.layout.restore(state.model, state.kept)

@@ -21,12 +21,15 @@ from psofed.common.files import only_one, read_json, write_json
 from psofed.common.scheduler import scheduler
 from psofed.federation.flower import (
     HEARTBEAT,
+    BadMessageError,
     Fleet,
     ForgottenError,
     NotRunningError,
     Question,
     StillOnlineError,
+    UnknownKeyError,
     UnreachableError,
+    WrongAuthorityError,
     error_reply,
     identify,
 )
@@ -35,6 +38,7 @@ from psofed.federation.wire import SETTINGS, clean_text
 
 _LONGEST_PAUSE = 5.0
 _LEARN_EVERY = 0.2
+_AFTER_NONSENSE = 1.0  # seconds, before a server that sends nonsense is asked again
 
 
 class App(Protocol):
@@ -100,8 +104,11 @@ class LongLivedNode:
                 while True:
                     try:
                         self._serve()
-                    except (UnreachableError, ForgottenError) as error:
-                        self.say(f"{error}; connecting again")
+                    except (UnknownKeyError, WrongAuthorityError):
+                        raise
+                    except Exception as error:
+                        # Nothing that a server sends, or that happens on the way, ends a node.
+                        self.say(f"{_reason(error)}; connecting again")
                         self._connect()
             finally:
                 with _undisturbed():
@@ -169,7 +176,12 @@ class LongLivedNode:
             if self._forgotten.is_set():
                 raise ForgottenError("the server does not know this node any more")
             asked = scheduler().monotonic()
-            question = self._fleet.ask()
+            try:
+                question = self._fleet.ask()
+            except BadMessageError as error:
+                self.say(f"ignored: {error}")
+                scheduler().sleep(_AFTER_NONSENSE)
+                continue
             if question is not None:
                 self._answer(question)
                 pause = 0.05
@@ -189,8 +201,13 @@ class LongLivedNode:
             self._fleet.send(reply, scheduler().monotonic() - started)
         except NotRunningError:
             pass  # the run has ended meanwhile
-        except (UnreachableError, httpx.HTTPStatusError) as error:
-            self.say(f"a reply was lost: {error}")
+        except (UnknownKeyError, WrongAuthorityError, ForgottenError):
+            raise
+        except BadMessageError as error:
+            self.say(f"ignored: {error}")
+            scheduler().sleep(_AFTER_NONSENSE)
+        except Exception as error:
+            self.say(f"a reply was lost: {_reason(error)}")
 
     def _work(self, message: Message, context: Context) -> Message:
         try:
@@ -203,8 +220,8 @@ class LongLivedNode:
             return reply
         except Exception as error:
             # Whatever the app raises is this node's own affair: it is said here and told to the server.
-            reason = f"{error}" if isinstance(error, PsofedError) else f"{type(error).__name__}: {error}"
-            self.say(f"round {message.metadata.group_id} failed: {reason}")
+            reason = _reason(error)
+            self.say(f"round {clean_text(message.metadata.group_id)} failed: {reason}")
             return error_reply(reason, message)
 
     def _say_remark(self, reply: Message) -> None:
@@ -229,6 +246,12 @@ class LongLivedNode:
                 if str(error) != failed:
                     failed = str(error)
                     self.say(f"cannot learn from what arrives: {error}")
+
+
+def _reason(error: Exception) -> str:
+    """Return what went wrong in one short line."""
+    known = isinstance(error, PsofedError | httpx.HTTPError)
+    return clean_text(error if known else f"{type(error).__name__}: {error}")
 
 
 @contextmanager
