@@ -367,8 +367,6 @@ name = "app"
 version = "1.0.0"
 [tool.flwr.app]
 publisher = "psofed"
-fab-format-version = 1
-flwr-version-target = "1.41.0"
 [tool.flwr.app.components]
 serverapp = "app:server_app"
 clientapp = "app:client_app"

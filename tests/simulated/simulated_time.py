@@ -86,8 +86,11 @@ class World:
         return BEGIN + self.now + self.offsets.get(self._clock_of or self.process.machine, 0.0)
 
     def sleep(self, seconds: float) -> None:
-        self._wake_at(self.now + max(0.0, seconds), getcurrent())
-        self._yield()
+        ticket = self._wake_at(self.now + max(0.0, seconds), getcurrent())
+        try:
+            self._yield()
+        finally:
+            ticket.spent = True
 
     def start(self, work: Callable[[], None], name: str) -> "SimulatedTask":
         return self._start(self.process, work, name)
@@ -117,6 +120,11 @@ class World:
                 self._switch(process, thread, Killed)
         if current in process.threads:
             raise Killed
+
+    def interrupt(self, process: Process) -> None:
+        """Send a process what Ctrl-C sends: its first thread may clean up."""
+        if process.alive and process.threads:
+            self._switch(process, process.threads[0], KeyboardInterrupt)
 
     def run(self, until: Callable[[], bool], seconds: float, steps: int) -> bool:
         """Let time pass until something is true; False if it is not after `seconds` of simulated time or `steps`."""
@@ -154,7 +162,7 @@ class World:
         def body() -> None:
             try:
                 work()
-            except Killed:
+            except (Killed, KeyboardInterrupt):
                 pass
             except Exception as error:
                 process.failure = process.failure or error
@@ -186,20 +194,20 @@ class World:
     def _switch(self, process: Process, thread: greenlet, throw: type[BaseException] | None = None) -> None:
         """Give the turn to a greenlet, with what Flower keeps for each process and thread."""
         caller, hub = self.process, self._hub
-        mine = TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id
+        mine = TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id
         context = dict(inflatable_object._ctx.__dict__)
         inflatable_object._ctx.__dict__.clear()
         inflatable_object._ctx.__dict__.update(self._contexts.pop(thread, {}))
-        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = process.identity
+        TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id = process.identity
         self.process, self._hub = process, getcurrent()
         thread.parent = getcurrent()
         try:
             thread.throw(throw) if throw else thread.switch()
         finally:
-            process.identity = TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id
+            process.identity = TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id
             if not thread.dead:
                 self._contexts[thread] = dict(inflatable_object._ctx.__dict__)
-            TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = mine
+            TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id = mine
             inflatable_object._ctx.__dict__.clear()
             inflatable_object._ctx.__dict__.update(context)
             self.process, self._hub = caller, hub

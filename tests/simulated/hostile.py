@@ -1,0 +1,145 @@
+"""Hostile requests of a node whose key is valid: what its other hands send beside its honest replies."""
+
+from hashlib import sha256
+from typing import Any
+
+import httpx
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app.message import remove_content_from_message
+from flwr.common.serde import message_to_proto
+from flwr.proto.fleet_pb2 import PullMessagesRequest, PushMessagesRequest
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
+from flwr.proto.message_pb2 import ObjectTree, PushObjectRequest
+from flwr.proto.node_pb2 import Node
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+from flwr.superlink.grid.http_grid import Metadata, make_message
+from simulated_link import FleetClient
+from simulated_time import World
+
+SUPERLINK = 1
+
+
+class Hands:
+    """Sends what no honest node would send.
+
+    Parameters
+    ----------
+    world : World
+        Time.
+    client : FleetClient
+        Signs with the forger's key.
+    node_id : int
+        Flower's id of the forger.
+    victim : int
+        Flower's id of an honest node, which the forger is assumed to know.
+    heard : message or None
+        The last instruction that the forger has got.
+    """
+
+    def __init__(self, world: World, client: FleetClient, node_id: int, victim: int, heard: Any, run_id: int) -> None:
+        self.world, self.client, self.node_id, self.victim = world, client, node_id, victim
+        self.heard, self.run_id = heard, run_id
+
+    def do(self, kind: str, amount: float) -> None:
+        """Do something; what comes of it is of no concern to whoever does it."""
+        try:
+            getattr(self, "_" + kind.replace(",", "").replace(" ", "_").lower())(amount)
+        except httpx.HTTPError:
+            pass
+
+    def _flood(self, amount: float) -> None:
+        node = Node(node_id=self.node_id)
+        for number in range(10 + int(40 * amount)):
+            if number % 2:
+                self.client.SendNodeHeartbeat(SendNodeHeartbeatRequest(node=node, heartbeat_interval=3600.0))
+            else:
+                self.client.PullMessages(PullMessagesRequest(node=node))
+
+    def _replay(self, amount: float) -> None:
+        """Send the own last reply again, in whole or as somebody else's."""
+        for call, body in getattr(self.client, "sent", [])[-4:]:
+            self.client.call(call, body)
+
+    def _empty_reply_to(self, amount: float) -> None:
+        self._push(self._message(SUPERLINK, SUPERLINK, ""), send=True)
+
+    def _empty_reply_to_never_sent(self, amount: float) -> None:
+        self._push(self._message(SUPERLINK, SUPERLINK, ""), send=False)
+
+    def _instruction_to_another(self, amount: float) -> None:
+        self._push(self._message(SUPERLINK, self.victim, ""), send=True)
+
+    def _instruction_without_children(self, amount: float) -> None:
+        message = self._message(SUPERLINK, self.victim, "")
+        self._push(message, send=True, tree=ObjectTree(object_id=message.metadata.message_id))
+
+    def _foreign_source(self, amount: float) -> None:
+        self._push(self._message(self.victim, SUPERLINK, self._question()), send=True)
+
+    def _repeated_ids(self, amount: float) -> None:
+        message = self._message(SUPERLINK, SUPERLINK, "")
+        leaf = ObjectTree(object_id=sha256(b"leaf").hexdigest())
+        for level in range(3):
+            leaf = ObjectTree(object_id=sha256(f"level {level}".encode()).hexdigest(), children=[leaf] * 15)
+        tree = ObjectTree(object_id=message.metadata.message_id, children=[leaf])
+        self._push(message, send=False, tree=tree)
+
+    def _own_reply_never_sent(self, amount: float) -> None:
+        self._push(self._message(self.node_id, SUPERLINK, self._question()), send=False)
+
+    def _own_reply_twice(self, amount: float) -> None:
+        for _ in range(2):
+            self._push(self._message(self.node_id, SUPERLINK, self._question()), send=True)
+
+    def _own_reply_garbage(self, amount: float) -> None:
+        message = self._message(self.node_id, SUPERLINK, self._question())
+        self._push(message, send=True, tree=ObjectTree(object_id=message.metadata.message_id))
+
+    def _question(self) -> str:
+        return "0" * 64 if self.heard is None else str(self.heard.metadata.message_id)
+
+    def _message(self, source: int, target: int, reply_to: str) -> Any:
+        content = RecordDict(
+            {
+                "values": ArrayRecord({"v": Array(np.full(4, 777.0))}),
+                "psofed": ConfigRecord({"session": "forged", "round": 1, "n": self.world.random.getrandbits(60)}),
+            }
+        )
+        metadata = Metadata(
+            run_id=self.run_id,
+            message_id="",
+            src_node_id=source,
+            dst_node_id=target,
+            reply_to_message_id=reply_to,
+            group_id="1",
+            created_at=self.world.time(),
+            ttl=60.0,
+            message_type="train",
+        )
+        message = make_message(metadata=metadata, content=content)
+        message.metadata.__dict__["_message_id"] = message.object_id
+        return message
+
+    def _push(self, message: Any, *, send: bool, tree: ObjectTree | None = None) -> None:
+        node = Node(node_id=self.node_id)
+        objects = get_all_nested_objects(message)
+        answer = self.client.PushMessages(
+            PushMessagesRequest(
+                node=node,
+                messages_list=[message_to_proto(remove_content_from_message(message))],
+                message_object_trees=[tree or get_object_tree(message)],
+                clientapp_runtime_list=[0.1],
+            )
+        )
+        for identity, item in objects.items() if send else ():
+            if identity in answer.objects_to_push:
+                self.client.PushObject(
+                    PushObjectRequest(
+                        node=node,
+                        run_id=self.run_id,
+                        object_id=identity,
+                        object_content=item.deflate(),
+                        session_id=answer.session_id,
+                    )
+                )
