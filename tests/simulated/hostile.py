@@ -1,5 +1,7 @@
 """Hostile requests of a node whose key is valid: what its other hands send beside its honest replies."""
 
+import contextlib
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -17,6 +19,8 @@ from flwr.superlink.grid.http_grid import Metadata, make_message
 from simulated_link import FleetClient
 from simulated_time import World
 
+from psofed.federation.wire import decode_instruction, encode_instruction
+
 SUPERLINK = 1
 
 
@@ -33,20 +37,36 @@ class Hands:
         Flower's id of the forger.
     victim : int
         Flower's id of an honest node, which the forger is assumed to know.
-    heard : message or None
-        The last instruction that the forger has got.
+    victim_number : int
+        The number that its masks follow from.
+    question : str
+        Id of the last instruction that the forger has got.
+    instruction : RecordDict or None
+        Its content.
+    run_id : int
+        The run.
     """
 
-    def __init__(self, world: World, client: FleetClient, node_id: int, victim: int, heard: Any, run_id: int) -> None:
+    def __init__(
+        self,
+        world: World,
+        client: FleetClient,
+        *,
+        node_id: int,
+        victim: int,
+        victim_number: int,
+        question: str,
+        instruction: RecordDict | None,
+        run_id: int,
+    ) -> None:
         self.world, self.client, self.node_id, self.victim = world, client, node_id, victim
-        self.heard, self.run_id = heard, run_id
+        self.victim_number, self.question = victim_number, question
+        self.instruction, self.run_id = instruction, run_id
 
     def do(self, kind: str, amount: float) -> None:
         """Do something; what comes of it is of no concern to whoever does it."""
-        try:
+        with contextlib.suppress(httpx.HTTPError):
             getattr(self, "_" + kind.replace(",", "").replace(" ", "_").lower())(amount)
-        except httpx.HTTPError:
-            pass
 
     def _flood(self, amount: float) -> None:
         node = Node(node_id=self.node_id)
@@ -75,7 +95,7 @@ class Hands:
         self._push(message, send=True, tree=ObjectTree(object_id=message.metadata.message_id))
 
     def _foreign_source(self, amount: float) -> None:
-        self._push(self._message(self.victim, SUPERLINK, self._question()), send=True)
+        self._push(self._message(self.victim, SUPERLINK, self.question), send=True)
 
     def _repeated_ids(self, amount: float) -> None:
         message = self._message(SUPERLINK, SUPERLINK, "")
@@ -86,26 +106,35 @@ class Hands:
         self._push(message, send=False, tree=tree)
 
     def _own_reply_never_sent(self, amount: float) -> None:
-        self._push(self._message(self.node_id, SUPERLINK, self._question()), send=False)
+        self._push(self._message(self.node_id, SUPERLINK, self.question), send=False)
 
     def _own_reply_twice(self, amount: float) -> None:
         for _ in range(2):
-            self._push(self._message(self.node_id, SUPERLINK, self._question()), send=True)
+            self._push(self._message(self.node_id, SUPERLINK, self.question), send=True)
 
     def _own_reply_garbage(self, amount: float) -> None:
-        message = self._message(self.node_id, SUPERLINK, self._question())
+        message = self._message(self.node_id, SUPERLINK, self.question)
         self._push(message, send=True, tree=ObjectTree(object_id=message.metadata.message_id))
 
-    def _question(self) -> str:
-        return "0" * 64 if self.heard is None else str(self.heard.metadata.message_id)
+    def _replies_to_nothing(self, amount: float) -> None:
+        for _ in range(5 + int(20 * amount)):
+            unknown = f"{self.world.random.getrandbits(256):064x}"
+            self._push(self._message(self.node_id, SUPERLINK, unknown), send=False)
+
+    def _forged_content(self) -> RecordDict:
+        """Return an instruction for the victim that makes its model 777, as far as the forger knows how to."""
+        if self.instruction is None:
+            number = self.world.random.getrandbits(60)
+            return RecordDict(
+                {"v": ArrayRecord({"v": Array(np.full(4, 777.0))}), "psofed": ConfigRecord({"n": number})}
+            )
+        heard = decode_instruction(self.instruction)
+        assert heard.values is not None
+        forged = replace(heard, node=self.victim_number, values=np.full_like(heard.values, 777.0))
+        return encode_instruction(forged, ConfigRecord({}))
 
     def _message(self, source: int, target: int, reply_to: str) -> Any:
-        content = RecordDict(
-            {
-                "values": ArrayRecord({"v": Array(np.full(4, 777.0))}),
-                "psofed": ConfigRecord({"session": "forged", "round": 1, "n": self.world.random.getrandbits(60)}),
-            }
-        )
+        content = self._forged_content()
         metadata = Metadata(
             run_id=self.run_id,
             message_id="",

@@ -1,33 +1,64 @@
 """What will happen in a simulation, drawn from its seed before it begins.
 
-A plan is a value: a federation, and a list of incidents. Taking incidents out of a plan that breaks a promise, as long as
-it still does, leaves those that matter.
+A plan is a value: a federation, and a list of incidents. Taking incidents out of a plan that breaks a promise, as long
+as it still does, leaves those that matter.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
 ROUGH = {
-    "kill app": 3, "kill server": 2, "power loss": 3, "kill at file operation": 6, "power loss at file operation": 4,
-    "full disk": 3, "rollback": 1, "server clock": 2, "kill node": 4, "node power loss": 2, "node leaves": 2,
-    "node disk full": 2, "node clock": 1, "slow": 3, "silent": 2, "training fails": 2, "requests lost": 3,
-    "answers lost": 3, "requests doubled": 3, "long delays": 3, "replay": 2, "flood": 1, "revoke": 1,
-    "empty reply_to": 3, "empty reply_to, never sent": 3, "instruction to another": 3, "instruction without children": 3,
-    "foreign source": 2, "repeated ids": 1, "own reply never sent": 2, "own reply twice": 1, "own reply garbage": 2,
-}  # fmt: skip
-"""Kinds of incidents and how often they are drawn, in proportion."""
+    "kill app": (3, "the ServerApp is killed"),
+    "kill server": (2, "the server's SuperLink, front door and ServerApp are killed"),
+    "power loss": (3, "the server's machine loses power"),
+    "kill at file operation": (6, "the ServerApp will be killed between two of its next file operations"),
+    "power loss at file operation": (4, "the server will lose power between two of its next file operations"),
+    "full disk": (3, "the server's disk is full for a while"),
+    "rollback": (2, "the operator stops the run to roll it back"),
+    "server clock": (2, "the server's clock jumps"),
+    "kill node": (4, "{who} is killed, and started again later"),
+    "node power loss": (2, "the machine of {who} loses power, and starts again later"),
+    "node leaves": (2, "{who} leaves, and returns later"),
+    "node disk full": (2, "the disk of {who} is full for a while"),
+    "node clock": (1, "the clock of {who} jumps"),
+    "slow": (3, "{who} is slow for a while"),
+    "silent": (2, "{who} is silent for a while"),
+    "training fails": (2, "training fails at {who} for a while"),
+    "requests lost": (3, "some requests of {who} get lost for a while"),
+    "answers lost": (3, "some answers to {who} get lost for a while"),
+    "requests doubled": (3, "some requests of {who} arrive twice for a while"),
+    "long delays": (3, "the line to {who} is slow for a while"),
+    "revoke": (2, "the key of {who} is revoked"),
+    "replay": (2, "{who} sends its last replies once more"),
+    "flood": (1, "{who} floods the server with small requests"),
+    "empty reply_to": (3, "{who} sends a message in the name of the SuperLink to the SuperLink"),
+    "empty reply_to, never sent": (3, "{who} announces such a message and never sends its objects"),
+    "instruction to another": (3, "{who} sends a forged instruction to an honest node"),
+    "instruction without children": (
+        3,
+        "{who} sends an honest node an instruction whose object tree has no children",
+    ),
+    "foreign source": (2, "{who} sends a reply in the name of an honest node"),
+    "repeated ids": (1, "{who} sends an object tree that repeats ids"),
+    "replies to nothing": (2, "{who} sends replies to messages that nobody has sent"),
+    "own reply never sent": (2, "{who} announces its own reply and never sends its objects"),
+    "own reply twice": (1, "{who} replies twice"),
+    "own reply garbage": (2, "{who} replies with objects that fit no message"),
+}
+"""Kinds of incidents: how often they are drawn, in proportion, and what happens."""
 
 EXACT = (
     "kill app", "kill server", "power loss", "kill at file operation", "power loss at file operation", "full disk",
     "requests doubled", "long delays", "replay", "flood", "empty reply_to", "empty reply_to, never sent",
-    "instruction to another", "instruction without children", "foreign source", "repeated ids",
+    "instruction to another", "instruction without children", "foreign source", "repeated ids", "replies to nothing",
 )  # fmt: skip
 """Kinds after which the model must be, bit for bit, the one of a run in which nothing happens."""
 
 HOSTILE = (
     "replay", "flood", "empty reply_to", "empty reply_to, never sent", "instruction to another",
     "instruction without children", "foreign source", "repeated ids", "own reply never sent", "own reply twice",
-    "own reply garbage",
+    "own reply garbage", "replies to nothing",
 )  # fmt: skip
 LIES = ("nan", "infinite", "huge", "short", "stale", "foreign session", "boasting")
 
@@ -42,8 +73,10 @@ class Incident:
     who: str
     amount: float
 
-    def __str__(self) -> str:
-        return f"round {self.round_number} + {self.after:.2f} s: {self.kind} ({self.who}, {self.amount:.2f})"
+    @property
+    def sentence(self) -> str:
+        """What happens, in words."""
+        return ROUGH[self.kind][1].format(who=self.who)
 
 
 @dataclass(frozen=True)
@@ -82,9 +115,9 @@ class Plan:
         """The same federation, to which nothing happens."""
         return replace(self, incidents=())
 
-    def without(self, incident: Incident) -> "Plan":
-        """Return the plan without one incident."""
-        return replace(self, incidents=tuple(other for other in self.incidents if other is not incident))
+    def only(self, incidents: Sequence[Incident]) -> "Plan":
+        """Return the plan with these incidents alone."""
+        return replace(self, incidents=tuple(incidents))
 
 
 def draw_plan(seed: int, rounds: int = 100) -> Plan:
@@ -101,7 +134,7 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
     forgers = tuple(f"forger-{k}" for k in range(random.choice((0, 1, 1, 2))))
     liars = () if exact else tuple(f"liar-{k}" for k in range(random.choice((0, 0, 1))))
     nodes = (*honest, *liars, *forgers)
-    kinds = {kind: weight for kind, weight in ROUGH.items() if not exact or kind in EXACT}
+    kinds = {kind: weight for kind, (weight, _) in ROUGH.items() if not exact or kind in EXACT}
     if not forgers:
         kinds = {kind: weight for kind, weight in kinds.items() if kind not in HOSTILE}
     count = random.randint(2, 4) * max(1, rounds // 10)

@@ -1,8 +1,7 @@
 """What the federation promises, checked after every round, after every restart and at the end."""
 
 from collections import Counter
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 from simulated_link import SERVER, Violation
@@ -14,6 +13,7 @@ from psofed.federation.checks import Conduct, ReplyLimits
 if TYPE_CHECKING:
     from simulation import Simulation
 
+_LONGEST_LIFE = 3600.0  # seconds, of an instruction that nobody answers
 _MOST_FILES = {"server": 60, "node": 12}
 
 
@@ -34,8 +34,13 @@ class Promises:
     def check_round(self, state: ServerState) -> None:
         """Check a round that was just completed."""
         number, plan = state.round_number, self.simulation.plan
+        self.simulation.history = list(state.history)
         if number != self.completed + 1:
             raise Violation(f"no round is lost: round {number} was completed after round {self.completed}")
+        if state.epoch < self.epoch:
+            raise Violation(
+                f"a rollback is a new epoch: epoch {state.epoch} in round {number}, not {self.epoch}"
+            )
         self.completed, self.epoch = number, state.epoch
         self.models[state.epoch, number] = state.model.tobytes()
         if self.expected is not None and state.model.tobytes() != self.expected[number]:
@@ -70,7 +75,9 @@ class Promises:
                 read[name] = max(read.get(name, 0.0), entry["metrics"][name].get("samples-read", 0))
         for name in self.simulation.plan.honest:
             if counted[name] > read.get(name, 0):
-                raise Violation(f"no sample counts twice: {counted[name]} of {name}, which has read {read[name]}")
+                raise Violation(
+                    f"no sample counts twice: {counted[name]} of {name}, which has read {read[name]}"
+                )
 
     def _check_sizes(self) -> None:
         simulation = self.simulation
@@ -80,6 +87,9 @@ class Promises:
             bound = {"objects": 60 * nodes + 60, "sessions": 40 * nodes + 40}.get(kind, 10 * nodes + 20)
             if size > bound:
                 raise Violation(f"bounded memory: the SuperLink keeps {size} {kind}")
+        for message in simulation.link.state.message_ins_store.values():
+            if message.metadata.ttl > _LONGEST_LIFE:
+                raise Violation(f"bounded memory: an instruction lives for {message.metadata.ttl:g} s")
         for machine in (SERVER, *(node.machine for node in simulation.nodes.values())):
             files, _ = simulation.disk.count(machine)
             kind = "server" if machine == SERVER else "node"
@@ -95,32 +105,40 @@ class Promises:
 
         if not self.simulation.disk.exists(CHECKPOINT):
             if self.completed:
-                raise Violation(f"no round is lost: there is no checkpoint, and {self.completed} rounds were completed")
+                raise Violation(
+                    f"no round is lost: there is no checkpoint, and {self.completed} rounds were completed"
+                )
             return
         try:
             state = CheckpointStore(CHECKPOINT).load()
         except PsofedError as error:
             raise Violation(f"no round is lost: {error}") from error
         if state.round_number < self.completed:
-            raise Violation(f"no round is lost: the checkpoint is of round {state.round_number}, not {self.completed}")
+            raise Violation(
+                f"no round is lost: the checkpoint is of round {state.round_number}, not {self.completed}"
+            )
         self._check_history(state)
         known = self.models.get((state.epoch, state.round_number))
         if known is not None and known != state.model.tobytes():
-            raise Violation(f"no round is lost: the checkpoint of round {state.round_number} holds another model")
+            raise Violation(
+                f"no round is lost: the checkpoint of round {state.round_number} holds another model"
+            )
         self.completed = state.round_number
 
     def rolled_back(self, number: int) -> None:
         """Note that the operator goes back to an earlier round."""
         if number > self.completed:
             raise Violation(f"rollback goes back: to round {number} after round {self.completed}")
-        self.completed = number
+        self.completed, self.epoch = number, self.epoch + 1
 
     def check_processes(self) -> None:
         """Check that honest processes live."""
         for node in self.simulation.nodes.values():
             failure = node.process.failure
             if failure is not None and node.process.must_live and node.name not in self.simulation.plan.liars:
-                raise Violation(f"an honest process lives: {node.name} ended with {type(failure).__name__}: {failure}")
+                raise Violation(
+                    f"an honest process lives: {node.name} ended with {type(failure).__name__}: {failure}"
+                )
 
     def check_failure(self, failure: BaseException) -> None:
         """Check that a ServerApp which has ended had a reason for it."""

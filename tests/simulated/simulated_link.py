@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 import httpx
-from simulated_time import Process, World
+from simulated_time import World
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -92,7 +92,14 @@ class Link:
             fab = _fab()
             self.state.store_fab(fab)
             run_id = self.state.create_run(
-                "psofed/app", "1.0.0", fab.hash_str, {}, NOOP_FEDERATION_ID, None, NOOP_FLWR_AID, TaskType.SERVER_APP
+                "psofed/app",
+                "1.0.0",
+                fab.hash_str,
+                {},
+                NOOP_FEDERATION_ID,
+                None,
+                NOOP_FLWR_AID,
+                TaskType.SERVER_APP,
             )
             run = self.state.get_run_info(run_ids=[run_id])[0]
             (self.task,) = self.state.get_tasks(task_ids=[run.primary_task_id])
@@ -158,7 +165,9 @@ class Link:
             raise refusal(500, str(error)) from error
         trees = getattr(answer, "message_object_trees", ())
         if sum(_size(tree) for tree in trees) > _LARGEST_ANSWER:
-            raise Violation("bounded memory: an answer of the SuperLink holds an object tree of thousands of nodes")
+            raise Violation(
+                "bounded memory: an answer of the SuperLink holds an object tree of thousands of nodes"
+            )
         return answer
 
     # --- size -----------------------------------------------------------------------------------------
@@ -300,7 +309,9 @@ class RuntimeClient:
 def refusal(status: int, reason: str = "") -> httpx.HTTPStatusError:
     """Return the error of a client whose request was answered with `status`."""
     request = httpx.Request("POST", "https://server/")
-    headers = {"psofed-reason": "".join(c for c in reason if c.isascii() and c.isprintable())} if reason else {}
+    headers = (
+        {"psofed-reason": "".join(c for c in reason if c.isascii() and c.isprintable())} if reason else {}
+    )
     if status not in (401, 403):
         headers = {}
     response = httpx.Response(status, headers=headers, request=request)
@@ -340,7 +351,9 @@ def simulated_flower(world: World) -> Iterator[None]:
         yield
 
 
-def _push_in_turn(objects: dict[str, Any], push_object_fn: Any, *, object_ids_to_push: set[str], **_: Any) -> None:
+def _push_in_turn(
+    objects: dict[str, Any], push_object_fn: Any, *, object_ids_to_push: set[str], **_: Any
+) -> None:
     """Flower's `push_objects` without its threads."""
     for identity in [identity for identity in objects if identity in object_ids_to_push]:
         push_object_fn(identity, objects.pop(identity).deflate())

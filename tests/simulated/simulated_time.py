@@ -1,7 +1,7 @@
 """Simulated time: processes as greenlets that take turns, each machine with a clock of its own.
 
-Nothing here waits. Whoever sleeps is put into a queue, and the clock jumps to the next one that is due. Of those that are
-due at the same moment the one that was put there first goes on, so a run depends on its seed alone.
+Nothing here waits. Whoever sleeps is put into a queue, and the clock jumps to the next one that is due. Of those that
+are due at the same moment, the one that was put there first continues, so a run depends on its seed alone.
 """
 
 import datetime
@@ -22,7 +22,7 @@ BEGIN = 1_800_000_000.0
 """Unix time at which every simulation begins."""
 
 
-class Killed(GreenletExit):  # noqa: N818 - not an error: nobody may catch it
+class Killed(GreenletExit):
     """What a process feels when it is killed: it ends at once, and nothing that it still tries has any effect."""
 
 

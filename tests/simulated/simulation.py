@@ -4,7 +4,6 @@ import atexit
 import logging
 import shutil
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ from unittest.mock import patch
 import numpy as np
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from hostile import Hands
 from plans import HOSTILE, LIES, Incident, Plan
@@ -34,7 +33,7 @@ from psofed.federation.checkpoint import CheckpointStore
 from psofed.federation.client import partial_sharing
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.exchange import Exchange
-from psofed.federation.flower import identify
+from psofed.federation.flower import identify, number_of_key
 from psofed.federation.online import online_regression
 from psofed.federation.strategy import PSOFed
 from psofed.federation.synthetic import SyntheticSource
@@ -48,7 +47,11 @@ _MOST_STEPS = 3_000_000
 
 
 class Finding(Exception):  # noqa: N818 - a result
-    """A broken promise, with the story that led to it."""
+    """A broken promise; `simulation` has the story that led to it."""
+
+    def __init__(self, text: str, simulation: "Simulation") -> None:
+        super().__init__(text)
+        self.simulation = simulation
 
 
 class Simulation:
@@ -69,7 +72,9 @@ class Simulation:
         self.disk.full = lambda path: any(machine in path.parents for machine in self.full)
         self.full: dict[Path, int] = {}
         self.faults: Counter[str] = Counter()
+        self.happened: list[Incident] = []
         self.finished = False
+        self.history: list[dict[str, Any]] = []
         self.app: Process | None = None
         self.round_number = 0
         self.round_began = 0.0
@@ -102,14 +107,18 @@ class Simulation:
                 for node in self.nodes.values():
                     node.start()
                 self.world.spawn(supervisor, self._supervise)
-                ended = self.world.run(lambda: self.finished or supervisor.failure is not None, _LONGEST, _MOST_STEPS)
+                ended = self.world.run(
+                    lambda: self.finished or supervisor.failure is not None, _LONGEST, _MOST_STEPS
+                )
                 if supervisor.failure is not None:
                     raise supervisor.failure
                 if not ended:
-                    raise Violation(f"progress: after {self.world.now:.0f} s only {self.promises.completed} rounds")
+                    raise Violation(
+                        f"progress: after {self.world.now:.0f} s only {self.promises.completed} rounds"
+                    )
                 self.promises.check_end()
             except Violation as violation:
-                raise Finding(str(violation)) from violation
+                raise Finding(str(violation), self) from violation
             finally:
                 for process in [supervisor, self.app, *(node.process for node in self.nodes.values())]:
                     if process is not None and process.alive:
@@ -165,7 +174,6 @@ class Simulation:
             on_round=self.promises.check_round,
         )
         strategy._exchange = Exchange(self.link.bell)  # type: ignore[arg-type]
-        strategy.on_begin = self._begin_round  # type: ignore[attr-defined]
         begin = strategy.configure_train
 
         def configure_train(server_round: int, *rest: Any) -> Any:
@@ -191,9 +199,9 @@ class Simulation:
         if kept:
             number = kept[int(self._rollback * len(kept))]
             self.world.tell(f"the operator rolls back to round {number}")
-            self.promises.rolled_back(number)
             try:
                 store.rollback(number)
+                self.promises.rolled_back(number)
             except PsofedError as error:
                 self.world.tell(f"the rollback failed: {error}")
         self._rollback = None
@@ -204,7 +212,8 @@ class Simulation:
         if self.finished:
             return
         self.faults[incident.kind] += 1
-        self.world.tell(f"round {self.round_number}: {incident.kind} ({incident.who})")
+        self.happened.append(incident)
+        self.world.tell(f"round {self.round_number}: {incident.sentence}")
         node, amount = self.nodes[incident.who], incident.amount
         seconds = 0.5 + 20.0 * amount
         actions: dict[str, Callable[[], None]] = {
@@ -227,7 +236,7 @@ class Simulation:
             "requests lost": lambda: node.set(seconds, lost=0.2 * amount),
             "answers lost": lambda: node.set(seconds, unanswered=0.2 * amount),
             "requests doubled": lambda: node.set(seconds, doubled=0.5 * amount),
-            "long delays": lambda: node.set(seconds, delay=0.3 * amount),
+            "long delays": lambda: node.set(seconds, delay=(0.02 if self.plan.exact else 0.3) * amount),
             "revoke": lambda: self._revoke(incident.who),
         }
         if incident.kind in HOSTILE:
@@ -301,8 +310,10 @@ class NodeActor:
         self.process = Process(name, self.machine)
         self.node: LongLivedNode | None = None
         self.heard: Any = None
+        self.instruction: RecordDict | None = None
         self.sent: list[tuple[str, bytes]] = []
         self._wrong: dict[str, tuple[float, Any]] = {}
+        self._leaving = False
         partition = simulation.plan.nodes.index(name)
         source = SyntheticSource(_scenario(len(simulation.plan.nodes)), partition, simulation.plan.seed)
         self._train = online_regression(source, stepsize=0.1, samples_per_round=1, scaled=False)
@@ -327,6 +338,7 @@ class NodeActor:
 
     def __call__(self, message: Message, context: Context) -> Message:
         """Answer a message, as the ready-made app does."""
+        self.instruction = message.content
         self.world.sleep(self.random.uniform(0.0, 0.01) + self.wrong("pause", 0.0))
         if self.wrong("fails", False):
             raise RuntimeError("training failed")
@@ -351,9 +363,12 @@ class NodeActor:
         until, value = self._wrong.get(name, (0.0, otherwise))
         return value if self.world.now < until else otherwise
 
+    def _here(self) -> bool:
+        return self.process.alive and bool(self.process.threads) and not self._leaving
+
     def stop(self, power: bool, seconds: float) -> None:
         """Kill the process, and start it again after a while."""
-        if not self.process.alive or self.process.failure is not None:
+        if not self._here():
             return
         self.world.kill(self.process)
         if power:
@@ -362,15 +377,17 @@ class NodeActor:
 
     def leave(self, seconds: float) -> None:
         """Let the process end by itself, and start it again after a while."""
-        if not self.process.alive or not self.process.threads:
+        if not self._here():
             return
         process = self.process
         process.must_live = False
+        self._leaving = True
         self.world.interrupt(process)
 
         def again() -> None:
             if process.alive:
                 self.world.kill(process)
+            self._leaving = False
             self.start()
 
         self.world.at(self.world.now + max(seconds, 15.0), again)
@@ -409,11 +426,17 @@ class NodeActor:
         simulation = self.simulation
         if self.node is None or not self.node._fleet.node_id or simulation.link.task is None:
             return
-        victim = simulation.nodes[simulation.plan.honest[0]].node
+        victim = simulation.nodes[simulation.plan.honest[0]]
         hands = Hands(
-            self.world, self.open_client(), self.node._fleet.node_id,
-            0 if victim is None else victim._fleet.node_id, self.heard, simulation.link.task.run_id,
-        )  # fmt: skip
+            self.world,
+            self.open_client(),
+            node_id=self.node._fleet.node_id,
+            victim=0 if victim.node is None else victim.node._fleet.node_id,
+            victim_number=number_of_key(victim.public_key),
+            question="0" * 64 if self.heard is None else self.heard.metadata.message_id,
+            instruction=self.instruction,
+            run_id=simulation.link.task.run_id,
+        )
         process = Process(f"{self.name}'s other hand", self.machine, must_live=False)
         self.world.spawn(process, lambda: hands.do(incident.kind, incident.amount))
 
@@ -466,10 +489,18 @@ def _folder() -> Path:
 
 @cache
 def _scenario(nodes: int) -> Scenario:
-    return Scenario(num_clients=nodes, dimension=DIMENSION, num_participants=nodes, num_shared=1, data=Data(fleet_seed=1))
+    return Scenario(
+        num_clients=nodes, dimension=DIMENSION, num_participants=nodes, num_shared=1, data=Data(fleet_seed=1)
+    )
 
 
-def simulate(plan: Plan) -> Simulation:
-    """Run a plan, and if it is exact the same without incidents first."""
-    expected = Simulation(plan.undisturbed).run().models if plan.exact and plan.incidents else None
+def simulate(plan: Plan, expected: dict[int, bytes] | None = None) -> Simulation:
+    """Run a plan; one that is exact is compared with `expected`, by default a run of it without incidents."""
+    if plan.exact and plan.incidents and expected is None:
+        expected = expected_models(plan)
     return Simulation(plan, expected).run()
+
+
+def expected_models(plan: Plan) -> dict[int, bytes]:
+    """Return the model after each round if nothing happens."""
+    return Simulation(plan.undisturbed).run().models
