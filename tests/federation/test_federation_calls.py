@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from psofed.federation.flower import NOT_ACTIVATED, Sender, activated_id, why_refused
 from psofed.federation.flower.trees import BadTreeError, list_objects
 
+pytestmark = pytest.mark.federation
+
 ME = Sender(KEY, 7)
 NAMES = ("activate-node", "deactivate-node", "send-node-heartbeat", "pull-messages", "push-messages")
 NAMES += ("get-run", "get-fab", "push-object", "pull-object", "confirm-message-received")
