@@ -10,7 +10,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from flwr.app.message import remove_content_from_message
 from flwr.common.serde import message_to_proto
-from flwr.proto.fleet_pb2 import PullMessagesRequest, PushMessagesRequest
+from flwr.proto.fleet_pb2 import PushMessagesRequest
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.message_pb2 import ObjectTree, PushObjectRequest
 from flwr.proto.node_pb2 import Node
@@ -71,10 +71,11 @@ class Hands:
     def _flood(self, amount: float) -> None:
         node = Node(node_id=self.node_id)
         for number in range(10 + int(40 * amount)):
-            if number % 2:
-                self.client.SendNodeHeartbeat(SendNodeHeartbeatRequest(node=node, heartbeat_interval=3600.0))
-            else:
-                self.client.PullMessages(PullMessagesRequest(node=node))
+            interval = 3600.0 if number % 5 == 0 else 10.0
+            with contextlib.suppress(httpx.HTTPError):
+                self.client.SendNodeHeartbeat(
+                    SendNodeHeartbeatRequest(node=node, heartbeat_interval=interval)
+                )
 
     def _replay(self, amount: float) -> None:
         """Send the own last reply again, in whole or as somebody else's."""

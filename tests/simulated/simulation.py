@@ -30,6 +30,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.scheduler import use_scheduler
 from psofed.federation.app import apply_mods
 from psofed.federation.checkpoint import CheckpointStore
+from psofed.federation.checks import ReplyLimits
 from psofed.federation.client import partial_sharing
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.exchange import Exchange
@@ -42,6 +43,8 @@ from psofed.scenario import Data, Scenario
 
 CHECKPOINT = SERVER / "home" / "checkpoint.npz"
 DIMENSION = 6
+# With one sample and few entries an honest reply can be ten times as far off as the others; lies here are cruder.
+LIMITS = ReplyLimits(max_deviation=1000.0)
 _LONGEST = 200_000.0  # simulated seconds
 _MOST_STEPS = 3_000_000
 
@@ -169,6 +172,7 @@ class Simulation:
             min_nodes=len(plan.nodes) if plan.exact else 1,
             wait_for_nodes=120.0,
             weighted=plan.weighted,
+            limits=LIMITS,
             checkpoint=CHECKPOINT,
             resume=self.disk.exists(CHECKPOINT),
             on_round=self.promises.check_round,
