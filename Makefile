@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Tests start many processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install test test-slow test-all coverage breaks soak simulated liars bench peers lint format reproduce docs constraints dist dist-oldest clean
+.PHONY: install test test-slow test-all coverage breaks soak simulated byzantine bench peers lint format reproduce docs constraints dist dist-oldest clean
 
 install: $(STAMP)
 
@@ -38,8 +38,8 @@ ROUNDS ?= 100
 simulated: install
 	$(BIN)/python tests/simulated --rounds $(ROUNDS) $(if $(SEED),$(SEED) --story,--minutes $(MINUTES))
 
-liars: install
-	$(BIN)/python tests/federation/liars.py
+byzantine: install
+	$(BIN)/python tests/federation/byzantine.py
 
 # It takes the packages of the Python that it finds first.
 PYRIGHT := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/basedpyright
