@@ -20,12 +20,13 @@ from psofed.federation.checkpoint import CheckpointStore, ServerState
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.flower import fleet, replies
 from psofed.federation.flower.fleet import Fleet
+from psofed.federation.flower.gate import Gate
 
 Change = tuple[Any, str, Any]
 
 
 def _open_door() -> list[Change]:
-    return [("simulated_link", "why_refused", lambda *ignored: None)]
+    return [(Gate, "why_refused", lambda *ignored: None)]
 
 
 def _take_everything() -> list[Change]:

@@ -4,6 +4,7 @@ Flower's handlers are called as plain functions. What lies between them and thei
 doubled requests, and the front door, whose rule is the real one.
 """
 
+import contextlib
 import io
 import re
 import warnings
@@ -34,7 +35,7 @@ with warnings.catch_warnings():
     from flwr.superlink.servicer.runtime import runtime_handlers
 
 from psofed.federation.flower import number_of_key
-from psofed.federation.flower.calls import Sender, activated_id, why_refused
+from psofed.federation.flower.gate import NOTED, Gate
 from psofed.federation.flower.trees import most_objects
 
 SERVER = Path("/server")
@@ -62,7 +63,6 @@ class Link:
     def __init__(self, world: World, keys: dict[str, bytes]) -> None:
         self.world = world
         self.keys = dict(keys)
-        self.guarded = True
         self.counts: dict[str, int] = {}
         self.restart()
 
@@ -73,10 +73,9 @@ class Link:
             for name, key in self.keys.items():
                 self.state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, key, 0, name=name)
         self.up = True
-        self.model_bytes = 0
         self.task: Any = None
         self.bell = Bell(self.world, connected=True)
-        self._ids: dict[bytes, int] = {}
+        self.gate = Gate()
 
     def revoke(self, name: str) -> None:
         """Let a node in no more."""
@@ -124,12 +123,10 @@ class Link:
         self.counts[call] = self.counts.get(call, 0) + 1
         if key not in self.keys.values():
             raise refusal(403, "unknown-key")
-        sender = Sender(key, self._ids.get(key))
-        if self.guarded:
-            reason = why_refused(call, body, sender, most_objects(self.model_bytes))
-            if reason is not None:
-                self.counts["refused at the door"] = self.counts.get("refused at the door", 0) + 1
-                raise refusal(403, reason)
+        reason = self.gate.why_refused(call, body, key, most_objects(self.bell.size))
+        if reason is not None:
+            self.counts["refused at the door"] = self.counts.get("refused at the door", 0) + 1
+            raise refusal(403, reason)
         name = call.replace("-", "_")
         request = _REQUESTS[call].FromString(body)
         if call == "activate-node":
@@ -142,8 +139,8 @@ class Link:
         store = (self.state.object_store,) if call in _WITH_STORE else ()
         answer = self._handle(getattr(fleet_handlers, name), request, self.state, *store)
         data: bytes = answer.SerializeToString()
-        if call == "activate-node":
-            self._ids[key] = activated_id(data)
+        if call in NOTED:
+            self.gate.note(call, key, body, data)
         return data
 
     def serve_app(self, method: str, request: Any) -> Any:
@@ -274,9 +271,10 @@ class FleetClient:
             link.bell.hold(number_of_key(self.key))
         if link.state is not state or not link.up:
             raise httpx.ReadError("the connection was closed")
-        if accident == "doubled":
-            data = link.serve_node(self.key, call, body)
         data = link.serve_node(self.key, call, body)
+        if accident == "doubled":
+            with contextlib.suppress(httpx.HTTPStatusError):
+                link.serve_node(self.key, call, body)
         world.sleep(back)
         if accident == "answer lost":
             world.sleep(_LOST_AFTER)
