@@ -191,6 +191,10 @@ def _ignore_revocation() -> list[Change]:
     return [(Link, "revoke", revoke)]
 
 
+def _signatures_for_ever() -> list[Change]:
+    return [(Link, "is_new", lambda self, signature: True)]
+
+
 _find_state, _push = client.find_state, exchange.Exchange._push
 
 BREAKS: Mapping[str, tuple[str, Callable[[], list[Change]]]] = {
@@ -218,6 +222,7 @@ BREAKS: Mapping[str, tuple[str, Callable[[], list[Change]]]] = {
         "a reply that is under way is waited for beyond the deadline",
         _wait_for_everything,
     ),
+    "signatures-for-ever": ("a request that arrives twice is served twice", _signatures_for_ever),
     "ignore-revocation": ("a revoked key still opens the door", _ignore_revocation),
 }
 """For each break a sentence, and what it changes."""

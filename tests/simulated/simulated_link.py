@@ -76,6 +76,7 @@ class Link:
         self.task: Any = None
         self.bell = Bell(self.world, connected=True)
         self.gate = Gate()
+        self._signatures: set[object] = set()
 
     def revoke(self, name: str) -> None:
         """Let a node in no more."""
@@ -118,11 +119,13 @@ class Link:
 
     # --- requests -------------------------------------------------------------------------------------
 
-    def serve_node(self, key: bytes, call: str, body: bytes) -> bytes:
+    def serve_node(self, key: bytes, call: str, body: bytes, signature: object) -> bytes:
         """Answer a node's request, or raise httpx.HTTPStatusError."""
         self.counts[call] = self.counts.get(call, 0) + 1
         if key not in self.keys.values():
             raise refusal(403, "unknown-key")
+        if not self.is_new(signature):
+            raise refusal(403, "a signature that was used before")
         reason = self.gate.why_refused(call, body, key, most_objects(self.bell.size))
         if reason is not None:
             self.counts["refused at the door"] = self.counts.get("refused at the door", 0) + 1
@@ -142,6 +145,12 @@ class Link:
         if call in NOTED:
             self.gate.note(call, key, body, data)
         return data
+
+    def is_new(self, signature: object) -> bool:
+        """Whether a request's signature was never seen before, as `KeyRing` of the real front door asks."""
+        new = signature not in self._signatures
+        self._signatures.add(signature)
+        return new
 
     def serve_app(self, method: str, request: Any) -> Any:
         """Answer a request of the ServerApp."""
@@ -271,10 +280,11 @@ class FleetClient:
             link.bell.hold(number_of_key(self.key))
         if link.state is not state or not link.up:
             raise httpx.ReadError("the connection was closed")
-        data = link.serve_node(self.key, call, body)
+        signature = object()
+        data = link.serve_node(self.key, call, body, signature)
         if accident == "doubled":
             with contextlib.suppress(httpx.HTTPStatusError):
-                link.serve_node(self.key, call, body)
+                link.serve_node(self.key, call, body, signature)
         world.sleep(back)
         if accident == "answer lost":
             world.sleep(_LOST_AFTER)
