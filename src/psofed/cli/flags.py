@@ -137,7 +137,7 @@ class _Names(click.ParamType):
         return tuple(entry.strip() for entry in value.split(",") if entry.strip())
 
 
-_METAVARS = {"int": "N", "float": "NUMBER", "Path": "PATH", "tuple[str, ...]": "A,B,…", "str": "TEXT"}
+_METAVARS = {"int": "N", "float": "NUMBER", "Path": "PATH", "Sequence[str]": "A,B,…", "str": "TEXT"}
 
 
 def _parameter(kind: type[Settings], field: "dataclasses.Field[Any]", name: str) -> inspect.Parameter:
@@ -159,7 +159,7 @@ def _parameter(kind: type[Settings], field: "dataclasses.Field[Any]", name: str)
         settings["click_type"] = _path() if "Path" in value else _Value(field)
     elif value == "Path":
         settings["click_type"] = _path()
-    elif value.startswith("tuple["):
+    elif value.startswith("Sequence["):
         settings["click_type"] = _Names()
         default = ",".join(map(str, default)) if default else None
     else:

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar, dataclass_transform, overload
+from typing import Any, ClassVar, ParamSpec, Protocol, Self, TypeVar, dataclass_transform, overload
 
 from psofed.common.errors import MissingValueError, UnknownArgumentError, UnknownFieldError
 from psofed.common.options import Options, check_option, describe, is_required, option, option_of
@@ -51,8 +51,9 @@ class Settings:
 
     @classmethod
     def options(cls) -> Options:
-        """Return its fields by name (see :mod:`psofed.common.options`)."""
-        return {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        """Return its fields by name (see :mod:`psofed.common.options`), those that may be positional first."""
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+        return {field.name: field for field in sorted(fields, key=lambda field: bool(field.kw_only))}
 
     @classmethod
     def full_name(cls, field: str) -> str:
@@ -96,48 +97,27 @@ class Settings:
         return copy
 
 
-First = TypeVar("First")
+First = TypeVar("First", contravariant=True)
 S = TypeVar("S", bound=Settings)
-R = TypeVar("R")
+R = TypeVar("R", covariant=True)
 P = ParamSpec("P")
 
 
-class SettingsFunction(Generic[First, P, S, R]):
-    """A function of something and its settings, which may be given as one value or as arguments.
+class SettingsFunction(Protocol[First, P, R]):
+    """A function of something and its settings, which are given as one value or as arguments.
 
-    ``simulate(scenario, trials=200)`` and ``simulate(scenario, Simulation(trials=200))`` do the same.
+    ``simulate(scenario, trials=200)`` and ``simulate(scenario, SimulationSettings(trials=200))`` do the same.
     """
 
-    def __init__(self, function: Callable[[First, S], R], settings: Callable[P, S]) -> None:
-        functools.update_wrapper(self, function)
-        self._function = function
-        self.settings = settings
-        given = list(inspect.signature(function).parameters.values())
-        self._first = given[0].name
-        fields = list(inspect.signature(settings).parameters.values())
-        self.__signature__ = inspect.Signature(
-            [given[0], *fields], return_annotation=inspect.signature(function).return_annotation
-        )
-        self.__doc__ = _with_settings(function.__doc__ or "", settings)
-
     @overload
-    def __call__(self, first: First, settings: S, /) -> R: ...
+    def __call__(self, first: First, settings: Settings, /) -> R: ...
     @overload
     def __call__(self, first: First, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-    def __call__(self, *args: Any, **kwargs: Any) -> R:  # type: ignore[misc]
-        """Make the settings of the arguments, unless they are given as one value, and call the function."""
-        if self._first in kwargs:
-            args = (kwargs.pop(self._first), *args)
-        if len(args) == 2 and not kwargs and isinstance(args[1], Settings):
-            return self._function(args[0], args[1])  # type: ignore[arg-type]
-        if not args:
-            raise TypeError(f"{self.__name__}() needs {self._first}")  # type: ignore[attr-defined]
-        return self._function(args[0], self.settings(*args[1:], **kwargs))
 
 
 def takes(
     settings: Callable[P, S],
-) -> Callable[[Callable[[First, S], R]], SettingsFunction[First, P, S, R]]:
+) -> Callable[[Callable[[First, S], R]], SettingsFunction[First, P, R]]:
     """Let a function of (something, settings) take the fields of its settings as arguments.
 
     Type checkers, ``help()`` and :func:`inspect.signature` see the fields, with their types and defaults.
@@ -157,8 +137,24 @@ def takes(
     (name: str, *, interval: float = 0.0) -> str
     """
 
-    def decorate(function: Callable[[First, S], R]) -> SettingsFunction[First, P, S, R]:
-        return SettingsFunction(function, settings)
+    def decorate(function: Callable[[First, S], R]) -> SettingsFunction[First, P, R]:
+        signature = inspect.signature(function)
+        first = next(iter(signature.parameters.values()))
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> R:
+            if first.name in kwargs:
+                args = (kwargs.pop(first.name), *args)
+            if not args:
+                raise MissingValueError(first.name, f"the first argument of {function.__name__}")
+            if len(args) == 2 and not kwargs and isinstance(args[1], Settings):
+                return function(args[0], args[1])  # type: ignore[arg-type]
+            return function(args[0], settings(*args[1:], **kwargs))
+
+        fields = inspect.signature(settings).parameters.values()
+        call.__signature__ = signature.replace(parameters=[first, *fields])  # type: ignore[attr-defined]
+        call.__doc__ = _with_settings(function.__doc__ or "", settings)
+        return call
 
     return decorate
 
