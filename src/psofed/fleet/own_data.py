@@ -161,6 +161,7 @@ class OwnData:
             "duplicated_rows": table.duplicates,
             "decimal_commas": list(table.decimal_commas),
             "samples": dict(zip(table.clients, self.samples, strict=True)),
+            "notes": self.notes(),
         }
 
     def notes(self) -> list[str]:
