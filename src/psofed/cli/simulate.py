@@ -118,7 +118,7 @@ def simulate(
         from psofed.theory.reports import with_remedy
 
         answer = with_remedy(answer, scenario)
-    print_report(answer, file=str(file or table or ""))
+    print_report(answer, file=str(table or file or ""))
 
 
 def _names(file: Path | None, versus: Path | None) -> tuple[str, str]:

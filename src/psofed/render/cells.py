@@ -32,9 +32,16 @@ class Written:
 
 
 def write_table(table: Table, most: int | None = None) -> Written:
-    """Write the cells of a table, an interval in a column of its own where the column says so."""
+    """Write the cells of a table, an interval in a column of its own where the column says so.
+
+    Columns of words without any are left out.
+    """
     headings, is_text = [], []
-    for column in table.columns:
+    kept = [
+        at for at, column in enumerate(table.columns) if column.kind is not Kind.TEXT or _is_used(table, at)
+    ]
+    columns = [table.columns[at] for at in kept]
+    for column in columns:
         headings.append(column.heading)
         is_text.append(column.kind is Kind.TEXT)
         if column.interval:
@@ -42,7 +49,7 @@ def write_table(table: Table, most: int | None = None) -> Written:
             is_text.append(False)
     shown = table.rows[:most]
     rows = [
-        [text for cell, column in zip(row, table.columns, strict=True) for text in _texts(cell, column)]
+        [text for at, column in zip(kept, columns, strict=True) for text in _texts(row[at], column)]
         for row in shown
     ]
     marked = [number in table.marked for number in range(len(shown))]
@@ -80,10 +87,15 @@ def _texts(cell: Cell, column: Column) -> list[str]:
     if not isinstance(cell, Measured):
         text = "" if cell is None else cell if isinstance(cell, str) else write_number(cell, column)
         return [text, ""] if column.interval else [text]
-    value = write_number(cell.value, column) + (f" ({cell.remark})" if cell.remark else "")
+    value, remark = write_number(cell.value, column), f" ({cell.remark})" if cell.remark else ""
     if column.interval:
-        return [value, write_interval(cell, column)]
-    return [f"{value}{_spread(cell, column)}"]
+        return [value + remark, write_interval(cell, column)]
+    return [f"{value}{_spread(cell, column)}{remark}"]
+
+
+def _is_used(table: Table, at: int) -> bool:
+    """Whether a column of words says anything."""
+    return bool(not table.rows or any(row[at] for row in table.rows))
 
 
 def _spread(cell: Measured, column: Column) -> str:

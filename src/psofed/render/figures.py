@@ -153,10 +153,10 @@ def _draw_span(axes: Axes, span: Span) -> None:
 
 
 def _scale(axes: Axes, x: Scale, y: Scale) -> None:
-    if x.log:
-        axes.set_xscale("log")
-    if y.log:
-        axes.set_yscale("log")
+    for scale, place, name in ((x, axes.xaxis, "x"), (y, axes.yaxis, "y")):
+        if scale.log:
+            axes.set(**{f"{name}scale": "log"})
+            place.set_major_formatter(lambda value, _: f"{value:,g}")
     if y.limits is not None:
         axes.set_ylim(*y.limits)
     if x.limits is not None:
@@ -207,6 +207,7 @@ def _draw_rows(axes: Axes, chart: RowChart) -> None:
     axes.set_xlabel(_text(chart.x.label))
     if chart.x.log:
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.set_title(_text(chart.title), loc="left")
     handles = [
         Line2D([], [], **_row_style(rows), ls="none", label=_text(rows.label))

@@ -67,8 +67,10 @@ def next_step_text(step: NextStep, file: str = "") -> str:
 
 
 def _grid(written: Written) -> list[str]:
+    # Numbers above each other stay so where one is marked.
+    unmarked = "  " if any(written.marked) and not written.is_text[0] else ""
     body = [
-        [row[0] + (" *" if marked else ""), *row[1:]]
+        [row[0] + (" *" if marked else unmarked), *row[1:]]
         for row, marked in zip(written.rows, written.marked, strict=True)
     ]
     rows = [*_heading_lines(written.headings, body), *body]

@@ -14,6 +14,7 @@ import numpy as np
 
 from psofed.common.numbers import student_quantile, to_decibels
 from psofed.common.types import FloatArray
+from psofed.render.numbers import decibels, significant
 
 CONFIDENCE = 0.95
 
@@ -77,6 +78,15 @@ class Estimate:
         if self.is_typical or math.isnan(self.median):
             return (self.mean, *self.interval)
         return (self.median, *self.median_interval)
+
+    def __repr__(self) -> str:
+        middle, low, high = self.typical
+        name = "mean" if self.is_typical or math.isnan(self.median) else "median"
+        ends = "" if math.isnan(low) else f", 95 % interval {significant(low)} … {significant(high)}"
+        return f"Estimate({name} {significant(middle)} ({decibels(middle)}){ends})"
+
+    def _repr_html_(self) -> str:
+        return f"<code>{self!r}</code>"
 
     def to_json(self) -> dict[str, object]:
         """Return plain values."""

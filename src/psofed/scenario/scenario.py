@@ -203,6 +203,16 @@ class Scenario:
         """
         return dataclasses.replace(self, **changes)
 
+    def __repr__(self) -> str:
+        from psofed.scenario.describe import short_repr
+
+        return short_repr(self)
+
+    def _repr_html_(self) -> str:
+        from psofed.scenario.describe import scenario_report
+
+        return scenario_report(self).to_html()
+
     def to_mapping(self) -> dict[str, Any]:
         """Return plain nested dicts and lists, as TOML and JSON hold them."""
         from psofed.scenario.mapping import scenario_to_mapping

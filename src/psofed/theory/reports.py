@@ -100,7 +100,7 @@ def with_remedy(report: Report, scenario: Scenario) -> Report:
     Examples
     --------
     >>> with_remedy(Report("All trials diverged."), Scenario(num_clients=10, dimension=3, stepsize=2.0)).notes
-    ('Stepsize 2 exceeds the largest stable stepsize, 0.5936.',)
+    ('Stepsize 2 exceeds the largest stable stepsize, 0.4208.',)
     """
     from psofed.theory.prediction import Prediction
 
@@ -113,8 +113,8 @@ def with_remedy(report: Report, scenario: Scenario) -> Report:
     note = (
         f"Stepsize {now} exceeds the largest stable stepsize, {significant(limit)}."
         if scenario.stepsize >= limit
-        else f"In mean square stepsize {now} is stable (the largest stable one is {significant(limit)}), but some trials "
-        "leave the stable range."
+        else f"In mean square stepsize {now} is stable (the largest stable one is {significant(limit)}), but "
+        "some trials leave the stable range."
     )
     step = NextStep(
         "Try a stable stepsize",
@@ -216,8 +216,9 @@ def stepsizes_chart(curve: "StepsizeCurve") -> Chart:
         )
         for index, (metric, title) in enumerate(METRIC_TITLES.items())
     )  # fmt: skip
-    unstable = x[~curve.is_stable[order]]
-    spans = (Span(float(unstable[0]), float(unstable[-1]), "x", "unstable"),) if unstable.size else ()
+    stable = curve.is_stable[order]
+    start = float(x[stable][-1]) if stable.any() else float(x[0])
+    spans = () if stable.all() else (Span(start, float(x[-1]), "x", "unstable"),)
     return Chart("", Scale("stepsize μ", log=True), Scale(f"steady state (dB), {_LOWER}"), series, spans)
 
 

@@ -36,7 +36,7 @@ def difference_report(found: "Difference") -> Report:
         for metric, value in found.metrics.items()
     )
     notes = (f"Negative: {first} has the lower error, which is better.",)
-    table = Table(f"{_capital(first)} relative to {second}", columns, rows, notes)
+    table = Table(f"{first} relative to {second}", columns, rows, notes)
     is_clear = any(value.is_significant for value in found.metrics.values())
     step = None if is_clear or not found.paired else NextStep(
         "Narrow the interval with more trials", f"psofed.simulate(scenario, trials={4 * found.trials[0]})",
@@ -120,7 +120,7 @@ def difference_chart(found: "Difference", metric: str = "network_mse") -> Chart:
                 Series(label, places[at], np.full(int(at.sum()), edge), line="", marker=marker, colour=1)
             )
     return Chart(
-        f"{_capital(first)} − {second}",
+        f"{first} − {second}",
         Scale("pair of trials", whole=True),
         Scale(f"difference in {ALL_TITLES[metric]} (dB), negative is better"),
         tuple(series),

@@ -9,7 +9,7 @@ from psofed.common.numbers import to_decibels
 from psofed.common.types import FloatArray
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.charts import Chart, Scale, Series, log_bins
-from psofed.render.numbers import count, counted, decibels, listed, percent
+from psofed.render.numbers import count, counted, decibels, listed, percent, significant
 from psofed.results.estimates import students_factor
 from psofed.results.metrics import ALL_TITLES, BASELINE_TITLES, METRIC_TITLES
 from psofed.results.outliers import robust_scores, stands_out
@@ -44,6 +44,8 @@ def headline(result: "SimulationResult") -> str:
     middle = value.typical[0]
     if math.isnan(middle):
         return f"No error was measured{threat}."
+    if "data" in result.details and not diverged:
+        return _data_headline(result, middle)
     level = f"{decibels(middle)} (lower is better)"
     if diverged:
         if math.isinf(middle):
@@ -57,6 +59,24 @@ def headline(result: "SimulationResult") -> str:
     if "network_mse" in result.unsteady_metrics:
         return f"The network MSE has not settled{threat}: it is {level} over the last {count(result.tail)} iterations."
     return f"The network MSE settles at {level}{threat}."
+
+
+def _data_headline(result: "SimulationResult", mse: float) -> str:
+    data = result.details["data"]
+    alone, (better, judged) = data["baselines"]["alone"], _winners(data)
+    if alone is None or not alone > 0:
+        return f"The federation's MSE is {significant(mse)} (lower is better)."
+    return (
+        f"The federation's MSE is {significant(mse)}, {percent(abs(1 - mse / alone))} "
+        f"{'lower' if mse <= alone else 'higher'} than learning alone ({significant(alone)}); it is better for {better} "
+        f"of {counted(judged, 'client')}."
+    )
+
+
+def _winners(data: dict[str, Any]) -> tuple[int, int]:
+    """Return how many clients the federation is better for, and how many were judged."""
+    judged = [client for client in data["clients"] if client["mse"] is not None]
+    return sum(client["mse"] < client["alone_mse"] for client in judged), len(judged)
 
 
 def byzantine_words(result: "SimulationResult") -> str:
@@ -161,14 +181,13 @@ def _data_tables(result: "SimulationResult") -> tuple[Table, ...]:
 
 
 def _baselines(result: "SimulationResult", data: dict[str, Any]) -> Table:
-    judged = [client for client in data["clients"] if client["mse"] is not None]
-    better = sum(client["mse"] < client["alone_mse"] for client in judged)
-    best = {"federation": better, "alone": len(judged) - better}
+    better, judged = _winners(data)
+    best = {"federation": better, "alone": judged - better}
     rows: list[tuple[str, Measured, str]] = [
-        ("federation", measured(result.network_mse), f"{best['federation']} of {len(judged)} clients")
+        ("federation", measured(result.network_mse), f"{best['federation']} of {judged} clients")
     ]
     for name, title in BASELINE_TITLES.items():
-        words = f"{best[name]} of {len(judged)} clients" if name in best else ""
+        words = f"{best[name]} of {judged} clients" if name in best else ""
         rows.append((title, Measured(data["baselines"][name]), words))
     columns = (Column(""), Column("MSE", Kind.NUMBER), Column("best for"))
     notes = (
@@ -202,11 +221,13 @@ def _clients(clients: list[dict[str, Any]]) -> Table:
 
 def _next_step(result: "SimulationResult") -> NextStep:
     iterations = 4 * result.scenario.iterations
-    if "data" in result.details:
+    data = result.details.get("data")
+    if data:
+        columns = f"--client-column {data['client_column']} --target-column {data['target_column']}"
         return NextStep(
             "Find out whether these clients should federate",
             "psofed.advise(data)",
-            "psofed advise --data TABLE",
+            f"psofed advise --data FILE {columns}",
         )
     if result.diverged_trials.size:
         return NextStep("Find a stable stepsize", "psofed.tune(result.scenario)", "psofed tune FILE")
