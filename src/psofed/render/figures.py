@@ -65,6 +65,15 @@ def draw_chart(chart: AnyChart) -> Figure:
     return figure
 
 
+def finish_axes(axes: Axes, x_label: str, y_label: str) -> None:
+    """Label axes that were drawn by hand and give them the common look."""
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.grid(alpha=0.3, lw=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9)
+
+
 def figure_to_png(figure: MatplotlibFigure, dots_per_inch: int = 110) -> bytes:
     """Return a figure as PNG."""
     content = io.BytesIO()

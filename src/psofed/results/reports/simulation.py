@@ -68,8 +68,8 @@ def _data_headline(result: "SimulationResult", mse: float) -> str:
         return f"The federation's MSE is {significant(mse)} (lower is better)."
     return (
         f"The federation's MSE is {significant(mse)}, {percent(abs(1 - mse / alone))} "
-        f"{'lower' if mse <= alone else 'higher'} than learning alone ({significant(alone)}); it is better for {better} "
-        f"of {counted(judged, 'client')}."
+        f"{'lower' if mse <= alone else 'higher'} than learning alone ({significant(alone)}); it is better for "
+        f"{better} of {counted(judged, 'client')}."
     )
 
 
