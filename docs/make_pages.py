@@ -13,8 +13,8 @@ import typer
 
 import psofed
 from psofed.cli import app
-from psofed.parts.options import describe as describe_option
-from psofed.parts.options import option_of
+from psofed.common.options import describe as describe_option
+from psofed.common.options import option_of
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, built_in_parts
 

@@ -19,7 +19,7 @@ TESTS = (
     "unit/test_scenario.py",
     "unit/test_results.py",
     "unit/test_attacks.py",
-    "unit/test_own_data.py",
+    "features/test_own_data.py",
     "unit/test_theory.py",
     "figures/test_figures_printed.py",
 )

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures, markers and scheduling for all tests."""
 
 import gc
 import io
@@ -7,6 +7,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 # Before NumPy is loaded. Workers share the cores already; threads of the linear algebra, whose matrices here are small,
@@ -33,50 +35,42 @@ def small_scenario() -> Scenario:
     )
 
 
-# Units of work that take long, in the order in which `make test` hands them to its workers; a folder here is one unit,
-# since its files share what is made once in a process. Tests with real processes wait and compile nothing; tests that
-# compile keep it on disk for all. So the first workers begin with one kind each, no two compile the same, the long
-# ones come first, and nobody is left alone with a long one at the end.
-LONG = (
-    "tests/federation/test_federation_processes.py",
-    "tests/conformance/test_attacks.py",
-    "tests/exactness/test_theory_equals_enumeration.py",
-    "tests/federation/test_federation_orphans.py",
-    "tests/federation/test_federation_walk.py",
-    "tests/browser/",
-    "tests/conformance/test_aggregations.py",
-    "tests/conformance/test_own_parts.py",
-    "tests/conformance/test_engine.py",
-    "tests/conformance/test_own_mixing_and_crafting.py",
-    "tests/federation/test_federation_liars.py",
-    "tests/conformance/test_every_part_everywhere.py",
-    "tests/figures/",
-    "tests/unit/test_advice.py",
-    "tests/exactness/test_theory_equals_its_references.py",
-    "tests/agreement/test_affine_attacks.py",
-    "tests/agreement/test_defence_agreement.py",
-    "tests/agreement/test_theory_agrees_with_simulation.py",
-    "tests/federation/test_federation_parts.py",
-    "tests/exactness/test_sweep_anywhere.py",
-    "tests/unit/test_attacks.py",
-    "tests/unit/test_theory.py",
-    "tests/unit/test_sharp_edges.py",
-    "tests/docs/test_documentation.py",
-    "tests/unit/test_resilience.py",
-)
+ROOT = Path(__file__).parents[1]
+PACKAGES = {path.parent.name for path in (ROOT / "src" / "psofed").glob("*/__init__.py")}
+MARKERS = PACKAGES | {"docs"}
 
 
-def unit_of_work(node: str) -> str:
-    """The file of a test, or the folder that is one unit."""
-    file = node.split("::", 1)[0]
-    return next((long for long in LONG if long.endswith("/") and file.startswith(long)), file)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--file-times`."""
+    parser.addoption("--file-times", action="store_true", help="list the test files that take long")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register one marker per package of psofed, so that `pytest -m theory` selects the tests of `theory/`."""
+    for name in sorted(MARKERS):
+        config.addinivalue_line("markers", f"{name}: tests of psofed's package {name}")
+
+
+@cache
+def unit_of_work(file: str) -> str:
+    """Return what one worker runs: a file, or a folder whose conftest.py says `ONE_WORKER = True`."""
+    folder = (ROOT / file).parent
+    conftest = folder / "conftest.py"
+    together = conftest.exists() and "\nONE_WORKER = True" in conftest.read_text(encoding="utf-8")
+    return str(Path(file).parent) if together else file
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the long ones first, and leave most cases of thinned grids to `make test-slow`."""
-    places = {long: place for place, long in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(unit_of_work(item.nodeid), len(places)))
+    """Put the longest files first, and leave most cases of thinned grids to `make test-slow`.
+
+    The order keeps `make test` short: no worker is left alone with a long file at the end.
+    """
+    seconds: Counter[str] = Counter()
+    for file, item in {_file(item): item for item in items}.items():
+        if (takes := item.get_closest_marker("takes")) is not None:
+            seconds[unit_of_work(file)] += takes.args[0]
+    items.sort(key=lambda item: -seconds[unit_of_work(_file(item))])
     case: Counter[str] = Counter()
     for item in items:
         if (thinned := item.get_closest_marker("thinned")) is not None:
@@ -84,6 +78,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             case[name] += 1
             if case[name] % thinned.args[0] != 1:
                 item.add_marker(pytest.mark.slow)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test whose file has no package marker."""
+    if not MARKERS & {marker.name for marker in item.iter_markers()}:
+        pytest.fail(
+            f"add `pytestmark = pytest.mark.NAME` to {_file(item)}; NAME: {', '.join(sorted(MARKERS))}"
+        )
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.split("::", 1)[0]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """With `--file-times`, list the files that take five seconds or more, for their markers `takes`."""
+    if not config.getoption("file_times"):
+        return
+    seconds: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if hasattr(report, "duration"):
+                seconds[report.nodeid.split("::", 1)[0]] += report.duration
+    for file, taken in seconds.most_common():
+        if taken >= 5.0:
+            terminalreporter.write_line(f"{file}: pytest.mark.takes({taken:.0f})")
 
 
 def pytest_collection_finish() -> None:
@@ -103,14 +123,14 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """`--dist loadfile`, but for the units of work above, in that order (xdist would begin with many tests)."""
+    """Run `--dist loadfile` in the units and the order from above (xdist would begin with the files of most tests)."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
     class InUnits(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return unit_of_work(nodeid)
+            return unit_of_work(nodeid.split("::", 1)[0])
 
     config.option.loadscopereorder = False
     return InUnits(config, log)

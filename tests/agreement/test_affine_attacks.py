@@ -14,6 +14,8 @@ from psofed import Attack, Data, Scenario, Selection, Uniform
 from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.limits import attack_limits
 
+pytestmark = [pytest.mark.theory, pytest.mark.simulation]
+
 
 def make_attack(**options) -> Attack:
     return attack_from_mapping(options)

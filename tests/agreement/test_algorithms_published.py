@@ -13,6 +13,8 @@ from psofed.parts.attacks import Gaussian
 from psofed.parts.registry import find_part
 from psofed.results import SimulationResult
 
+pytestmark = [pytest.mark.simulation, pytest.mark.parts]
+
 # Test MSE at the server in dB over |S_B|, read off the vector graphics of the first author's PhD thesis.
 PRINTED = {
     "pso-fed": {0: -18.228, 10: -13.461, 20: -11.271},

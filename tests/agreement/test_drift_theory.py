@@ -19,6 +19,8 @@ from psofed import (
 from psofed.parts.attacks import Gaussian
 from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
 
+pytestmark = [pytest.mark.theory, pytest.mark.simulation]
+
 WALK = RandomWalk(variance=1e-3)
 BASE = Scenario(num_clients=8, dimension=4, num_participants=3, num_shared=2, iterations=1500, drift=WALK)
 WHITE = list(itertools.product(("random", "round-robin"), (True, False), ("same", "redrawn"), (0.0,)))

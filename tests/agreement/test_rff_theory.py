@@ -7,6 +7,8 @@ from psofed.fleet.nonlinear import best_mse
 from psofed.parts.models import Rff
 from psofed.simulation.kernel_ridge import kernel_ridge_mse
 
+pytestmark = [pytest.mark.theory, pytest.mark.fleet]
+
 SCENARIO = Scenario(
     num_clients=4,
     dimension=8,

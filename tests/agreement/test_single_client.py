@@ -5,6 +5,8 @@ import pytest
 
 from psofed import Data, Scenario, simulate
 
+pytestmark = [pytest.mark.simulation, pytest.mark.engine]
+
 STEPSIZE, INPUT, NOISE = 0.1, 0.8, 0.02
 
 

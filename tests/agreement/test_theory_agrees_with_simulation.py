@@ -16,6 +16,8 @@ import psofed
 from psofed import Data, Scenario, Selection
 from psofed.parts.attacks import Gaussian
 
+pytestmark = [pytest.mark.theory, pytest.mark.simulation]
+
 FALSE_ALARM = 0.001
 PATTERNS = list(itertools.product(("random", "round-robin"), (True, False), ("same", "redrawn")))
 METRICS = ("network_mse", "server_msd")

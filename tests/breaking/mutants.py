@@ -28,8 +28,8 @@ class Mutant(NamedTuple):
     new: str
 
     @property
-    def room(self) -> str:
-        """The package it is of, such as ``theory``."""
+    def package(self) -> str:
+        """The package of the file, such as ``theory``."""
         return self.file.removeprefix("src/psofed/").split("/")[0]
 
     def apply(self, text: str) -> str:

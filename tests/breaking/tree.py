@@ -88,7 +88,7 @@ class Tree:
         if not found:
             return f"ended with code {code}"
         noticed = read(file := self.durations.with_name("noticed.json"))
-        noticed[mutant.room] = sorted({*noticed.get(mutant.room, []), found[1]})
+        noticed[mutant.package] = sorted({*noticed.get(mutant.package, []), found[1]})
         write(file, noticed)
         return found[1].split("[")[0]
 
@@ -119,7 +119,7 @@ class Tree:
             use_kernels(
                 self.root / "src", self.folder, broken.file if broken else "", broken.line if broken else 0
             )
-            order = LikelyFirst(tests, self.durations, broken.room if broken else "", self.quick)
+            order = LikelyFirst(tests, self.durations, broken.package if broken else "", self.quick)
             options = ["-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow"]
             code = int(pytest.main([*options, *tests], plugins=[order]))
             if not broken:

@@ -1,141 +1,89 @@
-"""Which tests should notice a change of a module: few and quick ones, by the beginning of the module's path."""
+"""Find the tests that should notice a change of a module, from package markers and imports of the test files."""
 
-UNIT, EXACT, CONFORM, FED = (
-    "tests/unit/test_",
-    "tests/exactness/test_",
-    "tests/conformance/test_",
-    "tests/federation/test_federation_",
-)
-BITS = f"{EXACT}same_bits.py"
-SOURCES = f"{UNIT}theory_sources.py"
-THEORY = (
-    SOURCES,
-    f"{UNIT}theory.py",
-    f"{EXACT}theory_equals_its_references.py",
-    f"{EXACT}theory_equals_enumeration.py",
-    f"{EXACT}theory_corners.py",
-    f"{EXACT}theory_many_at_once.py",
-)
+import ast
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
 DOCUMENTS = "tests/docs/test_documentation.py"
 PAGES = f"{DOCUMENTS}::test_pages_made_from_code_are_up_to_date"  # with every option's default and range
-SOLVERS = f"{UNIT}theory_solvers.py"
-AGREE = "tests/agreement/test_"
-RULES = (f"{UNIT}aggregations.py", f"{CONFORM}aggregations.py")
-ATTACKS = (f"{UNIT}attacks.py", f"{CONFORM}attacks.py")
-DEFENCE = (f"{EXACT}defence_equals_reference.py", f"{UNIT}defence.py")
-FEATURES = (f"{UNIT}rff.py", f"{EXACT}drift_rff_equal_reference.py")
-OWN = (f"{UNIT}scenario.py", f"{CONFORM}own_parts.py", f"{UNIT}reading.py")
-PLAIN = f"{EXACT}engine_as_plain_python.py"
-PIECES, SERVER_FRAMES, ATTACK_FRAMES = (
-    f"{EXACT}runs_in_pieces.py",
-    f"{EXACT}server_frames_equal_plain_forms.py",
-    f"{EXACT}attack_frames_equal_plain_forms.py",
-)
-DRAWS = f"{EXACT}draws_are_where_they_are_addressed.py"
-STRATEGY = (f"{FED}strategy.py", f"{FED}reference.py")
-DEPLOYED = (f"{FED}deployment.py", f"{FED}door.py")
-
-# The longest beginning that fits is taken.
-TESTS: dict[str, tuple[str, ...]] = {
-    "theory/": THEORY,
-    "theory/corruption": (f"{EXACT}theory_equals_enumeration.py", *THEORY),
-    "theory/evasion": (f"{UNIT}evasion.py", *THEORY),
-    "theory/residuals": (f"{UNIT}evasion.py", f"{UNIT}defence.py", f"{AGREE}defence_agreement.py"),
-    "theory/recovery": (SOURCES, f"{UNIT}defence.py", f"{AGREE}defence_agreement.py"),
-    "theory/krylov": (SOLVERS, *THEORY),
-    "theory/scattered": (SOLVERS, *THEORY),
-    "theory/stability": (SOLVERS, *THEORY),
-    "theory/moments": (SOLVERS, *THEORY),
-    "theory/stepsize": (SOLVERS, *THEORY),
-    "theory/reduced": (SOLVERS, *THEORY),
-    "theory/steady": (SOLVERS, *THEORY),
-    "theory/tuning": (SOLVERS, *THEORY),
-    "theory/window_masks": (SOLVERS, *THEORY),
-    "theory/limits": (SOLVERS, f"{UNIT}theory.py", f"{AGREE}affine_attacks.py", "-k", "limit or predicted or theory"),
-    "theory/samples": (*THEORY, f"{AGREE}rff_theory.py"),
-    "engine/": (PLAIN, BITS, f"{EXACT}engine_equals_reference.py", PIECES),
-    "engine/bodies": (f"{CONFORM}own_parts.py", f"{UNIT}compiling.py"),
-    "engine/compiling": (f"{UNIT}compiling.py", BITS),
-    "engine/streams": (f"{UNIT}gaussian.py", BITS, f"{UNIT}lanes.py"),
-    "engine/normals": (f"{UNIT}gaussian.py", f"{UNIT}lanes.py", BITS),
-    "engine/lanes": (f"{UNIT}lanes.py", BITS),
-    "engine/inputs": (PLAIN, BITS, DRAWS, f"{EXACT}engine_equals_reference.py"),
-    "engine/choice": (PLAIN, BITS, DRAWS, f"{UNIT}lanes.py", f"{CONFORM}patterns.py"),
-    "engine/combine": (f"{UNIT}aggregations.py", f"{FED}parts.py", f"{CONFORM}aggregations.py"),
-    "engine/search": (PLAIN, f"{UNIT}attacks.py", "-k", "strength"),
-    "engine/attackers": (PLAIN, BITS, DRAWS, f"{UNIT}attack_clients.py", f"{UNIT}attacks.py"),
-    "engine/samples": (PLAIN, BITS, PIECES, *FEATURES, f"{UNIT}own_data.py"),
-    "engine/server_model": (PLAIN, BITS, PIECES, DRAWS, f"{EXACT}algorithms_equal_references.py"),
-    "engine/server_side": (f"{UNIT}server_side.py", PLAIN, BITS, PIECES, *RULES, *DEFENCE),
-    "engine/root_data": (PLAIN, BITS, *RULES),
-    "engine/momentum": (PLAIN, f"{UNIT}server_side.py", SERVER_FRAMES, f"{EXACT}algorithms_equal_references.py"),
-    "engine/pso_fed": (PLAIN, BITS, PIECES, f"{EXACT}engine_equals_reference.py", f"{UNIT}own_data.py"),
-    "engine/hooks": (BITS,),
-    "engine/vocabulary": (f"{UNIT}vocabulary.py", *RULES),
-    "engine/test_set": (PLAIN, BITS, f"{EXACT}engine_equals_reference.py"),
-    "engine/frames/attack": (ATTACK_FRAMES, *ATTACKS),
-    "engine/frames/aggregation": (SERVER_FRAMES, *RULES),
-    "engine/frames/defence": (SERVER_FRAMES, *DEFENCE),
-    "engine/frames/drift": (PLAIN, BITS, DRAWS, f"{UNIT}drift.py", f"{EXACT}drift_rff_equal_reference.py"),
-    "engine/frames/exchange": (PLAIN, f"{EXACT}algorithms_equal_references.py"),
-    "engine/frames/function": (PLAIN, BITS, *FEATURES),
-    "engine/frames/poison": (ATTACK_FRAMES, *ATTACKS),
-    "engine/frames/pre_aggregation": (SERVER_FRAMES, f"{CONFORM}pre_aggregations.py"),
-    "engine/frames/selection": (PLAIN, BITS, DRAWS, f"{CONFORM}patterns.py", f"{CONFORM}own_parts.py"),
-    "parts/": OWN,
-    "parts/base": (f"{UNIT}attacks.py", *OWN),
-    "parts/affine": (f"{CONFORM}theory_moments.py", f"{EXACT}theory_equals_enumeration.py"),
-    "parts/aggregations/": RULES,
-    "parts/algorithms/": (f"{UNIT}algorithms.py", f"{CONFORM}algorithms.py", f"{EXACT}algorithms_equal_references.py"),
-    "parts/attacks/": (*ATTACKS, f"{CONFORM}theory_moments.py"),
-    "parts/defences/": DEFENCE,
-    "parts/drifts/": (f"{UNIT}drift.py", f"{EXACT}drift_rff_equal_reference.py", f"{AGREE}drift_theory.py"),
-    "parts/features": FEATURES,
-    "parts/functions/": (*FEATURES, f"{UNIT}data.py"),
-    "parts/models/": FEATURES,
-    "parts/patterns/": (f"{CONFORM}patterns.py", f"{CONFORM}theory_moments.py"),
-    "parts/plain": (*RULES, *ATTACKS, f"{CONFORM}pre_aggregations.py"),
-    "parts/pre_aggregations/": (f"{CONFORM}pre_aggregations.py",),
-    "parts/traffic": (f"{UNIT}results.py", f"{CONFORM}algorithms.py", f"{UNIT}algorithms.py"),
-    "parts/vectors": (*RULES, *ATTACKS),
-    "parts/watching": DEFENCE,
-    "federation/": STRATEGY,
-    "federation/app": (f"{FED}sources.py", f"{FED}deployment.py", f"{FED}agreement.py"),
-    "federation/archive": (f"{FED}masks.py", f"{FED}data.py", f"{FED}deployment.py", f"{FED}strategy.py"),
-    "federation/attacks": (f"{FED}masks.py", f"{FED}reference.py", f"{FED}parts.py"),
-    "federation/columns": (f"{FED}data.py", f"{FED}sources.py"),
-    "federation/demo": (f"{FED}deployment.py", f"{FED}agreement.py"),
-    "federation/deploy/": DEPLOYED,
-    "federation/deploy/bell": (f"{FED}door.py", f"{FED}processes.py"),
-    "federation/deploy/node": (f"{FED}door.py", f"{FED}processes.py"),
-    "federation/deploy/server": (*DEPLOYED, f"{FED}processes.py"),
-    "federation/deploy/submit": (*DEPLOYED, f"{FED}processes.py"),
-    "federation/deploy/superlink": (*DEPLOYED, f"{FED}processes.py"),
-    "federation/deploy/traffic": (*DEPLOYED, f"{FED}processes.py"),
-    "federation/deploy/upstream": (*DEPLOYED, f"{FED}processes.py"),
-    "federation/export": (f"{FED}data.py",),
-    "federation/files": (*DEPLOYED, f"{FED}strategy.py"),
-    "federation/flower/": (f"{FED}flower.py", *DEPLOYED, f"{FED}processes.py"),
-    "federation/masks": (f"{FED}masks.py", f"{FED}docs.py"),
-    "federation/models": (f"{FED}models.py",),
-    "federation/online": (f"{FED}sources.py", f"{FED}data.py"),
-    "federation/packing": (f"{FED}wire.py", f"{FED}strategy.py"),
-    "federation/plots": (f"{FED}deployment.py",),
-    "federation/report": (f"{FED}deployment.py", f"{FED}strategy.py", f"{FED}defence.py"),
-    "federation/settings": (f"{FED}deployment.py",),
-    "federation/sources": (f"{FED}sources.py", f"{FED}data.py"),
-    "federation/suspects": (f"{FED}defence.py", f"{FED}strategy.py"),
-    "federation/synthetic": (f"{FED}parts.py", f"{FED}agreement.py"),
-    "federation/wire": (f"{FED}wire.py",),
-}  # fmt: skip
+KINDS = (
+    "unit",
+    "exactness",
+    "conformance",
+    "properties",
+)  # quick and sharp; the other folders come after these
 
 
 def tests_for(file: str) -> tuple[str, ...]:
-    """Return pytest's arguments for a change of `file`, such as ``src/psofed/theory/lms.py``."""
-    place = file.removeprefix("src/psofed/")
-    tests = TESTS[max((begin for begin in TESTS if place.startswith(begin)), key=len)]
-    if "-k" in tests or place.startswith("federation/"):
+    """Return pytest's arguments for a change of `file`, such as ``src/psofed/theory/lms.py``.
+
+    These are the test files marked with the module's package. Those that import the module come first, then those that
+    import its folder or a name the module is part of, then the others; each group with quick files and `KINDS` first.
+    """
+    module = file.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    package = module.split(".")[1]
+    ranked = sorted((_rank(module, test), test) for test in _test_files() if package in _markers(test))
+    tests = tuple(test for _, test in ranked)
+    if package == "federation":  # its documents are tested among its own tests
         return tests
-    module = "psofed." + place.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    pages = (PAGES,) if place.startswith("parts/") else ()
-    return f"{DOCUMENTS}::test_docstring_examples_hold[{module}]", *pages, *tests
+    examples = f"{DOCUMENTS}::test_docstring_examples_hold[{module}]"
+    return (examples, PAGES, *tests) if package == "parts" else (examples, *tests)
+
+
+@cache
+def _test_files() -> tuple[str, ...]:
+    return tuple(sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("*/test_*.py")))
+
+
+def _rank(module: str, test: str) -> tuple[int, float, int]:
+    """Distance between module and test's imports, the time the test file takes, and its kind."""
+    shared = max((_common(module, imported) for imported in _imports(test)), default=0)
+    kind = test.split("/")[1]
+    return -shared, _seconds(test), KINDS.index(kind) if kind in KINDS else len(KINDS)
+
+
+def _common(module: str, imported: str) -> int:
+    """Count the leading names that two dotted names share, beyond the package."""
+    count = 0
+    for ours, theirs in zip(module.split("."), imported.split("."), strict=False):
+        if ours != theirs:
+            break
+        count += 1
+    return max(count - 2, 0)
+
+
+@cache
+def _tree(test: str) -> ast.Module:
+    return ast.parse((ROOT / test).read_text(encoding="utf-8"))
+
+
+@cache
+def _imports(test: str) -> frozenset[str]:
+    """Return the modules of psofed that a test file imports, with the names taken from each."""
+    names = set()
+    for node in ast.walk(_tree(test)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return frozenset(name for name in names if name.split(".")[0] == "psofed")
+
+
+@cache
+def _marks(test: str) -> tuple[ast.AST, ...]:
+    """Return the nodes of a test file's `pytestmark = …`."""
+    assigned = (node for node in _tree(test).body if isinstance(node, ast.Assign))
+    marks = (node for node in assigned if ast.unparse(node.targets[0]) == "pytestmark")
+    return tuple(node for mark in marks for node in ast.walk(mark))
+
+
+def _markers(test: str) -> set[str]:
+    return {node.attr for node in _marks(test) if isinstance(node, ast.Attribute)}
+
+
+def _seconds(test: str) -> float:
+    """Return the argument of the marker `takes`, or 0."""
+    calls = (node for node in _marks(test) if isinstance(node, ast.Call))
+    takes = (call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "takes")
+    return max((float(ast.literal_eval(call.args[0])) for call in takes), default=0.0)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 sys.path.insert(0, str(Path(__file__).parent))  # where the helper beside the tests is found
 import chromium
 
+ONE_WORKER = True  # one browser at a time
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:

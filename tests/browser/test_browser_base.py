@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
+pytestmark = [pytest.mark.explore, pytest.mark.paper]
+
 
 def test_a_page_from_disk_is_seen(open_page, sideways, tmp_path: Path) -> None:
     file = tmp_path / "page.html"

@@ -8,6 +8,8 @@ from psofed.paper.model import Quality
 from psofed.paper.page import write_page
 from psofed.paper.reproduce import reproduce
 
+pytestmark = [pytest.mark.paper, pytest.mark.plots]
+
 WIDE, PHONE = 1400, 390
 
 

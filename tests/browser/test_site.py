@@ -8,9 +8,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "site"
 
-pytestmark = pytest.mark.skipif(
-    not (SITE / "index.html").exists(), reason="there is no site: `make docs` builds it"
-)
+pytestmark = [
+    pytest.mark.docs,
+    pytest.mark.skipif(not (SITE / "index.html").exists(), reason="`make docs` has not built the site"),
+]
 
 
 @pytest.mark.parametrize("width", [1400, 390])

@@ -22,6 +22,8 @@ from psofed.parts.plain import combine_uploads
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.literal import run_literally
 
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.reference]
+
 METRICS = ("network_mse", "server_msd", "test_mse")
 RULES = part_names("aggregation")
 LANES = 3

@@ -23,6 +23,8 @@ from psofed.parts.attacks import InnerProduct, LittleIsEnough, Mimic
 from psofed.parts.plain import combine_uploads, corrupt_at_best, corrupt_uploads, mix_uploads
 from psofed.parts.pre_aggregations import ARC, NNM, Bucketing
 
+pytestmark = pytest.mark.parts
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     byzfl = pytest.importorskip("byzfl", reason="pip install psofed[byzfl]", exc_type=ImportError)

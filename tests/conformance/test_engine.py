@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from psofed import Scenario, simulate
+from psofed.common.options import option_of
 from psofed.parts.attacks import Gaussian
-from psofed.parts.options import option_of
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, built_in_parts, find_part
 from psofed.reference.draws import draw_trial
 from psofed.testing import check_part
+
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing]
 
 # The built-in ones: parts that other tests have made may be known here as well, or not.
 every_part = pytest.mark.parametrize(

@@ -12,6 +12,15 @@ from psofed.parts.registry import find_part, part_names
 from psofed.reference.literal import run_trial
 from psofed.sweeps import execute
 
+pytestmark = [
+    pytest.mark.parts,
+    pytest.mark.engine,
+    pytest.mark.scenario,
+    pytest.mark.simulation,
+    pytest.mark.sweeps,
+    pytest.mark.theory,
+]
+
 METRICS = ("network_mse", "server_msd", "test_mse")
 ATTACKS, RULES = part_names("attack"), part_names("aggregation")
 BASE = Scenario(num_clients=6, dimension=3, num_participants=4, num_shared=2, iterations=8)

@@ -10,6 +10,8 @@ import psofed
 from psofed import Scenario, simulate
 from psofed.testing import check_part
 
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing]
+
 MODULE = '''
 import numpy as np
 

@@ -30,6 +30,8 @@ from psofed.reference.literal import run_trial
 from psofed.simulation.watch_plan import make_plan
 from psofed.sweeps import Cell, run_cells
 
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing, pytest.mark.sweeps]
+
 METRICS = ("network_mse", "server_msd", "test_mse")
 BASE = Scenario(num_clients=6, dimension=4, num_participants=4, num_shared=2, iterations=12)
 
@@ -418,9 +420,7 @@ def test_it_survives_toml_and_files_of_results(own: ModuleType, tmp_path: Path, 
 def test_without_its_plugin_a_file_says_what_is_missing_and_imports_nothing(tmp_path: Path) -> None:
     (tmp_path / "psofed_never_loaded.py").write_text("raise SystemExit('imported')")
     text = 'plugins = ["psofed_never_loaded"]\nnum_clients = 5\ndimension = 2\naggregation = "never-loaded"\n'
-    with pytest.raises(
-        InvalidValueError, match=r"aggregation = 'never-loaded'.*psofed_never_loaded.*--plugin"
-    ):
+    with pytest.raises(InvalidValueError, match=r"aggregation must be .*psofed_never_loaded.*--plugin"):
         Scenario.from_toml(text)
 
 
@@ -610,9 +610,9 @@ def test_two_parts_of_one_name_are_refused_and_a_class_defined_anew_replaces_its
 
 
 def test_options_of_ones_own_are_checked_by_their_range(own: ModuleType) -> None:
-    with pytest.raises(InvalidValueError, match=r"attack.size = -1 .*at least 0"):
+    with pytest.raises(InvalidValueError, match=r"attack.size must be .*at least 0"):
         own.Alternating(num_byzantine=1, size=-1)
-    with pytest.raises(InvalidValueError, match=r"attack.size = 'far'"):
+    with pytest.raises(InvalidValueError, match=r"attack.size must be"):
         own.Alternating(num_byzantine=1, size="far")
     mapping = {**BASE.to_mapping(), "attack": {"kind": "alternating", "num_byzantine": 1, "size": 0.25}}
     assert Scenario.from_mapping(mapping).attack == own.Alternating(num_byzantine=1, size=0.25)

@@ -11,6 +11,8 @@ from psofed.parts.patterns import Random
 from psofed.parts.registry import part_names
 from psofed.reference.draws import draw_trial
 
+pytestmark = [pytest.mark.parts, pytest.mark.engine]
+
 PATTERNS = part_names("pattern")
 K, D, M, N = 6, 5, 2, 400
 

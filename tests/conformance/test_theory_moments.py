@@ -10,6 +10,8 @@ from psofed import NotCoveredError, Scenario, Selection, predict
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
 
+pytestmark = [pytest.mark.parts, pytest.mark.theory]
+
 D, M = 5, 3
 
 

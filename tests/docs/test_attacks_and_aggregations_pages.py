@@ -6,6 +6,8 @@ import pytest
 
 from psofed.parts.registry import find_part, part_names
 
+pytestmark = [pytest.mark.docs, pytest.mark.parts]
+
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {"attack": "attacks", "aggregation": "aggregations", "pre_aggregation": "aggregations"}
 PARTS = [(family, kind) for family in PAGES for kind in part_names(family)]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.docs
+
 ROOT = Path(__file__).parents[2]
 TABLE = "| a | b | c |\n| --- | ---: | ---: |\n| one | 1 | 2 |\n| two, too | 3 | 4 |"
 

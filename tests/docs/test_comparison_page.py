@@ -11,6 +11,8 @@ from psofed.paper.figures import load_figure
 from psofed.reference.operations import count_operations
 from psofed.scenario.changes import with_values
 
+pytestmark = [pytest.mark.docs, pytest.mark.reference, pytest.mark.paper]
+
 ROOT = Path(__file__).parents[2]
 
 

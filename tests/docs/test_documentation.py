@@ -13,6 +13,8 @@ import psofed
 from psofed.parts.registry import FAMILIES, part_names
 from psofed.scenario.file import EXAMPLE
 
+pytestmark = [pytest.mark.docs, pytest.mark.cli, pytest.mark.parts, pytest.mark.scenario]
+
 ROOT = Path(__file__).parents[2]
 
 

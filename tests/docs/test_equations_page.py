@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.docs, pytest.mark.theory]
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "equations.md").read_text(encoding="utf-8")
 ROWS = [

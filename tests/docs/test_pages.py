@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.docs, pytest.mark.cli]
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "docs" / "run_pages.py"
 SPEC = importlib.util.spec_from_file_location("run_pages", SCRIPT)

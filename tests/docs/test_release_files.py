@@ -6,7 +6,11 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import psofed
+
+pytestmark = pytest.mark.docs
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -18,6 +18,8 @@ from psofed.parts.registry import find_part
 sys.path.insert(0, str(Path(__file__).parent))
 from plain_frames import CLIENTS, LANES, draw_fleet, normal_at, one_lane, uniform_at
 
+pytestmark = [pytest.mark.engine, pytest.mark.parts]
+
 
 @pytest.fixture(autouse=True)
 def _without_compiling(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

@@ -9,6 +9,8 @@ from psofed.parts.defences import Cusum
 from psofed.reference.literal import run_trial
 from psofed.simulation.watch_plan import make_plan
 
+pytestmark = [pytest.mark.engine, pytest.mark.parts, pytest.mark.reference]
+
 METRICS = ("network_mse", "server_msd", "test_mse")
 QUICK = Cusum(threshold=6.0, return_after=4)
 LOUD = Gaussian(num_byzantine=3, probability=0.3, variance=500.0)

@@ -27,6 +27,8 @@ from psofed.parts.registry import find_part, part_names
 sys.path.insert(0, str(Path(__file__).parent))
 from plain_engine import run_as_python
 
+pytestmark = pytest.mark.engine
+
 LANES = 3
 
 

@@ -13,6 +13,8 @@ from psofed.reference.block_form import run_reference
 from psofed.reference.draws import draw_trial
 from psofed.reference.literal import run_literally
 
+pytestmark = [pytest.mark.engine, pytest.mark.parts, pytest.mark.reference]
+
 METRICS = ("network_mse", "server_msd", "test_mse")
 DRIFTS = {
     "random-walk": RandomWalk(variance=0.003),

@@ -19,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from every_kind import KINDS, PLAN, fleet_of, scenario_of, start
 from plain_engine import WIDTH, run_as_python
 
+pytestmark = pytest.mark.engine
+
 METRICS = ("network_mse", "server_msd", "test_mse")
 # There is no literal form of these.
 COMPILED = ("a table", "root data")

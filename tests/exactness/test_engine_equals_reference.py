@@ -11,6 +11,8 @@ from psofed.parts.registry import part_names
 from psofed.reference.block_form import run_reference
 from psofed.reference.draws import draw_trial
 
+pytestmark = [pytest.mark.engine, pytest.mark.reference]
+
 METRICS = ("network_mse", "server_msd", "test_mse")
 COVARIANCES = [np.diag([1.0, 0.5, 2.0, 0.1 + 0.1 * k]) + 0.2 for k in range(7)]
 DATA = {

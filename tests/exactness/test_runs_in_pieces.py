@@ -14,6 +14,8 @@ from psofed.engine.lanes import WIDTH
 sys.path.insert(0, str(Path(__file__).parent))
 from every_kind import KINDS, start
 
+pytestmark = pytest.mark.engine
+
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_in_pieces_and_in_another_block_is_the_same(kind: str) -> None:

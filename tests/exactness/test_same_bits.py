@@ -14,6 +14,8 @@ from psofed.parts.drifts import Jump, RandomWalk
 from psofed.parts.models import Rff
 from psofed.reference.draws import draw_trial
 
+pytestmark = [pytest.mark.engine, pytest.mark.simulation]
+
 
 def same_bits(a: psofed.SimulationResult, b: psofed.SimulationResult) -> bool:
     metrics = a.curve.keys()

@@ -27,6 +27,8 @@ from psofed.parts.watching import Watch, WatchPlan
 sys.path.insert(0, str(Path(__file__).parent))
 from plain_frames import CLIENTS, LANES, Fleet, draw_fleet, forget, frame_of, uniform_at
 
+pytestmark = [pytest.mark.engine, pytest.mark.parts]
+
 # How many participants, entries of the model, entries shared, and which share of the numbers is not usable.
 SIZES = [
     (5, 4, 2, 0.0), (5, 4, 2, 0.4), (4, 3, 3, 0.0), (4, 3, 3, 0.4), (1, 3, 2, 0.3), (3, 2, 1, 0.0), (2, 4, 2, 1.0),

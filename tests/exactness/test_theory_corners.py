@@ -12,6 +12,8 @@ from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.models import Model
 from psofed.theory.recursion import Sources
 
+pytestmark = pytest.mark.theory
+
 
 def make_attack(**options) -> Attack:
     return attack_from_mapping(options)

@@ -16,6 +16,8 @@ from psofed.theory.prediction import Prediction
 sys.path.insert(0, str(Path(__file__).parent))
 from enumeration import enumerate_curve
 
+pytestmark = pytest.mark.theory
+
 
 def make_attack(**options) -> Attack:
     return attack_from_mapping(options)

@@ -15,6 +15,8 @@ from psofed.theory.recursion import NO_SOURCES, Sources
 from psofed.theory.reduced import ReducedRecursion, can_reduce
 from psofed.theory.steady import Solver
 
+pytestmark = pytest.mark.theory
+
 
 def make_attack(**options) -> Attack:
     return attack_from_mapping(options)

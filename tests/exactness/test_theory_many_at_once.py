@@ -15,6 +15,8 @@ from psofed.theory.recursion import Sources
 from psofed.theory.steady import Solver
 from psofed.theory.stepsize_curve import predict_stepsizes
 
+pytestmark = pytest.mark.theory
+
 
 def make_attack(**options) -> Attack:
     return attack_from_mapping(options)

@@ -24,6 +24,7 @@ from families import family, family_memory, kill_family, living
 from psofed import Scenario
 from psofed.aggregations import Median
 from psofed.attacks import ConstantBias
+from psofed.common.files import read_json
 from psofed.federation.checkpoint import CheckpointStore
 from psofed.federation.deploy.credentials import make_credentials
 from psofed.federation.deploy.processes import (
@@ -34,7 +35,6 @@ from psofed.federation.deploy.processes import (
 )
 from psofed.federation.deploy.server import client_command
 from psofed.federation.deploy.superlink import Home
-from psofed.federation.files import read_json
 from psofed.fleet import draw_fleet
 
 PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()", "federation"]
@@ -164,8 +164,8 @@ class Soak:
     def measure(self):
         nodes = [node.memory() for node in self.nodes.values()]
         self.memory.append((family_memory(self.server) / 2**20, float(np.mean(nodes)) / 2**20))
-        grows = CheckpointStore(self.home.checkpoint).history_path
-        kept = [p for p in self.home.folder.rglob("*") if p.suffix != ".log" and p != grows]
+        grows = CheckpointStore(self.home.checkpoint).history_paths
+        kept = [p for p in self.home.folder.rglob("*") if p.suffix != ".log" and p not in grows]
         with contextlib.suppress(FileNotFoundError):  # one was just replaced
             self.disk.append(sum(path.stat().st_size for path in kept if path.is_file()) / 2**20)
         self.note_family()
@@ -277,7 +277,9 @@ def soak(folder, minutes, seed):
             round(it.disk[-1], 2),
         ],
         "checkpoints": len(CheckpointStore(it.home.checkpoint).rounds()),
-        "history_bytes": CheckpointStore(it.home.checkpoint).history_path.stat().st_size,
+        "history_bytes": sum(
+            path.stat().st_size for path in CheckpointStore(it.home.checkpoint).history_paths
+        ),
         "problems": it.problems,
     }
 

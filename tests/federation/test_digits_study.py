@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.federation
+
 FOLDER = Path(__file__).parents[2] / "examples" / "digits"
 TOY = {"rounds": 3, "look_every": 1}
 

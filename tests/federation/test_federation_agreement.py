@@ -12,6 +12,8 @@ from psofed.federation.attacks import rehearse
 from psofed.federation.synthetic import SyntheticSource, evaluate_model
 from psofed.federation.testing import InProcessGrid
 
+pytestmark = pytest.mark.federation
+
 SEEDS, ROUNDS = 32, 10
 LOOKED_AT = (2, 5, 10)  # iterations
 

@@ -14,6 +14,8 @@ from psofed.federation.deploy.submit import follow, submit
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.settings import RunSettings
 
+pytestmark = pytest.mark.federation
+
 DIMENSION = 1_000_000
 NODES = 2
 ROUNDS = 2

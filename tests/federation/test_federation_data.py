@@ -9,16 +9,18 @@ from typer.testing import CliRunner
 import psofed
 from psofed import Scenario
 from psofed.common.errors import PsofedError
+from psofed.common.files import read_json
 from psofed.federation.app import ReadyMadeApp, client_app, run_server
 from psofed.federation.columns import TableSource
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.export import ExportedModel, predict_rows
-from psofed.federation.files import read_json
 from psofed.federation.online import read_stream
 from psofed.federation.settings import RunSettings
 from psofed.federation.sources import Position
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet.standardise import Standardiser
+
+pytestmark = pytest.mark.federation
 
 STATIONS = ("north", "south", "west")
 

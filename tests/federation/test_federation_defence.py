@@ -16,6 +16,8 @@ from psofed.parts.watching import Watch
 from psofed.reference.literal import run_literally
 from psofed.simulation.watch_plan import make_plan
 
+pytestmark = pytest.mark.federation
+
 SCENARIO = Scenario(
     num_clients=6, dimension=4, num_participants=5, num_shared=2, iterations=30,
     attack=Gaussian(num_byzantine=2, probability=0.5, variance=4.0), defence=Cusum(threshold=8.0, return_after=4),

@@ -19,6 +19,7 @@ import psofed
 from psofed import Data, Scenario
 from psofed.attacks import Gaussian
 from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
+from psofed.common.files import read_json, write_json
 from psofed.federation.app import client_app, run_server
 from psofed.federation.checks import ReplyLimits
 from psofed.federation.demo import demo_settings, predict_demo
@@ -35,10 +36,11 @@ from psofed.federation.deploy.status import federation_status
 from psofed.federation.deploy.submit import write_app
 from psofed.federation.deploy.superlink import Home, superlink_command
 from psofed.federation.deploy.supernode import keep_node_running, supernode_command
-from psofed.federation.files import read_json, write_json
 from psofed.federation.flower import number_of_key, public_key_of
 from psofed.federation.settings import RunSettings
 from psofed.federation.testing import InProcessGrid
+
+pytestmark = pytest.mark.federation
 
 # --- credentials ----------------------------------------------------------------------------------------
 
@@ -531,8 +533,8 @@ def test_figures_for_prometheus(finished):
 
 
 def test_a_second_run_never_replaces_a_result_unasked(finished):
+    from psofed.common.files import only_one
     from psofed.federation.deploy.submit import check_free
-    from psofed.federation.files import only_one
 
     with pytest.raises(PsofedError, match="--force"):
         check_free(finished)

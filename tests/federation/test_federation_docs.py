@@ -15,6 +15,8 @@ from psofed.federation.checks import KINDS
 from psofed.federation.masks import DerivedMasks, derive_words
 from psofed.federation.testing import InProcessGrid
 
+pytestmark = pytest.mark.federation
+
 PAGE = (Path(__file__).parents[2] / "docs" / "federation.md").read_text(encoding="utf-8")
 MODULES = [m.name for m in pkgutil.walk_packages(psofed.federation.__path__, "psofed.federation.")]
 

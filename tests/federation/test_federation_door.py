@@ -10,7 +10,10 @@ import threading
 import time
 from types import SimpleNamespace
 
+import calls
 import pytest
+from flwr.proto.fleet_pb2 import ActivateNodeResponse, PullMessagesRequest
+from flwr.proto.node_pb2 import Node
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,9 +31,10 @@ from psofed.federation.flower import (
     UnknownKeyError,
     UnreachableError,
     WrongAuthorityError,
-    number_of_key,
     public_key_of,
 )
+
+pytestmark = pytest.mark.federation
 
 GOOD_HEAD = b"POST /v1/fleet/pull-messages HTTP/1.1\r\nHost: a:1\r\nContent-Length: 5\r\nX-Key: q=\r\n\r\n"
 
@@ -75,8 +79,11 @@ def test_no_head_crashes_the_reader(head):
         assert read_head(head).length >= 0
 
 
+NODE_ID = 77
+
+
 class SuperLink(http.server.BaseHTTPRequestHandler):
-    """Answers every request with as many bytes as it got, or with what the test wants."""
+    """Activates every node as number 77, and answers everything else with nothing."""
 
     protocol_version = "HTTP/1.1"
 
@@ -84,8 +91,12 @@ class SuperLink(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.seen.append((self.path, len(body), time.monotonic()))
         self.send_response(200)
-        self.send_header("Content-Length", "0")
+        answer = (
+            ActivateNodeResponse(node_id=NODE_ID).SerializeToString() if "/activate" in self.path else b""
+        )
+        self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
+        self.wfile.write(answer)
 
     def log_message(self, *_):
         pass
@@ -167,7 +178,7 @@ def test_a_superlink_that_gives_no_answer_is_told_as_a_status(monkeypatch, answe
         async with server:
             link = upstream.Upstream(server.sockets[0].getsockname()[1], None)
             with pytest.raises(upstream.UpstreamError) as told:
-                await link.exchange(b"POST / HTTP/1.1\r\n\r\n", 0, None, None, 5.0)
+                await link.exchange(b"POST / HTTP/1.1\r\n\r\n", b"", None, 5.0)
             await asyncio.wait_for(ended.wait(), 10.0)
         return told.value.status
 
@@ -190,7 +201,7 @@ def test_a_meter_adds_what_it_is_told_alone_and_goes_on_after_a_restart(tmp_path
 
 def test_a_node_gets_through_and_its_bytes_are_counted(tmp_path):
     with House(tmp_path) as house, house.fleet() as fleet:
-        assert fleet.activate() == 0
+        assert fleet.activate() == NODE_ID
         counted = read_traffic(house.counts)
         assert counted.connections == 1
         assert counted.up > 1000  # a TLS handshake and a signed head at least
@@ -272,9 +283,7 @@ def test_bodies_are_limited_by_the_models_size_and_by_a_quota(tmp_path):
         fleet.activate()
 
         def push(size):
-            from flwr.proto.message_pb2 import PushObjectRequest
-
-            fleet._call("PushObject", PushObjectRequest(object_content=b"x" * size))
+            fleet._call("PushObject", calls.push_object(NODE_ID, b"x" * size))
 
         with pytest.raises(UnreachableError, match="bytes"):
             push(20_000)
@@ -296,10 +305,9 @@ def test_a_key_ring_knows_a_node_by_its_own_key_alone(tmp_path):
     credentials = make_credentials(tmp_path, [], ["node-0", "node-1"])
     ring = KeyRing(credentials.folder)
     mine, other = (public_key_of(path) for path in credentials.public_keys())
-    number = number_of_key(mine)
 
     def knows(key):
-        return ring.knows(Request("pull-messages", 0, {} if key is None else {KEY_HEADER: key}), number)
+        return ring.knows(Request("pull-messages", 0, {} if key is None else {KEY_HEADER: key}), mine)
 
     assert knows(base64.b64encode(mine).decode())
     for wrong in (
@@ -354,6 +362,8 @@ def test_a_ring_while_nobody_asks_counts_for_the_next_question_and_no_other():
 
 def test_a_question_waits_for_the_bell_and_says_that_the_node_is_idle(tmp_path):
     with House(tmp_path, hold_seconds=30.0) as house, house.fleet() as fleet, Bell(house.bell) as bell:
+        fleet.activate()
+        house.link.seen.clear()
         asking = threading.Thread(target=fleet.ask)
         asking.start()
         assert bell.wait(20.0) == {fleet.number}
@@ -369,12 +379,18 @@ def test_a_question_waits_for_the_bell_and_says_that_the_node_is_idle(tmp_path):
 
 def test_a_question_of_a_node_that_has_gone_is_not_passed_on(tmp_path):
     with House(tmp_path, hold_seconds=30.0) as house, house.fleet() as fleet, Bell(house.bell) as bell:
-        request = fleet._client._client.build_request("POST", "https://a/v1/fleet/pull-messages", content=b"")
+        fleet.activate()
+        house.link.seen.clear()
+        body = PullMessagesRequest(node=Node(node_id=NODE_ID)).SerializeToString()
+        request = fleet._client._client.build_request(
+            "POST", "https://a/v1/fleet/pull-messages", content=body
+        )
         fleet._client._interceptors[1].intercept(type("Call", (), {"request": request}), lambda context: None)
         headers = "".join(f"{k}: {v}\r\n" for k, v in request.headers.items() if k.startswith("flwr"))
         with house.tls() as connection:
             connection.sendall(
-                f"POST /v1/fleet/pull-messages HTTP/1.1\r\nContent-Length: 0\r\n{headers}\r\n".encode()
+                f"POST /v1/fleet/pull-messages HTTP/1.1\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode()
+                + body
             )
             assert bell.wait(20.0) == {fleet.number}
         time.sleep(0.3)

@@ -11,6 +11,8 @@ from psofed.common.errors import PsofedError
 from psofed.federation import PSOFed
 from psofed.pre_aggregations import NNM
 
+pytestmark = pytest.mark.federation
+
 ROUNDS = 6
 """Of real processes: the guard has benched the liar after three."""
 

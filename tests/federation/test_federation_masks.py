@@ -12,6 +12,8 @@ from psofed.federation.attacks import _draw, _normals
 from psofed.federation.masks import DerivedMasks, derive_words, resolve_num_shared
 from psofed.federation.participants import DerivedParticipants
 
+pytestmark = pytest.mark.federation
+
 seeds = st.integers(0, 2**63 - 1)
 nodes = st.integers(0, 2**64 - 1)
 rounds = st.integers(1, 2**40)

@@ -13,6 +13,8 @@ from psofed.federation.client_state import load_records, save_records
 from psofed.federation.layout import Layout
 from psofed.federation.testing import InProcessGrid
 
+pytestmark = pytest.mark.federation
+
 shapes = hnp.array_shapes(min_dims=0, max_dims=3, max_side=4)
 some_arrays = st.dictionaries(
     st.text(min_size=1, max_size=4),

@@ -9,6 +9,8 @@ from families import family, living
 
 from psofed.federation.deploy.processes import Supervisor, wait_until
 
+pytestmark = pytest.mark.federation
+
 
 @pytest.mark.parametrize("end", ["interrupt", "kill"])
 def test_nothing_is_left_running_after_an_interrupt(tmp_path, end):

@@ -16,11 +16,13 @@ from deployments import NAMES, SCENARIO, run_in_process, three_nodes
 from families import family_memory, kill_family
 
 from psofed.common.errors import PsofedError
+from psofed.common.files import read_json
 from psofed.federation.deploy.credentials import make_credentials, make_node_key
 from psofed.federation.deploy.processes import wait_until
-from psofed.federation.files import read_json
 from psofed.federation.flower import Control
 from psofed.federation.settings import RunSettings
+
+pytestmark = pytest.mark.federation
 
 NODES = len(NAMES)
 

@@ -18,6 +18,8 @@ from psofed.fleet import draw_fleet
 from psofed.reference.block_form import run_reference
 from psofed.reference.draws import draw_trial
 
+pytestmark = pytest.mark.federation
+
 FIRST_NODE = 1_000
 
 

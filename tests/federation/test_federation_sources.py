@@ -16,6 +16,8 @@ from psofed.federation.sources import GeneratorSource, Position, open_source
 from psofed.federation.synthetic import SyntheticSource, evaluate_model
 from psofed.fleet import draw_fleet
 
+pytestmark = pytest.mark.federation
+
 
 def test_a_line_counts_once_it_is_complete(tmp_path):
     path = tmp_path / "readings.csv"

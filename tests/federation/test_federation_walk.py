@@ -7,8 +7,10 @@ import pytest
 import typer
 
 from psofed.cli.federation_run import _check_learned
+from psofed.common.files import read_json
 from psofed.federation.deploy.processes import Supervisor, flower_environment, free_port, wait_until
-from psofed.federation.files import read_json
+
+pytestmark = pytest.mark.federation
 
 PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()"]
 STATIONS = ("north", "south", "west")

@@ -26,6 +26,8 @@ from psofed.federation.wire import (
     encode_reply,
 )
 
+pytestmark = pytest.mark.federation
+
 F4 = np.dtype(np.float32)
 SESSION = "s"
 

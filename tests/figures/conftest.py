@@ -6,6 +6,8 @@ from psofed.paper.model import Quality
 from psofed.paper.reproduce import Reproduction, reproduce
 from psofed.paper.reproduction import save_reproduction
 
+ONE_WORKER = True  # the files of this folder share `reproduction`
+
 
 @pytest.fixture(scope="session")
 def reproduction() -> Reproduction:

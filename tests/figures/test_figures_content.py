@@ -16,6 +16,8 @@ from psofed.paper.published import published_table
 from psofed.paper.reproduce import choose_figures
 from psofed.scenario import UPLINKS
 
+pytestmark = pytest.mark.paper
+
 NAMES = [f"fig{number}" for number in range(1, 10)]
 
 

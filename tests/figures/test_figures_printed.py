@@ -21,6 +21,8 @@ from psofed.paper.predictions import predict_point
 from psofed.paper.published import published_table
 from psofed.scenario.changes import with_values
 
+pytestmark = pytest.mark.paper
+
 FLEETS = range(6)
 PRINTED = [(name, curve) for name in ("fig2", "fig3", "fig4") for curve in published_table()[name]]
 

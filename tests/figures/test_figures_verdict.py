@@ -18,6 +18,8 @@ from psofed.paper.verdict import (
     paired_difference,
 )
 
+pytestmark = pytest.mark.paper
+
 
 def claim(outcomes):
     checks = tuple(Check({"M": place}, passed, f"case {place}") for place, passed in enumerate(outcomes))

@@ -1,15 +1,18 @@
 """What must hold for any scenario of any algorithm (Hypothesis)."""
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from psofed import Algorithm, InvalidValueError, Scenario, simulate
+from psofed.common.options import option_of, value_type
 from psofed.parts.attacks import Gaussian
-from psofed.parts.options import option_of, value_type
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.literal import run_trial
 from psofed.results.traffic import measure_communication
+
+pytestmark = [pytest.mark.parts, pytest.mark.engine]
 
 # Where the range of an option is open or too wide to be quick.
 SIZES = {"measurements": st.integers(2, 9), "decoding_steps": st.integers(1, 4), "top": st.integers(1, 7)}

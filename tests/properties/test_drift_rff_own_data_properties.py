@@ -3,6 +3,7 @@
 import contextlib
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,8 @@ from psofed.fleet.table import read_table
 from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
 from psofed.parts.models import Rff
 from psofed.parts.registry import part_names
+
+pytestmark = [pytest.mark.parts, pytest.mark.fleet]
 
 sizes = st.floats(0, 1e6, allow_nan=False)
 drifts = st.one_of(

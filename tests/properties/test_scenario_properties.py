@@ -4,14 +4,17 @@ import contextlib
 from dataclasses import Field
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from psofed import Data, Evasion, Scenario, Selection, Uniform, simulate
 from psofed.common.errors import PsofedError
-from psofed.parts.options import option_of, value_type
+from psofed.common.options import option_of, value_type
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
+
+pytestmark = [pytest.mark.scenario, pytest.mark.parts]
 
 variances = st.floats(0, 1e6, allow_nan=False)
 

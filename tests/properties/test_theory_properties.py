@@ -1,6 +1,7 @@
 """What must hold for every scenario, whatever its numbers."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,8 @@ from psofed.theory.operators import PaperOperators
 from psofed.theory.recursion import Sources
 from psofed.theory.reduced import ReducedRecursion, can_reduce
 from psofed.theory.stability import mean_square_stepsize_bound
+
+pytestmark = pytest.mark.theory
 
 
 @st.composite

@@ -15,6 +15,8 @@ import psofed
 from psofed.common.fingerprint import function_digest
 from psofed.parts.registry import FAMILIES
 
+pytestmark = [pytest.mark.common, pytest.mark.parts]
+
 FloatArray = NDArray[np.float64]
 
 

@@ -19,6 +19,8 @@ from psofed.engine.normals import fill_standard_normal
 from psofed.engine.participation import draw_participants
 from psofed.engine.pso_fed_kernel import advance
 
+pytestmark = pytest.mark.engine
+
 
 def test_a_folder_without_kernels_is_cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling.numba_config, "CACHE_DIR", str(tmp_path))

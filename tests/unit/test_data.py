@@ -1,6 +1,9 @@
 import numpy as np
+import pytest
 
 from psofed import Data, Scenario, draw_fleet
+
+pytestmark = pytest.mark.fleet
 
 
 def test_a_fleet_is_drawn_from_its_seed_alone() -> None:

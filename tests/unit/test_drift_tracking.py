@@ -5,6 +5,8 @@ from psofed import NotCoveredError, Scenario, predict, simulate
 from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
 from psofed.simulation.lag import measure_lag
 
+pytestmark = [pytest.mark.results, pytest.mark.simulation]
+
 BASE = Scenario(num_clients=6, dimension=3, num_shared=2, iterations=800)
 
 

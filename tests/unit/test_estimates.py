@@ -9,6 +9,8 @@ from psofed.results import estimate
 from psofed.results.estimates import is_heavy_tailed, lower_bound_of_mean, median_interval, sign_test_rank
 from psofed.results.metric_difference import paired_difference, unpaired_difference
 
+pytestmark = pytest.mark.results
+
 REPEATS = 1500
 GENERATORS = {
     "normal": (lambda rng, n: 1 + 0.1 * rng.standard_normal(n), 1.0),

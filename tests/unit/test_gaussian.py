@@ -14,6 +14,8 @@ from scipy import special, stats
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.streams import SOURCES, Stream, _odd_gamma, make_stream, mix
 
+pytestmark = pytest.mark.engine
+
 LANES, WORDS = 16, 100_000
 
 

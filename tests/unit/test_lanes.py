@@ -10,6 +10,8 @@ from psofed.engine.normals import WORDS_AHEAD, fill_standard_normal, next_normal
 from psofed.engine.participation import draw_participants
 from psofed.engine.streams import Stream, make_stream
 
+pytestmark = pytest.mark.engine
+
 
 @compiled
 def draw_as_vectors(counter, gamma, room, out):  # type: ignore[no-untyped-def]

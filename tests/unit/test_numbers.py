@@ -6,6 +6,8 @@ from scipy.special import bdtr, stdtrit
 from psofed.common.numbers import student_quantile
 from psofed.results.estimates import sign_test_rank
 
+pytestmark = [pytest.mark.common, pytest.mark.results]
+
 
 @pytest.mark.parametrize("probability", [0.5, 0.6, 0.9, 0.975, 0.995, 0.9999])
 def test_student_quantiles_are_scipys(probability: float) -> None:

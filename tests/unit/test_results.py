@@ -5,6 +5,8 @@ from psofed import PsofedError, Scenario, load_result, simulate
 from psofed.common.files import atomic_path
 from psofed.results import estimate
 
+pytestmark = pytest.mark.results
+
 
 def test_a_saved_result_loads_as_it_was(tmp_path, small_scenario: Scenario) -> None:
     result = simulate(small_scenario, trials=5, seed=3, keep_trials=True)

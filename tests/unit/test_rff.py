@@ -14,6 +14,8 @@ from psofed.fleet.nonlinear import (
 from psofed.parts.models import Linear, Rff
 from psofed.parts.registry import part_names
 
+pytestmark = [pytest.mark.parts, pytest.mark.fleet]
+
 RFF = Scenario(
     num_clients=6,
     dimension=40,
@@ -105,9 +107,9 @@ def test_moments_of_the_linear_stand_in_are_those_of_the_features() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": Rff(features=30)}, "model.features = 30 is not allowed; allowed: dimension = 40"),
-        ({"data": Data(function="root-sine", input_dimension=3)}, 'data.input_dimension = 3 is not allowed'),
-        ({"model": Linear()}, "data.input_dimension = 2 is not allowed; allowed: dimension = 40"),
+        ({"model": Rff(features=30)}, "model.features must be 40 (the dimension)"),
+        ({"data": Data(function="root-sine", input_dimension=3)}, 'data.input_dimension must be'),
+        ({"model": Linear()}, "data.input_dimension must be 40 (the dimension)"),
         ({"data": Data(input_dimension=2, covariances=[np.eye(3)] * 6)}, "data.covariances"),
     ],
 )  # fmt: skip
@@ -120,13 +122,13 @@ def test_sizes_that_contradict_are_named(changes: dict, message: str) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"kind": "forest"}, 'model.kind = \'forest\' is not allowed; allowed: one of "linear", "rff"'),
-        ({"kind": "rff", "bandwidth": 0.0}, "model.bandwidth = 0.0"),
-        ({"kind": "rff", "features": 0}, "model.features = 0"),
-        ({"kind": "rff", "seed": -1}, "model.seed = -1"),
+        ({"kind": "forest"}, 'model.kind must be one of "linear", "rff"'),
+        ({"kind": "rff", "bandwidth": 0.0}, "model.bandwidth must be"),
+        ({"kind": "rff", "features": 0}, "model.features must be"),
+        ({"kind": "rff", "seed": -1}, "model.seed must be"),
         (
             {"features": 5},
-            'model.features = 5 is not allowed; allowed: no value, since "linear" does not read it',
+            'model.features must be left out, since "linear" has no such option',
         ),
     ],
 )
@@ -137,7 +139,7 @@ def test_bad_models_are_named(values: dict, message: str) -> None:
 
 
 def test_an_unknown_function_is_named_with_those_there_are() -> None:
-    with pytest.raises(InvalidValueError, match=r"data.function = 'cubic' .* one of \"linear\""):
+    with pytest.raises(InvalidValueError, match=r"data.function must be one of \"linear\""):
         Data(function="cubic")
 
 

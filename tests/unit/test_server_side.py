@@ -15,6 +15,8 @@ from psofed.parts.pre_aggregations import Bucketing
 from psofed.parts.traffic import Momentum
 from psofed.parts.watching import WatchPlan
 
+pytestmark = pytest.mark.engine
+
 LANES = 2
 BASE = Scenario(
     num_clients=6, dimension=5, num_participants=3, num_shared=2, aggregation="median",

@@ -8,6 +8,8 @@ from psofed import Data, InvalidValueError, Scenario, simulate
 from psofed.parts.attacks import Gaussian
 from psofed.simulation.monte_carlo import cut_into_blocks
 
+pytestmark = pytest.mark.simulation
+
 
 def test_one_client_that_shares_all_is_plain_lms() -> None:
     """K = M = D = 1: the server holds the client's model, and LMS on one entry can be done by hand."""

@@ -13,6 +13,8 @@ from psofed.scenario import Scenario
 from psofed.sweeps import Axis, Cell, CellStore, Grid, compute_cell, run_cells, run_sweep
 from psofed.sweeps import execute as execute_module
 
+pytestmark = pytest.mark.sweeps
+
 SCENARIO = Scenario(
     num_clients=8,
     dimension=4,

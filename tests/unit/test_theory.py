@@ -15,6 +15,8 @@ from psofed.theory.operators import closed_form_stepsize
 from psofed.theory.stability import mean_square_stepsize_bound
 from psofed.theory.tuning import tune
 
+pytestmark = pytest.mark.theory
+
 
 def make_attack(**options) -> Attack:
     return attack_from_mapping(options)

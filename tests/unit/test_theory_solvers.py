@@ -28,6 +28,8 @@ from psofed.theory.stepsize import minimise
 from psofed.theory.tuning import settling_time
 from psofed.theory.window_masks import WindowMasks
 
+pytestmark = pytest.mark.theory
+
 
 def contraction(size: int, radius: float) -> np.ndarray:
     rng = np.random.default_rng(size)

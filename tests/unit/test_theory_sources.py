@@ -14,6 +14,8 @@ from psofed.scenario import Data
 from psofed.theory.recovery import Recovery, predict_recovery
 from psofed.theory.recursion import Level
 
+pytestmark = pytest.mark.theory
+
 BASE = Scenario(num_clients=5, dimension=3, num_participants=3, num_shared=2, stepsize=0.2)
 ATTACK = Gaussian(num_byzantine=2, probability=0.5)
 CHANGES = {

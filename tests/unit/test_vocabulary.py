@@ -11,6 +11,8 @@ import pytest
 from psofed.engine import vocabulary
 from psofed.parts import vectors
 
+pytestmark = pytest.mark.engine
+
 SIZES = (1, 2, 3, 7, 8, 9, 12, 24, 25, 26, 60)
 
 

@@ -173,8 +173,8 @@ def resume(
         load_plugins(plugins)
         import dataclasses
 
+        from psofed.common.files import read_json
         from psofed.federation.checkpoint import CheckpointStore
-        from psofed.federation.files import read_json
         from psofed.federation.sessions import load_usable
         from psofed.federation.settings import RunSettings
 
@@ -196,9 +196,9 @@ def rollback(
     All that was learned later is forgotten, also by the clients: each is given the full model when it is next drawn.
     """
     with ready():
+        from psofed.common.files import read_json, write_json
         from psofed.federation.checkpoint import CheckpointStore
         from psofed.federation.deploy.submit import check_free
-        from psofed.federation.files import read_json, write_json
 
         place = open_home(home)
         check_free(place, force=True)

@@ -82,8 +82,8 @@ def server(
     """Run the server until Ctrl-C: a SuperLink on loopback, and the front door that nodes connect to."""
     with ready():
         load_plugins(plugins)
+        from psofed.common.files import read_json
         from psofed.federation.deploy.server import exposure_warning, serve
-        from psofed.federation.files import read_json
 
         place = open_home(home)
         if port is None:

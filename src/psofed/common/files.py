@@ -1,22 +1,46 @@
-"""Files written whole or not at all."""
+"""Files written whole or not at all, JSON, and locks.
+
+There is one way to write a file: under a temporary name beside it, synced, then renamed, then its folder synced. A
+reader sees the old file or the new one, never a part. After a crash or a power loss it is one of the two.
+"""
 
 import contextlib
+import json
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
+
+_LEFTOVER = "-part-"
+
+
+def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write `data` to `path`, whole or not at all.
+
+    Missing folders are made. A full disk or a folder that cannot be written is a :class:`PsofedError` that names the
+    file, and leaves nothing behind.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp()) / "result.txt"
+    >>> write_atomically(target, b"whole")
+    >>> target.read_text()
+    'whole'
+    """
+    with _replacing(path, mode) as temporary:
+        disk().append(temporary, data)
 
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Give a temporary path beside `path`, and move it there when the block ends well.
 
-    A reader sees the old file or the new one, never a part; a crash leaves the old one. The folder is made
-    if it is missing. A full disk or a folder that cannot be written is a :class:`PsofedError` that names the file, and
-    leaves nothing behind, not even folders made for it.
+    For libraries that write files themselves; otherwise as :func:`write_atomically`.
 
     Examples
     --------
@@ -27,29 +51,59 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     >>> target.read_text()
     'whole'
     """
-    target = Path(path)
-    made: list[Path] = []
-    try:
-        made = _make_folders(target.parent)
-        handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
-    except OSError as error:
-        _remove_folders(made)
-        raise PsofedError(f"{target}: cannot be written ({reason_of(error)})") from None
-    os.close(handle)
-    temporary = Path(name)
-    try:
+    with _replacing(Path(path), 0o666) as temporary:
         yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(target)
+
+
+def replace_by_link(source: Path, target: Path) -> None:
+    """Let `target` name the same file as `source`, in one step; a copy on file systems without hard links."""
+    temporary = _temporary(target)
+    try:
+        disk().link(source, temporary)
+    except OSError:
+        write_atomically(target, disk().read(source), mode=0o600)
+        return
+    with _refusal(target):
+        try:
+            disk().rename(temporary, target)
+        except OSError:
+            _remove(temporary)
+            raise
+        disk().sync_folder(target.parent)
+
+
+def remove_leftovers(folder: Path, beginning: str = "") -> None:
+    """Remove the temporary files of killed writers, for files whose names begin so and have a single writer."""
+    for name in disk().names(folder):
+        if name.startswith(f".{beginning}") and _LEFTOVER in name:
+            _remove(folder / name)
+
+
+def write_json(path: Path, value: Any, mode: int = 0o600) -> None:
+    """Write strict JSON atomically."""
+    write_atomically(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode(), mode)
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON, with an error that names the file."""
+    try:
+        return json.loads(disk().read(path))
     except OSError as error:
-        raise PsofedError(f"{target}: cannot be written ({reason_of(error)})") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        if not target.exists():
-            _remove_folders(made)
+        raise PsofedError(f"cannot read {path}: {reason_of(error)}") from None
+    except ValueError as error:
+        raise PsofedError(f"{path} is not JSON: {error}") from None
+    except RecursionError:
+        raise PsofedError(f"{path} is not JSON that can be read: it is nested too deeply") from None
+
+
+@contextmanager
+def only_one(path: Path, refusal: str) -> Iterator[None]:
+    """Hold a lock until the block or the process ends; if another process holds it, a PsofedError says `refusal`."""
+    _make_folders(path.parent, 0o700, [])
+    with disk().lock(path) as held:
+        if not held:
+            raise PsofedError(refusal)
+        yield
 
 
 def reason_of(error: OSError) -> str:
@@ -59,28 +113,57 @@ def reason_of(error: OSError) -> str:
     return str(error).partition("\n")[0]
 
 
-def _make_folders(folder: Path) -> list[Path]:
-    """Make a folder and those above it; return what was made, the deepest first."""
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+@contextmanager
+def _replacing(target: Path, mode: int) -> Iterator[Path]:
+    """Give an empty temporary file beside `target`; when the block ends well, let it take the target's place."""
     made: list[Path] = []
+    temporary = _temporary(target)
+    with _refusal(target):
+        try:
+            # What only its owner may read lies in folders that only its owner may enter.
+            _make_folders(target.parent, 0o777 if mode & 0o077 else 0o700, made)
+            disk().create(temporary, mode)
+            yield temporary
+            disk().sync(temporary)
+            disk().rename(temporary, target)
+        except BaseException:
+            _remove(temporary)
+            _remove_folders(made)
+            raise
+        disk().sync_folder(target.parent)
+
+
+@contextmanager
+def _refusal(target: Path) -> Iterator[None]:
     try:
-        for place in reversed(missing):
-            place.mkdir(exist_ok=True)
-            made.insert(0, place)
-    except OSError:
-        _remove_folders(made)
-        raise
-    return made
+        yield
+    except OSError as error:
+        raise PsofedError(f"{target}: cannot be written ({reason_of(error)})") from error
+
+
+def _temporary(target: Path) -> Path:
+    """Return a temporary name that keeps the suffix, which tells some libraries what to write."""
+    return target.with_name(f".{target.stem}{_LEFTOVER}{disk().new_name()}{target.suffix}")
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        disk().unlink(path)
+
+
+def _make_folders(folder: Path, mode: int, made: list[Path]) -> None:
+    """Make a folder and those above it, and add to `made` what was made, the deepest first."""
+    missing = []
+    while not disk().exists(folder):
+        missing.append(folder)
+        folder = folder.parent
+    for place in reversed(missing):
+        disk().make_folder(place, mode)
+        made.insert(0, place)
+        disk().sync_folder(place.parent)
 
 
 def _remove_folders(made: list[Path]) -> None:
     with contextlib.suppress(OSError):  # not empty: somebody else uses it by now
         for place in made:
-            place.rmdir()
-
-
-def _umask() -> int:
-    # The process's mask can only be read by setting it.
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+            disk().remove_folder(place)

@@ -31,11 +31,11 @@ import psofed.engine.vocabulary  # noqa: F401 (teaches Numba the words of psofed
 from psofed.common.errors import PsofedError
 from psofed.common.fingerprint import function_digest
 from psofed.common.notices import notify
+from psofed.common.options import option_of, value_type
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import own_cache
 from psofed.engine.hooks import AGGREGATION
 from psofed.parts import vectors
-from psofed.parts.options import option_of, value_type
 from psofed.parts.part import Part
 
 Frame = Callable[..., Any]
@@ -271,7 +271,7 @@ def _make_unpack(kind: type[Part], function: FunctionType) -> FunctionType:
         return made
     read = set(function.__code__.co_names)
     entries = []
-    for place, field in enumerate(dataclasses.fields(kind)):  # type: ignore[arg-type]
+    for place, field in enumerate(dataclasses.fields(kind)):
         about, (value, optional) = option_of(field), value_type(field)
         if field.name not in read:
             entries.append("0.0")
@@ -293,7 +293,7 @@ def _make_unpack(kind: type[Part], function: FunctionType) -> FunctionType:
 
 def _numbers_of(part: Part) -> list[float]:
     numbers = []
-    for field in dataclasses.fields(part):  # type: ignore[arg-type]
+    for field in dataclasses.fields(part):
         value, choices = getattr(part, field.name), option_of(field).choices
         if choices:
             numbers.append(float(choices.index(value)))

@@ -1,6 +1,6 @@
-"""Serves the page on loopback, to whoever has the token."""
+"""Serve the page on loopback; :mod:`psofed.explore.access` decides which requests are answered."""
 
-import hmac
+import errno
 import logging
 import secrets
 import signal
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import panel as pn
-from bokeh.server.auth_provider import AuthProvider
 from panel.io.resources import LOCAL_DIST
 from panel.io.server import get_server
 
 from psofed.common.errors import PsofedError
+from psofed.explore.access import Access, guard
 from psofed.explore.exports import Origin
 from psofed.explore.page import Session
 from psofed.explore.presets import make_presets
@@ -57,9 +57,7 @@ class Explorer:
             self._server = self._make_server()
         except OSError as error:
             self._pool.close()
-            raise PsofedError(
-                f"--port {self.port}: cannot be listened on ({error.strerror or error})"
-            ) from None
+            raise _unusable(self.port, error) from None
 
     @property
     def url(self) -> str:
@@ -68,7 +66,8 @@ class Explorer:
 
     def run(self, ready: Callable[[], None]) -> None:
         """Serve until interrupted; `ready` is called when the page can be opened."""
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._stop)
         # Bokeh warns of every message to a window that was closed meanwhile.
         logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)
         try:
@@ -76,8 +75,6 @@ class Explorer:
             self._server.io_loop.asyncio_loop.set_exception_handler(_quietly)
             self._server.io_loop.add_callback(ready)
             self._server.io_loop.start()
-        except KeyboardInterrupt:
-            pass
         finally:
             self.close()
 
@@ -88,23 +85,34 @@ class Explorer:
             session.close()
         self._pool.close()
 
+    def _stop(self, number: int, _: Any) -> None:
+        """Leave the loop after a signal; a second one ends the process at once.
+
+        Raising KeyboardInterrupt instead would be lost whenever the signal arrives inside a weakref callback or a
+        ``__del__``: Python prints such exceptions and continues.
+        """
+        signal.signal(number, signal.SIG_DFL)
+        self._server.io_loop.add_callback_from_signal(self._server.io_loop.stop)
+
     def _make_server(self) -> Any:
         pn.config.raw_css = [_TEMPLATE]
-        return get_server(
+        hosts = (f"{ADDRESS}:{self.port}", f"localhost:{self.port}")
+        server: Any = get_server(
             self._page,
             port=self.port,
             address=ADDRESS,
-            websocket_origin=[f"{ADDRESS}:{self.port}", f"localhost:{self.port}"],
+            websocket_origin=list(hosts),
             title="psofed explorer",
             show=False,
             start=False,
-            auth_provider=_Token(self.token, f"psofed-explorer-{self.port}"),
             sign_sessions=True,
             secret_key=secrets.token_urlsafe(32),
             session_token_expiration=3600,
             check_unused_sessions_milliseconds=2000,
             unused_session_lifetime_milliseconds=5000,
         )
+        guard(server, Access(self.token, hosts))
+        return server
 
     def _page(self) -> Any:
         if len(self._sessions) >= _MOST_SESSIONS:
@@ -133,55 +141,6 @@ class Explorer:
         return session.frame
 
 
-class _Token(AuthProvider):
-    """Lets in whoever shows the token: in the address once, in a cookie from then on. All others get 403."""
-
-    def __init__(self, token: str, cookie: str) -> None:
-        self._token, self._cookie = token, cookie
-        super().__init__()
-
-    @property
-    def get_user(self) -> Any:
-        return self._user
-
-    @property
-    def get_user_async(self) -> None:
-        return None
-
-    @property
-    def login_url(self) -> str:
-        return "/login"
-
-    @property
-    def get_login_url(self) -> None:
-        return None
-
-    @property
-    def login_handler(self) -> None:
-        return None
-
-    @property
-    def logout_url(self) -> None:
-        return None
-
-    @property
-    def logout_handler(self) -> None:
-        return None
-
-    def _user(self, handler: Any) -> str | None:
-        shown = handler.get_query_argument("token", "")
-        if shown and hmac.compare_digest(shown.encode(), self._token.encode()):
-            if not hasattr(handler, "ws_connection"):
-                handler.set_cookie(self._cookie, self._token, httponly=True, samesite="Strict")
-            return "user"
-        known = handler.get_cookie(self._cookie, "")
-        if known and hmac.compare_digest(known.encode(), self._token.encode()):
-            return "user"
-        from tornado.web import HTTPError
-
-        raise HTTPError(403, reason="the address needs its token: open the one that psofed explore printed")
-
-
 def _quietly(loop: Any, context: dict[str, Any]) -> None:
     """Say nothing of a window that was closed while something was on its way to it."""
     from tornado.iostream import StreamClosedError
@@ -203,4 +162,12 @@ def _check_free(port: int) -> None:
         try:
             probe.bind((ADDRESS, port))
         except OSError as error:
-            raise PsofedError(f"--port {port}: cannot be listened on ({error.strerror})") from None
+            raise _unusable(port, error) from None
+
+
+def _unusable(port: int, error: OSError) -> PsofedError:
+    if error.errno == errno.EADDRINUSE:
+        return PsofedError(f"port {port} is already in use; choose another or omit --port")
+    return PsofedError(
+        f"cannot listen on port {port} ({error.strerror or error}); choose another or omit --port"
+    )

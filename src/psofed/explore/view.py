@@ -88,7 +88,7 @@ def _lines(side: Side, metric: str) -> list[dict[str, Any]]:
     if side.waits_for_theory and seconds > PATIENCE:
         what = "finer curves" if "point" in side.fresh else "the numbers"
         why = words.why_slow(side.scenario, side.own_data)
-        text = f"Theory computes {what}, {seconds:.0f} s so far: {why}."
+        text = f"Computing {what} from theory, {seconds:.0f} s so far{why and ': '}{why}."
         lines.append({"text": text, "trouble": False, "slow": True})
     return lines
 

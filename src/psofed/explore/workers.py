@@ -186,17 +186,27 @@ class Worker:
                     self.ask(self._asked)
 
     def _report_end(self) -> None:
-        """Say that a process has died of itself: of memory, most likely."""
+        """Report that a process has ended by itself, with the signal or exit code that is known."""
         with self._lock:
+            reason = self._process.cause_of_end()
             self._process.end()
             self._process = self._pool.take()
             self._waiting_since = None
             asked = self._asked
         if asked is not None and asked.kind != "nothing":
-            self._listener(asked.number, {"error": _TOO_LARGE, "finished": True})
+            self._listener(
+                asked.number,
+                {
+                    "error": f"The computing process ended: {reason}. Change a setting to try again.",
+                    "finished": True,
+                },
+            )
 
 
-_TOO_LARGE = f"this fleet takes more memory than the explorer's {_MEMORY >> 30} GiB; make it smaller"
+_OUT_OF_MEMORY = (
+    f"Out of memory: each of the explorer's processes may use {_MEMORY >> 30} GiB. "
+    "Use fewer clients or parameters."
+)
 
 
 class _Process:
@@ -230,6 +240,14 @@ class _Process:
         except (EOFError, OSError):
             pass
         return False
+
+    def cause_of_end(self) -> str:
+        """Return how a process ended by itself."""
+        self._process.join(1.0)  # the end of its pipe is noticed shortly before its own
+        code = self._process.exitcode
+        if code is None:
+            return "its pipe was closed"
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
     def end(self) -> None:
         self._process.kill()
@@ -299,7 +317,7 @@ class _Desk:
         except PsofedError as error:
             self._end(question, str(error))
         except MemoryError:
-            self._end(question, _TOO_LARGE)
+            self._end(question, _OUT_OF_MEMORY)
         except (ArithmeticError, ValueError) as error:
             self._end(question, f"cannot be computed: {error}")
 

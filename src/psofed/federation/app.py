@@ -19,6 +19,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from psofed.common.errors import PsofedError
+from psofed.common.files import only_one, read_json, write_json
 from psofed.federation.attacks import PoisonedSource, rehearse
 from psofed.federation.checkpoint import ServerState
 from psofed.federation.client import STATE_DIRECTORY, ClientFunction, Mod, partial_sharing
@@ -26,7 +27,6 @@ from psofed.federation.columns import TableSource
 from psofed.federation.deploy.guard import die_with_parent
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.deploy.traffic import read_traffic
-from psofed.federation.files import only_one, read_json, write_json
 from psofed.federation.online import OnlineRegression, online_regression
 from psofed.federation.report import build_result, save_result
 from psofed.federation.settings import RunSettings

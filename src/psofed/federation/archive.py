@@ -13,8 +13,9 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
-from psofed.federation.files import write_atomically
+from psofed.common.files import write_atomically
 
 _DOCUMENT = "document"
 
@@ -36,7 +37,7 @@ def read_archive(path: Path, kind: str, version: int) -> tuple[dict[str, Any], d
         Says what is wrong with the file.
     """
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
+        with np.load(io.BytesIO(disk().read(path)), allow_pickle=False) as archive:
             arrays = {name[1:]: archive[name] for name in archive.files if name != _DOCUMENT}
             document = json.loads(archive[_DOCUMENT].tobytes())
         found = document[kind]

@@ -1,4 +1,4 @@
-"""The server's memory: all that a killed run needs to go on, and the way back to an earlier round.
+"""The server's memory: all that a killed run needs to continue, and the way back to an earlier round.
 
 After each round the state goes to ``checkpoint.npz``, the round's entry of the history to a file of lines beside it.
 Older states are kept in ``checkpoints/``: the last k, the last k of every tenth round, of every hundredth, and so on.
@@ -6,16 +6,16 @@ Older states are kept in ``checkpoints/``: the last k, the last k of every tenth
 
 import contextlib
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from flwr.app import Array, ArrayRecord
 
+from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
+from psofed.common.files import reason_of, remove_leftovers, replace_by_link, write_atomically
 from psofed.federation.archive import read_archive, write_archive
-from psofed.federation.files import write_atomically
 from psofed.federation.layout import Layout, Vector
 
 CHECKPOINT_FORMAT = 3
@@ -69,6 +69,10 @@ class ServerState:
 class CheckpointStore:
     """The checkpoints of one federation.
 
+    A round is complete once `path` names its checkpoint. Everything that the new checkpoint needs is written before
+    that moment, and nothing that the old one needs is removed until after it. So a crash, a power loss or a full disk
+    at any point leaves the last completed round and its whole history.
+
     Parameters
     ----------
     path : path
@@ -80,38 +84,44 @@ class CheckpointStore:
     def __init__(self, path: Path, keep: int = KEEP) -> None:
         self.path = path
         self.keep = keep
-        self._written = -1  # entries of the history on disk, or -1 if that is not known
-
-    @property
-    def history_path(self) -> Path:
-        """The history, one line for each round."""
-        return self.path.with_suffix(".history.jsonl")
+        self._appendable: Path | None = None  # the history on disk, if it ends with the last saved round
+        self._written = 0  # its entries
 
     @property
     def folder(self) -> Path:
         """Where older checkpoints are."""
         return self.path.with_name(f"{self.path.stem}s")
 
+    @property
+    def history_paths(self) -> list[Path]:
+        """Files with one line for each round: one, and another while a session begins or is rolled back."""
+        begin = f"{self.path.stem}.history"
+        names = disk().names(self.path.parent)
+        return [
+            self.path.with_name(name) for name in names if name.startswith(begin) and name.endswith(".jsonl")
+        ]
+
     def rounds(self) -> list[int]:
-        """Return the rounds whose checkpoints are kept, in ascending order."""
-        return sorted(int(path.stem) for path in self.folder.glob("*.npz") if path.stem.isdigit())
+        """Return the completed rounds whose checkpoints are kept, in ascending order."""
+        numbered = self._numbered()
+        try:
+            newest = _from_archive(self.path).round_number
+        except PsofedError:
+            return numbered
+        return [number for number in numbered if number <= newest]
 
     def save(self, state: ServerState) -> None:
-        """Write `state`, each file whole or not at all; the history first, so that none of it can be missing."""
+        """Complete a round."""
         self._save_history(state)
-        if self._written == state.round_number and state.round_number <= 1:
-            for number in self.rounds():  # of an earlier session
-                self._file(number).unlink()
         numbered = self._file(state.round_number)
         write_archive(numbered, *_to_archive(state))
-        _replace_by_link(numbered, self.path)
-        for number in set(self.rounds()) - _kept(self.rounds(), self.keep):
-            self._file(number).unlink(missing_ok=True)
+        replace_by_link(numbered, self.path)
+        self._tidy(state)
 
     def load(self, round_number: int | None = None) -> ServerState:
         """Read the newest checkpoint or that of a round; a PsofedError says what is wrong."""
         path = self.path if round_number is None else self._file(round_number)
-        if not path.exists():
+        if not disk().exists(path):
             raise PsofedError(
                 f"there is no checkpoint {path}: no completed round to take up{self.way_back()}"
             )
@@ -119,8 +129,8 @@ class CheckpointStore:
             state = _from_archive(path)
         except PsofedError as error:
             raise PsofedError(f"{error}{self.way_back()}") from None
-        state.history = self._load_history(state.round_number)
-        self._written = -1
+        state.history = self._load_history(state)
+        self._appendable = None
         return state
 
     def way_back(self) -> str:
@@ -133,7 +143,7 @@ class CheckpointStore:
         )
 
     def rollback(self, round_number: int) -> ServerState:
-        """Make the checkpoint of a round the newest, and let the clients begin anew from its model.
+        """Make the checkpoint of a round the newest, and give the clients its model.
 
         What the clients have learned since then rests on a model that is not trusted any more: the next time they are
         drawn they are given the full model. Their places in their data stay as they are.
@@ -145,41 +155,76 @@ class CheckpointStore:
                 f"to_round = {round_number}: must be a round with a checkpoint; there are {there}"
             )
         state = self.load(round_number)
-        state.epoch += 1
+        # Larger than every epoch so far: a checkpoint may be older than the last rollback.
+        state.epoch = 1 + max(self._epochs(kept))
         state.seen = dict.fromkeys(state.seen, -1)
-        for number in kept:
-            if number > round_number:
-                self._file(number).unlink()
         self.save(state)
         return state
+
+    def _epochs(self, kept: list[int]) -> list[int]:
+        epochs = [0]
+        for path in (self.path, *map(self._file, kept)):
+            with contextlib.suppress(PsofedError):
+                epochs.append(_from_archive(path).epoch)
+        return epochs
 
     def _file(self, round_number: int) -> Path:
         return self.folder / f"{round_number:08d}.npz"
 
-    def _save_history(self, state: ServerState) -> None:
-        lines = [
-            json.dumps(entry, allow_nan=False) + "\n" for entry in state.history[max(0, self._written) :]
-        ]
-        if self._written < 0:
-            write_atomically(self.history_path, "".join(lines).encode(), mode=0o600)
-        else:
-            with self.history_path.open("ab") as file:
-                file.write("".join(lines).encode())
-                file.flush()
-                os.fsync(file.fileno())
-        self._written = len(state.history)
+    def _numbered(self) -> list[int]:
+        paths = [Path(name) for name in disk().names(self.folder)]
+        return sorted(int(path.stem) for path in paths if path.suffix == ".npz" and path.stem.isdigit())
 
-    def _load_history(self, rounds: int) -> list[dict[str, Any]]:
-        """Read the entries of the first `rounds` rounds; a later one may be there, half-written, and is left out."""
-        if not self.history_path.exists():
+    def _history_file(self, state: ServerState) -> Path:
+        """Return the history's file, a new one after each rollback."""
+        session = "".join(filter(str.isalnum, state.session))[:16]
+        return self.path.with_name(f"{self.path.stem}.history-{session}-{state.epoch}.jsonl")
+
+    def _save_history(self, state: ServerState) -> None:
+        """Write the history ahead of the checkpoint: an entry too many is not read, a missing one would be."""
+        path = self._history_file(state)
+        appendable, self._appendable = self._appendable == path, None
+        new = state.history[self._written :] if appendable else state.history
+        data = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in new).encode()
+        if appendable:
+            try:
+                disk().append(path, data)
+                disk().sync(path)
+            except OSError as error:
+                raise PsofedError(f"{path}: cannot be written ({reason_of(error)})") from error
+        else:
+            write_atomically(path, data)
+        self._appendable, self._written = path, len(state.history)
+
+    def _load_history(self, state: ServerState) -> list[dict[str, Any]]:
+        """Read the entries of the completed rounds; a later one may be there, half-written, and is left out."""
+        path = self._history_file(state)
+        if not disk().exists(path):
+            path = self.path.with_suffix(".history.jsonl")  # as earlier versions called it
+        if not disk().exists(path):
             return []
         entries: list[dict[str, Any]] = []
-        for line in self.history_path.read_bytes().splitlines():
+        for line in disk().read(path).splitlines():
             with contextlib.suppress(ValueError):
                 entry = json.loads(line)
-                if isinstance(entry, dict) and entry.get("round", rounds + 1) <= rounds:
+                if (
+                    isinstance(entry, dict)
+                    and entry.get("round", state.round_number + 1) <= state.round_number
+                ):
                     entries.append(entry)
         return entries
+
+    def _tidy(self, state: ServerState) -> None:
+        """Remove what no checkpoint needs any more. What cannot be removed now goes after the next round."""
+        numbered = self._numbered()
+        completed = [number for number in numbered if number <= state.round_number]
+        unneeded = [self._file(number) for number in set(numbered) - _kept(completed, self.keep)]
+        unneeded += [path for path in self.history_paths if path != self._history_file(state)]
+        for path in unneeded:
+            with contextlib.suppress(OSError):
+                disk().unlink(path)
+        remove_leftovers(self.path.parent, self.path.stem)
+        remove_leftovers(self.folder)
 
 
 def _to_archive(state: ServerState) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -232,15 +277,3 @@ def _kept(rounds: list[int], keep: int) -> set[int]:
         kept.update([number for number in rounds if number % step == 0][-keep:])
         step *= 10
     return kept
-
-
-def _replace_by_link(source: Path, target: Path) -> None:
-    """Let `target` be `source`, in one step."""
-    temporary = target.with_name(f".{target.name}.new")
-    temporary.unlink(missing_ok=True)
-    try:
-        os.link(source, temporary)
-    except OSError:  # a file system without hard links
-        write_atomically(target, source.read_bytes(), mode=0o600)
-        return
-    temporary.replace(target)

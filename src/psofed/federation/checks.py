@@ -9,6 +9,7 @@ import numpy as np
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.validation import check_integer, check_number
+from psofed.federation.patience import Patience
 from psofed.federation.wire import LOST, BadReplyError, Reply
 
 KINDS = {
@@ -23,16 +24,15 @@ KINDS = {
     "inflated-examples": "a claimed number of examples that is negative or beyond the limit",
     "stale-round": "an answer to another round",
     "foreign-session": "an answer to another federation",
-    "unasked": "an answer to no question of this round, or not from the node that was asked",
-    "duplicate": "a second answer to one question",
     "malformed": "not readable as a reply at all",
     "error": "the client's training raised an exception, or its node is unavailable",
-    "no-reply": "nothing arrived before the deadline",
+    "no-reply": "no answer in time: before the deadline, or while most other nodes had answered long before",
 }
 """Kinds of bad replies, as they are counted in the result."""
 
 _ACCIDENTS = ("no-reply", "error")  # the node rests but is not benched
 _NOT_A_STRIKE = (*_ACCIDENTS, "doubtful")
+_LONGEST_REST = 32  # rounds; a node that has recovered need not wait longer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,13 @@ class ReplyLimits:
     bench_after : int
         Bad replies after which a node is asked no more; 0 for never.
     rest_rounds : int
-        Rounds a silent or failing node is left alone: a dead one must not cost every round its deadline.
+        Rounds for which a node is not asked after it failed or did not answer in time. Each further time in a row that
+        it does not answer doubles its rest, up to 32 rounds.
+    patience : float
+        How many times longer than most nodes a node may take to answer; 0 to wait for every node until the deadline.
+        See :mod:`psofed.federation.patience`.
+    grace : float
+        Seconds by which a node may delay the others beyond that, in all, before a round goes on without it.
     """
 
     max_magnitude: float | None = None
@@ -59,6 +65,8 @@ class ReplyLimits:
     max_examples: int = 1_000_000
     bench_after: int = 3
     rest_rounds: int = 2
+    patience: float = 3.0
+    grace: float = 10.0
 
     def __post_init__(self) -> None:
         if self.max_magnitude is not None:
@@ -68,11 +76,14 @@ class ReplyLimits:
         check_integer("max_examples", self.max_examples, 1)
         check_integer("bench_after", self.bench_after, 0)
         check_integer("rest_rounds", self.rest_rounds, 0)
+        check_number("grace", self.grace, 0)
+        if check_number("patience", self.patience, 0) and self.patience < 1:
+            raise InvalidValueError("patience", self.patience, "0, or a number at least 1")
 
 
 @dataclass
 class Conduct:
-    """Which node, by name, sent what kind of bad reply, which is benched and which rests.
+    """Bad replies by node name and kind, and with them which nodes are benched, rest or are waited for.
 
     Examples
     --------
@@ -85,6 +96,13 @@ class Conduct:
     limits: ReplyLimits = field(default_factory=ReplyLimits)
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     resting: dict[str, int] = field(default_factory=dict)
+    missed: dict[str, int] = field(default_factory=dict)
+    waits: dict[str, float] = field(default_factory=dict)
+    patience: Patience = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.patience = Patience(self.limits.patience, self.limits.grace, self.waits)
+        self.waits = self.patience.used
 
     def note(self, node: str, kind: str, round_number: int) -> None:
         """Count one bad reply of `node`."""
@@ -92,11 +110,17 @@ class Conduct:
             raise InvalidValueError("kind", kind, ", ".join(KINDS))
         self.counts.setdefault(node, Counter())[kind] += 1
         if kind in _ACCIDENTS:
-            self.resting[node] = round_number + self.limits.rest_rounds
+            times = 1
+            if kind == "no-reply":
+                self.missed[node] = self.missed.get(node, 0) + 1
+                times = 2 ** min(self.missed[node] - 1, 5)
+            longest = max(_LONGEST_REST, self.limits.rest_rounds)
+            self.resting[node] = round_number + min(times * self.limits.rest_rounds, longest)
 
     def forgive(self, node: str) -> None:
         """End the rest of a node that has answered."""
         self.resting.pop(node, None)
+        self.missed.pop(node, None)
 
     def strikes(self, node: str) -> int:
         """How many of the node's bad replies count towards the bench."""
@@ -118,13 +142,18 @@ class Conduct:
         return {
             "counts": {node: dict(counts) for node, counts in sorted(self.counts.items())},
             "resting": dict(sorted(self.resting.items())),
+            "missed": dict(sorted(self.missed.items())),
+            "waits": dict(sorted(self.waits.items())),
         }
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any], limits: ReplyLimits) -> "Conduct":
         """Read what :meth:`to_mapping` gave."""
         counts = {node: Counter(counts) for node, counts in mapping["counts"].items()}
-        return cls(limits, counts, {node: int(until) for node, until in mapping["resting"].items()})
+        resting = {node: int(until) for node, until in mapping["resting"].items()}
+        missed = {node: int(count) for node, count in mapping.get("missed", {}).items()}
+        waits = {node: float(seconds) for node, seconds in mapping.get("waits", {}).items()}
+        return cls(limits, counts, resting, missed, waits)
 
 
 def check_reply(reply: Reply, session: str, round_number: int, limits: ReplyLimits) -> None:

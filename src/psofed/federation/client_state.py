@@ -5,6 +5,7 @@ restart of either side. On disk it is filed under the federation's session, whic
 """
 
 import base64
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
 
+from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.federation.archive import read_archive, write_archive
 from psofed.federation.layout import Layout, Vector
@@ -63,7 +65,7 @@ def find_state(context: Context, session: str, node: int, directory: Path | None
     If the disk has the newer one, the whole of the context's state is taken from there.
     """
     held = _read(context.state, session)
-    if directory is not None and (path := _path(directory, node, session)).exists():
+    if directory is not None and disk().exists(path := _path(directory, node, session)):
         records = load_records(path)
         filed = _read(records, session)
         if filed is not None and (held is None or filed.round_number > held.round_number):
@@ -176,11 +178,14 @@ def _path(directory: Path, node: int, session: str) -> Path:
 
 
 def _forget_old_sessions(newest: Path, node: int) -> None:
-    files = sorted(
-        newest.parent.glob(f"{node}-*.npz"), key=lambda path: path.stat().st_mtime_ns, reverse=True
-    )
+    folder, begin = newest.parent, f"{node}-"
+    files = [
+        folder / name for name in disk().names(folder) if name.startswith(begin) and name.endswith(".npz")
+    ]
+    files.sort(key=disk().modified, reverse=True)
     for path in files[_SESSIONS_KEPT:]:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            disk().unlink(path)
 
 
 def _copy_value(value: Any) -> Any:

@@ -13,12 +13,12 @@ import numpy as np
 
 from psofed._version import __version__
 from psofed.common.errors import PsofedError
+from psofed.common.files import read_json, write_json
 from psofed.common.types import FloatArray
 from psofed.federation.archive import read_archive, write_archive
 from psofed.federation.checkpoint import CheckpointStore
 from psofed.federation.client_state import load_records, read_state
 from psofed.federation.columns import TableSource
-from psofed.federation.files import read_json, write_json
 from psofed.federation.online import read_stream
 from psofed.federation.sources import Position
 from psofed.fleet.standardise import Standardiser

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psofed._version import __version__
-from psofed.common.files import atomic_path
+from psofed.common.files import atomic_path, read_json, write_json
 from psofed.common.types import FloatArray
 from psofed.federation.checkpoint import ServerState
 from psofed.federation.checks import Conduct
 from psofed.federation.deploy.traffic import Traffic
-from psofed.federation.files import read_json, write_json
 from psofed.federation.rounds import mean_without_overflow
 from psofed.federation.settings import RunSettings
 from psofed.federation.synthetic import evaluate_model

@@ -37,7 +37,7 @@ class RunSettings:
         Number type of the model, ``"float64"`` or ``"float32"``.
     min_nodes, wait_for_nodes, newcomers, sync_every
         See :class:`psofed.federation.PSOFed`.
-    bench_after, rest_rounds, max_magnitude, max_deviation, max_examples
+    bench_after, rest_rounds, patience, grace, max_magnitude, max_deviation, max_examples
         See :class:`psofed.federation.checks.ReplyLimits`; a `max_magnitude` or `max_deviation` of 0 is no bound.
     resume : bool
         Go on from the checkpoint.
@@ -56,6 +56,8 @@ class RunSettings:
     sync_every: int = 0
     bench_after: int = 3
     rest_rounds: int = 2
+    patience: float = 3.0
+    grace: float = 10.0
     max_magnitude: float = 0.0
     max_deviation: float = 10.0
     max_examples: int = 1_000_000
@@ -84,6 +86,8 @@ class RunSettings:
             max_examples=self.max_examples,
             bench_after=self.bench_after,
             rest_rounds=self.rest_rounds,
+            patience=self.patience,
+            grace=self.grace,
         )
 
     def to_config(self) -> dict[str, str | int | float | bool]:

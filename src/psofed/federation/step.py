@@ -103,7 +103,8 @@ class ServerStep:
         self, round_number: int, model: Vector, uploads: Mapping[str, Upload], examples: Mapping[str, int]
     ) -> Outcome:
         """Join the uploads of a round that began with `model`; `examples` are the nodes' numbers of examples."""
-        received = dict(uploads)
+        # Sums depend on their order in the last bits: by name, never by arrival.
+        received = dict(sorted(uploads.items()))
         if self.rehearsal is not None:
             drawn = self._uniforms(round_number, sorted(received))
             received = self.rehearsal.corrupt(round_number, model, received, self.rule, self.pre, drawn)

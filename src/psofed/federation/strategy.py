@@ -19,7 +19,7 @@ from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.federation.attacks import Rehearsal
 from psofed.federation.checkpoint import KEEP, CheckpointStore, ServerState
 from psofed.federation.checks import Conduct, ReplyLimits
-from psofed.federation.exchange import Exchange
+from psofed.federation.exchange import Answers, Exchange
 from psofed.federation.instructions import Instructor
 from psofed.federation.layout import Layout
 from psofed.federation.masks import DERIVATION, MaskSource, Sharing
@@ -219,14 +219,15 @@ class PSOFed(Strategy):
     ) -> Result:
         """Run the rounds up to `num_rounds`, each for at most `timeout` seconds, and return Flower's result.
 
-        As in Flower's own strategies, but that a round ends at its deadline whoever is missing, that
+        As in Flower's own strategies, except that a round ends at its deadline whoever is missing, and sooner if only
+        slow nodes are missing (:mod:`psofed.federation.patience`), that
         unreadable replies harm nobody, and that a run can be resumed. `initial_arrays` may be anything
         that :func:`psofed.federation.arrays_of` takes.
         """
         check_integer("num_rounds", num_rounds, 1)
         check_number("timeout", timeout, 0, open_low=True)
         state = self._begin(arrays_of(initial_arrays))
-        self._exchange.bell.say_size(state.model.nbytes)
+        self._exchange.say_size(state.model.nbytes)
         self.summary()
         result = Result()
         arrays = state.layout.restore(state.model, state.kept)
@@ -248,9 +249,7 @@ class PSOFed(Strategy):
                 self.configure_evaluate(round_number, arrays, evaluate_config or ConfigRecord(), grid)
             )
             if questions and (
-                own := self.aggregate_evaluate(
-                    round_number, self._exchange(grid, questions, timeout, self._nodes).replies
-                )
+                own := self.aggregate_evaluate(round_number, self._send(grid, questions, timeout).replies)
             ):
                 result.evaluate_metrics_clientapp[round_number] = own
                 state.history[-1]["client_evaluation"] = finite_metrics(own)
@@ -268,9 +267,12 @@ class PSOFed(Strategy):
             grid.get_node_ids()
 
     def _ask(self, grid: Grid, messages: Iterable[Message], timeout: float) -> list[Message]:
-        answers = self._exchange(grid, list(messages), timeout, self._nodes)
+        answers = self._send(grid, list(messages), timeout)
         self._unreadable = answers.unreadable
         return answers.replies
+
+    def _send(self, grid: Grid, messages: Sequence[Message], timeout: float) -> Answers:
+        return self._exchange(grid, messages, timeout, self._nodes, self.conduct.patience)
 
     def _begin(self, initial: ArrayRecord) -> ServerState:
         layout = Layout.of(initial, self.include, self.exclude)

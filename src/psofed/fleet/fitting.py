@@ -49,18 +49,14 @@ def check_fit(scenario: Scenario, data: "OwnData") -> None:
     name = "dimension" if isinstance(scenario.model, Linear) else "data.input_dimension"
     _check(name, scenario.input_dimension, data.num_columns, "the columns used as features")
     if scenario.iterations > data.iterations:
-        allowed = (
-            f"at most {data.iterations}: the rows last for that many iterations in {data.epochs} epoch(s)"
-        )
+        allowed = f"at most {data.iterations}, since the rows end there (epochs = {data.epochs})"
         raise InvalidValueError("iterations", scenario.iterations, allowed)
     if scenario.drift is not None:
-        raise InvalidValueError(
-            "drift", scenario.drift.kind, "no drift with data of your own: they move as they do"
-        )
+        raise InvalidValueError("drift", scenario.drift.kind, "left out with your own data")
     if scenario.attack is not None:
         scenario.attack.byzantine_mask(data.num_clients, data.table.clients)
     if scenario.data.function is not None:
-        raise InvalidValueError("data.function", scenario.data.function.kind, "none with data of your own")
+        raise InvalidValueError("data.function", scenario.data.function.kind, "left out with your own data")
 
 
 def measured_scenario(scenario: Scenario, data: "OwnData") -> Scenario:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from psofed.common.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError, MissingValueError
+from psofed.common.options import option, option_of
 from psofed.common.validation import check_integer
-from psofed.parts.options import option, option_of
 from psofed.parts.part import Part
 
 if TYPE_CHECKING:
@@ -71,17 +71,16 @@ class Attack(Part):
         given: int | None = self.num_byzantine
         if given is None:
             if not names:
-                allowed = "a value must be given, it has no default; or name the clients in attack.clients"
-                raise InvalidValueError("attack.num_byzantine", None, allowed)
+                raise MissingValueError("attack.num_byzantine", "or name the clients in attack.clients")
             object.__setattr__(self, "num_byzantine", len(names))
         super().__post_init__()
         if names and self.num_byzantine != len(names):
             raise InvalidValueError(
-                "attack.num_byzantine", self.num_byzantine, f"{len(names)}, as many as attack.clients names"
+                "attack.num_byzantine", self.num_byzantine, f"{len(names)}, the number of attack.clients"
             )
         if names and self.byzantine_set == "redrawn":
             raise InvalidValueError(
-                "attack.clients", list(names), 'none where attack.byzantine_set = "redrawn"'
+                "attack.clients", list(names), 'empty with attack.byzantine_set = "redrawn"'
             )
 
     def corrupt(self, upload: Any) -> float:
@@ -179,7 +178,7 @@ class Attack(Part):
             number = _number_of(client, num_clients, names)
             if mask[number]:
                 raise InvalidValueError(
-                    "attack.clients", client, f"each client once; number {number} is named twice"
+                    "attack.clients", client, f"a list of different clients (client {number} is named twice)"
                 )
             mask[number] = True
         return mask
@@ -482,7 +481,7 @@ class Algorithm(Part):
             return scenario.num_participants
         most = self.traffic(scenario).most_in_iteration
         if most > scenario.num_clients:
-            allowed = f"at most num_clients = {scenario.num_clients} in an iteration; see spend_budget"
+            allowed = f"at most {scenario.num_clients} per iteration (num_clients; see spend_budget)"
             raise InvalidValueError(f'exchanges of algorithm "{self.kind}"', most, allowed)
         return max(scenario.num_participants, most)
 

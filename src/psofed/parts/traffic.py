@@ -138,7 +138,7 @@ class Exchange:
     --------
     >>> Exchange(numbers=5, sends_model=True, server_momentum=Momentum(keep=0.9, take=0.1, absent=0.9))
     Traceback (most recent call last):
-    psofed.common.errors.InvalidValueError: exchange.sends_model = True is not allowed; allowed: false where the \
+    psofed.common.errors.InvalidValueError: exchange.sends_model must be false where the \
 server has a momentum of each client
     """
 

@@ -133,7 +133,7 @@ def _opened(table: str, value: Any) -> dict[str, Any]:
     if table in KIND_TABLES and isinstance(value, str):
         return {"kind": value}
     if not isinstance(value, dict):
-        raise InvalidValueError(table, value, f"a table [{table}]")
+        raise InvalidValueError(table, value, f"a table, [{table}]")
     return value
 
 

@@ -110,7 +110,8 @@ def read_scenario(
     try:
         return scenario_from_mapping(set_values(mapping, changes or {}))
     except PsofedError as error:
-        raise _named(error, path) from None
+        # A wrong change is not a mistake in the file.
+        raise (error if getattr(error, "field", None) in (changes or {}) else error.at(str(path))) from None
 
 
 def as_scenario(value: "Scenario | str | Path", name: str = "scenario") -> Scenario:
@@ -120,8 +121,8 @@ def as_scenario(value: "Scenario | str | Path", name: str = "scenario") -> Scena
     --------
     >>> as_scenario(["s.toml"])
     Traceback (most recent call last):
-    psofed.common.errors.InvalidValueError: scenario = ['s.toml'] is not allowed; allowed: a psofed.Scenario, or the
-    path of its TOML file
+    psofed.common.errors.InvalidValueError: scenario must be a psofed.Scenario, or the path of its TOML file; got
+    ['s.toml'].
     """
     if isinstance(value, Scenario):
         return value
@@ -143,7 +144,7 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     try:
         return _parse(text)
     except PsofedError as error:
-        raise _named(error, path) from None
+        raise error.at(str(path)) from None
 
 
 def scenario_from_toml(text: str, plugins: Sequence[str | Path] = ()) -> Scenario:
@@ -169,14 +170,6 @@ def _parse(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise PsofedError(f"not valid TOML: {error}") from None
-
-
-def _named(error: PsofedError, path: str | Path) -> PsofedError:
-    # The same kind of error, with the file's name before its text.
-    named = error.__class__.__new__(error.__class__)
-    named.__dict__.update(error.__dict__)
-    named.args = (f"{path}: {error}",)
-    return named
 
 
 def toml_value(value: Any) -> str:

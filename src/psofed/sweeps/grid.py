@@ -117,9 +117,7 @@ class Grid:
         for number, axis in enumerate(self.axes):
             if field in axis.fields:
                 return number
-        raise UnknownFieldError(
-            field, tuple(axis.name for axis in self.axes), "a field that varies in this sweep"
-        )
+        raise UnknownFieldError(field, tuple(axis.name for axis in self.axes), "field of this sweep")
 
     @property
     def shape(self) -> tuple[int, ...]:

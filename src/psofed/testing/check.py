@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from psofed.common.errors import PsofedError
-from psofed.parts.options import option_of
+from psofed.common.options import option_of
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES
 from psofed.scenario import Data, Scenario, Selection

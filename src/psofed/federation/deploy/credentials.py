@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.federation.files import write_atomically
+from psofed.common.files import write_atomically
 
 VALID_DAYS = 365
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}")

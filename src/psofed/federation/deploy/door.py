@@ -3,7 +3,8 @@
 The SuperLink serves three APIs on one port. Fleet, which nodes use, asks for a registered key. Control, which submits
 runs and registers keys, asks for nothing. So the SuperLink listens on loopback, and everything from outside comes
 through here: TLS ends here, a request's head is read strictly and within a deadline, its key and signature are
-checked, and only then is anything opened inward.
+checked, and only then is anything opened inward. Then the body is read, too, and passed on only if it is a call that
+an honest node could make in its own name (:func:`psofed.federation.flower.why_refused`).
 
 A connection is a *guest* until it has proved a key. Guests are few: when there are too many, from one address or
 altogether, the longest waiting one goes. An honest node proves its key within milliseconds, so a flood of idle or
@@ -29,9 +30,18 @@ from psofed.federation.deploy.credentials import Credentials
 from psofed.federation.deploy.requests import MAX_HEAD, KeyRing, RefusedError, Request, read_head
 from psofed.federation.deploy.traffic import CountingSocket, Meter
 from psofed.federation.deploy.upstream import Upstream, UpstreamError
+from psofed.federation.flower import (
+    CHUNK_BYTES,
+    Sender,
+    activated_id,
+    most_objects,
+    number_of_key,
+    why_refused,
+)
 
 _SMALL_BODY = 4096  # more than any request has but those that push a message or an object
-_PUSHES = ("push-messages", "push-object")
+_ANNOUNCEMENT = 1 << 15  # a reply without its content: the reason of an error, and an object tree
+_BYTES_PER_OBJECT = 80  # in a tree
 _ANSWERS = {
     400: "Bad Request",
     403: "Forbidden",
@@ -129,6 +139,8 @@ class FrontDoor:
         self._bell = BellService(bell, self._set_size, self._fill)
         self._guests: OrderedDict[int, _Guest] = OrderedDict()
         self._connections: dict[int, int] = {}
+        self._node_ids: dict[bytes, int] = {}  # Flower's, by public key; the SuperLink says them
+        self._model_bytes = 0
         self._quotas: dict[int, tuple[float, float]] = {}
         self._ready = threading.Event()
         self._failure: OSError | None = None
@@ -258,18 +270,18 @@ class FrontDoor:
         number: int | None = None
         try:
             request = read_head(head)
-            number = self.keys.check(request)
-            if self._connections.get(number, 0) >= self.limits.connections_per_node:
-                number = None
+            key = self.keys.check(request)
+            if self._connections.get(number_of_key(key), 0) >= self.limits.connections_per_node:
                 raise RefusedError("too many connections of this node", 429)
+            number = number_of_key(key)
             self._connections[number] = self._connections.get(number, 0) + 1
             self._guests.pop(guest, None)
             while True:
-                await self._pass_on(request, head, number, reader, writer)
+                await self._pass_on(request, head, key, reader, writer)
                 async with asyncio.timeout(self.limits.idle_seconds):
                     head = await reader.readuntil(b"\r\n\r\n")
                 request = read_head(head)
-                if not self.keys.knows(request, number):
+                if not self.keys.knows(request, key):
                     raise RefusedError("unknown-key")
         except RefusedError as refusal:
             await _refuse(writer, refusal)
@@ -283,30 +295,46 @@ class FrontDoor:
         self,
         request: Request,
         head: bytes,
-        number: int,
+        key: bytes,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        if request.length > (self.max_body if request.call in _PUSHES else _SMALL_BODY):
-            raise RefusedError(f"a body of {request.length} bytes", 413)
+        number = number_of_key(key)
+        if request.length > self._longest_body(request.call):
+            raise RefusedError(f"{request.call}: a body of {request.length} bytes", 413)
         self._spend(number, len(head) + request.length)
         deadline = self.limits.body_seconds + request.length / self.limits.body_rate
+        async with asyncio.timeout(deadline):
+            body = await reader.readexactly(request.length)
+        sender = Sender(key, self._node_ids.get(key))
+        reason = why_refused(request.call, body, sender, most_objects(self._model_bytes))
+        if reason is not None:
+            raise RefusedError(reason)
         if request.call == "pull-messages":
-            async with asyncio.timeout(deadline):
-                body = await reader.readexactly(request.length)
             await self._bell.hold(number, self.limits.hold_seconds)
             if reader.at_eof() or writer.is_closing():
                 raise EOFError  # gone meanwhile: a message handed out now would be lost
-            small = asyncio.StreamReader()
-            small.feed_data(body)
-            reader = small
+        note = partial(self._learn_id, key) if request.call == "activate-node" else None
         try:
-            await self._upstream.exchange(head, request.length, reader, writer, deadline)
+            await self._upstream.exchange(head, body, writer, deadline, note)
         except UpstreamError as error:
             raise RefusedError(str(error), error.status) from None
 
+    def _longest_body(self, call: str) -> int:
+        if call == "push-object":
+            return min(self.max_body, CHUNK_BYTES + self.limits.base_body)
+        if call == "push-messages":
+            return _ANNOUNCEMENT + _BYTES_PER_OBJECT * most_objects(self._model_bytes)
+        return _SMALL_BODY
+
+    def _learn_id(self, key: bytes, answer: bytes) -> None:
+        """Remember the id that the SuperLink has activated a key's node with."""
+        with contextlib.suppress(ValueError):
+            self._node_ids[key] = activated_id(answer)
+
     def _set_size(self, model_bytes: int) -> None:
-        self.max_body = self.limits.base_body + max(0, min(model_bytes, 1 << 40))
+        self._model_bytes = max(0, min(model_bytes, 1 << 40))
+        self.max_body = self.limits.base_body + self._model_bytes
 
     def _full(self) -> float:
         return 4.0 * self.max_body

@@ -6,7 +6,6 @@ psofed's own app runs here, whatever the server submits: a run's code is never l
 """
 
 import contextlib
-import json
 import signal
 import threading
 import time
@@ -18,16 +17,20 @@ from typing import Any, Protocol
 import httpx
 from flwr.app import Context, Message
 
+from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
-from psofed.federation.files import only_one, write_atomically
+from psofed.common.files import only_one, read_json, write_json
 from psofed.federation.flower import (
     HEARTBEAT,
+    BadMessageError,
     Fleet,
     ForgottenError,
     NotRunningError,
     Question,
     StillOnlineError,
+    UnknownKeyError,
     UnreachableError,
+    WrongAuthorityError,
     error_reply,
     identify,
 )
@@ -36,6 +39,7 @@ from psofed.federation.wire import SETTINGS, clean_text
 
 _LONGEST_PAUSE = 5.0
 _LEARN_EVERY = 0.2
+_AFTER_NONSENSE = 1.0  # seconds, before a server that sends nonsense is asked again
 
 
 class App(Protocol):
@@ -104,14 +108,18 @@ class LongLivedNode:
                 while True:
                     try:
                         self._serve()
-                    except (UnreachableError, ForgottenError) as error:
-                        self.say(f"{error}; connecting again")
+                    except (UnknownKeyError, WrongAuthorityError):
+                        raise
+                    except Exception as error:
+                        # Nothing that a server sends, or that happens on the way, ends a node.
+                        self.say(f"{_reason(error)}; connecting again")
                         self._connect()
             finally:
                 with _undisturbed():
                     self._ended.set()
                     if self._fleet.node_id and self._fleet.deactivate():
-                        self._remembered.unlink(missing_ok=True)
+                        with contextlib.suppress(OSError):
+                            disk().unlink(self._remembered)
 
     # --- being there --------------------------------------------------------------------------------------
 
@@ -141,12 +149,17 @@ class LongLivedNode:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         self._forgotten.clear()
-        write_atomically(self._remembered, json.dumps({"node_id": node_id}).encode(), mode=0o600)
+        try:
+            write_json(self._remembered, {"node_id": node_id})
+        except PsofedError as error:
+            self.say(
+                f"{error}; after a restart this node may have to wait until the server takes it for offline"
+            )
         self.say(f"connected to {self._fleet.server}")
 
     def _remembered_id(self) -> int:
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            return int(json.loads(self._remembered.read_bytes())["node_id"])
+        with contextlib.suppress(PsofedError, ValueError, KeyError, TypeError):
+            return int(read_json(self._remembered)["node_id"])
         return 0
 
     def _beat(self) -> None:
@@ -167,7 +180,12 @@ class LongLivedNode:
             if self._forgotten.is_set():
                 raise ForgottenError("the server does not know this node any more")
             asked = time.monotonic()
-            question = self._fleet.ask()
+            try:
+                question = self._fleet.ask()
+            except BadMessageError as error:
+                self.say(f"ignored: {error}")
+                time.sleep(_AFTER_NONSENSE)
+                continue
             if question is not None:
                 self._answer(question)
                 pause = 0.05
@@ -187,8 +205,13 @@ class LongLivedNode:
             self._fleet.send(reply, time.monotonic() - started)
         except NotRunningError:
             pass  # the run has ended meanwhile
-        except (UnreachableError, httpx.HTTPStatusError) as error:
-            self.say(f"a reply was lost: {error}")
+        except (UnknownKeyError, WrongAuthorityError, ForgottenError):
+            raise
+        except BadMessageError as error:
+            self.say(f"ignored: {error}")
+            time.sleep(_AFTER_NONSENSE)
+        except Exception as error:
+            self.say(f"a reply was lost: {_reason(error)}")
 
     def _work(self, message: Message, context: Context) -> Message:
         try:
@@ -201,8 +224,8 @@ class LongLivedNode:
             return reply
         except Exception as error:
             # Whatever the app raises is this node's own affair: it is said here and told to the server.
-            reason = f"{error}" if isinstance(error, PsofedError) else f"{type(error).__name__}: {error}"
-            self.say(f"round {message.metadata.group_id} failed: {reason}")
+            reason = _reason(error)
+            self.say(f"round {clean_text(message.metadata.group_id)} failed: {reason}")
             return error_reply(reason, message)
 
     def _say_remark(self, reply: Message) -> None:
@@ -227,6 +250,12 @@ class LongLivedNode:
                 if str(error) != failed:
                     failed = str(error)
                     self.say(f"cannot learn from what arrives: {error}")
+
+
+def _reason(error: Exception) -> str:
+    """Return what went wrong in one short line."""
+    known = isinstance(error, PsofedError | httpx.HTTPError)
+    return clean_text(error if known else f"{type(error).__name__}: {error}")
 
 
 @contextmanager

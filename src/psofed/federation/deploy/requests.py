@@ -18,7 +18,6 @@ from psofed.federation.flower import (
     TIMESTAMP_HEADER,
     is_signed,
     is_timely,
-    number_of_key,
     public_key_of,
 )
 
@@ -111,8 +110,8 @@ class KeyRing:
             self._state = state
         return self._names
 
-    def check(self, request: Request) -> int:
-        """Return the number of the node that has signed `request`, or raise RefusedError."""
+    def check(self, request: Request) -> bytes:
+        """Return the public key that has signed `request`, or raise RefusedError."""
         headers = request.headers
         try:
             key = base64.b64decode(headers[KEY_HEADER], validate=True)
@@ -126,15 +125,15 @@ class KeyRing:
             raise RefusedError("wrong-signature")
         if not is_timely(timestamp, time.time()):
             raise RefusedError("wrong-time")
-        return number_of_key(key)
+        return key
 
-    def knows(self, request: Request, number: int) -> bool:
-        """Whether `request` carries the key of node `number`, and that key is still let in."""
+    def knows(self, request: Request, key: bytes) -> bool:
+        """Whether `request` carries the public key `key`, and that key is still registered."""
         try:
-            key = base64.b64decode(request.headers.get(KEY_HEADER, ""), validate=True)
+            carried = base64.b64decode(request.headers.get(KEY_HEADER, ""), validate=True)
         except (binascii.Error, ValueError):
             return False
-        return key in self.names() and number_of_key(key) == number
+        return carried == key and key in self.names()
 
 
 def _stamps(paths: Iterable[Path]) -> Iterable[int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import PsofedError
+from psofed.common.files import read_json, write_json
 from psofed.federation.app import HOME_VARIABLE
 from psofed.federation.deploy.bell import BELL_VARIABLE
 from psofed.federation.deploy.door import DoorLimits, FrontDoor
@@ -22,7 +23,6 @@ from psofed.federation.deploy.processes import (
     wait_until,
 )
 from psofed.federation.deploy.superlink import Home, register_nodes, superexec_command, superlink_command
-from psofed.federation.files import read_json, write_json
 from psofed.federation.flower import Control
 
 START_TIMEOUT = 60.0

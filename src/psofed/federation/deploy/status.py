@@ -5,10 +5,10 @@ import datetime
 from typing import Any
 
 from psofed.common.errors import PsofedError
+from psofed.common.files import read_json
 from psofed.federation.deploy.processes import is_listening
 from psofed.federation.deploy.superlink import Home, open_control
 from psofed.federation.deploy.traffic import read_traffic
-from psofed.federation.files import read_json
 
 
 def server_address(home: Home) -> str | None:

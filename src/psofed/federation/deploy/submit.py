@@ -6,10 +6,10 @@ from typing import Any
 
 from psofed._version import __version__
 from psofed.common.errors import PsofedError
+from psofed.common.files import only_one, read_json, write_json
 from psofed.federation.deploy.processes import wait_until
 from psofed.federation.deploy.status import server_address
 from psofed.federation.deploy.superlink import Home, open_control, to_toml_value
-from psofed.federation.files import only_one, read_json, write_json
 from psofed.federation.settings import RunSettings
 
 _PYPROJECT = """\

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import PsofedError
+from psofed.common.files import read_json
 from psofed.federation.deploy.credentials import Credentials
-from psofed.federation.files import read_json
 from psofed.federation.flower import Control, number_of_key, public_key_of
 
 

@@ -7,8 +7,10 @@ with any minor version, so they are tested against :data:`TESTED_MINORS`; on oth
 client`` falls back to Flower's own SuperNode.
 """
 
+from psofed.federation.flower.calls import NOT_ACTIVATED, SUPERLINK, Sender, activated_id, why_refused
 from psofed.federation.flower.control import Control
 from psofed.federation.flower.errors import (
+    BadMessageError,
     ForgottenError,
     NotRunningError,
     StillOnlineError,
@@ -27,30 +29,45 @@ from psofed.federation.flower.keys import (
     public_key_of,
 )
 from psofed.federation.flower.messages import error_reply, identify, records_from_bytes, records_to_bytes
+from psofed.federation.flower.replies import IncompleteReplyError, ReplyBounds, pull_reply, withdraw
+from psofed.federation.flower.trees import CHUNK_BYTES, BadTreeError, most_objects
 from psofed.federation.flower.versions import TESTED_MINORS, untested_version
 
 __all__ = [
+    "CHUNK_BYTES",
     "HEARTBEAT",
     "KEY_HEADER",
+    "NOT_ACTIVATED",
     "SIGNATURE_HEADER",
+    "SUPERLINK",
     "TESTED_MINORS",
     "TIMESTAMP_HEADER",
+    "BadMessageError",
+    "BadTreeError",
     "Control",
     "Fleet",
     "ForgottenError",
+    "IncompleteReplyError",
     "NotRunningError",
     "Question",
+    "ReplyBounds",
+    "Sender",
     "StillOnlineError",
     "UnknownKeyError",
     "UnreachableError",
     "WrongAuthorityError",
+    "activated_id",
     "error_reply",
     "identify",
     "is_signed",
     "is_timely",
+    "most_objects",
     "number_of_key",
     "public_key_of",
+    "pull_reply",
     "records_from_bytes",
     "records_to_bytes",
     "untested_version",
+    "why_refused",
+    "withdraw",
 ]

@@ -1,10 +1,10 @@
 """Comparative gradient elimination."""
 
+from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.parts.aggregations._krum import length_key
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
-from psofed.parts.options import option
 from psofed.parts.vectors import add_scaled, part_of, ranks
 
 

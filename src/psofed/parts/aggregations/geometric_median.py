@@ -2,10 +2,10 @@
 
 import math
 
+from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
-from psofed.parts.options import option
 from psofed.parts.vectors import add_scaled, clear, distance, middle, middle_of_each, part_of
 
 # Far more than is ever needed; a bound, so that no input can keep the server busy.

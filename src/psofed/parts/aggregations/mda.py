@@ -3,10 +3,10 @@
 import math
 
 from psofed.common.errors import InvalidValueError
+from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
-from psofed.parts.options import option
 from psofed.parts.vectors import add_scaled, part_of, squared_distance
 
 # All ways to leave out f of P are tried, in every iteration.

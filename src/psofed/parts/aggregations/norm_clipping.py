@@ -1,9 +1,9 @@
 """Norm clipping."""
 
+from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
-from psofed.parts.options import option
 from psofed.parts.vectors import TINY, add_scaled, length, middle, part_of
 
 

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.parts.base import Algorithm
 from psofed.parts.contexts import Message, Received
-from psofed.parts.options import option
 from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, Traffic, spend_budget
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np  # noqa: F401 (for the example)
 
+from psofed.common.options import option
 from psofed.common.types import FloatArray
-from psofed.parts.options import option
 from psofed.parts.vectors import add_scaled, clear, part_of, scale
 
 

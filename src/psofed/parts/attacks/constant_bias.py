@@ -1,9 +1,9 @@
 """A constant, added to everything."""
 
+from psofed.common.options import option
 from psofed.parts.affine import Affine
 from psofed.parts.base import Attack
 from psofed.parts.contexts import Upload
-from psofed.parts.options import option
 
 
 class ConstantBias(Attack):

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from psofed.common.options import option
 from psofed.parts.base import Attack
 from psofed.parts.contexts import UploadAndEveryone
-from psofed.parts.options import option
 
 
 class InnerProduct(Attack):

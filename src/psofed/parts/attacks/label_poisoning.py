@@ -1,10 +1,10 @@
 """Wrong labels."""
 
+from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.parts.affine import PoisonedSamples
 from psofed.parts.base import Attack
 from psofed.parts.contexts import Sample
-from psofed.parts.options import option
 
 
 class LabelPoisoning(Attack):

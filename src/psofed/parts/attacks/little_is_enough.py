@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
+from psofed.common.options import option
 from psofed.parts.attacks._quantile import normal_quantile
 from psofed.parts.base import Attack
 from psofed.parts.contexts import UploadAndEveryone
-from psofed.parts.options import option
 
 # Up to how many deviations a search goes if it is not said.
 _MOST_DEVIATIONS = 3.0

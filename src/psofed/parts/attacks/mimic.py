@@ -2,10 +2,10 @@
 
 import math
 
+from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.parts.base import Attack
 from psofed.parts.contexts import Conspiracy
-from psofed.parts.options import option
 from psofed.parts.vectors import part_of
 
 

@@ -1,9 +1,9 @@
 """An update, exaggerated."""
 
+from psofed.common.options import option
 from psofed.parts.affine import Affine
 from psofed.parts.base import Attack
 from psofed.parts.contexts import UploadAndServer
-from psofed.parts.options import option
 
 
 class ScaledUpdate(Attack):

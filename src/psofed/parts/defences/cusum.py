@@ -3,10 +3,10 @@
 import math
 from typing import ClassVar
 
+from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.parts.base import Defence
 from psofed.parts.contexts import Evidence
-from psofed.parts.options import option
 
 
 class Cusum(Defence):

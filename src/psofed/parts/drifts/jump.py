@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer
 from psofed.parts.base import Drift
 from psofed.parts.contexts import Step
-from psofed.parts.options import option
 
 
 class Jump(Drift):

@@ -2,10 +2,10 @@
 
 import math
 
+from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.parts.base import Drift
 from psofed.parts.contexts import Step
-from psofed.parts.options import option
 
 
 class Sinusoid(Drift):

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from psofed.common.options import option
 from psofed.parts.base import Model
 from psofed.parts.features import FeatureMap
-from psofed.parts.options import option
 
 
 class Rff(Model):

@@ -1,9 +1,9 @@
 """Adaptive robust clipping."""
 
+from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.parts.base import PreAggregation
 from psofed.parts.contexts import AllUpdates
-from psofed.parts.options import option
 from psofed.parts.pre_aggregations._answered import has_answered
 from psofed.parts.vectors import TINY, length, part_of, ranks
 

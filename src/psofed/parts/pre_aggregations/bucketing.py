@@ -1,9 +1,9 @@
 """Bucketing."""
 
+from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.parts.base import PreAggregation
 from psofed.parts.contexts import AllUpdates
-from psofed.parts.options import option
 from psofed.parts.vectors import part_of, ranks
 
 

@@ -2,10 +2,10 @@
 
 import math
 
+from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.parts.base import PreAggregation
 from psofed.parts.contexts import AllUpdates
-from psofed.parts.options import option
 from psofed.parts.pre_aggregations._answered import has_answered
 from psofed.parts.vectors import part_of, ranks, squared_distance
 

@@ -16,6 +16,8 @@ from psofed.sweeps import Cell
 from psofed.sweeps import cell as cell_module
 from psofed.sweeps.cell import _BYSTANDERS
 
+pytestmark = [pytest.mark.sweeps, pytest.mark.common]
+
 PACKAGE = Path(psofed.__file__).parent
 ROOMS = sorted(
     p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name not in (*_BYSTANDERS, "__pycache__")

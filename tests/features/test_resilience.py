@@ -29,6 +29,8 @@ from psofed.parts.aggregations import Krum
 from psofed.parts.registry import part_names
 from psofed.sweeps import Axis, CellResult, Grid, SweepResult
 
+pytestmark = pytest.mark.paper
+
 
 def cell_of(values: list[float], change: float = 0.0) -> CellResult:
     level = np.array(values)

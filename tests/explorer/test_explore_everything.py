@@ -10,6 +10,7 @@ import pytest
 
 import psofed
 from psofed.common.errors import PsofedError
+from psofed.common.options import option_of, value_type
 from psofed.explore.exports import Origin, as_python
 from psofed.explore.fields import form_groups
 from psofed.explore.settings import (
@@ -21,9 +22,10 @@ from psofed.explore.settings import (
     parse_value,
     to_query,
 )
-from psofed.parts.options import option_of, value_type
 from psofed.parts.registry import FAMILIES, built_in_parts, find_part
 from psofed.scenario import Scenario
+
+pytestmark = pytest.mark.explore
 
 FLEET = psofed.Scenario(num_clients=10, dimension=4, num_participants=5, stepsize=0.1, iterations=400)
 # Where a family's kind and its options stand in a scenario.

@@ -7,6 +7,8 @@ from psofed.common.errors import NotCoveredError
 from psofed.parts.algorithms import CSFed, DeMoA, OnlineFed, QSFed, RoSDHB, SignSGD
 from psofed.reference.operations import count_operations
 
+pytestmark = pytest.mark.reference
+
 
 def fleet(dimension=5, participants=5, algorithm="pso-fed", **changes):
     return Scenario(

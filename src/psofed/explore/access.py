@@ -1,0 +1,185 @@
+"""Decide which HTTP requests the explorer answers, before Tornado, Bokeh or Panel look at them.
+
+The explorer computes with the user's files, so a request must prove that it comes from the user's own page. Panel and
+Bokeh guard some of their routes and not others, and new versions add routes. One check in front of all of them cannot
+be forgotten for any: a request passes if
+
+1. it is a GET for a path that the page needs (`PATHS`),
+2. its ``Host`` is the explorer's own, so that a foreign name that resolves to 127.0.0.1 does not help an attacker,
+3. its ``Origin``, if it has one, is the explorer's own, and
+4. it shows the token: in the address, or in the cookie that the first page sets. The cookie counts only for requests
+   from the explorer's own page, and for opening that page in a window. ``SameSite=Strict`` does not ensure that,
+   because browsers treat all ports of 127.0.0.1 as the same site.
+"""
+
+import hmac
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import cookies
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from tornado.httputil import (
+    HTTPConnection,
+    HTTPHeaders,
+    HTTPMessageDelegate,
+    HTTPServerConnectionDelegate,
+    HTTPServerRequest,
+    RequestStartLine,
+    ResponseStartLine,
+)
+from tornado.web import OutputTransform
+
+PATHS = re.compile(r"/|/ws|/favicon\.ico|/static/.+")  # the page, its websocket and its assets
+_OWN_PAGE = (
+    "same-origin",
+    "none",
+)  # values of Sec-Fetch-Site; "none": typed, or opened from outside the browser
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An HTTP status and the reason shown to whoever asked."""
+
+    status: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Access:
+    """The rule for requests, as a pure function of their headers.
+
+    Attributes
+    ----------
+    token : str
+        Secret that the printed address carries.
+    hosts : tuple of str
+        Allowed values of the ``Host`` header, with the port.
+    """
+
+    token: str
+    hosts: tuple[str, ...]
+
+    @property
+    def cookie(self) -> str:
+        """Name of the cookie; it contains the port, because cookies are shared by all ports of a host."""
+        return f"psofed-explorer-{self.hosts[0].rpartition(':')[2]}"
+
+    def refusal(self, method: str, target: str, headers: HTTPHeaders) -> Refusal | None:
+        """Return why a request is refused, or None if it is answered.
+
+        Examples
+        --------
+        >>> access = Access("secret", ("127.0.0.1:5006",))
+        >>> access.refusal("GET", "/?token=secret", HTTPHeaders({"Host": "127.0.0.1:5006"}))
+        >>> access.refusal("GET", "/?token=secret", HTTPHeaders({"Host": "evil.example"})).status
+        403
+        """
+        if headers.get_list("Host") not in [[host] for host in self.hosts]:
+            return Refusal(403, "wrong Host header: open the address that psofed explore printed")
+        origin = headers.get("Origin")
+        if origin is not None and origin not in [f"http://{host}" for host in self.hosts]:
+            return Refusal(403, "requests from other web pages are refused")
+        if not self.shows_token(target) and not (
+            _is_from_own_page(target, headers) and self._has_cookie(headers)
+        ):
+            return Refusal(403, "token missing or wrong: open the address that psofed explore printed")
+        if method != "GET":
+            return Refusal(405, "only GET is supported")
+        if not PATHS.fullmatch(urlsplit(target).path):
+            return Refusal(404, "no such page")
+        return None
+
+    def shows_token(self, target: str) -> bool:
+        """Return whether the query of a request's address has the token."""
+        return any(self._is_token(shown) for shown in parse_qs(urlsplit(target).query).get("token", ()))
+
+    def _has_cookie(self, headers: HTTPHeaders) -> bool:
+        try:
+            found = cookies.SimpleCookie(headers.get("Cookie", "")).get(self.cookie)
+        except cookies.CookieError:
+            return False
+        return found is not None and self._is_token(found.value)
+
+    def _is_token(self, shown: str) -> bool:
+        return hmac.compare_digest(shown.encode(), self.token.encode())
+
+
+def _is_from_own_page(target: str, headers: HTTPHeaders) -> bool:
+    if headers.get("Sec-Fetch-Site", "none") in _OWN_PAGE:
+        return True
+    # Following a link from elsewhere, or reloading the page after that.
+    return urlsplit(target).path == "/" and headers.get("Sec-Fetch-Dest") == "document"
+
+
+def guard(server: Any, access: Access) -> None:
+    """Put the check in front of a Bokeh server, and let its page set the cookie."""
+    http_server, application = server._http, server._tornado
+    http_server.request_callback = _Guard(application, access)
+    application.add_transform(_cookie_setter(access))
+
+
+class _Guard(HTTPServerConnectionDelegate):
+    """Stands between Tornado's HTTP server and the application."""
+
+    def __init__(self, application: HTTPServerConnectionDelegate, access: Access) -> None:
+        self._application, self._access = application, access
+
+    def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
+        inner = self._application.start_request(server_conn, request_conn)
+        return _GuardedRequest(inner, request_conn, self._access)
+
+    def on_close(self, server_conn: object) -> None:
+        self._application.on_close(server_conn)
+
+
+class _GuardedRequest(HTTPMessageDelegate):
+    """One request: handed on if the rule allows it, else answered with the refusal."""
+
+    def __init__(self, inner: HTTPMessageDelegate, connection: HTTPConnection, access: Access) -> None:
+        self._inner, self._connection, self._access = inner, connection, access
+        self._refusal: Refusal | None = None
+        self._is_head = False
+
+    def headers_received(self, start_line: object, headers: HTTPHeaders) -> object:  # type: ignore[override]
+        assert isinstance(start_line, RequestStartLine)
+        self._is_head = start_line.method == "HEAD"
+        self._refusal = self._access.refusal(start_line.method, start_line.path, headers)
+        return None if self._refusal else self._inner.headers_received(start_line, headers)
+
+    def data_received(self, chunk: bytes) -> object:  # type: ignore[override]
+        return None if self._refusal else self._inner.data_received(chunk)
+
+    def finish(self) -> None:
+        if self._refusal is None:
+            self._inner.finish()
+            return
+        text = f"{self._refusal.reason}\n".encode()
+        about = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(text))}
+        first = ResponseStartLine("HTTP/1.1", self._refusal.status, "Refused")
+        self._connection.write_headers(first, HTTPHeaders(about), None if self._is_head else text)
+        self._connection.finish()
+
+    def on_connection_close(self) -> None:
+        if self._refusal is None:
+            self._inner.on_connection_close()
+
+
+def _cookie_setter(access: Access) -> Callable[[HTTPServerRequest], OutputTransform]:
+    class SetCookie(OutputTransform):
+        """Adds the cookie to the answer to a request whose address has the token."""
+
+        def __init__(self, request: HTTPServerRequest) -> None:
+            self._request = request
+
+        def transform_first_chunk(
+            self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
+        ) -> tuple[int, HTTPHeaders, bytes]:
+            if access.shows_token(self._request.uri or ""):
+                headers.add(
+                    "Set-Cookie", f"{access.cookie}={access.token}; Path=/; HttpOnly; SameSite=Strict"
+                )
+            return status_code, headers, chunk
+
+    return SetCookie

@@ -1,0 +1,139 @@
+"""Slow and silent nodes: how long a round waits for them, and how often they are asked."""
+
+import time
+
+import numpy as np
+import pytest
+
+from psofed.common.errors import InvalidValueError
+from psofed.federation import PSOFed
+from psofed.federation.checks import Conduct, ReplyLimits
+from psofed.federation.patience import Patience
+from psofed.federation.testing import InProcessGrid
+
+pytestmark = pytest.mark.federation
+
+DEADLINE = 60.0
+NODES = ("a", "b", "c", "d")
+
+
+def simulate(rounds, times, patience, deadline=DEADLINE):
+    """Return the seconds of each round in which all nodes are asked; `times` are the nodes' answer times."""
+    lasted = []
+    for n in range(1, rounds + 1):
+        answers = {node: times(node, n) for node in NODES}
+        wait = patience.begin(list(answers), deadline)
+        missing = set(answers)
+        for node, seconds in sorted(answers.items(), key=lambda pair: pair[1]):
+            if seconds > wait.ends(missing):
+                break
+            wait.answered(node, seconds)
+            missing.discard(node)
+        lasted.append(wait.ends(missing) if missing else max(answers.values()))
+        wait.close(lasted[-1])
+    return lasted
+
+
+def test_without_a_majority_a_round_waits_until_its_deadline():
+    wait = Patience(3.0, 0.0).begin(NODES, DEADLINE)
+    wait.answered("a", 0.0)
+    wait.answered("b", 0.0)
+    assert wait.ends({"c", "d"}) == DEADLINE
+    wait.answered("c", 1.0)
+    assert wait.ends({"d"}) == 3.0
+
+
+def test_a_minority_that_answers_at_once_cuts_nobody_off():
+    """Of five nodes two answer at once; the wait follows the fastest of the others."""
+    wait = Patience(3.0, 0.0).begin([*NODES, "e"], DEADLINE)
+    for node, seconds in {"a": 0.0, "b": 0.0, "c": 2.0}.items():
+        wait.answered(node, seconds)
+    assert wait.ends({"d", "e"}) == 6.0
+
+
+@pytest.mark.parametrize("answer_time", [np.inf, DEADLINE - 0.01, 5.0])
+def test_a_node_that_is_always_slow_delays_the_others_by_its_grace_and_then_by_the_factor(answer_time):
+    patience = Patience(3.0, 10.0)
+    lasted = simulate(200, lambda node, n: answer_time if node == "d" else 0.4, patience)
+    undisturbed = 0.4 * len(lasted)
+    assert max(lasted) <= 3 * 0.4 + 10.0
+    assert lasted[-1] <= 3 * 0.4 / (1 - 0.05) + 1e-9  # it gets a twentieth back, and spends it
+    assert sum(lasted) <= 3.3 * undisturbed + 10.0
+
+
+def test_a_node_that_stalls_once_is_waited_for():
+    lasted = simulate(20, lambda node, n: 8.0 if (node, n) == ("d", 10) else 0.4, Patience(3.0, 10.0))
+    assert lasted == [0.4] * 9 + [8.0] + [0.4] * 10
+
+
+def test_credit_is_given_back_to_a_node_that_has_recovered():
+    patience = Patience(3.0, 10.0)
+    simulate(1, lambda node, n: np.inf if node == "d" else 1.0, patience)
+    assert patience.used["d"] > 9.0
+    simulate(250, lambda node, n: 1.0, patience)
+    assert patience.used == {}
+
+
+def test_without_patience_every_round_waits_for_its_deadline():
+    lasted = simulate(3, lambda node, n: np.inf if node == "d" else 0.4, Patience(0.0, 10.0))
+    assert lasted == [DEADLINE] * 3
+
+
+def test_rests_double_with_every_miss_and_an_answer_ends_them():
+    conduct, asked = Conduct(ReplyLimits(rest_rounds=2)), []
+    for n in range(1, 140):
+        if conduct.may_play("late", n):
+            asked.append(n)
+            conduct.note("late", "no-reply", n)
+    assert np.diff(asked).tolist() == [3, 5, 9, 17, 33, 33, 33]
+    assert conduct.strikes("late") == 0
+    assert conduct.benched == set()
+    conduct = Conduct.from_mapping(conduct.to_mapping(), conduct.limits)
+    conduct.forgive("late")
+    conduct.note("late", "no-reply", 200)
+    assert conduct.may_play("late", 203)
+
+
+@pytest.mark.parametrize("bad", [{"patience": 0.5}, {"patience": -1.0}, {"grace": -1.0}, {"grace": np.inf}])
+def test_bad_settings_are_named(bad):
+    with pytest.raises(InvalidValueError, match=next(iter(bad))):
+        ReplyLimits(**bad)
+
+
+class SlowGrid(InProcessGrid):
+    """A grid on which the replies of some nodes arrive late: `delays` are seconds, by node."""
+
+    def __init__(self, apps, delays):
+        super().__init__(apps)
+        self.delays = delays
+        self._due = {}
+
+    def push_messages(self, messages):
+        messages = list(messages)
+        ids = super().push_messages(messages)
+        for message_id, message in zip(ids, messages, strict=True):
+            self._due[message_id] = time.monotonic() + self.delays.get(message.metadata.dst_node_id, 0.0)
+        return ids
+
+    def pull_messages(self, message_ids):
+        return super().pull_messages([key for key in message_ids if time.monotonic() >= self._due[key]])
+
+
+def test_a_slow_node_costs_a_run_less_than_one_deadline_and_comes_back_when_it_is_fast(make_app):
+    """With a deadline of ten minutes, the run ends only if no round waits for it."""
+    grid = SlowGrid({node: make_app() for node in (11, 12, 13, 14)}, {14: 600.0})
+    asked = []
+
+    def recover(state):
+        asked.append("14" in state.history[-1]["participants"])
+        if state.round_number == 4:  # it was asked in rounds 1 and 4
+            grid.delays = {}
+
+    strategy = PSOFed(num_shared=2, limits=ReplyLimits(grace=0.2), on_round=recover)
+    strategy.start(grid, np.zeros(6), num_rounds=12, timeout=600.0)
+    assert asked == [n in (1, 4, 9, 10, 11, 12) for n in range(1, 13)]
+    assert strategy.conduct.counts == {"14": {"no-reply": 2}}
+    assert strategy.conduct.strikes("14") == 0
+    # What it sent for rounds 1 and 4 arrived too late and counts nowhere.
+    accepted = {record["round"] for record in strategy.state.history if "14" in record["accepted"]}
+    assert accepted == {9, 10, 11, 12}
