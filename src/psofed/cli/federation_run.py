@@ -300,7 +300,7 @@ def _check_learned(result: dict[str, Any]) -> None:
 
 def _check_plot(plot: Path | None) -> None:
     if plot is not None:
-        from psofed.plots.curves import check_picture_format
+        from psofed.render.style import check_picture_format
 
         check_picture_format(plot)
 
@@ -308,7 +308,7 @@ def _check_plot(plot: Path | None) -> None:
 def _draw(result: dict[str, Any], prediction: Any, plot: Path | None) -> None:
     if plot is not None:
         from psofed.federation.plots import plot_federation
-        from psofed.plots.curves import save_figure
+        from psofed.render.figures import save_figure
 
         save_figure(plot_federation(result, prediction), plot)
 

@@ -24,7 +24,7 @@ from psofed.paper.published import published_table
 from psofed.paper.reproduce import Reproduction
 from psofed.paper.typeset import count_of, typeset
 from psofed.paper.verdict import Claim
-from psofed.plots.pages import bokeh_script, embed
+from psofed.render.pages import bokeh_script, embed
 
 # Nothing may be fetched, whatever a script should try.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"

@@ -11,7 +11,7 @@ from psofed.paper.look import look_of
 from psofed.paper.model import FigureData, Series
 from psofed.paper.page_claims import figure_title
 from psofed.paper.typeset import count_of, decibels, typeset
-from psofed.plots.pages import GREY
+from psofed.render.pages import GREY
 
 PANELS = {
     "same": ("The equations as written", "those who download also upload (uplink <i>same</i>)"),

@@ -14,7 +14,7 @@ from psofed.common.types import ProgressCallback
 from psofed.results import METRIC_TITLES, Estimate, estimate, find_unsteady
 from psofed.scenario import Scenario
 
-# Rooms that cannot change what a simulation comes to. All others count, so a new one is never forgotten.
+# Packages that cannot change a simulation's numbers. All others count, so a new one is never forgotten.
 _BYSTANDERS = (
     "advice",
     "cli",
@@ -22,8 +22,9 @@ _BYSTANDERS = (
     "explore",
     "federation",
     "paper",
-    "plots",
     "reference",
+    "render",
+    "results/reports",
     "sweeps",
     "testing",
     "theory",
@@ -47,7 +48,7 @@ class Cell:
     scenario: Scenario
     trials: int
     seed: int = 0
-    tail: int | None = None
+    tail: float = 0.2
 
     def __post_init__(self) -> None:
         attack = self.scenario.attack
@@ -165,5 +166,5 @@ def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellRe
 
 
 def engine_digest() -> str:
-    """Return a digest of the sources that decide a simulation's bits: of all rooms but a few bystanders."""
+    """Return a digest of the sources that decide a simulation's bits: of all packages but a few bystanders."""
     return source_digest(without=_BYSTANDERS)

@@ -9,14 +9,16 @@ from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer, check_number
 from psofed.parts.attacks.drop_out import DropOut
+from psofed.render import Report, Reported
+from psofed.render.charts import Chart
 from psofed.scenario import Scenario
 from psofed.theory.models import Model
 from psofed.theory.recursion import Level, Recursion, Sources, State
 
 
-@dataclass(frozen=True, eq=False)
-class Recovery:
-    """What follows when clients are left out from one iteration on.
+@dataclass(frozen=True, eq=False, repr=False)
+class Recovery(Reported):
+    """The errors after clients are excluded in one iteration.
 
     Attributes
     ----------
@@ -38,7 +40,7 @@ class Recovery:
     rate: float
 
     def iterations(self, within: float = 0.1, metric: str = "network_mse") -> float:
-        """Return after how many iterations a metric is within so many dB of where it ends, for good.
+        """Return after how many iterations a metric stays within `within` dB of its recovered level.
 
         Infinite if the curve ends before.
         """
@@ -46,11 +48,29 @@ class Recovery:
         if metric not in ("network_mse", "server_msd"):
             raise InvalidValueError("metric", metric, '"network_mse" or "server_msd"')
         curve: FloatArray = getattr(self, metric)
-        end = self.recovered.excess + self.noise if metric == "network_mse" else self.recovered.server
+        end = self.ends(metric)[1]
         above = np.flatnonzero(curve > end * 10 ** (within / 10))
         if not above.size:
             return 0.0
         return math.inf if above[-1] == curve.size - 1 else float(above[-1] + 1)
+
+    def ends(self, metric: str) -> tuple[float, float]:
+        """Return a metric in the iteration of the exclusion, and when it has recovered."""
+        if metric == "server_msd":
+            return self.poisoned.server, self.recovered.server
+        return self.poisoned.excess + self.noise, self.recovered.excess + self.noise
+
+    def report(self) -> Report:
+        """Return how soon the errors recover."""
+        from psofed.theory.reports import recovery_report
+
+        return recovery_report(self)
+
+    def chart(self) -> Chart:
+        """Return both errors from the exclusion on, as a value."""
+        from psofed.theory.reports import recovery_chart
+
+        return recovery_chart(self)
 
 
 def predict_recovery(
