@@ -4,7 +4,17 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, ParamSpec, Protocol, Self, TypeVar, dataclass_transform, overload
+from typing import (
+    Any,
+    ClassVar,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    dataclass_transform,
+    overload,
+)
 
 from psofed.common.errors import MissingValueError, UnknownArgumentError, UnknownFieldError
 from psofed.common.options import Options, check_option, describe, is_required, option, option_of
@@ -91,36 +101,40 @@ class Settings:
             if value is not None
         }
 
+    def shared_with(self, kind: type["S"]) -> "S":
+        """Return settings of another kind with the fields that both have."""
+        names = kind.options().keys() & self.options().keys()
+        return kind(**{name: getattr(self, name) for name in names})
+
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, checked like a new value."""
         copy: Self = dataclasses.replace(self, **changes)  # type: ignore[type-var]
         return copy
 
 
-First = TypeVar("First", contravariant=True)
+First = TypeVar("First")
+Second = TypeVar("Second")
 S = TypeVar("S", bound=Settings)
-R = TypeVar("R", covariant=True)
+R = TypeVar("R")
 P = ParamSpec("P")
 
 
-class SettingsFunction(Protocol[First, P, R]):
-    """A function of something and its settings, which are given as one value or as arguments.
-
-    ``simulate(scenario, trials=200)`` and ``simulate(scenario, SimulationSettings(trials=200))`` do the same.
-    """
+class SettingsFunction(Protocol[P]):
+    """Decorates a function whose last argument is settings, so that it takes their fields as arguments."""
 
     @overload
-    def __call__(self, first: First, settings: Settings, /) -> R: ...
+    def __call__(self, function: Callable[[First, S], R], /) -> Callable[Concatenate[First, P], R]: ...
     @overload
-    def __call__(self, first: First, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def __call__(
+        self, function: Callable[[First, Second, S], R], /
+    ) -> Callable[Concatenate[First, Second, P], R]: ...
 
 
-def takes(
-    settings: Callable[P, S],
-) -> Callable[[Callable[[First, S], R]], SettingsFunction[First, P, R]]:
-    """Let a function of (something, settings) take the fields of its settings as arguments.
+def takes(settings: Callable[P, S]) -> SettingsFunction[P]:
+    """Let a function whose last argument is settings take their fields as arguments.
 
-    Type checkers, ``help()`` and :func:`inspect.signature` see the fields, with their types and defaults.
+    Type checkers, ``help()`` and :func:`inspect.signature` see the fields, with their types and defaults. Code that has
+    a settings value calls :func:`call_with` instead.
 
     Examples
     --------
@@ -130,33 +144,37 @@ def takes(
     >>> @takes(Pace)
     ... def describe(name: str, pace: Pace) -> str:
     ...     return f"{name}: {pace.interval}"
-    >>> describe("slow", interval=2.0), describe("fast", Pace(interval=0.5))
+    >>> describe("slow", interval=2.0), call_with(describe, "fast", Pace(interval=0.5))
     ('slow: 2.0', 'fast: 0.5')
-    >>> import inspect
     >>> print(inspect.signature(describe))
     (name: str, *, interval: float = 0.0) -> str
     """
 
-    def decorate(function: Callable[[First, S], R]) -> SettingsFunction[First, P, R]:
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
         signature = inspect.signature(function)
-        first = next(iter(signature.parameters.values()))
+        leading = list(signature.parameters.values())[:-1]
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> R:
-            if first.name in kwargs:
-                args = (kwargs.pop(first.name), *args)
-            if not args:
-                raise MissingValueError(first.name, f"the first argument of {function.__name__}")
-            if len(args) == 2 and not kwargs and isinstance(args[1], Settings):
-                return function(args[0], args[1])  # type: ignore[arg-type]
-            return function(args[0], settings(*args[1:], **kwargs))
+            first = list(args[: len(leading)])
+            for parameter in leading[len(first) :]:
+                if parameter.name not in kwargs:
+                    raise TypeError(f"{function.__name__}() needs the argument {parameter.name}")
+                first.append(kwargs.pop(parameter.name))
+            return function(*first, settings(*args[len(leading) :], **kwargs))
 
         fields = inspect.signature(settings).parameters.values()
-        call.__signature__ = signature.replace(parameters=[first, *fields])  # type: ignore[attr-defined]
+        call.__signature__ = signature.replace(parameters=[*leading, *fields])  # type: ignore[attr-defined]
         call.__doc__ = _with_settings(function.__doc__ or "", settings)
         return call
 
     return decorate
+
+
+def call_with(function: Callable[Concatenate[First, ...], R], first: First, settings: Settings) -> R:
+    """Call a function that :func:`takes` decorates with a settings value."""
+    plain: Callable[[First, Settings], R] = function.__wrapped__  # type: ignore[attr-defined]
+    return plain(first, settings)
 
 
 def document(settings: type[Settings]) -> str:

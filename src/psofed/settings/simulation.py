@@ -12,14 +12,8 @@ if TYPE_CHECKING:
     from psofed.fleet.own_data import OwnData
 
 
-class SimulationSettings(Settings, kw_only=False):
-    """How a scenario is simulated.
-
-    Examples
-    --------
-    >>> SimulationSettings(trials=200).seed
-    0
-    """
+class TrialSettings(Settings, kw_only=False):
+    """How trials are run."""
 
     group = "Run"
 
@@ -41,6 +35,20 @@ class SimulationSettings(Settings, kw_only=False):
         kw_only=True,
         text="steady state: the last iterations, as a number or as a fraction below 1",
     )
+    progress: "ProgressCallback | None" = option(
+        default=None, flag=None, kw_only=True, text="called now and then with (done, total) trial-iterations"
+    )
+
+
+class SimulationSettings(TrialSettings, kw_only=False):
+    """How a scenario is simulated.
+
+    Examples
+    --------
+    >>> SimulationSettings(trials=200).seed
+    0
+    """
+
     keep_trials: bool = option(
         default=False,
         flag=None,
@@ -52,9 +60,6 @@ class SimulationSettings(Settings, kw_only=False):
         flag=None,
         kw_only=True,
         text="where blocks run instead of on threads: processes, or a Dask cluster's Client.get_executor()",
-    )
-    progress: "ProgressCallback | None" = option(
-        default=None, flag=None, kw_only=True, text="called now and then with (done, total) trial-iterations"
     )
     data: "OwnData | None" = option(
         default=None,

@@ -1,7 +1,7 @@
 """Setting up a fleet: for each number of shared entries the best stepsize, and which to choose."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psofed.common.numbers import to_decibels
-from psofed.common.types import FloatArray, ProgressCallback
+from psofed.common.settings import takes
+from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer
 from psofed.fleet import Fleet
 from psofed.render import Report, Reported
@@ -17,11 +18,11 @@ from psofed.render.numbers import fixed, significant
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
+from psofed.settings.theory import TuningSettings
 from psofed.theory.models import Model
 from psofed.theory.steady import Solver
 from psofed.theory.stepsize import (
     METRICS,
-    check_metric,
     error_at,
     has_optimum,
     mean_error,
@@ -163,15 +164,8 @@ class Plan:
         }
 
 
-def tune(
-    scenario: Scenario | str | Path,
-    metric: str = "network",
-    shared: Sequence[int] | None = None,
-    theory: str = "exact",
-    horizon: int | None = None,
-    progress: ProgressCallback | None = None,
-    measured: Fleet | None = None,
-) -> Tuning:
+@takes(TuningSettings)
+def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
     """Find the best stepsize for each number of shared entries, and recommend one of them.
 
     Under attack, or with a target that walks, the steady-state error has a minimum, and that is what is sought. Without
@@ -181,20 +175,12 @@ def tune(
     Parameters
     ----------
     scenario : Scenario or path
-        The fleet and the attack on it; its stepsize and number of shared entries are what is sought.
-    metric : str
-        ``"network"``, ``"test"`` or ``"msd"``.
-    shared : sequence of int, optional
-        Numbers of shared entries to consider; 1 to D by default.
-    theory : str
-        ``"exact"`` or ``"paper"``.
-    horizon : int, optional
-        N: minimise the mean error over the first so many iterations. By default the steady state where it has a best
-        stepsize, else the scenario's own iterations.
-    progress : callable, optional
-        Called with the number of choices done and their total.
-    measured : Fleet, optional
-        Statistics of the streams as measured (:meth:`psofed.OwnData.fleet`), in the place of the scenario's own.
+        The fleet and the attack on it; its stepsize and number of shared entries are replaced by the best ones.
+
+    Returns
+    -------
+    Tuning
+        Best stepsizes by number of shared entries, and a recommendation.
 
     Examples
     --------
@@ -207,13 +193,13 @@ def tune(
     >>> short.recommended.stepsize > long.recommended.stepsize > 0
     True
     """
-    scenario = as_scenario(scenario)
-    check_metric(metric)
-    counts = tuple(shared) if shared is not None else tuple(range(1, scenario.dimension + 1))
+    scenario, metric, theory = as_scenario(scenario), settings.metric, settings.theory
+    horizon, progress, measured = settings.horizon, settings.progress, settings.measured
+    counts = settings.shared or range(1, scenario.dimension + 1)
+    for count in counts:
+        check_integer("shared", count, 1, scenario.dimension, "dimension")
     if horizon is None and not has_optimum(Model(scenario, theory, measured=measured)):
         horizon = scenario.iterations
-    if horizon is not None:
-        horizon = check_integer("horizon", horizon, 1)
     points: list[TuningPoint] = []
     for count in counts:
         if progress is not None:
