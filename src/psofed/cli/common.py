@@ -7,7 +7,6 @@ import typer
 
 from psofed.cli.completion import complete_settings
 from psofed.cli.outputs import print_json, progress
-from psofed.render.numbers import decibels
 
 if TYPE_CHECKING:
     from psofed.scenario import Scenario
@@ -29,6 +28,13 @@ Plugins = Annotated[
     typer.Option("--plugin", metavar="FILE.py", help="Load custom parts from a file or module; repeatable."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a report.")]
+
+
+def decibels(value: float) -> str:
+    """Write an error in dB."""
+    from psofed.render.numbers import decibels as write
+
+    return write(value)
 
 
 def load_plugins(plugins: list[Path]) -> None:
