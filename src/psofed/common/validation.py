@@ -66,12 +66,12 @@ def check_tail(tail: Any, iterations: int) -> int:
     >>> check_tail(0.2, 3000), check_tail(0.2, 4), check_tail(50, 3000)
     (600, 1, 50)
     """
-    allowed = f"an integer from 1 to iterations = {iterations}, or a fraction between 0 and 1"
+    allowed = f"an integer between 1 and {iterations} (the iterations) or a fraction below 1"
     number = math.nan if isinstance(tail, bool) or not isinstance(tail, Real) else float(tail)
     if 0 < number < 1:
         return max(math.floor(number * iterations + 1e-9), 1)
     if not (1 <= number <= iterations and number.is_integer()):
-        raise InvalidValueError("tail", tail, allowed)
+        raise InvalidValueError("tail", int(number) if number.is_integer() else tail, allowed)
     return int(number)
 
 
