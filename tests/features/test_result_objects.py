@@ -10,7 +10,7 @@ from psofed import PsofedError, Scenario, compare, difference, load_result, pred
 from psofed.attacks import Gaussian, SignFlip
 from psofed.fleet.own_data import read_data
 
-pytestmark = [pytest.mark.results, pytest.mark.plots, pytest.mark.comparison, pytest.mark.sweeps]
+pytestmark = [pytest.mark.results, pytest.mark.render, pytest.mark.comparison, pytest.mark.sweeps]
 
 FLEET = Scenario(num_clients=8, dimension=4, iterations=80, attack=Gaussian(num_byzantine=2))
 
@@ -285,7 +285,7 @@ def test_few_trials_are_allowed_as_many_standard_errors_as_students_t_says() -> 
 
 
 def test_a_simulation_is_not_saved_under_a_name_that_promises_something_else(tmp_path) -> None:
-    with pytest.raises(PsofedError, match=r"allowed: a name ending in \.nc"):
+    with pytest.raises(PsofedError, match=r"must be a name ending in \.nc"):
         simulate(FLEET, trials=2).save(tmp_path / "result.json")
     assert not list(tmp_path.iterdir())
 

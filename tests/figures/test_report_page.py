@@ -22,7 +22,7 @@ from psofed.paper.typeset import typeset
 from psofed.paper.verdict import FAILS, HOLDS, Check, Claim
 from psofed.render.pages import embed
 
-pytestmark = [pytest.mark.paper, pytest.mark.plots]
+pytestmark = [pytest.mark.paper, pytest.mark.render]
 
 CSS = files("psofed.paper").joinpath("page.css").read_text("utf-8")
 COLOURS = {

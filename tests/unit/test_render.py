@@ -12,6 +12,8 @@ from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.cells import write_table
 from psofed.render.charts import Chart, Panels, RowChart, Rows, Scale, Series, Span
 
+pytestmark = pytest.mark.render
+
 COLUMNS = (
     Column("metric"),
     Column("steady state", Kind.LEVEL, interval=True),

@@ -66,12 +66,12 @@ def check_tail(tail: Any, iterations: int) -> int:
     >>> check_tail(0.2, 3000), check_tail(0.2, 4), check_tail(50, 3000)
     (600, 1, 50)
     """
+    allowed = f"an integer between 1 and {iterations} (the iterations) or a fraction below 1"
     number = _finite(tail) or 0.0
     if 0 < number < 1:
         return max(math.floor(number * iterations + 1e-9), 1)
     if not (1 <= number <= iterations and number.is_integer()):
-        allowed = f"between 1 and {iterations} (the iterations), or a fraction of them below 1"
-        raise InvalidValueError("tail", tail, allowed)
+        raise InvalidValueError("tail", int(number) if number.is_integer() and number else tail, allowed)
     return int(number)
 
 

@@ -44,7 +44,7 @@ def comparison_report(found: "Comparison") -> Report:
         f"{percent(share)} for the {METRIC_TITLES[metric]}" for metric, share in found.tolerances.items()
     )
     notes = (
-        f"Allowed difference: {significant(found.standard_errors, 2)} standard errors, or if that is less, {allowed}.",
+        f"Allowed difference: {significant(found.standard_errors, 2)} standard errors, but at least {allowed}.",
     )
     return Report(
         verdict(found),

@@ -20,6 +20,7 @@ from psofed.paper.resilience import (
     make_attack,
     participants,
 )
+from psofed.render.numbers import fixed
 from psofed.results import METRIC_TITLES, Estimate
 
 NOTEWORTHY = 0.5
@@ -172,7 +173,7 @@ def format_level(estimate: Estimate, away: float = 0.0) -> str:
     >>> format_level(Estimate(0.1, 0.002, (0.096, 0.104), 0.1, (0.09, 0.11)))
     '−10.0 [−10.2, −9.8]'
     >>> format_level(Estimate(math.inf, math.nan, (math.nan, math.nan), 2.0, (1.0, 4.0)), away=0.75)
-    '~+3.0 [+0.0, +6.0] ↑75 %'
+    '~+3.0 [0.0, +6.0] ↑75 %'
     """
     middle, low, high = estimate.typical
     lost = f" ↑{100 * away:.0f} %" if away >= 0.005 else ""
@@ -205,7 +206,7 @@ def full_name(label: str) -> str:
 
 
 def _signed(decibels: float) -> str:
-    return f"{decibels:+.1f}".replace("-", "−")
+    return fixed(decibels, 1, signed=True)
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

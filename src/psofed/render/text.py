@@ -30,7 +30,7 @@ def print_report(report: Report, *, file: str = "", rows: int = MOST_ROWS, out: 
     """
     out = out or sys.stdout
     is_terminal = out.isatty()
-    width = min(shutil.get_terminal_size().columns, 120) if is_terminal else 100
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     colour = is_terminal and not os.environ.get("NO_COLOR")
     print(report.to_text(width=width, rows=rows, colour=colour, file=file), file=out)
 

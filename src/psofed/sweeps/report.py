@@ -98,13 +98,7 @@ def _remarks(result: "SweepResult") -> tuple[str, ...]:
 def _next_step(result: "SweepResult", best: int | None) -> NextStep | None:
     if best is None or len(result.cells) < 2:
         return None
-    labels = result.labels()
-    other = labels[0 if best else -1]
-    return NextStep(
-        "Compare two points, trial by trial",
-        f"sweep.difference({labels[best]}, {other})",
-        "psofed sweep FILE --plot sweep.png",
-    )
+    return NextStep("Draw the points", "sweep.plot()", "psofed sweep FILE --plot sweep.png")
 
 
 def _kind(labels: Any) -> Kind:
