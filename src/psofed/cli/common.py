@@ -30,13 +30,6 @@ Plugins = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a report.")]
 
 
-def decibels(value: float) -> str:
-    """Write an error in dB."""
-    from psofed.render.numbers import decibels as write
-
-    return write(value)
-
-
 def load_plugins(plugins: list[Path]) -> None:
     """Load custom parts, before anything names them."""
     from psofed.cli.inputs import Plugins as Modules
@@ -52,6 +45,6 @@ def read_scenario_with(file: Path, settings: list[str], plugins: list[Path]) -> 
 
 
 __all__ = [
-    "AsJson", "Plugins", "ScenarioFile", "Settings", "decibels", "load_plugins", "print_json", "progress",
+    "AsJson", "Plugins", "ScenarioFile", "Settings", "load_plugins", "print_json", "progress",
     "read_scenario_with",
 ]  # fmt: skip
