@@ -147,7 +147,7 @@ def test_a_setting_without_key_and_value_is_refused(text: str) -> None:
     ("content", "message"),
     [
         (b"num_clients = ", "not valid TOML"),
-        (b"\xff\xfe", "cannot be read"),
+        (b"\xff\xfe", "not UTF-8"),
         (b"dimension = 3", "num_clients"),
     ],
 )

@@ -54,7 +54,7 @@ def simulate(
     other = None if source.versus is None else source.replace(file=source.versus).fit(data)
     output.check()
     if output.out is not None:
-        from psofed.results.dataset import check_netcdf_name
+        from psofed.results.netcdf import check_netcdf_name
 
         if other is not None:
             raise PsofedError("--out keeps one result, and --versus makes two: leave out one of them.")

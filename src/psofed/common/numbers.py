@@ -8,7 +8,7 @@ import numpy as np
 
 from psofed.common.types import FloatArray
 
-# Beyond so many degrees of freedom the expansion in their inverse is exact to 1e-10.
+# Above this number of degrees of freedom the expansion in their inverse is accurate to 1e-10.
 _MANY = 300
 
 

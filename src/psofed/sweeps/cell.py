@@ -14,7 +14,7 @@ from psofed.common.types import ProgressCallback
 from psofed.results import METRIC_TITLES, Estimate, estimate, find_unsteady
 from psofed.scenario import Scenario
 
-# Packages that cannot change a simulation's numbers. All others count, so a new one is never forgotten.
+# Packages that cannot change the result of a simulation. All others count, so a new package is never forgotten.
 _BYSTANDERS = (
     "advice",
     "cli",
@@ -33,7 +33,7 @@ _BYSTANDERS = (
 
 @dataclass(frozen=True)
 class Cell:
-    """What is simulated: everything that decides the result.
+    """One simulation of a sweep: everything that determines its result.
 
     An attack that never happens (no Byzantine client, probability 0) is left out, so that all such cells are one.
 
@@ -82,7 +82,7 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class CellResult:
-    """What a cell came to, small enough to travel and to keep by the thousand.
+    """Result of a cell, small enough to send between processes and to store by the thousand.
 
     Attributes
     ----------

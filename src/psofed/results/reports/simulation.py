@@ -93,9 +93,8 @@ def remarks(result: "SimulationResult") -> list[str]:
     diverged = result.diverged_trials
     if diverged.size:
         first = count(result.diverged_at[diverged].min())
-        lines.append(
-            f"The first of {counted(diverged.size, 'diverged trial')} diverged at iteration {first}."
-        )
+        which = "The trial" if diverged.size == 1 else "The first of these trials"
+        lines.append(f"{which} diverged at iteration {first}.")
     heavy = [title for metric, title in METRIC_TITLES.items() if getattr(result, metric).is_heavy_tailed]
     if heavy:
         lines.append(
