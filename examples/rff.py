@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from kernel_ridge import kernel_ridge_mse
 from matplotlib.figure import Figure
 
 from psofed import Data, Prediction, Scenario, attacks, models, simulate
@@ -14,7 +15,6 @@ from psofed.common.numbers import to_decibels
 from psofed.fleet.nonlinear import best_mse
 from psofed.render.figures import finish_axes, save_figure
 from psofed.render.style import COLOURS
-from psofed.simulation.kernel_ridge import kernel_ridge_mse
 
 STREAM = Data(function="root-sine", input_variance=1.0, noise_variance=0.01)
 BASE = Scenario(

@@ -18,7 +18,7 @@ HELP = HERE / "help"
 MISTAKES = HERE / "mistakes.txt"
 
 _WIDTH = "100"
-_ROWS = "\n".join(f"{'north south'.split()[n % 2]},{n % 7},{n % 5},{(n % 7) + n % 3}" for n in range(100))
+_ROWS = "\n".join(f"{['north', 'south'][n % 2]},{n % 7},{n % 5},{(n % 7) + n % 3}" for n in range(100))
 
 FILES = {
     "scenario.toml": "num_clients = 50\ndimension = 5\niterations = 100\n\n[attack]\nnum_byzantine = 15\n",
@@ -33,7 +33,7 @@ FILES = {
     "table.toml": "num_clients = 50\ndimension = 5\nattack = 5\n",
     "plugin.toml": 'plugins = ["my_parts"]\nnum_clients = 50\ndimension = 5\n\n[attack]\nkind = "mine"\n',
     "custom.py": "this is not Python\n",
-    "grid.toml": '[base]\nnum_clients = 50\ndimension = 5\n\n[grid]\nstepsise = [0.1, 0.2]\n',
+    "grid.toml": "[base]\nnum_clients = 50\ndimension = 5\n\n[grid]\nstepsise = [0.1, 0.2]\n",
     "empty_grid.toml": "[base]\nnum_clients = 50\ndimension = 5\n",
     "readings.csv": f"station,wind,rain,output\n{_ROWS}\n",
     "words.csv": "station,wind,output\n" + "north,calm,1\n" * 50,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from psofed.common.errors import InvalidValueError
 from psofed.common.options import option
 from psofed.common.settings import Settings
 
@@ -44,7 +45,10 @@ class PlotOutput(Output):
         if self.plot is not None:
             from psofed.render.style import check_picture_format
 
-            check_picture_format(self.plot)
+            try:
+                check_picture_format(self.plot)
+            except InvalidValueError as error:
+                raise error.renamed("--plot") from None
 
     def draw(self, result: Any) -> None:
         """Draw a result, if that was asked for."""

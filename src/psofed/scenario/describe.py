@@ -35,8 +35,8 @@ def describe_scenario(scenario: "Scenario") -> str:
     )
 
 
-def short_repr(value: Any) -> str:
-    """Write a dataclass with the fields that differ from their defaults, long ones cut.
+def short_repr(value: Any, **defaults: Any) -> str:
+    """Write a dataclass with the fields that differ from their defaults (or from those given), long ones cut.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def short_repr(value: Any) -> str:
     for field in dataclasses.fields(value):
         held = getattr(value, field.name)
         default = field.default_factory() if callable(field.default_factory) else field.default
-        if field.repr and field.init and not _same(held, default):
+        if field.repr and field.init and not _same(held, defaults.get(field.name, default)):
             text = short_repr(held) if dataclasses.is_dataclass(held) else repr(held)
             shown.append(
                 f"{field.name}={text if len(text) <= _LONGEST or '(' in text[:20] else text[:_LONGEST] + '…'}"

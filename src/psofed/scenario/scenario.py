@@ -200,7 +200,7 @@ class Scenario(Settings):
     def __repr__(self) -> str:
         from psofed.scenario.describe import short_repr
 
-        return short_repr(self)
+        return short_repr(self, num_participants=min(5, self.num_clients))
 
     def _repr_html_(self) -> str:
         from psofed.scenario.describe import scenario_report

@@ -31,6 +31,11 @@ class PredictionSettings(Settings, kw_only=False):
         default=False, text="drop terms of order stepsize squared (with --theory paper)"
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.small_stepsize and self.theory != "paper":
+            raise InvalidValueError("small_stepsize", True, 'left out unless theory = "paper"')
+
 
 class ComparisonSettings(TrialSettings, kw_only=False):
     """How a scenario is simulated, and which theory it is compared with."""

@@ -196,7 +196,10 @@ def read_grid(path: str | Path) -> Grid:
         values = read_toml(path)
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None
-    return grid_from_mapping(values, path.parent)
+    try:
+        return grid_from_mapping(values, path.parent)
+    except PsofedError as error:
+        raise error.at(str(path)) from None
 
 
 def axes_to_json(axes: tuple[Axis, ...]) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from psofed.render.style import LINES, MARKERS
 from psofed.results.metrics import METRIC_TITLES
 from psofed.scenario import Scenario
 from psofed.scenario.describe import describe_scenario
+from psofed.theory.metrics import METRICS
 
 if TYPE_CHECKING:
     from psofed.theory.limits import AttackLimits
@@ -32,8 +33,8 @@ TERM_TITLES = {
     "drift": "moving target",
     "targets": "clients' own targets",
 }
-TUNED_TITLES = {"network": "network MSE", "test": "test MSE", "msd": "server MSD"}
 _LOWER = "lower is better"
+_NO_STABLE = "No stepsize is stable: under this attack the models diverge however small the steps are."
 # A stepsize this much below the largest stable one is suggested where theory has no best one.
 _SAFE = 0.3
 # A best stepsize is suggested where it lowers the error by more than this many dB.
@@ -87,9 +88,11 @@ def prediction_report(prediction: "Prediction") -> Report:
 def suggested_stepsize(prediction: "Prediction") -> float:
     """Return a stepsize to use instead: the best one where there is one, else one well below the largest stable one.
 
-    Two digits, rounded down.
+    Two digits, rounded down; 0 where no stepsize is stable.
     """
     value = prediction.optimal_stepsize or _SAFE * prediction.max_stepsize
+    if not value > 0:
+        return 0.0
     digits = 10.0 ** (math.floor(math.log10(value)) - 1)
     return float(f"{math.floor(value / digits) * digits:.2g}")
 
@@ -109,6 +112,8 @@ def with_remedy(report: Report, scenario: Scenario) -> Report:
         limit, stepsize = prediction.max_stepsize, suggested_stepsize(prediction)
     except NotCoveredError:
         return report
+    if not stepsize:
+        return report.adding(_NO_STABLE)
     now = significant(scenario.stepsize)
     note = (
         f"Stepsize {now} exceeds the largest stable stepsize, {significant(limit)}."
@@ -225,7 +230,7 @@ def stepsizes_chart(curve: "StepsizeCurve") -> Chart:
 def tuning_report(tuning: "Tuning") -> Report:
     """Return the best stepsize for each number of shared parameters, and which of them to use."""
     best = tuning.recommended
-    what = TUNED_TITLES[tuning.metric]
+    what = METRIC_TITLES[METRICS[tuning.metric]]
     columns = (
         Column("M", Kind.COUNT),
         Column("best stepsize", Kind.NUMBER),
@@ -292,7 +297,7 @@ def tuning_chart(tuning: "Tuning") -> Chart:
     return Chart(
         "Dots: best stepsize for each M. Star: recommended.",
         Scale("stepsize μ", log=True),
-        Scale(f"{TUNED_TITLES[tuning.metric]}, {when} (dB)"),
+        Scale(f"{METRIC_TITLES[METRICS[tuning.metric]]}, {when} (dB)"),
         tuple(series),
     )
 
@@ -353,6 +358,8 @@ def recovery_chart(recovery: "Recovery") -> Chart:
 def _prediction_headline(prediction: "Prediction") -> str:
     scenario = prediction.scenario
     if not prediction.is_stable:
+        if not prediction.max_stepsize > 0:
+            return _NO_STABLE
         return (
             f"Unstable: at stepsize {significant(scenario.stepsize)} the error grows without bound. "
             f"The largest stable stepsize is {significant(prediction.max_stepsize)}."
@@ -387,13 +394,17 @@ def _stepsizes(prediction: "Prediction") -> Table:
         ("current", prediction.scenario.stepsize, f"spectral radius {prediction.spectral_radius:.6f}"),
         (limit, prediction.max_stepsize, "in mean square"),
         ("largest with a convergent mean", prediction.mean_max_stepsize, "a sufficient condition"),
-        ("best", best or None, "" if best else "without an attack, smaller is better"),
+        ("best", best if best > 0 else None, "smaller is always better" if best == 0 else ""),
     )
     return Table("Stepsizes", (Column(""), Column("stepsize", Kind.NUMBER), Column("")), rows)
 
 
 def _prediction_step(prediction: "Prediction") -> NextStep:
     from psofed.theory.prediction import Prediction
+
+    if not prediction.max_stepsize > 0:
+        call = "psofed.attack_limits(scenario)"
+        return NextStep("Find how many Byzantine clients the fleet tolerates", call)
 
     scenario = prediction.scenario
     stepsize = suggested_stepsize(prediction)
