@@ -48,7 +48,7 @@ def test_divergence_is_valid_json_and_said(scenario_file, psofed_command) -> Non
     assert result["network_mse"]["mean"] is None
     assert result["diverged"]["trials"] == [0, 1]
     assert (
-        "2 of 2 trials diverged"
+        "All 2 trials diverged"
         in psofed_command("simulate", scenario_file, "--trials", 2, "--set", "stepsize=5").stdout
     )
 
@@ -86,7 +86,10 @@ def test_a_result_and_a_picture_are_written(scenario_file, tmp_path, psofed_comm
         (["--set", "nonsense"], "key=value"),
         (["--plot", "curve.gif"], "a name ending in .png, .svg, .pdf"),
         (["--out", "result.json"], "a name ending in .nc"),
-        (["--tail", "200"], "tail must be between 1 and 100 (the iterations); got 200."),
+        (
+            ["--tail", "200"],
+            "tail must be an integer between 1 and 100 (the iterations) or a fraction below 1; got 200.",
+        ),
         (["--trials", "0"], "--trials"),
         (["--threads", "-1"], "--threads"),
         (["--wrong"], "--wrong"),
@@ -118,7 +121,7 @@ def test_two_scenarios_are_compared_trial_by_trial(scenario_file, tmp_path, psof
     assert "pairs" in (tmp_path / "difference.svg").read_text()
     refused = psofed_command(*compared, "--out", tmp_path / "both.nc")
     assert refused.returncode == 2
-    assert "nothing with --versus" in refused.stderr
+    assert "--versus makes two" in refused.stderr
 
 
 def test_options_for_sweeps_are_refused_for_simulations(scenario_file, tmp_path, psofed_command) -> None:
@@ -149,9 +152,9 @@ def test_interrupting_ends_cleanly(tmp_path) -> None:
     # The first block says when it begins, kernels being loaded, so that nobody need guess how long that takes.
     begin = (
         "from psofed.simulation import monte_carlo as m\nreal = m.run_block\n"
-        "def run_block(scenario, *a):\n"
-        "    if scenario.iterations > 1:\n        print('begun', flush=True)\n"
-        "    return real(scenario, *a)\n"
+        "def run_block(job, *a):\n"
+        "    if job.scenario.iterations > 1:\n        print('begun', flush=True)\n"
+        "    return real(job, *a)\n"
         "m.run_block = run_block\nfrom psofed.cli import main\nmain()\n"
     )
     command = [sys.executable, "-c", begin, "simulate", str(path), "--trials", "64", "--threads", "1"]

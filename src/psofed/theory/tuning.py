@@ -6,23 +6,26 @@ the lowest error.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from psofed.common.types import FloatArray, ProgressCallback
+from psofed.common.numbers import to_decibels
+from psofed.common.settings import takes
+from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer
 from psofed.fleet import Fleet
+from psofed.render import Report, Reported
+from psofed.render.numbers import fixed, significant
 from psofed.results import METRIC_TITLES
-from psofed.results.estimates import in_decibels
-from psofed.results.show import draw, html_card, text_table
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
-from psofed.theory.metrics import METRICS, Metrics, check_metric, metrics_of
+from psofed.settings.theory import TuningSettings
+from psofed.theory.metrics import METRICS, Metrics, metrics_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import select
 from psofed.theory.solve.method import Method
@@ -37,9 +40,9 @@ from psofed.theory.stepsize import (
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
 
-_HEAD = ("M", "stepsize", "error", "numbers per iteration")
+    from psofed.render.charts import Chart
+
 _WITHIN = 10**0.1  # converged: within 1 dB of the steady state, above or below
 _NEARLY_AS_GOOD = 10**0.01  # 0.1 dB
 _FIRST_LOOK = 256  # iterations of the first learning curve that is searched for the settling time
@@ -81,8 +84,8 @@ class TuningPoint:
     horizon_error: float | None = None
 
 
-@dataclass(frozen=True)
-class Tuning:
+@dataclass(frozen=True, repr=False)
+class Tuning(Reported):
     """Best stepsizes by number of shared entries, and a recommendation.
 
     Attributes
@@ -103,11 +106,27 @@ class Tuning:
     horizon: int | None = None
     _plan: "Plan | None" = field(default=None, repr=False, compare=False)
 
-    def plot(self) -> "Figure":
-        """Draw the predicted error over the stepsize for each M; returns a Matplotlib figure."""
+    @property
+    def is_bare(self) -> bool:
+        """Whether what was tuned is not known any more, so that no curve can be drawn."""
+        return self._plan is None
+
+    def curves(self) -> tuple[FloatArray, dict[int, FloatArray]]:
+        """Return stepsizes around the best ones, and the predicted errors there by number of shared parameters."""
         assert self._plan is not None
-        stepsizes, errors = self._plan.curves(self)
-        return draw("theory.plot_tuning", self, stepsizes, errors)
+        return self._plan.curves(self)
+
+    def report(self) -> Report:
+        """Return the best stepsize for each number of shared parameters, and which to use."""
+        from psofed.theory.reports import tuning_report
+
+        return tuning_report(self)
+
+    def chart(self) -> "Chart":
+        """Return the predicted error over the stepsize for each M, as a value."""
+        from psofed.theory.reports import tuning_chart
+
+        return tuning_chart(self)
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return a row per number of shared entries."""
@@ -116,30 +135,6 @@ class Tuning:
         return pandas.DataFrame(
             [asdict(point) | {"recommended": point is self.recommended} for point in self.points]
         )
-
-    def summary(self) -> str:
-        """Return the table and the recommendation as text."""
-        return f"{self!r}\n  {self.reason}"
-
-    def __repr__(self) -> str:
-        what = "steady state" if self.horizon is None else f"mean over {self.horizon} iterations"
-        lines = [f"Tuning: {self.metric} error, {what}", *text_table(_HEAD, self._rows())]
-        return "\n".join(lines)
-
-    def _rows(self) -> list[tuple[str, ...]]:
-        return [
-            (
-                f"{point.num_shared}{' *' if point is self.recommended else ''}",
-                f"{point.stepsize:.4g}",
-                f"{in_decibels(metric_of(point, self.metric)):.2f} dB",
-                str(point.numbers_per_iteration),
-            )
-            for point in self.points
-        ]
-
-    def _repr_html_(self) -> str:
-        plot = self.plot if self._plan is not None else None
-        return html_card("Tuning", _HEAD, self._rows(), (f"* recommended: {self.reason}",), plot)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts."""
@@ -177,15 +172,8 @@ class Plan:
         }
 
 
-def tune(
-    scenario: Scenario | str | Path,
-    metric: str = "network",
-    shared: Sequence[int] | None = None,
-    theory: str = "exact",
-    horizon: int | None = None,
-    progress: ProgressCallback | None = None,
-    measured: Fleet | None = None,
-) -> Tuning:
+@takes(TuningSettings)
+def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
     """Find the best stepsize for each number of shared entries, and recommend one of them.
 
     Under attack, or with a target that walks, the steady-state error has a minimum, and that is what is sought. Without
@@ -195,20 +183,12 @@ def tune(
     Parameters
     ----------
     scenario : Scenario or path
-        The fleet and the attack on it; its stepsize and number of shared entries are what is sought.
-    metric : str
-        ``"network"``, ``"test"`` or ``"msd"``.
-    shared : sequence of int, optional
-        Numbers of shared entries to consider; 1 to D by default.
-    theory : str
-        ``"exact"`` or ``"paper"``.
-    horizon : int, optional
-        N: minimise the mean error over the first N iterations. By default the steady state where it has a best
-        stepsize, else the scenario's own iterations.
-    progress : callable, optional
-        Called with the number of choices done and their total.
-    measured : Fleet, optional
-        Statistics of the streams as measured (:meth:`psofed.OwnData.fleet`), in the place of the scenario's own.
+        The fleet and the attack on it; its stepsize and number of shared entries are replaced by the best ones.
+
+    Returns
+    -------
+    Tuning
+        Best stepsizes by number of shared entries, and a recommendation.
 
     Examples
     --------
@@ -221,13 +201,13 @@ def tune(
     >>> short.recommended.stepsize > long.recommended.stepsize > 0
     True
     """
-    scenario = as_scenario(scenario)
-    check_metric(metric)
-    counts = tuple(shared) if shared is not None else tuple(range(1, scenario.dimension + 1))
+    scenario, metric, theory = as_scenario(scenario), settings.metric, settings.theory
+    horizon, progress, measured = settings.horizon, settings.progress, settings.measured
+    counts = settings.shared or range(1, scenario.dimension + 1)
+    for count in counts:
+        check_integer("shared", count, 1, scenario.dimension, "dimension")
     if horizon is None and not has_optimum(TheoryModel(scenario, theory, measured=measured)):
         horizon = scenario.iterations
-    if horizon is not None:
-        horizon = check_integer("horizon", horizon, 1)
     points: list[TuningPoint] = []
     for count in counts:
         if progress is not None:
@@ -325,12 +305,12 @@ def _recommend(points: tuple[TuningPoint, ...], metric: str, horizon: int | None
     close = [p for p in points if metric_of(p, metric) <= _NEARLY_AS_GOOD * metric_of(best, metric)]
     chosen = min(close, key=lambda point: point.numbers_per_iteration)
     title = METRIC_TITLES[METRICS[metric]]
-    what = f"steady-state {title}" if horizon is None else f"mean {title} over {horizon} iterations"
-    reason = f"M = {chosen.num_shared} at stepsize {chosen.stepsize:.4g} has "
+    what = f"steady-state {title}" if horizon is None else f"mean {title} over {horizon:,} iterations"
     if chosen is best:
-        return chosen, reason + f"the lowest {what} of all."
-    lost = 10 * math.log10(metric_of(chosen, metric) / metric_of(best, metric))
-    return chosen, reason + (
-        f"a {what} only {lost:.2f} dB above the lowest (M = {best.num_shared}) and exchanges "
-        f"{chosen.numbers_per_iteration} numbers per iteration instead of {best.numbers_per_iteration}."
+        return chosen, f"this gives the lowest {what}."
+    lost = to_decibels(metric_of(chosen, metric) / metric_of(best, metric))
+    return chosen, (
+        f"the {what} is only {fixed(lost)} dB above the lowest (M = {best.num_shared}, stepsize "
+        f"{significant(best.stepsize)}), and {chosen.numbers_per_iteration:,} values are sent per iteration instead of "
+        f"{best.numbers_per_iteration:,}."
     )
