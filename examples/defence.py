@@ -1,4 +1,4 @@
-"""Liars found, left out, and the recovery: the picture of docs/defence.md.
+"""Byzantine clients detected and excluded, and the recovery: the picture of docs/defence.md.
 
 Run as `python examples/defence.py docs/images`.
 """
@@ -46,8 +46,8 @@ def plot_defence(path: Path) -> None:
             if result.defence is None:
                 continue
             record = result.defence
-            for which, shade in (("liars", COLOURS[0]), ("honest clients", COLOURS[2])):
-                chosen = record.is_byzantine if which == "liars" else ~record.is_byzantine
+            for which, shade in (("Byzantine clients", COLOURS[0]), ("honest clients", COLOURS[2])):
+                chosen = record.is_byzantine if which == "Byzantine clients" else ~record.is_byzantine
                 first = record.first[:, chosen]
                 share = [100 * np.mean((first >= 0) & (first <= n)) for n in time]
                 found.plot(time, share, style, color=shade, lw=1.2, label=f"M = {shared}, {which}")

@@ -43,7 +43,7 @@ def test_few_rows_of_the_same_target_should_be_federated(helpful) -> None:
 
 
 def test_targets_that_differ_should_not_be_federated() -> None:
-    advice = advise(make(10, 200, 1.0), liars=0)
+    advice = advise(make(10, 200, 1.0), byzantine=0)
     assert advice.verdict == "stay alone"
     assert advice.answer.startswith("Do not federate: ")
     assert advice.federation.gain.interval[1] < -0.2
@@ -52,7 +52,7 @@ def test_targets_that_differ_should_not_be_federated() -> None:
 
 
 def test_where_it_makes_no_difference_that_is_said() -> None:
-    advice = advise(make(10, 150, 0.2), liars=0)
+    advice = advise(make(10, 150, 0.2), byzantine=0)
     assert advice.verdict == "no clear difference"
     assert advice.answer.startswith("No clear difference: ")
     low, high = advice.federation.gain.interval
@@ -62,13 +62,14 @@ def test_where_it_makes_no_difference_that_is_said() -> None:
 def test_columns_that_say_nothing_are_named_as_such() -> None:
     rng = np.random.default_rng(3)
     data = from_arrays(rng.standard_normal((600, 2)), rng.standard_normal(600), np.arange(600) % 5)
-    assert "No model is clearly better than each client's running mean" in advise(data, liars=0).answer
+    assert "No model is clearly better than each client's running mean" in advise(data, byzantine=0).answer
 
 
 def test_the_scenarios_stepsize_does_not_matter() -> None:
     data = make(6, 40, 0.0)
     answers = {
-        advise(data, liars=0, settings={"stepsize": mu, "num_shared": 1}).answer for mu in (0.001, 0.02, 0.5)
+        advise(data, byzantine=0, settings={"stepsize": mu, "num_shared": 1}).answer
+        for mu in (0.001, 0.02, 0.5)
     }
     assert len(answers) == 1
 
@@ -85,7 +86,7 @@ def test_lies_hurt_the_mean_more_than_the_median_and_count_on_the_honest_alone(h
     assert (mean.rule, median.rule) == ("mean", "median")
     assert median.error < mean.error
     assert mean.gain.value < helpful.federation.gain.value
-    assert len(helpful.liars) == 4
+    assert len(helpful.byzantine) == 4
     assert helpful.attack["kind"] == "sign-flip"
     assert "If 4 of the 20 clients were Byzantine" in helpful.sentences[-1]
 
@@ -95,12 +96,12 @@ def test_who_lies_and_how_and_the_rule_against_it_can_be_said(aggregation: str, 
     attack = {"kind": "gaussian", "variance": 9.0, "probability": 1.0, "clients": ["S01"]}
     settings = {"attack": attack, "aggregation": aggregation}
     advice = advise(make(6, 30, 0.0), settings=settings, rule=rule)
-    assert advice.liars == ("S01",)
+    assert advice.byzantine == ("S01",)
     assert advice.lies[1].rule == "trimmed-mean"
 
 
 def test_a_faulty_station_is_flagged_by_name() -> None:
-    advice = advise(make(8, 80, 0.0, faulty=5), liars=0)
+    advice = advise(make(8, 80, 0.0, faulty=5), byzantine=0)
     assert [s.name for s in advice.stations if s.stands_out] == ["S05"]
     assert "stands out" in advice.stations[5].note
     assert any("--leave-out S05" in sentence for sentence in advice.sentences)
@@ -165,7 +166,7 @@ def test_the_interval_of_the_advice_covers_the_expected_gain() -> None:
     """Over fresh tables of the same stations; the expected gain is 1 − E[error together]/E[error alone]."""
     runs, found = 40, []
     for seed in range(runs):
-        advice = advise(make(6, 50, 0.2, seed=seed, dimension=2), liars=0)
+        advice = advise(make(6, 50, 0.2, seed=seed, dimension=2), byzantine=0)
         found.append((advice.federation.error, advice.alone.error, *advice.federation.gain.interval))
     together, alone, low, high = np.array(found).T
     truth = 1 - together.mean() / alone.mean()
@@ -220,14 +221,14 @@ def test_the_picture_shows_every_station_by_name_or_all_as_a_cloud(helpful) -> N
     few = helpful.plot()
     labels = [text.get_text() for text in few.axes[1].get_yticklabels()]
     assert labels == [s.name for s in helpful.stations]
-    many = advise(make(45, 12, 0.0, dimension=1), liars=0)
+    many = advise(make(45, 12, 0.0, dimension=1), byzantine=0)
     assert many.plot().axes[1].get_xlabel() == "alone"
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"liars": 0.5}, "liars must be"),
+        ({"byzantine": 0.5}, "byzantine must be"),
         ({"trials": 0}, "trials must be"),
         ({"rule": "nonsense"}, "nonsense"),
         ({"settings": {"num_clients": 9}}, "num_clients must be"),
@@ -254,7 +255,7 @@ def test_the_command_line_answers_first_and_keeps_names_as_they_are(tmp_path, ps
     assert done.stdout.startswith(("Federate", "No ", "Do not federate"))
     assert "[bold]Łódź" in done.stdout
     assert (tmp_path / "p.png").stat().st_size > 10_000
-    plain = json.loads(psofed_command("advise", *table, "--json", "--liars", 0).stdout)
+    plain = json.loads(psofed_command("advise", *table, "--json", "--byzantine", 0).stdout)
     assert plain["verdict"] in ("federate", "stay alone", "no clear difference")
     for bad, message in (
         ([], "advise needs --data"),

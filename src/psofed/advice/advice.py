@@ -1,4 +1,4 @@
-"""What came out of asking whether federating helps: the advice, as text, tables and files."""
+"""Advice on whether to federate, as text, tables and files."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -78,7 +78,7 @@ class Advice(Reported):
         A federation with a robust rule, nobody lying.
     lies : tuple of Method
         If some stations lied: with the mean and with the robust rule, on the honest stations alone.
-    liars : tuple of str
+    byzantine : tuple of str
         Who lied then.
     attack : dict
         What they did, as in a scenario file.
@@ -100,7 +100,7 @@ class Advice(Reported):
     shared: tuple[Method, ...]
     robust: Method | None
     lies: tuple[Method, ...]
-    liars: tuple[str, ...]
+    byzantine: tuple[str, ...]
     attack: dict[str, Any]
     stations: tuple[Station, ...]
     scenario: Scenario
@@ -155,7 +155,7 @@ class Advice(Reported):
                 "gain_of_pooled_on_federation": self.pooled_gain.to_json(),
                 "gain_of_best_on_running_mean": self.model_gain.to_json(),
                 "lies": {
-                    "stations": list(self.liars),
+                    "stations": list(self.byzantine),
                     "attack": self.attack,
                     "methods": [method.to_json() for method in self.lies],
                 },

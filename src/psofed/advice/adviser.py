@@ -60,7 +60,7 @@ def advise(data: "OwnData | str | Path | pandas.DataFrame | Any", settings: Advi
     >>> from psofed import from_arrays
     >>> rng = np.random.default_rng(1)
     >>> X, clients = rng.standard_normal((1200, 3)), np.arange(1200) % 20
-    >>> advice = advise(from_arrays(X, X.sum(axis=1) + rng.standard_normal(1200), clients), liars=0)
+    >>> advice = advise(from_arrays(X, X.sum(axis=1) + rng.standard_normal(1200), clients), byzantine=0)
     >>> advice.verdict, advice.federation.gain.value > 0.1
     ('federate', True)
     """
@@ -80,7 +80,7 @@ def advise(data: "OwnData | str | Path | pandas.DataFrame | Any", settings: Advi
     if rule is None:
         rule = "median" if isinstance(scenario.aggregation, Mean) else scenario.aggregation
     robust = find_part("aggregation", rule, "rule")() if isinstance(rule, str) else rule
-    attack = _make_attack(scenario, settings.liars, settings.seed)
+    attack = _make_attack(scenario, settings.byzantine, settings.seed)
     scenario = scenario.replace(attack=None, aggregation="mean")
     for part in (scenario, scenario.replace(aggregation=robust, attack=attack)):
         check_covered(part, data)
@@ -90,14 +90,14 @@ def advise(data: "OwnData | str | Path | pandas.DataFrame | Any", settings: Advi
     return _Adviser(data, scenario, robust, attack, trier).advise(settings.progress)
 
 
-def _make_attack(scenario: Scenario, liars: float, seed: int) -> Attack | None:
-    """Return the attack of the second question; who lies is drawn, unless the scenario names them."""
+def _make_attack(scenario: Scenario, byzantine: float, seed: int) -> Attack | None:
+    """Return the attack of the what-if analysis; Byzantine clients are drawn unless the scenario names them."""
     clients = scenario.num_clients
     if scenario.attack is not None and (
         scenario.attack.clients or scenario.attack.byzantine_set == "redrawn"
     ):
         return scenario.attack
-    count = min(math.ceil(liars * clients - 1e-9), clients - 1)
+    count = min(math.ceil(byzantine * clients - 1e-9), clients - 1)
     if count == 0:
         return None
     who = np.random.default_rng((seed, 12)).choice(clients, count, replace=False)
@@ -141,7 +141,7 @@ class _Adviser:
         if "robust" in groups:
             judged = judge.choose(by_group["robust"], [s.num_shared for s in groups["robust"]])
             robust = self._method(judge, judged, alone, groups["robust"], "federation")
-        lies, liars = self._lies(groups, by_group, alone_errors)
+        lies, byzantine = self._lies(groups, by_group, alone_errors)
         single = self._data.num_clients == 1
         better = federation if judge.error(federation) < judge.error(alone) else alone
         own = Method("alone", "each station alone", None, float(alone_grid[alone.last]),
@@ -157,7 +157,7 @@ class _Adviser:
             shared=tuple(shared),
             robust=robust,
             lies=lies,
-            liars=liars,
+            byzantine=byzantine,
             attack={} if self._attack is None else self._attack.to_mapping(),
             stations=describe_stations(self._data, judge, alone, federation),
             scenario=plain[federation.last],

@@ -54,7 +54,7 @@ def advice_from_json(plain: Mapping[str, Any]) -> Advice:
         shared=tuple(method for method in federations if method.rule == "mean"),
         robust=next((method for method in federations if method.rule != "mean"), None),
         lies=tuple(_method(entry) for entry in lies["methods"]),
-        liars=tuple(lies["stations"]),
+        byzantine=tuple(lies["stations"]),
         attack=dict(lies["attack"]),
         stations=tuple(_station(entry) for entry in plain["stations"]),
         scenario=Scenario.from_mapping(plain["scenario"]),

@@ -1,4 +1,4 @@
-"""What advice says: the answer in sentences, its tables and its charts."""
+"""Report of an advice: the answer in sentences, its tables and its charts."""
 
 import math
 import textwrap
@@ -161,7 +161,7 @@ def _attacked(advice: "Advice") -> Table:
         for key, value in advice.attack.items()
         if key not in ("kind", "clients", "byzantine_set")
     )
-    who = f"{len(advice.liars)} of {len(advice.stations)} clients" if advice.liars else "some clients"
+    who = f"{len(advice.byzantine)} of {len(advice.stations)} clients" if advice.byzantine else "some clients"
     title = f"Honest clients if {who} are Byzantine ({advice.attack['kind']}: {options})"
     return Table(title, _METHOD_COLUMNS, tuple(_method_row(method) for method in advice.lies))
 
@@ -222,7 +222,11 @@ def _under_attack(advice: "Advice") -> str:
     if not advice.lies:
         return ""
     plain, robust = advice.lies
-    who = f"{len(advice.liars)} of the {len(advice.stations)} clients" if advice.liars else "some clients"
+    who = (
+        f"{len(advice.byzantine)} of the {len(advice.stations)} clients"
+        if advice.byzantine
+        else "some clients"
+    )
     unclear, clear = ("" if m.gain.is_clear else " (no clear difference)" for m in (plain, robust))
     return (
         f"If {who} were Byzantine, the honest clients' error in the federation would be {brief(plain.gain)} than "
@@ -255,7 +259,7 @@ def _winners(advice: "Advice") -> str:
 def _gains(advice: "Advice") -> RowChart:
     plain = [m for m in advice.methods if m.name in ("federation", "pooled")]
     shown = [*plain, *advice.lies]
-    attacked = f"{len(advice.liars) or 'some'} Byzantine"
+    attacked = f"{len(advice.byzantine) or 'some'} Byzantine"
     names = [m.title for m in plain] + [f"{attacked}: M = {m.num_shared}, {m.rule}" for m in advice.lies]
     values = 100 * np.array([m.gain.value for m in shown])
     low, high = (100 * np.array([m.gain.interval[end] for m in shown]) for end in (0, 1))

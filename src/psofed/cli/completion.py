@@ -1,4 +1,4 @@
-"""What a shell may complete: fields and values of --set, names of figures, names of parts.
+"""Shell completion: fields and values of --set, names of figures, names of parts.
 
 Nothing is imported before the user presses Tab.
 """

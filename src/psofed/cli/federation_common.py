@@ -1,4 +1,4 @@
-"""What the federation's commands share."""
+"""Helpers shared by the federation's commands."""
 
 import os
 import signal

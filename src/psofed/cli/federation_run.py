@@ -116,7 +116,7 @@ def run(
         typer.Option(
             "--max-deviation",
             min=0,
-            help="Drop replies so many times further off than the model's size and the others; 0: no bound.",
+            help="Drop replies this many times further off than the model's size and the others; 0: no bound.",
         ),
     ] = 10.0,
     dtype: Annotated[str, typer.Option(help="Number type of the model: float64 or float32.")] = "float64",
@@ -164,7 +164,7 @@ def resume(
     as_json: AsJson = False,
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
-    """Go on with the last run from its last completed round."""
+    """Continue the last run from its last completed round."""
     with ready():
         load_plugins(plugins)
         import dataclasses
@@ -187,7 +187,7 @@ def rollback(
     to_round: Annotated[int, typer.Option("--to-round", min=0, metavar="N", help="The round to go back to.")],
     home: HomeFolder = DEFAULT_HOME,
 ) -> None:
-    """Go back to the checkpoint of an earlier round; `resume` then goes on from there.
+    """Go back to the checkpoint of an earlier round; `resume` then continues from there.
 
     All that was learned later is forgotten, also by the clients: each is given the full model when it is next drawn.
     """
@@ -202,16 +202,16 @@ def rollback(
         if place.status.exists():
             status = read_json(place.status)
             write_json(place.status, {**status, "round": state.round_number, "state": "rolled back"})
-        typer.echo(f"back at round {state.round_number}; `psofed federation resume` goes on from there")
+        typer.echo(f"back at round {state.round_number}; `psofed federation resume` continues from there")
 
 
 def stop(home: HomeFolder = DEFAULT_HOME) -> None:
-    """End the run that is going on; `resume` goes on with it."""
+    """Stop the current run; continue it with `resume`."""
     with ready():
         from psofed.federation.deploy.submit import stop as stop_run
 
         done = stop_run(open_home(home))
-        typer.echo(f"stopped after round {done}; `psofed federation resume` goes on from there")
+        typer.echo(f"stopped after round {done}; `psofed federation resume` continues from there")
 
 
 def export(

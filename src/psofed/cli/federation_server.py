@@ -105,7 +105,7 @@ def server(
 
 def status(
     home: HomeFolder = DEFAULT_HOME,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it anew every second until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh every second until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show whether the server runs, which nodes are there, and how far the run has come."""

@@ -33,7 +33,7 @@ S = TypeVar("S", bound=Settings)
 
 @dataclasses.dataclass(frozen=True)
 class Given(Generic[S]):
-    """What was typed of some settings.
+    """Settings that were typed on the command line.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What commands read: a scenario with changes, a table, and modules with custom parts."""
+"""Inputs of commands: a scenario with changes, a table, and modules with custom parts."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

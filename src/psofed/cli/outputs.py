@@ -1,4 +1,4 @@
-"""What commands write: the report or JSON, a picture, a file, and progress on the terminal."""
+"""Outputs of commands: the report or JSON, a picture, a file, and progress on the terminal."""
 
 import json
 import sys

@@ -41,7 +41,7 @@ class Event(Protocol):
 
 
 class Scheduler(Protocol):
-    """What the federation asks of the machine."""
+    """Clock and waiting, as the federation uses them."""
 
     def monotonic(self) -> float:
         """Return seconds since some moment; they never go back."""

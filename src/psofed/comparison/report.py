@@ -1,4 +1,4 @@
-"""What a comparison says: whether theory and simulation agree, metric by metric."""
+"""Report of a comparison: whether theory and simulation agree, metric by metric."""
 
 from typing import TYPE_CHECKING
 

@@ -33,7 +33,7 @@ CAPTIONS = (
     "Large circle: now. Star: best stepsize. Dashed: limit of stability. Squares: simulated, with 95 % intervals.",
     "Of the network MSE. A part left of zero makes it smaller.",
     "Line: theory. Dots in a band: simulated mean and its 95 % interval.",
-    "At the stepsize of now. Squares: simulated.",
+    "At the current stepsize. Squares: simulated.",
     "Solid: all participants share fewer entries. Dashed: fewer participants share all of them.",
 )
 _TOOLS = "pan,wheel_zoom,box_zoom,reset,save"

@@ -1,4 +1,4 @@
-"""What can be taken away: the scenario as TOML, as commands and as Python; the numbers as CSV and JSON."""
+"""Exports: the scenario as TOML, as commands and as Python; the numbers as CSV and JSON."""
 
 import dataclasses
 import json
@@ -23,14 +23,14 @@ _TABLES = {
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """What the command line named beside the scenario, for commands that do the same.
+    """Options of the command line besides the scenario, for equivalent commands.
 
     Attributes
     ----------
     data : tuple of str
         Options that name the user's table: ``("--data", "table.csv", "--client-column", …)``.
     plugins : tuple of str
-        Files or modules with parts of the user's own.
+        Files or modules with custom parts.
     """
 
     data: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What the form shows: every field of a scenario with its range, its choices and its words, as plain values.
+"""Fields of the form: every field of a scenario with its range, its choices and its labels, as plain values.
 
 Kinds of parts and their options come from the registry and from the parts' own fields, so a plugin's attack has its
 sliders like any other.
@@ -94,7 +94,7 @@ class _Form:
         yield from self._options("selection", scenario.selection.pattern)
         yield self._choice("selection.coordinated", "one mask",
                            [("true", "for all clients"), ("false", "for each client")])  # fmt: skip
-        words = {"same": "who downloaded", "redrawn": "drawn anew"}
+        words = {"same": "who downloaded", "redrawn": "redrawn each iteration"}
         yield self._choice("uplink", "who uploads", [(name, words.get(name, name)) for name in UPLINKS])
 
     def fleet(self) -> Iterator[Field]:
@@ -117,9 +117,9 @@ class _Form:
         if attack is None:
             return
         if not attack.clients:
-            yield self._number("attack.num_byzantine", "liars", 0, scenario.num_clients, integer=True,
+            yield self._number("attack.num_byzantine", "Byzantine clients", 0, scenario.num_clients, integer=True,
                                hint="how many clients are Byzantine")  # fmt: skip
-        which = "liars" if attack.clients else "or which ones"
+        which = "Byzantine clients" if attack.clients else "or which ones"
         yield self._text("attack.clients", which, "numbers of clients, [3, 7], or names in your data",
                          value=self._value("attack", "clients") or "")  # fmt: skip
         yield self._number(
@@ -129,10 +129,10 @@ class _Form:
         own = attack.own_options()
         for name in sorted(own, key=lambda name: name != strength):
             yield self._option("attack", name, own[name], attack)
-        words = {"fixed": "always the same", "redrawn": "drawn anew"}
+        words = {"fixed": "always the same", "redrawn": "redrawn each iteration"}
         choices = option_of(attack.options()["byzantine_set"]).choices
         yield self._choice(
-            "attack.byzantine_set", "who lies", [(name, words.get(name, name)) for name in choices]
+            "attack.byzantine_set", "Byzantine set", [(name, words.get(name, name)) for name in choices]
         )
 
     def defence(self) -> Iterator[Field]:

@@ -1,4 +1,4 @@
-"""What the browser shows around the charts, and how it is told what is new."""
+"""The page around the charts, and how the browser receives updates."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ _HERE = Path(__file__).parent
 
 
 class Frame(JSComponent):
-    """What the browser shows around the charts; ``page.js`` draws it."""
+    """The page around the charts; ``page.js`` draws it."""
 
     start: Any = param.Dict(default={})
     dark: Any = param.Boolean(default=False)

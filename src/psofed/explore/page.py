@@ -163,7 +163,7 @@ class Session:
             self._show(pictures=False)
 
     def _changed(self, name: str) -> None:
-        """Ask anew, now that a side's scenario is another; what was simulated is not of it any more."""
+        """Ask again for a side whose scenario changed, and drop its simulation."""
         side = self._sides[name]
         side.simulation = {}
         if side.simulating:

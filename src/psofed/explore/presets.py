@@ -57,7 +57,7 @@ def make_presets(scenario: Scenario | None = None, data: "OwnData | None" = None
         presets.append(Preset("own-data", "Your data", fitted.to_mapping(), own_data=True))
     elif scenario is not None:
         presets.append(Preset("file", "Your file", scenario.to_mapping()))
-    presets.append(Preset("readme", "README: 50 clients, 15 liars", readme_fleet().to_mapping()))
+    presets.append(Preset("readme", "README: 50 clients, 15 Byzantine", readme_fleet().to_mapping()))
     for name in figure_names():
         plan: Any = load_figure(name)
         presets.append(Preset(name, f"Fig. {name[3:]}: {_title(plan)}", plan.base.to_mapping()))

@@ -35,7 +35,7 @@ class Explorer:
     scenario : Scenario, optional
         What the page opens with; with `data`, fitted to them.
     data : OwnData, optional
-        A table of the user's own.
+        Your own data.
     origin : Origin
         What the command line named, for commands that do the same.
     port : int

@@ -69,7 +69,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the page shows.
+    """Settings that the page shows.
 
     Attributes
     ----------
@@ -219,7 +219,7 @@ def from_query(query: str, has_data: bool = False) -> Settings | None:
     query : str
         What stands behind the ``?``; a ``token`` in it is skipped.
     has_data : bool
-        Whether there is a table of the user's own.
+        Whether there are your own data.
 
     Raises
     ------

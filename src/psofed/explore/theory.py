@@ -1,4 +1,4 @@
-"""What theory says about a scenario, in steps: first what is looked at first, then what is finer or takes longer.
+"""Predictions for a scenario, streamed: headline first, refinements later.
 
 Everything that does not depend on the stepsize is kept, so that moving it costs one point. Steps are plain dicts that
 add up: ``picture.update(step)``.
@@ -38,14 +38,14 @@ _LONGEST_CURVE = 6.0  # seconds for a learning curve
 
 
 class Known:
-    """What is known of one fleet at all stepsizes: a solver, and the points that it was asked for.
+    """Cached solutions of one fleet: a solver, and the stepsizes solved so far.
 
     Parameters
     ----------
     scenario : Scenario
         Its stepsize plays no part.
     measured : Fleet, optional
-        Statistics measured in data of one's own.
+        Statistics measured in your own data.
     """
 
     def __init__(self, scenario: Scenario, measured: "Fleet | None" = None) -> None:
@@ -134,7 +134,7 @@ def theory_steps(
     metric : str
         Whose best stepsize is sought.
     measured : Fleet, optional
-        Statistics measured in data of one's own; `scenario` is then the one that they make.
+        Statistics measured in your own data; `scenario` is then the one that they make.
     """
     try:
         known = cache.of(scenario, measured)
@@ -157,8 +157,8 @@ def theory_steps(
     if not known.is_slow:
         yield from _over_participants(scenario, cache, measured)
     if scenario.attack is not None and measured is None:
-        yield {"liars": _most_liars(scenario)}
-        yield {"full_liars": _most_liars(scenario.replace(num_shared=scenario.dimension))}
+        yield {"byzantine": _most_byzantine(scenario)}
+        yield {"full_byzantine": _most_byzantine(scenario.replace(num_shared=scenario.dimension))}
     yield {"finished": True}
 
 
@@ -283,7 +283,7 @@ def _with_row(known: Known, stepsize: float | None) -> Row | None:
     return None if stepsize is None else known.row(stepsize)
 
 
-def _most_liars(scenario: Scenario) -> int | None:
+def _most_byzantine(scenario: Scenario) -> int | None:
     """Return the most Byzantine clients that are survived; None if any number is, or it cannot be said."""
     from psofed.theory.limits import attack_limits
 

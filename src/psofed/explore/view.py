@@ -1,4 +1,4 @@
-"""What the page says of its scenarios beside the charts: the form, sentences and numbers, and what can be copied."""
+"""Text of the page besides the charts: the form, sentences, numbers, and snippets to copy."""
 
 import time
 from collections.abc import Iterable, Mapping

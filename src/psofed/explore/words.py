@@ -1,4 +1,4 @@
-"""What the page says in words, every number computed."""
+"""Sentences of the page, with every number computed."""
 
 import math
 from typing import Any
@@ -93,11 +93,11 @@ def sentence(scenario: Scenario, picture: dict[str, Any], metric: str = "network
     if shared == entries:
         return (
             text
-            + _where_it_ends(picture, "full_liars", scenario, value)
+            + _where_it_ends(picture, "full_byzantine", scenario, value)
             + _best(picture, "best", scenario, metric)
             + "."
         )
-    text += _where_it_ends(picture, "liars", scenario, value)
+    text += _where_it_ends(picture, "byzantine", scenario, value)
     full = picture.get("full")
     if full is None:
         return text + "; sharing everything …"
@@ -105,7 +105,7 @@ def sentence(scenario: Scenario, picture: dict[str, Any], metric: str = "network
     gives = "diverges" if not math.isfinite(error) else f"gives {decibels(error)}"
     text += f"; sharing everything {gives}"
     text += _best(picture, "full_best", scenario, metric)
-    return text + _where_it_ends(picture, "full_liars", scenario, error) + "."
+    return text + _where_it_ends(picture, "full_byzantine", scenario, error) + "."
 
 
 def simulated_sentence(
@@ -208,16 +208,16 @@ def _best(picture: dict[str, Any], key: str, scenario: Scenario, metric: str) ->
 
 
 def _where_it_ends(picture: dict[str, Any], key: str, scenario: Scenario, value: float) -> str:
-    """From how many liars on it diverges; nothing if it never does."""
+    """Return from how many Byzantine clients on it diverges; empty if it never does."""
     most = picture.get(key)
     if most is None:
         return ""
     if most < 0:
-        return " even without liars"
+        return " even without Byzantine clients"
     if most >= scenario.num_clients:
         return ""
     joint = " and diverges" if math.isfinite(value) else ""
-    return f"{joint} from {most + 1} liar{'' if most == 0 else 's'} on"
+    return f"{joint} with {most + 1} or more Byzantine clients"
 
 
 def tiles(numbers: dict[str, dict[str, Any]], metric: str) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ Listener = Callable[[int, Update], None]
 
 @dataclass(frozen=True)
 class Question:
-    """What a process is asked.
+    """A question to a worker process.
 
     Attributes
     ----------
@@ -273,7 +273,7 @@ def run(connection: Connection, warm: Any, data: "OwnData | None") -> None:
 
 
 class _Desk:
-    """What a process works on: the steps of its newest question.
+    """Work of a process: the steps of its newest question.
 
     A thread reads the pipe, and interrupts the step that is under way when a newer question has come.
     """

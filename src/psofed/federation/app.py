@@ -96,7 +96,7 @@ def main(grid: Grid, context: Context) -> None:
 
 def run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
     """Do what :func:`main` does on any grid."""
-    with only_one(home.run_lock, f"a run is going on in {home.folder}"):
+    with only_one(home.run_lock, f"a run is already in progress in {home.folder}"):
         say_finished = _run_server(grid, settings, home)
     say_finished()  # once the next run may begin
 

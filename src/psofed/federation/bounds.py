@@ -1,4 +1,4 @@
-"""What a node takes from a server before it allocates anything: a hostile server must not bring a node down.
+"""Limits on what a node accepts from a server before it allocates memory, so that a hostile server cannot crash it.
 
 The server names sizes: of the model, of the arrays that are not shared, of the synthetic fleet, the number of the
 round. A few bytes can so ask for terabytes, or for a loop over 2⁶² rounds.

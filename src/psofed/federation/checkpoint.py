@@ -24,7 +24,7 @@ KEEP = 10
 
 @dataclass
 class ServerState:
-    """What the strategy knows after a completed round.
+    """State of the strategy after a completed round.
 
     Attributes
     ----------

@@ -37,7 +37,7 @@ _LONGEST_REST = 32  # rounds; a node that has recovered need not wait longer
 
 @dataclass(frozen=True, kw_only=True)
 class ReplyLimits:
-    """What a reply may hold.
+    """Limits on the content of a reply.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class ReplyLimits:
         How many times longer than most nodes a node may take to answer; 0 to wait for every node until the deadline.
         See :mod:`psofed.federation.patience`.
     grace : float
-        Seconds by which a node may delay the others beyond that, in all, before a round goes on without it.
+        Seconds by which a node may delay the others beyond that, in all, before a round continues without it.
     """
 
     max_magnitude: float | None = None

@@ -1,7 +1,7 @@
 """A client's samples from a table, read as it grows; the same table that ``read_data`` reads.
 
 Which columns, what counts as a number and what as missing is decided by :mod:`psofed.fleet.values`, in one place for
-simulation and federation. Two things differ for a stream that goes on. A bad row is skipped, counted and named, where
+simulation and federation. Two things differ for a stream that continues. A bad row is skipped, counted and named, where
 a file that is read whole is refused. And a CSV file may do without a header: if its first line holds numbers only, its
 columns are called x1, x2, …, and the last one y.
 """
@@ -226,7 +226,7 @@ def _record(file: BinaryIO, delimiter: str, growing: bool) -> bytes:
 
 
 def _is_open(record: bytes, delimiter: str) -> bool:
-    """Whether a quoted field goes on behind the line feed."""
+    """Tell whether a quoted field continues after the line feed."""
     if record.count(b'"') % 2 == 0:
         return False
     try:

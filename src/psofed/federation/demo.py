@@ -19,7 +19,7 @@ from psofed.scenario import Data, Scenario
 
 @dataclass(frozen=True)
 class Prediction:
-    """What theory and simulation say about each round, whatever the real one did.
+    """Predictions of theory and simulation for each round.
 
     Attributes
     ----------

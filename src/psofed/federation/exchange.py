@@ -48,7 +48,7 @@ _REPLY_BYTES = 4 << 20  # of a reply, besides the model's
 
 @dataclass(frozen=True)
 class Answers:
-    """What came of a round's messages.
+    """Result of a round's messages.
 
     Attributes
     ----------

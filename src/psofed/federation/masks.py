@@ -23,7 +23,7 @@ PATTERNS = ("random", "round-robin")
 MAX_SEED = 2**63 - 1
 
 MASK, OFFSET, PARTICIPANTS, ATTACK, MIXING = 1, 2, 3, 4, 5
-"""What a stream of words is for; the third word of Philox's counter."""
+"""Purpose of a stream of words; the third word of Philox's counter."""
 
 _BLOCK = 1 << 20  # entries whose words are held at once, so that memory follows M and not D
 
@@ -106,7 +106,7 @@ class SuppliedMasks:
 
 @dataclass(frozen=True, kw_only=True)
 class Sharing:
-    """What is shared of a model whose size is not known yet.
+    """Shared entries of a model whose size is not known yet.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Who the nodes are: a name for people, a number for the draws, and Flower's id for the post.
 
 Masks and participants follow from the node's *number*, which belongs to its key. Flower's id is given by the
-SuperLink and changes when a node is registered anew, as it is whenever a SuperLink that keeps all in memory restarts.
+SuperLink and changes when a node registers again, as it does whenever a SuperLink that keeps all in memory restarts.
 """
 
 from collections.abc import Collection

@@ -67,7 +67,7 @@ def online_regression(
 
 
 class OnlineRegression:
-    """What :func:`online_regression` returns: a training function, and :meth:`learn_arrived` between its calls."""
+    """Result of :func:`online_regression`: a training function, and :meth:`learn_arrived` between its calls."""
 
     def __init__(
         self, source: Source, stepsize: float, samples_per_round: int = 0, *, scaled: bool | None = None

@@ -1,4 +1,4 @@
-"""What a federation's result says: the report and the chart, beside what theory and simulation predict."""
+"""Report and chart of a federation's result, with the predictions of theory and simulation."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -13,7 +13,7 @@ from psofed.federation.wire import LOST, PART, SETTINGS, BadReplyError, Reply, d
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a round's replies must hold.
+    """Required content of a round's replies.
 
     Attributes
     ----------

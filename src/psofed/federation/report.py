@@ -1,4 +1,4 @@
-"""What came of a federation: curves, bytes and bad replies, as JSON and as labelled NetCDF."""
+"""Result of a federation: curves, bytes and bad replies, as JSON and as labelled NetCDF."""
 
 import datetime
 import json
@@ -83,8 +83,8 @@ def describe_nodes(state: ServerState) -> dict[str, dict[str, Any]]:
 def learning_curve(state: ServerState) -> dict[str, list[Any]]:
     """Return by round the clients' mean squared a-priori error, and the server's MSD and test MSE after it.
 
-    The network MSE of round n is the mean of e² over all clients that have reported on that round by the end;
-    a client left out reports when it is next asked. It is what the clients say: a liar may say anything.
+    The network MSE of round n is the mean of e² over all clients that have reported on that round by the end; a client
+    left out reports when it is next asked. These are the clients' own reports; a Byzantine client may report anything.
     """
     errors: dict[int, dict[str, float]] = {}
     for record in state.history:

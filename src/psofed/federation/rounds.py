@@ -1,4 +1,4 @@
-"""What is written down about a round: who, what, how much; and the clients' metrics averaged."""
+"""Record of a round: participants, uploads, sizes, and the clients' average metrics."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ def mean_of(reports: Sequence[Mapping[str, Any]]) -> MetricRecord:
 
 
 def mean_without_overflow(values: Sequence[float]) -> float:
-    """Return the mean of finite values, however large a liar may have made them.
+    """Return the mean of finite values, however large a Byzantine client may have made them.
 
     Examples
     --------

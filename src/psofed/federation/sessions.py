@@ -1,4 +1,4 @@
-"""How a federation begins: anew from a model, or where an earlier run of it has stopped."""
+"""Start of a federation: from a new model, or where an earlier run stopped."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a run of the ready-made app does: one frozen, validated description, also as Flower's config."""
+"""Settings of a run of the ready-made app: one frozen, validated value, also as Flower's config."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

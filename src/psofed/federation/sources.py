@@ -109,7 +109,7 @@ def open_source(name: str, dimension: int, partition: int = 0) -> Source:
 
 @dataclass(frozen=True)
 class GeneratorSource:
-    """What a function ``name(partition, start)`` yields: pairs (x, y) from sample `start` on.
+    """Samples from a function ``name(partition, start)`` that yields pairs (x, y) from sample `start` on.
 
     Every round is a new process, so the function must be able to begin anywhere; with a seed for each
     sample, say ``numpy.random.default_rng((seed, partition, n))``, that is easy.

@@ -25,7 +25,7 @@ from psofed.parts.base import Aggregation, PreAggregation
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a round's uploads.
+    """Result of a round's uploads.
 
     Attributes
     ----------

@@ -64,7 +64,7 @@ class PSOFed(Strategy):
     min_nodes : int
         Nodes to wait for before the first round; later rounds wait for one.
     wait_for_nodes : float
-        Seconds to wait for them; then it goes on with those there are, and without any the run ends.
+        Seconds to wait for them; then it continues with those that are online, and ends if there are none.
     interval : float
         Seconds from the beginning of a round to that of the next, at least, for clients whose samples come slowly;
         0 for a round as soon as the one before has ended.
@@ -75,13 +75,14 @@ class PSOFed(Strategy):
         Patterns (``fnmatch``) of the names of arrays to share; by default all floating ones. What is not shared
         stays with each client.
     sync_every : int
-        Send the full model to all participants of every so many rounds; 0 for never. It costs what it says, and
+        Send the full model to all participants every this number of rounds; 0: never. It costs what it says, and
         undoes what the clients' own models have on top of the server's.
     weighted : bool
-        Weigh clients by their number of examples. The paper does not, and a liar would profit. Only with the mean.
+        Weigh clients by their number of examples. The paper does not, and a Byzantine client would profit. Only with
+        the mean.
     aggregation : Aggregation, or its name
-        How uploads are put together, on the entries that each participant shared: ``psofed.aggregations.Median()``,
-        or one of your own. The mean by default, which one clever liar can lead away; see docs/resilience.md.
+        How uploads are put together, on the entries that each participant shared: ``psofed.aggregations.Median()``, or
+        one of your own. The mean by default, which one clever Byzantine client can lead away; see docs/resilience.md.
     pre_aggregation : PreAggregation, or its name, optional
         What is done with the uploads before they are put together: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
     rehearsal : Attack, optional
@@ -100,11 +101,11 @@ class PSOFed(Strategy):
     checkpoint : path, optional
         Where to keep the state after each round.
     keep : int
-        How many checkpoints to keep: the last so many rounds, as many of every tenth, of every hundredth, ….
+        Number of checkpoints to keep: of the last `keep` rounds, of every tenth, of every hundredth, ….
     resume : bool
         Go on from `checkpoint`; :meth:`start` then counts its `num_rounds` from the very first round.
     evaluate_every : int
-        Let the participants evaluate their own models every so many rounds; 0 for never.
+        Let the participants evaluate their models every this number of rounds; 0: never.
     masks, participants : MaskSource, ParticipantSource, optional
         Draws supplied from outside, for checks; the clients' mod needs the same masks.
     on_round : callable, optional
@@ -417,7 +418,7 @@ class PSOFed(Strategy):
             benched = len(self.conduct.benched)
             raise PsofedError(f"no node to work with after {self.wait_for_nodes:g} s ({benched} benched)")
         if online < wanted:
-            _log.warning("round %d: only %d of %d nodes, going on", round_number, online, wanted)
+            _log.warning("round %d: only %d of %d nodes; continuing", round_number, online, wanted)
         self._begun = True
         return [node for node in there if self.conduct.may_play(node.name, round_number)] or there
 

@@ -1,4 +1,4 @@
-"""What is in a message: instructions from the server, replies from a client, and nothing else.
+"""Content of messages: instructions from the server, replies from a client, and nothing else.
 
 One record of settings named ``psofed`` and one array named ``values``: each further array would cost
 Flower several requests. Decoding trusts nothing: whatever arrives is either a value of the types below or

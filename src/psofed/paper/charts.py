@@ -87,7 +87,7 @@ def make_headline(data: FigureData, uplink: str) -> Any:
         )
     points = [x for layer in layers for x in layer.columns["x"]]
     span = max(points) - min(points)
-    # Room for the names on the right; where the page is narrow it takes it away, with the names.
+    # Space for the names on the right; a narrow page drops it together with the names.
     x_range = (min(points) - 0.05 * span, max(points) + 0.36 * span)
     return make_chart(HEADLINE, layers, height=460, x_ticks=_ticks(data), x_range=x_range)
 
@@ -114,8 +114,8 @@ def spread_labels(levels: FloatArray, share: float = 0.052) -> FloatArray:
     # Neighbours that touch are set side by side around their common middle, as often as it takes.
     while True:
         for left in range(len(groups) - 1):
-            room = gap * (len(groups[left]) + len(groups[left + 1])) / 2
-            if places[left + 1] - places[left] < room - 1e-12:
+            least = gap * (len(groups[left]) + len(groups[left + 1])) / 2
+            if places[left + 1] - places[left] < least - 1e-12:
                 groups[left : left + 2] = [groups[left] + groups[left + 1]]
                 places[left : left + 2] = [sum(groups[left]) / len(groups[left])]
                 break

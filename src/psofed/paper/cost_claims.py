@@ -1,4 +1,4 @@
-"""What the paper claims of computation, for which it gives no number: checked by counting operations.
+"""The paper's claims on computation, which it gives without numbers: checked by counting operations.
 
 Notes
 -----

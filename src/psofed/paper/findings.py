@@ -1,4 +1,4 @@
-"""What the figures come to, in a few sentences: every word and number follows from the results."""
+"""Findings of the figures in a few sentences; every word and number follows from the results."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

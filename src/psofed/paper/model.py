@@ -1,4 +1,4 @@
-"""What a figure is made of: series of points with their uncertainty, and the plan that leads to them."""
+"""Content of a figure: series of points with their uncertainty, and the plan that leads to them."""
 
 import dataclasses
 import math
@@ -258,7 +258,7 @@ class Quality:
 
 
 class FigurePlan(Protocol):
-    """What a figure's file offers as ``FIGURE``."""
+    """Interface of a figure's file, as ``FIGURE``."""
 
     @property
     def name(self) -> str:

@@ -40,7 +40,7 @@ def make_figure(width: float, height: float, *, laid_out: bool = True) -> Figure
     width, height : float
         In inches.
     laid_out : bool
-        Find room for titles and legends automatically, which takes longer than the drawing.
+        Make space for titles and legends automatically, which takes longer than the drawing.
     """
     figure = Figure(figsize=(width, height), layout="constrained" if laid_out else None)
     FigureCanvasAgg(figure)

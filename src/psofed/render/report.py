@@ -27,7 +27,7 @@ MOST_ROWS, FEW_ROWS = 40, 12
 
 
 class Kind(Enum):
-    """What the numbers of a column are, which decides how they are written."""
+    """Kind of numbers in a column, which decides how they are written."""
 
     TEXT = "text"
     LEVEL = "level"  # a linear power, written in dB
@@ -131,7 +131,7 @@ class Table:
 
 @dataclass(frozen=True)
 class NextStep:
-    """What to try next.
+    """A next step to try.
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ class NextStep:
 
 @dataclass(frozen=True)
 class Report:
-    """What a result says.
+    """A result in words, tables and curves.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a defence did in a simulation: who was left out, when, for how long, and by mistake or not."""
+"""Actions of a defence in a simulation: which clients were excluded, when, for how long, and whether by mistake."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -97,7 +97,7 @@ class DefenceRecord:
 
     @property
     def summary(self) -> dict[str, float]:
-        """What it came to over all trials, by name."""
+        """Summary over all trials, by name."""
         return {
             "found": self.found,
             "median_delay": self.median_delay,

@@ -137,7 +137,7 @@ class Difference(Reported):
 
     @property
     def basis(self) -> str:
-        """What is compared: pairs on equal draws, or why there are none."""
+        """Basis of the comparison: pairs on equal draws, or why there are none."""
         if self.paired:
             return f"{self.trials[0]} pairs of trials on equal draws"
         return f"not paired, {self.trials[0]} and {self.trials[1]} trials: {'; '.join(self.reasons)}"

@@ -74,7 +74,7 @@ class Estimate:
 
     @property
     def typical(self) -> tuple[float, float, float]:
-        """What to show, with its interval: the mean, or the median where tails are heavy or trials diverged."""
+        """The value to show, with its interval: the mean, or the median where tails are heavy or trials diverged."""
         if self.is_typical or math.isnan(self.median):
             return (self.mean, *self.interval)
         return (self.median, *self.median_interval)

@@ -1,4 +1,4 @@
-"""What a simulation found: estimates with their uncertainty, learning curves, and all that led to them."""
+"""Result of a simulation: estimates with their uncertainty, learning curves, and their origin."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

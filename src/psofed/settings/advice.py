@@ -38,7 +38,7 @@ class AdviceSettings(Settings, kw_only=False):
         text="fields of the federation, as in a scenario file: num_participants (all clients by default), model, "
         "selection, attack (what Byzantine clients do; by default they send the opposite of their model)",
     )
-    liars: float = option(
+    byzantine: float = option(
         default=0.2,
         low=0,
         high=0.5,

@@ -70,7 +70,7 @@ def check_counts(name: str, value: Any) -> tuple[int, ...]:
 
 
 class TuningSettings(Settings, kw_only=False):
-    """What is tuned, and by which theory."""
+    """Target and theory of a tuning."""
 
     group = "Tuning"
 

@@ -1,4 +1,4 @@
-"""What a sweep says: the best point, all steady states with intervals, and what to know of them."""
+"""Report of a sweep: the best point, all steady states with intervals, and remarks."""
 
 import math
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What predictions say: reports and charts of steady states, stepsizes, tuning, limits and recovery."""
+"""Reports and charts of predictions: steady states, stepsizes, tuning, limits and recovery."""
 
 import math
 from dataclasses import asdict

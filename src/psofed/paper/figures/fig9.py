@@ -37,7 +37,7 @@ class TermsFigure:
 
     @property
     def base(self) -> Scenario:
-        """What all points have in common."""
+        """Scenario that all points have in common."""
         return paper_scenario(num_byzantine=5, probability=0.2, variance=0.5)
 
     def cells(self, quality: Quality) -> list[Cell]:
