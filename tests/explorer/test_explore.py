@@ -271,7 +271,7 @@ def test_the_sentence_says_from_how_many_liars_on_it_diverges() -> None:
         picture.update(step)
     limit = psofed.attack_limits(fleet).num_byzantine
     assert limit is not None
-    assert f"and diverges from {limit + 1} liars on;" in sentence(fleet, picture)
+    assert f"and diverges with {limit + 1} or more Byzantine clients;" in sentence(fleet, picture)
 
 
 def test_the_readmes_fleet_in_a_sentence() -> None:

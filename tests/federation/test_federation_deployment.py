@@ -539,5 +539,5 @@ def test_a_second_run_never_replaces_a_result_unasked(finished):
     with pytest.raises(PsofedError, match="--force"):
         check_free(finished)
     check_free(finished, force=True)
-    with only_one(finished.run_lock, ""), pytest.raises(PsofedError, match="going on"):
+    with only_one(finished.run_lock, ""), pytest.raises(PsofedError, match="in progress"):
         check_free(finished, force=True)

@@ -136,7 +136,7 @@ def test_a_stopped_node_leaves_the_draw_and_a_restarted_one_comes_back(
     )
     file = deployment.folder / "run-restarts.toml"
     other = deployment.in_here(monkeypatch, psofed_command, "run", file)  # while the first is going on
-    assert "a run is going on" in other.stderr
+    assert "a run is already in progress" in other.stderr
     stop = deployment.in_here(monkeypatch, psofed_command, "stop")
     wait_until(lambda: not run.is_running, 60.0, "the run to stop")
     assert (stop.returncode, run.process.returncode, other.returncode) == (0, 2, 2)

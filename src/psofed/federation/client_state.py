@@ -26,7 +26,7 @@ _SESSIONS_KEPT = 4
 
 @dataclass(frozen=True, eq=False)
 class ClientState:
-    """What a client knows after a round it took part in.
+    """State of a client after a round it took part in.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ def load_records(path: Path) -> RecordDict:
                 made = MetricRecord(values) if entry["type"] == "metrics" else ConfigRecord(values)
                 records[entry["name"]] = made
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PsofedError(f"{path} is not a client's state: {error}; remove it to start afresh") from None
+        raise PsofedError(f"{path} is not a client's state: {error}; remove it to start over") from None
     return records
 
 

@@ -1,4 +1,4 @@
-"""What each participant of a round is sent: which entries of the server's model, and in which form."""
+"""Instructions for each participant of a round: which entries of the server's model it receives, and in which form."""
 
 from dataclasses import dataclass, replace
 
@@ -24,7 +24,7 @@ class Instructor:
     newcomers : str
         What a client gets when it is met for the first time: ``"current"`` or ``"zeros"``.
     sync_every : int
-        Send the full model every so many rounds; 0 for never.
+        Send the full model every this number of rounds; 0: never.
     """
 
     sharing: Sharing

@@ -9,15 +9,16 @@ implausible if
     d_k > factor · max(o_k, h, s)
 
 with o_k the median deviation of the round's *other* replies, h the median of the last accepted deviations, and s the
-median of the model's root mean square over the last rounds. Medians move only if many agree: one liar in three moves
-neither o nor h, and needs 25 rounds to move s once. While fewer than 20 replies have been accepted the factor is 100
-times larger, for first deviations of honest clients differ much.
+median of the model's root mean square over the last rounds. Medians move only if many agree: one Byzantine client in
+three moves neither o nor h, and needs 25 rounds to move s once. While fewer than 20 replies have been accepted the
+factor is 100 times larger, for first deviations of honest clients differ much.
 
-Of two that disagree nobody can say which one lies: a liar who hardly moves could make the other look implausible.
-So with fewer than three replies in a round, one that is too far off is left out as *doubtful*, without blame.
+Of two that disagree nobody can say which one is Byzantine: a client that hardly moves could make the other look
+implausible. So with fewer than three replies in a round, one that is too far off is left out as *doubtful*, without
+blame.
 
-The larger factor alone would let a liar in the first rounds take over a model that is still near zero. So in these
-rounds a reply is *doubtful*, and left out without blame, if there are at least two others and
+The larger factor alone would let a Byzantine client in the first rounds take over a model that is still near zero. So
+in these rounds a reply is *doubtful*, and left out without blame, if there are at least two others and
 
     d_k > 10 · factor · max(largest o, largest h, s)
 
@@ -42,7 +43,7 @@ Upload = tuple[NDArray[np.int64], Vector]
 
 
 class Plausibility:
-    """What replies looked like so far, and whether new ones fit.
+    """History of the replies, and whether new ones are plausible.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the resilience matrix says: the worst attack on each rule, how often M = 1 helps, who is carried away.
+"""Findings of the resilience matrix: the worst attack on each rule, how often M = 1 helps, which trials fail.
 
 The tables of ``docs/resilience.md`` are made here (``resilience.md`` beside the matrix's other files), so that every
 figure there follows from the matrix and not from a hand.

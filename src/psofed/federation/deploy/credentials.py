@@ -77,7 +77,7 @@ def make_credentials(folder: Path, hosts: Iterable[str], nodes: Iterable[str]) -
     """Make what is missing in `folder`: authority, server certificate for `hosts`, and keys for `nodes`.
 
     Private keys are readable by their owner only. Nothing that exists is replaced, but for the server's
-    certificate, which is made anew if it does not name all of `hosts`; it then names those of before as well. A node
+    certificate, which is replaced if it does not name all of `hosts`; the new one also names the earlier hosts. A node
     whose public key is here has a key, also if the private half was moved to it.
     """
     credentials = Credentials(folder)

@@ -49,7 +49,7 @@ _ANSWERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class DoorLimits:
-    """What the front door puts up with.
+    """Limits of the front door.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class DoorLimits:
     idle_seconds : float
         Between two requests of one connection.
     body_seconds, body_rate
-        A body may take so many seconds, plus its length over so many bytes per second.
+        Time limit of a body: these seconds, plus its length over these bytes per second.
     base_body : int
         Largest body before a model's size is known; then it is that plus the model.
     polling_rate : float

@@ -1,4 +1,4 @@
-"""Figures for Prometheus, read anew whenever somebody asks for them."""
+"""Metrics for Prometheus, read on every request."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +23,9 @@ class FederationCollector:
         run = found["run"] or {}
         yield GaugeMetricFamily("psofed_round", "Last completed round of the run", run.get("round", 0))
         yield GaugeMetricFamily("psofed_rounds", "Rounds of the run", run.get("rounds", 0))
-        yield GaugeMetricFamily("psofed_running", "Whether a run is going on", run.get("state") == "running")
+        yield GaugeMetricFamily(
+            "psofed_running", "Whether a run is in progress", run.get("state") == "running"
+        )
         last = run.get("last") or {}
         yield GaugeMetricFamily("psofed_round_seconds", "Duration of the last round", last.get("seconds", 0))
         online = GaugeMetricFamily("psofed_node_online", "Whether a node is online", labels=["node"])

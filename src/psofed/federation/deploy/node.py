@@ -43,7 +43,7 @@ _AFTER_NONSENSE = 1.0  # seconds, before a server that sends nonsense is asked a
 
 
 class App(Protocol):
-    """What a node runs."""
+    """Program that a node runs."""
 
     def __call__(self, message: Message, context: Context) -> Message:
         """Answer a message."""

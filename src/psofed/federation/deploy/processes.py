@@ -26,7 +26,7 @@ OFFLINE = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-"""What keeps Flower from looking up hosts and from installing things."""
+"""Settings that keep Flower from looking up hosts and from installing packages."""
 
 _POLL = 0.05
 

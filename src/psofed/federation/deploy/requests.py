@@ -1,4 +1,4 @@
-"""What the front door lets through: one way of writing a request, from a node whose key is known.
+"""Requests that the front door accepts: one way of writing them, from a node whose key is known.
 
 Only one form of a request's head is read, so that front door and SuperLink cannot read it differently. It must carry
 a public key that was registered and the key's signature over the present time, as every request of a Flower node does.
@@ -94,7 +94,7 @@ def read_head(head: bytes) -> Request:
 
 
 class KeyRing:
-    """The public keys that are let in, read anew whenever their folder changes.
+    """The accepted public keys, read again whenever their folder changes.
 
     Parameters
     ----------

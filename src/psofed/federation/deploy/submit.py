@@ -57,18 +57,20 @@ def write_app(home: Home, settings: RunSettings) -> None:
 
 
 def check_free(home: Home, *, force: bool = False) -> None:
-    """Raise a PsofedError if a run is going on, or if a new one would replace what an earlier one has left."""
-    with only_one(home.run_lock, f"a run is going on in {home.folder}; `psofed federation status` shows it"):
+    """Raise a PsofedError if a run is in progress, or if a new run would replace the files of an earlier one."""
+    with only_one(
+        home.run_lock, f"a run is already in progress in {home.folder}; `psofed federation status` shows it"
+    ):
         left = [path for path in (home.result, home.checkpoint) if path.exists()]
     if left and not force:
         raise PsofedError(
-            f"{left[0]} is of an earlier run: go on with it by `psofed federation resume`, "
+            f"{left[0]} belongs to an earlier run: continue it with `psofed federation resume`, "
             "or replace it with --force"
         )
 
 
 def is_free(home: Home) -> bool:
-    """Whether no run is going on."""
+    """Tell whether no run is in progress."""
     try:
         check_free(home, force=True)
     except PsofedError:
@@ -94,10 +96,10 @@ def submit(home: Home, settings: RunSettings, *, force: bool = False) -> int:
 
 
 def stop(home: Home) -> int:
-    """End the run that is going on, and return the last round it has completed."""
+    """Stop the current run, and return the last round it completed."""
     status = read_json(home.status) if home.status.exists() else {}
     if status.get("state") not in ("submitted", "running"):
-        raise PsofedError(f"no run is going on in {home.folder}")
+        raise PsofedError(f"no run is in progress in {home.folder}")
     home.stop_mark.touch()
     try:
         with open_control(home) as control:
@@ -139,15 +141,19 @@ def follow(
         if status["state"] == "finished":
             return dict(read_json(home.result))
         if status["state"] == "stopped":
-            raise PsofedError(f"the run was stopped after round {seen}; `psofed federation resume` goes on")
+            raise PsofedError(
+                f"the run was stopped after round {seen}; `psofed federation resume` continues it"
+            )
         if status["state"] == "failed":
-            raise PsofedError(f"the run has failed: {status['reason']}; `psofed federation resume` goes on")
+            raise PsofedError(
+                f"the run has failed: {status['reason']}; `psofed federation resume` continues it"
+            )
         if check is not None:
             check()
         if server_address(home) is None:
             raise PsofedError(
                 f"the server has ended, after round {seen}: start it again with `psofed federation server`, "
-                "then go on with `psofed federation resume`"
+                "then continue with `psofed federation resume`"
             )
         if time.monotonic() - asked > _ASK_FLOWER_EVERY:
             # For a ServerApp that could not even say that it failed.
@@ -157,11 +163,11 @@ def follow(
                 # Flower knows it before our status says so.
                 round_number = read_json(home.status)["round"]
                 raise PsofedError(
-                    f"the run was stopped after round {round_number}; `psofed federation resume` goes on"
+                    f"the run was stopped after round {round_number}; `psofed federation resume` continues it"
                 )
             if reason is not None and read_json(home.status)["state"] != "finished":
                 raise PsofedError(
-                    f"the run has failed ({reason}); see {home.logs}; `psofed federation resume` goes on"
+                    f"the run has failed ({reason}); see {home.logs}; `psofed federation resume` continues it"
                 )
         if time.monotonic() - moved > timeout:
             raise PsofedError(f"no progress for {timeout:g} s; see {home.logs}")

@@ -61,7 +61,7 @@ class Home:
 
     @property
     def run_lock(self) -> Path:
-        """Held by the run that is going on."""
+        """Lock held by the current run."""
         return self.folder / "run.lock"
 
     @property

@@ -51,7 +51,7 @@ def keep_node_running(
     """Start a SuperNode, and start it again whenever it ends by itself, until interrupted.
 
     Flower's SuperNode waits for a server that is away, but gives up for good on some errors of a moment: one that was
-    killed is taken for online for a minute, and refused. Its model is on disk, so a new one goes on where it was. It
+    killed is taken for online for a minute, and refused. Its model is on disk, so a new one continues where it was. It
     is given up at once if the server's authority is another, and if it has not stayed up for longer than `patience`.
     """
     first_failure: float | None = None

@@ -32,7 +32,7 @@ def read_traffic(path: Path) -> Traffic | None:
 
 
 class Meter:
-    """Counts, and keeps the counts in a file from which it goes on after a restart.
+    """Counts bytes, and keeps the counts in a file so that they continue after a restart.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Meter:
 
     @property
     def traffic(self) -> Traffic:
-        """What was counted so far."""
+        """Counts so far."""
         return Traffic(*_RECORD.unpack(self._map[: _RECORD.size]))
 
     def count(self, up: int = 0, down: int = 0, connections: int = 0) -> None:

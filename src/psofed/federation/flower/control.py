@@ -63,7 +63,7 @@ class Control:
     def start_run(self, app: Path) -> int:
         """Submit the app in folder `app` and return Flower's id of the run."""
         with warnings.catch_warnings():
-            # What Flower uses in an old way is not ours to mend.
+            # Deprecated calls inside Flower are not ours to fix.
             warnings.simplefilter("ignore", DeprecationWarning)
             from flwr.cli.build import build_fab_from_disk
             from flwr.common.serde import fab_to_proto

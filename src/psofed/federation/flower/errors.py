@@ -1,4 +1,4 @@
-"""What can go wrong between a node and a server, by what a node can do about it."""
+"""Errors between a node and a server, by what a node can do about them."""
 
 from psofed.common.errors import PsofedError
 

@@ -37,7 +37,7 @@ class _Handed:
 
 @dataclass
 class _Record:
-    """What is known of one node."""
+    """State of one node."""
 
     node_id: int | None = None
     messages: "OrderedDict[str, _Handed]" = field(default_factory=OrderedDict)

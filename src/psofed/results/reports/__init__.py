@@ -1,4 +1,4 @@
-"""What results say: the reports and charts of simulations and of their differences.
+"""Reports and charts of simulations and of their differences.
 
 Nothing here decides a number, so nothing here counts in the key of a sweep's store (`psofed.sweeps.cell`).
 """

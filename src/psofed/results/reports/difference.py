@@ -1,4 +1,4 @@
-"""What a difference between two results says: its report, its sentences, and the chart of its pairs."""
+"""Report of a difference between two results: sentences, tables, and the chart of its pairs."""
 
 import math
 from typing import TYPE_CHECKING

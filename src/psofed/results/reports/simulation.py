@@ -1,4 +1,4 @@
-"""What a simulation says: its report, and the chart of its learning curves."""
+"""Report of a simulation, and the chart of its learning curves."""
 
 import math
 from typing import TYPE_CHECKING, Any
