@@ -270,9 +270,9 @@ def test_it_fits_wide_and_narrow_windows_by_day_and_by_night(
 
 
 def query(scenario: psofed.Scenario) -> str:
-    from psofed.explore.settings import Settings, to_query
+    from psofed.explore.settings import PageSettings, to_query
 
-    return to_query(Settings({"A": scenario.to_mapping()}))
+    return to_query(PageSettings({"A": scenario.to_mapping()}))
 
 
 def test_the_copied_commands_and_python_run(tmp_path: Path) -> None:

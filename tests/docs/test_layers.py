@@ -1,7 +1,9 @@
 """The package is laid out as docs/architecture.md says."""
 
+import ast
 import re
 import tomllib
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -26,3 +28,13 @@ def test_the_architecture_page_describes_every_package() -> None:
     tree = page.split("src/psofed/\n", 1)[1].split("```", 1)[0]
     described = set(re.findall(r"^  (\w+)/", tree, re.M))
     assert described == {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+
+
+def test_no_two_classes_share_a_name() -> None:
+    places = defaultdict(list)
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(f"{path.relative_to(SOURCE)}:{node.lineno}")
+    shared = {name: where for name, where in places.items() if len(where) > 1}
+    assert not shared

@@ -20,7 +20,7 @@ from psofed.explore.fields import field_for_error, form_groups
 from psofed.explore.presets import make_presets, readme_fleet
 from psofed.explore.settings import (
     Limits,
-    Settings,
+    PageSettings,
     changed,
     from_query,
     make_scenario,
@@ -54,7 +54,7 @@ def names(scenario: Scenario) -> list[str]:
 @pytest.mark.parametrize("name", list(make_presets()))
 def test_a_link_restores_every_preset_on_both_sides(name: str) -> None:
     mapping = make_presets()[name].mapping
-    settings = Settings({"A": mapping, "B": FLEET.to_mapping()}, metric="test_mse")
+    settings = PageSettings({"A": mapping, "B": FLEET.to_mapping()}, metric="test_mse")
     restored = from_query(to_query(settings))
     assert restored == settings
     assert make_scenario(restored.sides["A"], Limits()) == Scenario.from_mapping(mapping)

@@ -15,7 +15,7 @@ from psofed.explore.exports import Origin, as_python
 from psofed.explore.fields import form_groups
 from psofed.explore.settings import (
     Limits,
-    Settings,
+    PageSettings,
     changed,
     from_query,
     make_scenario,
@@ -123,7 +123,7 @@ def check(scenario: Scenario) -> None:
         if field["type"] != "kept" and field["value"] != "" and not is_default:
             again = changed(mapping, name, parse_value(field["value"]))
             assert make_scenario(again, Limits()) == scenario, name
-    settings = from_query(to_query(Settings({"A": mapping})))
+    settings = from_query(to_query(PageSettings({"A": mapping})))
     assert settings is not None
     assert make_scenario(settings.sides["A"], Limits()) == scenario
     assert Scenario.from_toml(scenario.to_toml()) == scenario

@@ -463,13 +463,13 @@ def test_help_imports_nothing_of_flower():
 
 
 def test_a_run_can_be_drawn_beside_its_prediction(finished, tmp_path):
-    from psofed.federation.demo import Prediction
+    from psofed.federation.demo import DemoPrediction
     from psofed.federation.outcome import plot_federation
     from psofed.render.figures import save_figure
 
     result = read_json(finished.result)
     flat = [0.1] * 60
-    figure = plot_federation(result, Prediction(flat, flat, [0.05] * 60, [0.2] * 60))
+    figure = plot_federation(result, DemoPrediction(flat, flat, [0.05] * 60, [0.2] * 60))
     save_figure(figure, tmp_path / "curve.svg")
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert "server MSD, theory" in labels

@@ -150,7 +150,7 @@ def test_a_nodes_number_belongs_to_its_key(tmp_path):
 
     path = make_node_key(tmp_path / "pump-1.key")
     number = flower.number_of_key(flower.public_key_of(path))
-    with flower.Fleet("127.0.0.1:9", tmp_path / "pump-1.key", make_authority(tmp_path)) as fleet:
+    with flower.NodeConnection("127.0.0.1:9", tmp_path / "pump-1.key", make_authority(tmp_path)) as fleet:
         assert fleet.number == number
     assert 0 <= number < 1 << 64
 

@@ -19,7 +19,7 @@ from psofed.federation import checkpoint, client, exchange, step
 from psofed.federation.checkpoint import CheckpointStore, ServerState
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.flower import fleet, replies
-from psofed.federation.flower.fleet import Fleet
+from psofed.federation.flower.fleet import NodeConnection
 from psofed.federation.flower.gate import Gate
 
 Change = tuple[Any, str, Any]
@@ -61,7 +61,7 @@ def _pull_as_flower_does(grid: Any, message_id: str) -> list[Message]:
 
 
 def _trust_any_instruction() -> list[Change]:
-    return [*_open_door(), (Fleet, "_check_origin", lambda self, message: None)]
+    return [*_open_door(), (NodeConnection, "_check_origin", lambda self, message: None)]
 
 
 def _die_of_a_bad_tree() -> list[Change]:
@@ -176,7 +176,7 @@ def _keep_instructions() -> list[Change]:
     def push(self: Any, grid: Any, messages: Any, numbers: Any, timeout: float) -> dict[str, int]:
         return _push(self, grid, messages, numbers, 12 * 3600.0)
 
-    return [(exchange.Exchange, "_push", push)]
+    return [(exchange.Dispatcher, "_push", push)]
 
 
 def _wait_for_everything() -> list[Change]:
@@ -195,7 +195,7 @@ def _signatures_for_ever() -> list[Change]:
     return [(Link, "is_new", lambda self, signature: True)]
 
 
-_find_state, _push = client.find_state, exchange.Exchange._push
+_find_state, _push = client.find_state, exchange.Dispatcher._push
 
 BREAKS: Mapping[str, tuple[str, Callable[[], list[Change]]]] = {
     "take-everything": (

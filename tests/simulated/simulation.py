@@ -33,7 +33,7 @@ from psofed.federation.checkpoint import CheckpointStore
 from psofed.federation.checks import ReplyLimits
 from psofed.federation.client import partial_sharing
 from psofed.federation.deploy.node import LongLivedNode
-from psofed.federation.exchange import Exchange
+from psofed.federation.exchange import Dispatcher
 from psofed.federation.flower import identify, number_of_key
 from psofed.federation.online import online_regression
 from psofed.federation.strategy import PSOFed
@@ -177,7 +177,7 @@ class Simulation:
             resume=self.disk.exists(CHECKPOINT),
             on_round=self.promises.check_round,
         )
-        strategy._exchange = Exchange(self.link.bell)  # type: ignore[arg-type]
+        strategy._exchange = Dispatcher(self.link.bell)  # type: ignore[arg-type]
         begin = strategy.configure_train
 
         def configure_train(server_round: int, *rest: Any) -> Any:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Method:
+class LearningMethod:
     """One way to learn, as it did.
 
     Attributes
@@ -70,13 +70,13 @@ class Advice(Reported):
     verdict : str
         ``"federate"``, ``"stay alone"`` or ``"no clear difference"``: the interval leaves the sign open, or the
         difference is below one per cent.
-    federation, alone, pooled, average : Method
+    federation, alone, pooled, average : LearningMethod
         The federation with the number of shared entries and the stepsize chosen from the past.
-    shared : tuple of Method
+    shared : tuple of LearningMethod
         Federations with each number of shared entries.
-    robust : Method or None
+    robust : LearningMethod or None
         A federation with a robust rule, nobody lying.
-    lies : tuple of Method
+    lies : tuple of LearningMethod
         If some stations lied: with the mean and with the robust rule, on the honest stations alone.
     byzantine : tuple of str
         Who lied then.
@@ -93,13 +93,13 @@ class Advice(Reported):
     """
 
     verdict: str
-    federation: Method
-    alone: Method
-    pooled: Method
-    average: Method
-    shared: tuple[Method, ...]
-    robust: Method | None
-    lies: tuple[Method, ...]
+    federation: LearningMethod
+    alone: LearningMethod
+    pooled: LearningMethod
+    average: LearningMethod
+    shared: tuple[LearningMethod, ...]
+    robust: LearningMethod | None
+    lies: tuple[LearningMethod, ...]
     byzantine: tuple[str, ...]
     attack: dict[str, Any]
     stations: tuple[Station, ...]
@@ -126,7 +126,7 @@ class Advice(Reported):
         return (self.answer, *more_sentences(self))
 
     @property
-    def methods(self) -> tuple[Method, ...]:
+    def methods(self) -> tuple[LearningMethod, ...]:
         """All that was compared without lies."""
         robust = () if self.robust is None else (self.robust,)
         return (self.alone, *self.shared, *robust, self.pooled, self.average)

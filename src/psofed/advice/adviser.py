@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.advice.advice import Advice, Method
+from psofed.advice.advice import Advice, LearningMethod
 from psofed.advice.errors import Trier
 from psofed.advice.judging import Gain, Judge, Judged
 from psofed.advice.stations import describe_stations
@@ -144,15 +144,15 @@ class _Adviser:
         lies, byzantine = self._lies(groups, by_group, alone_errors)
         single = self._data.num_clients == 1
         better = federation if judge.error(federation) < judge.error(alone) else alone
-        own = Method("alone", "each station alone", None, float(alone_grid[alone.last]),
+        own = LearningMethod("alone", "each station alone", None, float(alone_grid[alone.last]),
                      judge.error(alone), Gain(0.0, (0.0, 0.0)))  # fmt: skip
         return Advice(
             verdict="stay alone" if single else _verdict(best.gain),
             federation=best,
             alone=own,
-            pooled=Method("pooled", "all data pooled", None, float(pooled_grid[pooled.last]),
+            pooled=LearningMethod("pooled", "all data pooled", None, float(pooled_grid[pooled.last]),
                           judge.error(pooled), judge.gain(pooled, alone)),
-            average=Method("average", "running mean, no model", None, None,
+            average=LearningMethod("average", "running mean, no model", None, None,
                            judge.error(average), judge.gain(average, alone)),
             shared=tuple(shared),
             robust=robust,
@@ -191,7 +191,7 @@ class _Adviser:
         groups: dict[str, list[Scenario]],
         errors: dict[str, NDArray[np.float64]],
         alone_errors: NDArray[np.float64],
-    ) -> tuple[tuple[Method, ...], tuple[str, ...]]:
+    ) -> tuple[tuple[LearningMethod, ...], tuple[str, ...]]:
         if self._attack is None:
             return (), ()
         names = self._data.table.clients
@@ -206,7 +206,7 @@ class _Adviser:
 
     def _method(
         self, judge: Judge, judged: Judged, alone: Judged, settings: Sequence[Scenario], name: str
-    ) -> Method:
+    ) -> LearningMethod:
         chosen = settings[judged.last]
         sent = measure_communication(chosen)
         rule = chosen.aggregation.kind
@@ -215,7 +215,7 @@ class _Adviser:
             title += ", some lying"
         numbers = sent.numbers_down + sent.numbers_up
         error, gain = judge.error(judged), judge.gain(judged, alone)
-        return Method(name, title, chosen.num_shared, chosen.stepsize, error, gain, numbers, rule)
+        return LearningMethod(name, title, chosen.num_shared, chosen.stepsize, error, gain, numbers, rule)
 
     def _notes(self) -> list[str]:
         lines = self._data.notes()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from psofed.advice.advice import Advice, Method
+from psofed.advice.advice import Advice, LearningMethod
 from psofed.advice.judging import Gain
 from psofed.advice.stations import Station
 from psofed.common.errors import PsofedError
@@ -75,9 +75,9 @@ def _gain(plain: Mapping[str, Any]) -> Gain:
     return Gain(float(value), (low, high))
 
 
-def _method(plain: Mapping[str, Any]) -> Method:
+def _method(plain: Mapping[str, Any]) -> LearningMethod:
     error = math.inf if plain["error"] is None else plain["error"]
-    return Method(**{**plain, "error": error, "gain": _gain(plain["gain"])})
+    return LearningMethod(**{**plain, "error": error, "gain": _gain(plain["gain"])})
 
 
 def _station(plain: Mapping[str, Any]) -> Station:

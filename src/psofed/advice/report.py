@@ -12,7 +12,7 @@ from psofed.render.charts import Chart, Panels, RowChart, Rows, Scale, Series
 from psofed.render.numbers import count, listed, percent, significant
 
 if TYPE_CHECKING:
-    from psofed.advice.advice import Advice, Method
+    from psofed.advice.advice import Advice, LearningMethod
     from psofed.advice.stations import Station
 
 _TITLES = {
@@ -166,7 +166,7 @@ def _attacked(advice: "Advice") -> Table:
     return Table(title, _METHOD_COLUMNS, tuple(_method_row(method) for method in advice.lies))
 
 
-def _method_row(method: "Method") -> tuple[str | float | Measured | None, ...]:
+def _method_row(method: "LearningMethod") -> tuple[str | float | Measured | None, ...]:
     name = _TITLES[method.name] + ("" if method.rule in ("", "mean") else f", {method.rule}")
     gain = None if method.name == "alone" else _gain(method.gain)
     return name, method.num_shared, method.stepsize, method.error, gain, method.numbers or None

@@ -5,7 +5,7 @@ from pathlib import Path
 import typer
 
 from psofed.cli.flags import Given, command
-from psofed.cli.inputs import OptionalScenario, Table, read_table
+from psofed.cli.inputs import OptionalScenario, TableOptions, read_table
 from psofed.cli.outputs import PlotOutput, progress
 from psofed.common.errors import PsofedError
 from psofed.common.options import option
@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 def advise(
     source: OptionalScenario,
     settings: AdviceSettings,
-    table: Table,
+    table: TableOptions,
     reading: Given[DataSettings],
     output: AdviceOutput,
 ) -> None:

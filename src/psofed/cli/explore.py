@@ -5,7 +5,7 @@ from pathlib import Path
 import typer
 
 from psofed.cli.flags import Given, as_words, command
-from psofed.cli.inputs import OptionalScenario, Table, read_table
+from psofed.cli.inputs import OptionalScenario, TableOptions, read_table
 from psofed.cli.outputs import Output, print_json
 from psofed.common.errors import PsofedError
 from psofed.common.options import option
@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 def explore(
     source: OpeningScenario,
     settings: ExplorerSettings,
-    table: Table,
+    table: TableOptions,
     reading: Given[DataSettings],
     output: Output,
 ) -> None:

@@ -123,7 +123,7 @@ class OptionalScenario(ScenarioFile):
             ) from None
 
 
-class Table(Settings):
+class TableOptions(Settings):
     """The user's own table."""
 
     group = "Your data"
@@ -135,7 +135,7 @@ class Table(Settings):
     )
 
 
-def read_table(table: Table, reading: Given[DataSettings]) -> "OwnData | None":
+def read_table(table: TableOptions, reading: Given[DataSettings]) -> "OwnData | None":
     """Return the data that the options name; None if they name none."""
     if table.data is None:
         if reading.flags:

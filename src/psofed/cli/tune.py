@@ -3,7 +3,7 @@
 import typer
 
 from psofed.cli.flags import Given, command
-from psofed.cli.inputs import OptionalScenario, Table, read_table
+from psofed.cli.inputs import OptionalScenario, TableOptions, read_table
 from psofed.cli.outputs import PlotOutput, progress
 from psofed.common.settings import call_with
 from psofed.settings.data import DataSettings
@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 def tune(
     source: OptionalScenario,
     settings: TuningSettings,
-    table: Table,
+    table: TableOptions,
     reading: Given[DataSettings],
     output: PlotOutput,
 ) -> None:

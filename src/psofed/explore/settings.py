@@ -68,7 +68,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Settings:
+class PageSettings:
     """Settings that the page shows.
 
     Attributes
@@ -85,7 +85,9 @@ class Settings:
     own_data: frozenset[str] = frozenset()
     metric: str = "network_mse"
 
-    def with_side(self, side: str, mapping: Mapping[str, Any] | None, own_data: bool = False) -> "Settings":
+    def with_side(
+        self, side: str, mapping: Mapping[str, Any] | None, own_data: bool = False
+    ) -> "PageSettings":
         """Return settings with one side replaced, or left out."""
         sides = {name: value for name, value in self.sides.items() if name != side}
         if mapping is not None:
@@ -186,12 +188,12 @@ def parse_value(text: str) -> Any:
         return text
 
 
-def to_query(settings: Settings) -> str:
+def to_query(settings: PageSettings) -> str:
     """Return everything that the page is set to, as the query of a link.
 
     Examples
     --------
-    >>> to_query(Settings({"A": {"num_clients": 9, "dimension": 2, "attack": {"kind": "drop-out"}}}))
+    >>> to_query(PageSettings({"A": {"num_clients": 9, "dimension": 2, "attack": {"kind": "drop-out"}}}))
     'num_clients=9&dimension=2&attack.kind=drop-out'
     """
     pairs: list[tuple[str, str]] = []
@@ -211,7 +213,7 @@ def to_query(settings: Settings) -> str:
     return urlencode(pairs, quote_via=quote, safe="[]{},:")
 
 
-def from_query(query: str, has_data: bool = False) -> Settings | None:
+def from_query(query: str, has_data: bool = False) -> PageSettings | None:
     """Read the settings that a link carries; None if it carries none. Their values are not checked yet.
 
     Parameters
@@ -259,11 +261,11 @@ def from_query(query: str, has_data: bool = False) -> Settings | None:
             continue
         sides[side] = set_values(sides.get(side, {}), {field: parse_value(text)})
     if not sides:
-        return None if metric == "network_mse" else Settings({}, frozenset(), metric)
+        return None if metric == "network_mse" else PageSettings({}, frozenset(), metric)
     if "A" not in sides:
         raise InvalidValueError("B", "alone", "a link with B has A as well")
     ordered = {name: sides[name] for name in SIDES if name in sides}
-    return Settings(ordered, frozenset(own_data), metric)
+    return PageSettings(ordered, frozenset(own_data), metric)
 
 
 def _with_function(mapping: Mapping[str, Any], kind: Any) -> dict[str, Any]:

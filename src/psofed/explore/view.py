@@ -6,7 +6,7 @@ from typing import Any
 
 from psofed.explore import exports, words
 from psofed.explore.presets import Preset
-from psofed.explore.settings import Settings, to_query
+from psofed.explore.settings import PageSettings, to_query
 from psofed.explore.sides import Side
 from psofed.results import METRIC_TITLES
 
@@ -65,7 +65,7 @@ def copies(
         "toml": side.scenario.to_toml(),
         "command": exports.as_command(*about),
         "python": exports.as_python(*about),
-        "query": to_query(Settings(mappings, owned, metric)),
+        "query": to_query(PageSettings(mappings, owned, metric)),
         "token": token,
     }
 

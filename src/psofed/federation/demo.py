@@ -18,7 +18,7 @@ from psofed.scenario import Data, Scenario
 
 
 @dataclass(frozen=True)
-class Prediction:
+class DemoPrediction:
     """Predictions of theory and simulation for each round.
 
     Attributes
@@ -140,7 +140,7 @@ def start_demo_node(
     return server.supervisor.start(name, command, flower_environment((folder / "flower").resolve()))
 
 
-def predict_demo(settings: RunSettings, trials: int = 1000) -> Prediction | None:
+def predict_demo(settings: RunSettings, trials: int = 1000) -> DemoPrediction | None:
     """Ask the theory for the learning curve, and the simulator how far single runs stray from it.
 
     None if more than one sample arrives per client and round: neither describes that.
@@ -160,7 +160,7 @@ def predict_demo(settings: RunSettings, trials: int = 1000) -> Prediction | None
     low, high = np.quantile(simulated.trial_curves["server_msd"], (0.05, 0.95), axis=0)
     # Iteration n is round n + 1; the server's entry n is its state before that round, so after round n.
     after = slice(1, rounds + 1)
-    return Prediction(
+    return DemoPrediction(
         network_mse=curve.network_mse[:rounds].tolist(),
         server_msd=curve.server_msd[after].tolist(),
         low=low[after].tolist(),

@@ -89,7 +89,7 @@ class _Pull:
             self.error = error
 
 
-class Exchange:
+class Dispatcher:
     """Sends messages and collects replies, and remembers which nodes pack theirs.
 
     Parameters

@@ -127,7 +127,7 @@ class OnlineRegression:
         commit_state(context, replace(state, model=model), state_directory)
         return learned
 
-    def _read(self, stream: "Stream", limit: int) -> Samples:
+    def _read(self, stream: "StreamState", limit: int) -> Samples:
         pending = self.source.read(stream.position, limit)
         self.problem = pending.problem or self.problem
         if not self.scaled and np.isnan(pending.inputs).any():
@@ -135,8 +135,8 @@ class OnlineRegression:
         return pending
 
     def _learn(
-        self, model: NDArray[Any], stream: "Stream", pending: Samples, taken: int
-    ) -> tuple["Stream", int]:
+        self, model: NDArray[Any], stream: "StreamState", pending: Samples, taken: int
+    ) -> tuple["StreamState", int]:
         """Learn the first `taken` samples into `model`, and return where the stream is then."""
         inputs, targets = pending.inputs[:taken], pending.targets[:taken]
         scaling = stream.scaling
@@ -153,11 +153,13 @@ class OnlineRegression:
         elif taken:
             position = pending.ends[taken - 1]
         return (
-            Stream(position, stream.examples + len(errors), np.concatenate([stream.errors, errors]), scaling),
+            StreamState(
+                position, stream.examples + len(errors), np.concatenate([stream.errors, errors]), scaling
+            ),
             len(errors),
         )
 
-    def _remark(self, stream: "Stream") -> str:
+    def _remark(self, stream: "StreamState") -> str:
         """Return why nothing was learned, or nothing."""
         position, scaling = stream.position, stream.scaling
         if stream.examples:
@@ -171,7 +173,7 @@ class OnlineRegression:
             return f"the target was {scaling.target_mean:g} in all of {scaling.rows} rows: nothing to learn{skipped}"
         return f"no new sample, {position.samples} were read so far{skipped}"
 
-    def _skipped(self, stream: "Stream") -> str:
+    def _skipped(self, stream: "StreamState") -> str:
         """Return how many rows held no sample and why, or nothing."""
         position = stream.position
         if not position.skipped:
@@ -181,7 +183,7 @@ class OnlineRegression:
 
 
 @dataclass(frozen=True, eq=False)
-class Stream:
+class StreamState:
     """Where a client is in its data, what it has learned since it last told the server, and how it scales."""
 
     position: Position = field(default_factory=Position)
@@ -229,11 +231,11 @@ def lms(
     return errors
 
 
-def read_stream(records: RecordDict) -> Stream:
+def read_stream(records: RecordDict) -> StreamState:
     """Return how far the client whose state is `records` has come."""
     record = records.get(STREAM)
     if not isinstance(record, ConfigRecord):
-        return Stream()
+        return StreamState()
     samples, offset, skipped, examples = (
         int(str(record[name])) for name in ("samples", "offset", "skipped", "examples")
     )
@@ -241,10 +243,12 @@ def read_stream(records: RecordDict) -> Stream:
     assert isinstance(errors, bytes)  # written below
     text = str(record.get("scaling", ""))
     scaling = Standardiser.from_mapping(json.loads(text)) if text else None
-    return Stream(Position(samples, offset, skipped), examples, np.frombuffer(errors, dtype="<f8"), scaling)
+    return StreamState(
+        Position(samples, offset, skipped), examples, np.frombuffer(errors, dtype="<f8"), scaling
+    )
 
 
-def write_stream(records: RecordDict, stream: Stream) -> None:
+def write_stream(records: RecordDict, stream: StreamState) -> None:
     """Keep in `records` how far a client has come."""
     position = stream.position
     records[STREAM] = ConfigRecord(

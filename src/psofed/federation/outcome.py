@@ -12,20 +12,20 @@ from psofed.results import METRIC_TITLES
 from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
-    from psofed.federation.demo import Prediction
+    from psofed.federation.demo import DemoPrediction
     from psofed.render.figures import Figure
 
 _MOST_ROWS = 25  # of a learning curve; the result has all
 
 
-def federation_report(result: dict[str, Any], prediction: "Prediction | None" = None) -> Report:
+def federation_report(result: dict[str, Any], prediction: "DemoPrediction | None" = None) -> Report:
     """Return the learning curve, the traffic, and which nodes were dropped or are suspect.
 
     Parameters
     ----------
     result : dict
         As in ``result.json``.
-    prediction : Prediction, optional
+    prediction : DemoPrediction, optional
         Shown beside the run.
     """
     scenario = Scenario.from_mapping(result["scenario"])
@@ -40,14 +40,14 @@ def federation_report(result: dict[str, Any], prediction: "Prediction | None" = 
     )
 
 
-def federation_chart(result: dict[str, Any], prediction: "Prediction | None" = None) -> Chart:
+def federation_chart(result: dict[str, Any], prediction: "DemoPrediction | None" = None) -> Chart:
     """Return the clients' errors and the server's deviation by round.
 
     Parameters
     ----------
     result : dict
         As in ``result.json``.
-    prediction : Prediction, optional
+    prediction : DemoPrediction, optional
         Drawn as dashed lines, with the range of 90 % of simulated runs shaded.
     """
     curve, scenario = result["learning_curve"], Scenario.from_mapping(result["scenario"])
@@ -79,7 +79,7 @@ def federation_chart(result: dict[str, Any], prediction: "Prediction | None" = N
     )
 
 
-def plot_federation(result: dict[str, Any], prediction: "Prediction | None" = None) -> "Figure":
+def plot_federation(result: dict[str, Any], prediction: "DemoPrediction | None" = None) -> "Figure":
     """Draw :func:`federation_chart`."""
     from psofed.render.figures import draw_chart
 
@@ -98,7 +98,7 @@ def _headline(result: dict[str, Any]) -> str:
     return f"The federation ran for {counted(rounds, 'round')} with {counted(result['examples'], 'sample')}."
 
 
-def _curve(result: dict[str, Any], prediction: "Prediction | None") -> Table:
+def _curve(result: dict[str, Any], prediction: "DemoPrediction | None") -> Table:
     """Return the errors by round, some rounds if they are many, the last one always."""
     curve = result["learning_curve"]
     columns = [Column("round", Kind.COUNT), Column(METRIC_TITLES["network_mse"], Kind.LEVEL)]

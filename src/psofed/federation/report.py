@@ -13,7 +13,7 @@ from psofed.common.files import atomic_path, read_json, write_json
 from psofed.common.types import FloatArray
 from psofed.federation.checkpoint import ServerState
 from psofed.federation.checks import Conduct
-from psofed.federation.deploy.traffic import Traffic
+from psofed.federation.deploy.traffic import ByteCounts
 from psofed.federation.rounds import mean_without_overflow
 from psofed.federation.settings import RunSettings
 from psofed.federation.synthetic import evaluate_model
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def build_result(
-    state: ServerState, settings: RunSettings, counted: Traffic | None, window: tuple[float, float]
+    state: ServerState, settings: RunSettings, counted: ByteCounts | None, window: tuple[float, float]
 ) -> dict[str, Any]:
     """Return the result of a run as plain dicts.
 
@@ -36,7 +36,7 @@ def build_result(
         After the last round.
     settings : RunSettings
         What was run.
-    counted : Traffic or None
+    counted : ByteCounts or None
         Bytes counted at the socket during the run, if the relay was there to count.
     window : tuple of float
         Unix times of the run's begin and end.
@@ -109,7 +109,7 @@ def learning_curve(state: ServerState) -> dict[str, list[Any]]:
     }
 
 
-def communication(state: ServerState, counted: Traffic | None) -> dict[str, Any]:
+def communication(state: ServerState, counted: ByteCounts | None) -> dict[str, Any]:
     """Return numbers and bytes exchanged, against full sharing, and what was counted at the socket."""
     down, up = (sum(record[f"values_{way}"] for record in state.history) for way in ("down", "up"))
     messages = sum(len(record["participants"]) for record in state.history)

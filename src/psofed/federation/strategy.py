@@ -19,7 +19,7 @@ from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.federation.attacks import Rehearsal
 from psofed.federation.checkpoint import KEEP, CheckpointStore, ServerState
 from psofed.federation.checks import Conduct, ReplyLimits
-from psofed.federation.exchange import Answers, Exchange
+from psofed.federation.exchange import Answers, Dispatcher
 from psofed.federation.instructions import Instructor
 from psofed.federation.layout import Layout
 from psofed.federation.masks import DERIVATION, MaskSource, Sharing
@@ -195,7 +195,7 @@ class PSOFed(Strategy):
         self.on_round = on_round
         self.state: ServerState | None = None
         self._participants: ParticipantSource = participants or DerivedParticipants(seed)
-        self._exchange = Exchange()
+        self._exchange = Dispatcher()
         self._asked: list[Message] = []
         self._nodes: dict[int, Node] = {}
         self._unreadable: set[str] = set()

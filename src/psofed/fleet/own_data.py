@@ -16,10 +16,10 @@ from psofed.common.types import FloatArray
 from psofed.fleet import Fleet
 from psofed.fleet.nonlinear import StreamMoments
 from psofed.fleet.standardise import standardise
-from psofed.fleet.table import Table, read_table, table_from_arrays
+from psofed.fleet.table import ClientTable, read_table, table_from_arrays
 from psofed.parts.features import FeatureMap, identity
+from psofed.render import ClientTable as ReportTable
 from psofed.render import Column, Kind, Report, Reported
-from psofed.render import Table as ReportTable
 from psofed.render.numbers import counted, listed
 from psofed.settings.data import DataSettings, StreamSettings
 
@@ -38,7 +38,7 @@ class OwnData(Reported):
 
     Attributes
     ----------
-    table : Table
+    table : ClientTable
         Where they come from.
     inputs, targets : tuple of arrays (samples_k, d), tuple of arrays (samples_k,)
         Standardised (see :mod:`psofed.fleet.standardise`).
@@ -54,7 +54,7 @@ class OwnData(Reported):
         Clients that cannot take part, with the reason.
     """
 
-    table: Table
+    table: ClientTable
     inputs: tuple[FloatArray, ...]
     targets: tuple[FloatArray, ...]
     warmup: int
@@ -289,7 +289,7 @@ def from_arrays(
     return stream_table(table_from_arrays(X, y, clients, features), settings)
 
 
-def stream_table(table: Table, settings: StreamSettings) -> OwnData:
+def stream_table(table: ClientTable, settings: StreamSettings) -> OwnData:
     """Standardise every client's rows, and leave out the clients that have too few."""
     warmup, clip, leave_out = settings.warmup, settings.clip, settings.leave_out
     fewest = warmup + FEWEST_SAMPLES
@@ -340,7 +340,7 @@ def stream_table(table: Table, settings: StreamSettings) -> OwnData:
     )
 
 
-def _only(table: Table, kept: Sequence[int]) -> Table:
+def _only(table: ClientTable, kept: Sequence[int]) -> ClientTable:
     if len(kept) == len(table.clients):
         return table
     return replace(

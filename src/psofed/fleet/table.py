@@ -22,7 +22,7 @@ _MOST_NAMES = 12  # shown in an error
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class ClientTable:
     """Every client's rows in the order of the file.
 
     Attributes
@@ -85,7 +85,7 @@ def read_table(
     client_column: str,
     target_column: str,
     features: Sequence[str] | None = None,
-) -> Table:
+) -> ClientTable:
     """Read a CSV or Parquet file, or a data frame.
 
     Parameters
@@ -99,7 +99,7 @@ def read_table(
         y.
     features : sequence of str, optional
         Columns of x; by default all others that are numbers. Times and text are left out, and
-        :attr:`Table.left_out` says so.
+        :attr:`ClientTable.left_out` says so.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def read_table(
     has_target = ~np.isnan(target)
     inputs = np.column_stack([values[name] for name in chosen])
     rows = _split(owner, has_target)
-    return Table(
+    return ClientTable(
         frame.source,
         client_column,
         target_column,
@@ -157,7 +157,7 @@ def table_from_arrays(
     targets: ArrayLike,
     clients: ArrayLike,
     features: Sequence[str] | None = None,
-) -> Table:
+) -> ClientTable:
     """Make a table from arrays: inputs (rows, d) or (rows,), targets (rows,) and client IDs (rows,).
 
     Examples

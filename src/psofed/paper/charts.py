@@ -8,7 +8,7 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.paper.figure_plots import BAND
 from psofed.paper.look import look_of
-from psofed.paper.model import FigureData, Series
+from psofed.paper.model import FigureData, FigureSeries
 from psofed.paper.typeset import typeset
 from psofed.render.pages import CROSSES, DASHES, DOTS, HALO, LABEL, POINTS, RINGS, Layer, make_chart
 from psofed.results import METRIC_TITLES
@@ -28,7 +28,7 @@ HEADLINE = "headline"
 HEADLINE_KINDS = ("simulation", "exact-theory", "published")
 
 
-def kind_of(series: Series) -> str:
+def kind_of(series: FigureSeries) -> str:
     """Return what a reader sees a series as, a key of `KINDS`."""
     if series.kind == "paper-theory" and "approximation" in series.label:
         return "approximation"
@@ -142,7 +142,7 @@ def _layers(data: FigureData, uplink: str) -> Iterator[Layer]:
         )  # fmt: skip
 
 
-def _columns(data: FigureData, series: Series) -> dict[str, list[float]]:
+def _columns(data: FigureData, series: FigureSeries) -> dict[str, list[float]]:
     """Return what is drawn, and the same in every metric under names such as ``y:test_mse``."""
     columns = {"x": series.x.tolist(), **_band(series)}
     for metric in metrics_of(data):
@@ -153,7 +153,7 @@ def _columns(data: FigureData, series: Series) -> dict[str, list[float]]:
     return columns
 
 
-def _band(series: Series) -> dict[str, list[float]]:
+def _band(series: FigureSeries) -> dict[str, list[float]]:
     columns = {"y": _finite(series.y_db)}
     error = series.standard_error_db
     if error is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from psofed.paper.cost_claims import cost_claims
 from psofed.paper.curves import STEPSIZES, CurvesFigure
 from psofed.paper.figures import load_figure
-from psofed.paper.model import FigureData, Series
+from psofed.paper.model import FigureData, FigureSeries
 from psofed.paper.predictions import best_stepsize
 from psofed.paper.verdict import Check, Claim, DecibelDifference, paired_difference
 from psofed.scenario import UPLINKS, Scenario
@@ -258,13 +258,13 @@ _CLAIMS = (
 )
 
 
-def _differences(first: Series, second: Series) -> list[DecibelDifference]:
+def _differences(first: FigureSeries, second: FigureSeries) -> list[DecibelDifference]:
     assert first.trials is not None
     assert second.trials is not None
     return [paired_difference(a, b) for a, b in zip(first.trials, second.trials, strict=True)]
 
 
-def _grows_apart(upper: Series, lower: Series) -> Iterator[Check]:
+def _grows_apart(upper: FigureSeries, lower: FigureSeries) -> Iterator[Check]:
     assert upper.trials is not None
     assert lower.trials is not None
     for (i, _), (j, count) in pairwise(enumerate(upper.x)):
@@ -278,7 +278,7 @@ def _positive(case: dict[str, Any], difference: DecibelDifference, words: str) -
 
 
 def _rises(
-    data: FigureData, series: Series, extra: dict[str, Any] | None = None, falling: bool = False
+    data: FigureData, series: FigureSeries, extra: dict[str, Any] | None = None, falling: bool = False
 ) -> list[Check]:
     assert series.trials is not None
     name = data.x_label.split()[-1]

@@ -7,8 +7,8 @@ from typing import Any
 from psofed.paper.model import (
     CellResults,
     FigureData,
+    FigureSeries,
     Quality,
-    Series,
     find_unsteady_points,
     other_metrics,
     simulated_series,
@@ -114,7 +114,7 @@ class CurvesFigure:
         trials = quality.choose(self.trials, QUICK_TRIALS)
         return Grid(self.base, (uplinks, self.curve_axis, self.x_axis), trials, quality.seed, tail=0.5)
 
-    def _metric_series(self, cells: list[Cell], results: CellResults, metric: str) -> Iterator[Series]:
+    def _metric_series(self, cells: list[Cell], results: CellResults, metric: str) -> Iterator[FigureSeries]:
         x, points = self.x_axis.labels, len(self.x_axis.values)
         for block, first in enumerate(range(0, len(cells), points)):
             uplink = UPLINKS[block // len(self.curve_axis.values)]

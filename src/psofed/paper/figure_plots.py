@@ -7,7 +7,7 @@ import numpy as np
 
 from psofed.common.files import atomic_path
 from psofed.paper.look import look_of
-from psofed.paper.model import FigureData, Series
+from psofed.paper.model import FigureData, FigureSeries
 from psofed.results import METRIC_TITLES
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def worst_misfit_db(data: FigureData, uplink: str, kind: str) -> float | None:
     return float(max(distances)) if distances else None
 
 
-def _draw(plot: "Axes", series: Series, look: dict[str, Any]) -> None:
+def _draw(plot: "Axes", series: FigureSeries, look: dict[str, Any]) -> None:
     colour = look["color"]
     if series.kind == "simulation":
         plot.plot(series.x, series.y_db, linestyle="none", markersize=5, zorder=4, **look)
@@ -124,7 +124,7 @@ def _look(label: str, curve: int) -> dict[str, Any]:
     return {"color": look.colour, "marker": look.marker}
 
 
-def _line(series: Series) -> dict[str, Any]:
+def _line(series: FigureSeries) -> dict[str, Any]:
     if series.kind == "exact-theory":
         return {"linestyle": "-", "linewidth": 1.3}
     if "approximation" in series.label:

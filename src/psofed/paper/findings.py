@@ -8,7 +8,7 @@ import numpy as np
 from psofed.paper.claims import SIMILAR, Figures
 from psofed.paper.curves import STEPSIZES, CurvesFigure
 from psofed.paper.figures import load_figure
-from psofed.paper.model import FigureData, Series
+from psofed.paper.model import FigureData, FigureSeries
 from psofed.paper.predictions import best_stepsize
 from psofed.paper.published import published_table
 from psofed.paper.typeset import decibels
@@ -175,11 +175,11 @@ def _named(figures: Figures) -> str:
     return listed([name.replace("fig", "figure ") for name in figures], most=9)
 
 
-def _simulated(data: FigureData, label: str) -> Series:
+def _simulated(data: FigureData, label: str) -> FigureSeries:
     return data.select(kind="simulation", uplink="same", label=label)[0]
 
 
-def _difference(first: Series, second: Series, place: int) -> DecibelDifference:
+def _difference(first: FigureSeries, second: FigureSeries, place: int) -> DecibelDifference:
     assert first.trials is not None
     assert second.trials is not None
     return paired_difference(first.trials[place], second.trials[place])

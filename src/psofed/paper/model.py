@@ -30,7 +30,7 @@ CellResults = Callable[[Cell], CellResult]
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class FigureSeries:
     """One curve of a figure.
 
     Attributes
@@ -104,9 +104,9 @@ class FigureData:
         What all points have in common.
     varied : dict
         The fields that vary, with their values.
-    series : tuple of Series
+    series : tuple of FigureSeries
         In the figure's own metric.
-    other_series : tuple of Series
+    other_series : tuple of FigureSeries
         The same in the other metrics.
     panels : tuple of str
         Uplinks, one panel each.
@@ -123,14 +123,14 @@ class FigureData:
     metric: str
     base: Scenario
     varied: dict[str, list[Any]]
-    series: tuple[Series, ...]
-    other_series: tuple[Series, ...]
+    series: tuple[FigureSeries, ...]
+    other_series: tuple[FigureSeries, ...]
     panels: tuple[str, ...]
     trials: int
     seed: int
     unsteady: tuple[str, ...] = ()
 
-    def select(self, **wanted: Any) -> list[Series]:
+    def select(self, **wanted: Any) -> list[FigureSeries]:
         """Return the series whose attributes have the given values, of any metric.
 
         A metric that is not asked for is the figure's own.
@@ -141,7 +141,7 @@ class FigureData:
             series for series in every if all(getattr(series, key) == value for key, value in wanted.items())
         ]
 
-    def panel(self, uplink: str) -> list[Series]:
+    def panel(self, uplink: str) -> list[FigureSeries]:
         """Return what is drawn in a panel: its uplink's series, the paper's theory and the printed points.
 
         A panel shows a curve only if it is simulated there; the paper's theory is shown beside both uplinks.
@@ -280,13 +280,13 @@ def simulated_series(
     uplink: str,
     curve: int,
     metric: str,
-) -> Series:
+) -> FigureSeries:
     """Return the steady states of some cells as a series."""
     trials = np.stack([results(cell).steady_state[metric] for cell in cells])
     count = trials.shape[1]
     with np.errstate(invalid="ignore"):
         error = trials.std(axis=1, ddof=1) / math.sqrt(count) if count > 1 else np.full(len(trials), math.nan)
-    return Series(
+    return FigureSeries(
         label=label, kind="simulation", uplink=uplink, x=np.array(list(x), dtype=float),
         y=trials.mean(axis=1), metric=metric, curve=curve, standard_error=error, trials=trials,
     )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 from psofed.paper.charts import HEADLINE, HEADLINE_KINDS, KINDS, chart_name, kind_of, metrics_of, shown_kinds
 from psofed.paper.figure_plots import ORDINATES, worst_misfit_db
 from psofed.paper.look import look_of
-from psofed.paper.model import FigureData, Series
+from psofed.paper.model import FigureData, FigureSeries
 from psofed.paper.page_claims import figure_title
 from psofed.paper.typeset import decibels, typeset
 from psofed.render.numbers import counted, fixed
@@ -172,7 +172,7 @@ def _table(data: FigureData, uplink: str) -> str:
 <tbody>{"".join(body)}</tbody></table></div>"""
 
 
-def _level(series: Series, place: int) -> str:
+def _level(series: FigureSeries, place: int) -> str:
     if not np.isfinite(series.y_db[place]):
         return "diverged"
     error = series.standard_error_db

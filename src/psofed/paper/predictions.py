@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from psofed.common.errors import PsofedError
-from psofed.paper.model import Series
+from psofed.paper.model import FigureSeries
 from psofed.parts.attacks.gaussian import Gaussian
 from psofed.scenario import Scenario
 from psofed.sweeps import Cell
@@ -63,10 +63,10 @@ def predicted_series(
     curve: int,
     metric: str,
     small_stepsize: bool = False,
-) -> Series:
+) -> FigureSeries:
     """Return one theory's steady state at some scenarios as a series."""
     y = [getattr(predict_point(scenario, theory, small_stepsize), metric) for scenario in scenarios]
-    return Series(
+    return FigureSeries(
         label=label, kind=f"{theory}-theory", uplink=uplink, x=np.array(list(x), dtype=float),
         y=np.array(y, dtype=float), metric=metric, curve=curve,
     )  # fmt: skip

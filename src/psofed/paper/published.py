@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from psofed.paper.model import Series
+from psofed.paper.model import FigureSeries
 
 
 @cache
@@ -17,7 +17,7 @@ def published_table() -> dict[str, Any]:
     return table
 
 
-def published_series(figure: str, metric: str, curve_of: dict[Any, int], by: str) -> list[Series]:
+def published_series(figure: str, metric: str, curve_of: dict[Any, int], by: str) -> list[FigureSeries]:
     """Return the printed curves of a figure.
 
     Parameters
@@ -33,7 +33,7 @@ def published_series(figure: str, metric: str, curve_of: dict[Any, int], by: str
     for printed in published_table().get(figure, []):
         name = printed["curve"] if by == "curve" else f"|S_B| = {printed[by]}, printed {printed['curve']}"
         found.append(
-            Series(
+            FigureSeries(
                 label=name,
                 kind="published",
                 uplink=None,

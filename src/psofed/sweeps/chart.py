@@ -34,7 +34,7 @@ _WIDEST = 45.0
 
 
 @dataclass(frozen=True)
-class Layout:
+class FacetLayout:
     """Which axis of the grid has which role in the picture; fields that are left over share the colours.
 
     Attributes
@@ -97,7 +97,7 @@ def choose_layout(
     hue: str | None = None,
     col: str | None = None,
     row: str | None = None,
-) -> Layout:
+) -> FacetLayout:
     """Assign the fields that vary; those that are not given are chosen so that most pictures look right."""
     axes = result.grid.axes
     given: dict[str, int] = {}
@@ -130,7 +130,7 @@ def choose_layout(
             given[role] = max(left, key=lambda n: (count(n), -n))
             left.remove(given[role])
     hues = tuple(given[role] for role in ("hue",) if role in given) + tuple(left)
-    layout = Layout(given["x"], hues, given.get("col"), given.get("row"))
+    layout = FacetLayout(given["x"], hues, given.get("col"), given.get("row"))
     curves = math.prod(count(number) for number in hues)
     panels = math.prod(count(number) for number in (layout.col, layout.row) if number is not None)
     if curves > MOST_CURVES or panels > MOST_PANELS:
@@ -145,7 +145,9 @@ def choose_layout(
     return layout
 
 
-def _panel(result: "SweepResult", metric: str, layout: Layout, place: tuple[int, int]) -> tuple[Series, ...]:
+def _panel(
+    result: "SweepResult", metric: str, layout: FacetLayout, place: tuple[int, int]
+) -> tuple[Series, ...]:
     """Return the curves of one panel, a colour for each combination of the hues."""
     shape, axis = result.grid.shape, result.grid.axes[layout.x]
     cells = np.arange(len(result.cells)).reshape(shape)
@@ -198,7 +200,9 @@ def _limits(curves: list[Series]) -> tuple[float, float]:
     return bottom - margin, top + 1.5 * margin
 
 
-def _style(result: "SweepResult", layout: Layout, index: int, count: int, is_named: bool) -> dict[str, Any]:
+def _style(
+    result: "SweepResult", layout: FacetLayout, index: int, count: int, is_named: bool
+) -> dict[str, Any]:
     ordered = len(layout.hue) == 1 and _is_numeric(result.grid.axes[layout.hue[0]].labels)
     if ordered and count > 3:
         # Numbers in order are shades in order.
@@ -210,19 +214,19 @@ def _style(result: "SweepResult", layout: Layout, index: int, count: int, is_nam
     return {"colour": index, "marker": MARKERS[index % len(MARKERS)], "line": "" if is_named else line}
 
 
-def _hue_labels(result: "SweepResult", layout: Layout) -> list[str]:
+def _hue_labels(result: "SweepResult", layout: FacetLayout) -> list[str]:
     labels = itertools.product(*(result.grid.axes[number].labels for number in layout.hue))
     return [_short(", ".join(_text(label) for label in chosen)) for chosen in labels]
 
 
-def _legend_width(result: "SweepResult", layout: Layout) -> float:
+def _legend_width(result: "SweepResult", layout: FacetLayout) -> float:
     if not layout.hue:
         return 0.0
     titles = ", ".join(field_title(result.grid.axes[number].name) for number in layout.hue)
     return min(0.6 + 0.075 * max(map(len, [*_hue_labels(result, layout), titles])), 2.6)
 
 
-def _title(result: "SweepResult", layout: Layout, place: tuple[int, int]) -> str:
+def _title(result: "SweepResult", layout: FacetLayout, place: tuple[int, int]) -> str:
     if layout.col is None or (place[0] and layout.row is not None):
         return ""
     return _named(result, layout.col, place[1], 34)

@@ -18,7 +18,7 @@ from psofed.federation.flower.errors import (
     UnreachableError,
     WrongAuthorityError,
 )
-from psofed.federation.flower.fleet import HEARTBEAT, Fleet, Question
+from psofed.federation.flower.fleet import HEARTBEAT, Announcement, NodeConnection
 from psofed.federation.flower.gate import NOTED, Gate
 from psofed.federation.flower.keys import (
     KEY_HEADER,
@@ -48,15 +48,15 @@ __all__ = [
     "TESTED_MINORS",
     "TIMESTAMP_HEADER",
     "USED_SIGNATURE",
+    "Announcement",
     "BadMessageError",
     "BadTreeError",
     "Control",
-    "Fleet",
     "ForgottenError",
     "Gate",
     "IncompleteReplyError",
+    "NodeConnection",
     "NotRunningError",
-    "Question",
     "ReplyBounds",
     "Sender",
     "StillOnlineError",

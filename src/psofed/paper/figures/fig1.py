@@ -15,8 +15,8 @@ from typing import Any
 from psofed.paper.model import (
     CellResults,
     FigureData,
+    FigureSeries,
     Quality,
-    Series,
     find_unsteady_points,
     other_metrics,
     simulated_series,
@@ -123,7 +123,7 @@ class AlgorithmsFigure:
 
     def _series(
         self, rows: list[tuple[str, str, list[Cell]]], results: CellResults, metric: str
-    ) -> Iterator[Series]:
+    ) -> Iterator[FigureSeries]:
         for label, uplink, cells in rows:
             common: dict[str, Any] = {
                 "label": label, "uplink": uplink, "curve": list(ALGORITHMS).index(label), "metric": metric,

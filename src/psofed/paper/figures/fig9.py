@@ -18,7 +18,7 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.fleet import draw_fleet
 from psofed.paper.curves import QUICK_TRIALS, TERM_TRIALS, paper_scenario
-from psofed.paper.model import CellResults, FigureData, Quality, Series, find_unsteady_points
+from psofed.paper.model import CellResults, FigureData, FigureSeries, Quality, find_unsteady_points
 from psofed.paper.predictions import predict_point
 from psofed.scenario import UPLINKS, Scenario
 from psofed.scenario.changes import with_values
@@ -77,7 +77,7 @@ class TermsFigure:
         )
         return Grid(self.base, axes, quality.choose(TERM_TRIALS, QUICK_TRIALS), quality.seed, tail=0.5)
 
-    def _series(self, cells: list[Cell], results: CellResults) -> Iterator[Series]:
+    def _series(self, cells: list[Cell], results: CellResults) -> Iterator[FigureSeries]:
         rows = iter(np.array_split(np.arange(len(cells)), len(cells) // len(SHARED)))
         noise = float(draw_fleet(self.base).noise_variance.mean())
         for uplink in UPLINKS:
@@ -89,11 +89,11 @@ class TermsFigure:
 
     def _term(
         self, term: str, count: int | None, uplink: str, trials: FloatArray, curve: int
-    ) -> Iterator[Series]:
+    ) -> Iterator[FigureSeries]:
         label = TERM_TITLES[term] + ("" if count is None else f", |S_B| = {count}")
         x = np.array(SHARED, dtype=float)
         error = trials.std(axis=1, ddof=1) / math.sqrt(trials.shape[1])
-        yield Series(
+        yield FigureSeries(
             label=label, kind="simulation", uplink=uplink, x=x, y=trials.mean(axis=1), metric="term",
             curve=curve, standard_error=error, trials=trials,
         )  # fmt: skip
@@ -105,7 +105,7 @@ class TermsFigure:
         ]
         for theory in ("exact", "paper") if uplink == "redrawn" else ("exact",):
             y = np.array([getattr(predict_point(scenario, theory), term) for scenario in scenarios])
-            yield Series(
+            yield FigureSeries(
                 label=label, kind=f"{theory}-theory", uplink=uplink, x=x, y=y, metric="term", curve=curve
             )
 
