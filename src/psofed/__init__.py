@@ -13,14 +13,10 @@ from typing import TYPE_CHECKING, Any
 from psofed._version import __version__
 
 if TYPE_CHECKING:
-    from psofed.advice import Advice as Advice
-    from psofed.advice import advise as advise
     from psofed.common.errors import InvalidValueError as InvalidValueError
     from psofed.common.errors import NotCoveredError as NotCoveredError
     from psofed.common.errors import PsofedError as PsofedError
     from psofed.common.errors import UnknownFieldError as UnknownFieldError
-    from psofed.comparison import Comparison as Comparison
-    from psofed.comparison import compare as compare
     from psofed.fleet import Fleet as Fleet
     from psofed.fleet import draw_fleet as draw_fleet
     from psofed.fleet.own_data import OwnData as OwnData
@@ -57,9 +53,13 @@ if TYPE_CHECKING:
     from psofed.scenario import Uniform as Uniform
     from psofed.scenario.file import read_scenario as read_scenario
     from psofed.simulation.monte_carlo import simulate as simulate
-    from psofed.sweeps import SweepResult as SweepResult
-    from psofed.sweeps import load_result as load_result
-    from psofed.sweeps import sweep as sweep
+    from psofed.studies.advice import Advice as Advice
+    from psofed.studies.advice import advise as advise
+    from psofed.studies.comparison import Comparison as Comparison
+    from psofed.studies.comparison import compare as compare
+    from psofed.studies.sweeps import SweepResult as SweepResult
+    from psofed.studies.sweeps import load_result as load_result
+    from psofed.studies.sweeps import sweep as sweep
     from psofed.theory.limits import attack_limits as attack_limits
     from psofed.theory.metrics import Terms as Terms
     from psofed.theory.prediction import LearningCurve as LearningCurve
@@ -73,11 +73,11 @@ if TYPE_CHECKING:
 
 # Where each name is at home.
 _HOME = {
-    "Advice": "advice",
+    "Advice": "studies.advice",
     "Aggregation": "parts",
     "Algorithm": "parts",
     "Attack": "parts",
-    "Comparison": "comparison",
+    "Comparison": "studies.comparison",
     "Data": "scenario",
     "Defence": "parts",
     "DefenceRecord": "results",
@@ -98,19 +98,19 @@ _HOME = {
     "Scenario": "scenario",
     "Selection": "scenario",
     "SimulationResult": "results",
-    "SweepResult": "sweeps",
+    "SweepResult": "studies.sweeps",
     "Terms": "theory.metrics",
     "StepsizeCurve": "theory.stepsize_curve",
     "Uniform": "scenario",
     "UnknownFieldError": "common.errors",
-    "advise": "advice",
+    "advise": "studies.advice",
     "attack_limits": "theory.limits",
-    "compare": "comparison",
+    "compare": "studies.comparison",
     "difference": "results",
     "draw_fleet": "fleet",
     "from_arrays": "fleet.own_data",
     "load_plugin": "parts",
-    "load_result": "sweeps",
+    "load_result": "studies.sweeps",
     "optimal_stepsize": "theory.stepsize",
     "option": "parts",
     "predict": "theory.prediction",
@@ -119,7 +119,7 @@ _HOME = {
     "read_data": "fleet.own_data",
     "read_scenario": "scenario.file",
     "simulate": "simulation.monte_carlo",
-    "sweep": "sweeps",
+    "sweep": "studies.sweeps",
     "tune": "theory.tuning",
 }
 

@@ -12,7 +12,7 @@ import pytest
 import psofed
 from psofed.common.suggest import closest
 from psofed.scenario.file import EXAMPLE
-from psofed.sweeps import CellStore, read_grid, run_sweep
+from psofed.studies.sweeps import CellStore, read_grid, run_sweep
 
 pytestmark = [pytest.mark.cli, pytest.mark.scenario, pytest.mark.common]
 

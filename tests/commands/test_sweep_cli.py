@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from psofed.common.errors import PsofedError
-from psofed.sweeps.execute import connect
+from psofed.studies.sweeps.execute import connect
 
-pytestmark = [pytest.mark.cli, pytest.mark.sweeps]
+pytestmark = [pytest.mark.cli, pytest.mark.studies]
 
 GRID = """
 trials = 4

@@ -10,14 +10,14 @@ import psofed
 from psofed import NotCoveredError, Scenario, load_result, predict, simulate
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.literal import run_trial
-from psofed.sweeps import execute
+from psofed.studies.sweeps import execute
 
 pytestmark = [
     pytest.mark.parts,
     pytest.mark.engine,
     pytest.mark.scenario,
     pytest.mark.simulation,
-    pytest.mark.sweeps,
+    pytest.mark.studies,
     pytest.mark.theory,
 ]
 

@@ -28,9 +28,9 @@ from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.literal import run_trial
 from psofed.simulation.watch_plan import make_plan
-from psofed.sweeps import Cell, run_cells
+from psofed.studies.sweeps import Cell, run_cells
 
-pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing, pytest.mark.sweeps]
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing, pytest.mark.studies]
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 BASE = Scenario(num_clients=6, dimension=4, num_participants=4, num_shared=2, iterations=12)
@@ -450,7 +450,7 @@ def test_they_travel_to_worker_processes(own: ModuleType, expected: list) -> Non
 
 def test_they_travel_to_a_dask_cluster(own: ModuleType, expected: list) -> None:
     distributed = pytest.importorskip("distributed")
-    from psofed.sweeps.execute import connect
+    from psofed.studies.sweeps.execute import connect
 
     cells = [Cell(scenario, 3) for scenario in scenarios_of(own).values()]
     with warnings.catch_warnings():

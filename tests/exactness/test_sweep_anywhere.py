@@ -13,9 +13,9 @@ import pytest
 
 from psofed.parts.attacks import Gaussian
 from psofed.scenario import Scenario
-from psofed.sweeps import Axis, Cell, CellStore, Grid, read_grid, run_cells
+from psofed.studies.sweeps import Axis, Cell, CellStore, Grid, read_grid, run_cells
 
-pytestmark = pytest.mark.sweeps
+pytestmark = pytest.mark.studies
 
 SCENARIO = Scenario(
     num_clients=8, dimension=4, num_participants=3, iterations=100, attack=Gaussian(num_byzantine=3)
@@ -48,7 +48,7 @@ def test_worker_processes_give_the_same_bits(expected):
 
 def test_a_dask_cluster_of_two_processes_gives_the_same_bits(expected, tmp_path):
     distributed = pytest.importorskip("distributed")
-    from psofed.sweeps.execute import connect
+    from psofed.studies.sweeps.execute import connect
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Dask's own making, at start and end

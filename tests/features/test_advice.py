@@ -7,12 +7,12 @@ import pytest
 
 import psofed
 from psofed import InvalidValueError, PsofedError, advise, from_arrays
-from psofed.advice.errors import Trier, cut_into_blocks
-from psofed.advice.judging import Gain, Judge, ratio_gain
 from psofed.fleet.fitting import fit_scenario
 from psofed.results.outliers import robust_scores, stands_out
+from psofed.studies.advice.errors import Trier, cut_into_blocks
+from psofed.studies.advice.judging import Gain, Judge, ratio_gain
 
-pytestmark = pytest.mark.advice
+pytestmark = pytest.mark.studies
 
 
 def make(

@@ -22,9 +22,9 @@ from psofed.results.dataset import simulation_from_dataset
 from psofed.results.netcdf import open_dataset, read_back
 from psofed.scenario import Scenario
 from psofed.scenario.file import read_scenario
-from psofed.sweeps import Axis, Cell, CellStore, Grid, compute_cell, run_sweep
-from psofed.sweeps.files import SWEEP_TITLE, _sweep_from_dataset
-from psofed.sweeps.grid import read_grid
+from psofed.studies.sweeps import Axis, Cell, CellStore, Grid, compute_cell, run_sweep
+from psofed.studies.sweeps.files import SWEEP_TITLE, _sweep_from_dataset
+from psofed.studies.sweeps.grid import read_grid
 
 pytestmark = pytest.mark.results
 

@@ -27,7 +27,7 @@ from psofed.paper.resilience import (
 from psofed.paper.resilience_answers import attacks_on_uploads, count_gains, worst_attack
 from psofed.parts.aggregations import Krum
 from psofed.parts.registry import part_names
-from psofed.sweeps import Axis, CellResult, Grid, SweepResult
+from psofed.studies.sweeps import Axis, CellResult, Grid, SweepResult
 
 pytestmark = pytest.mark.paper
 

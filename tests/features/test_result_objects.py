@@ -10,7 +10,7 @@ from psofed import PsofedError, Scenario, compare, difference, load_result, pred
 from psofed.attacks import Gaussian, SignFlip
 from psofed.fleet.own_data import read_data
 
-pytestmark = [pytest.mark.results, pytest.mark.render, pytest.mark.comparison, pytest.mark.sweeps]
+pytestmark = [pytest.mark.results, pytest.mark.render, pytest.mark.studies]
 
 FLEET = Scenario(num_clients=8, dimension=4, iterations=80, attack=Gaussian(num_byzantine=2))
 
@@ -214,8 +214,8 @@ def test_pictures_of_sweeps_mark_divergence_and_keep_their_scale(grid) -> None:
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
 def test_the_default_layout_uses_every_field_once(dimensions: int) -> None:
-    from psofed.sweeps import SweepResult, make_grid
-    from psofed.sweeps.chart import choose_layout
+    from psofed.studies.sweeps import SweepResult, make_grid
+    from psofed.studies.sweeps.chart import choose_layout
 
     fields = {
         "aggregation": ["mean", "median"],
@@ -238,8 +238,8 @@ def test_the_default_layout_uses_every_field_once(dimensions: int) -> None:
 
 
 def test_too_large_a_picture_is_refused_before_the_work(tmp_path) -> None:
-    from psofed.sweeps import SweepResult, make_grid
-    from psofed.sweeps.chart import choose_layout
+    from psofed.studies.sweeps import SweepResult, make_grid
+    from psofed.studies.sweeps.chart import choose_layout
 
     stepsizes = [0.001 * k for k in range(1, 60)]
     fields = {"stepsize": stepsizes, "num_participants": [1, 2, 3, 4, 5, 6, 7, 8], "num_shared": [1, 2, 3, 4]}
@@ -256,7 +256,7 @@ def test_too_large_a_picture_is_refused_before_the_work(tmp_path) -> None:
 def test_a_comparison_of_heavy_tails_is_open_and_not_a_contradiction() -> None:
     from dataclasses import replace
 
-    from psofed.comparison import compare_results
+    from psofed.studies.comparison import compare_results
 
     result, prediction = simulate(FLEET, trials=40), predict(FLEET)
     wild = np.full(40, 0.5 * prediction.network_mse)

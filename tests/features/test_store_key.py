@@ -12,11 +12,11 @@ from psofed import Scenario, simulate
 from psofed.common import fingerprint
 from psofed.common.fingerprint import digest_sources
 from psofed.parts.attacks import Gaussian
-from psofed.sweeps import Cell
-from psofed.sweeps import cell as cell_module
-from psofed.sweeps.cell import _BYSTANDERS
+from psofed.studies.sweeps import Cell
+from psofed.studies.sweeps import cell as cell_module
+from psofed.studies.sweeps.cell import _BYSTANDERS
 
-pytestmark = [pytest.mark.sweeps, pytest.mark.common]
+pytestmark = [pytest.mark.studies, pytest.mark.common]
 
 PACKAGE = Path(psofed.__file__).parent
 PACKAGES = sorted(
@@ -134,7 +134,7 @@ SCENARIO = Scenario(
 
 def test_the_key_of_a_cell_is_the_same_in_another_process() -> None:
     code = (
-        "from psofed import Scenario\nfrom psofed.sweeps import Cell\n"
+        "from psofed import Scenario\nfrom psofed.studies.sweeps import Cell\n"
         f"print(Cell(Scenario.from_toml({SCENARIO.to_toml()!r}), 3).key)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,10 +10,10 @@ from psofed.common.errors import PsofedError
 from psofed.parts.attacks import Gaussian
 from psofed.parts.registry import find_part, part_names
 from psofed.scenario import Scenario
-from psofed.sweeps import Axis, Cell, CellStore, Grid, compute_cell, run_cells, run_sweep
-from psofed.sweeps import execute as execute_module
+from psofed.studies.sweeps import Axis, Cell, CellStore, Grid, compute_cell, run_cells, run_sweep
+from psofed.studies.sweeps import execute as execute_module
 
-pytestmark = pytest.mark.sweeps
+pytestmark = pytest.mark.studies
 
 SCENARIO = Scenario(
     num_clients=8,
@@ -58,10 +58,10 @@ def test_everything_that_decides_a_result_changes_the_key():
 
 
 def test_the_key_changes_with_the_version_and_with_the_engine_sources(monkeypatch):
-    monkeypatch.setattr("psofed.sweeps.cell.__version__", "99")
+    monkeypatch.setattr("psofed.studies.sweeps.cell.__version__", "99")
     other_version = dataclasses.replace(CELL).key
     monkeypatch.undo()
-    monkeypatch.setattr("psofed.sweeps.cell.engine_digest", lambda: "other")
+    monkeypatch.setattr("psofed.studies.sweeps.cell.engine_digest", lambda: "other")
     other_engine = dataclasses.replace(CELL).key
     monkeypatch.undo()
     assert len({CELL.key, other_version, other_engine}) == 3

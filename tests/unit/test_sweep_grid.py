@@ -4,10 +4,10 @@ import pytest
 
 from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
 from psofed.scenario import Uniform
-from psofed.sweeps import read_grid
-from psofed.sweeps.grid import grid_from_mapping
+from psofed.studies.sweeps import read_grid
+from psofed.studies.sweeps.grid import grid_from_mapping
 
-pytestmark = pytest.mark.sweeps
+pytestmark = pytest.mark.studies
 
 BASE = {"num_clients": 8, "dimension": 4}
 

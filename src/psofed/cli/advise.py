@@ -44,11 +44,11 @@ def advise(
         raise PsofedError("advise needs --data TABLE: a CSV or Parquet file, one row per observation.")
     output.check()
     if output.out is not None:
-        from psofed.advice.advice import check_out
+        from psofed.studies.advice.advice import check_out
 
         check_out(output.out)
     data = read_table(table, reading)
-    from psofed.advice import advise as run_advice
+    from psofed.studies.advice import advise as run_advice
 
     with progress("comparing", "runs") as report:
         advice = call_with(run_advice, data, settings.replace(settings=source.mapping(), progress=report))

@@ -21,7 +21,7 @@ def compare(source: ScenarioFile, settings: ComparisonSettings, output: PlotOutp
     """
     scenario = source.read()
     output.check()
-    from psofed.comparison import compare as run_comparison
+    from psofed.studies.comparison import compare as run_comparison
 
     with progress("simulating") as report:
         comparison = call_with(run_comparison, scenario, settings.replace(progress=report))

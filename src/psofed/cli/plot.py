@@ -15,7 +15,7 @@ from psofed.common.options import option
 from psofed.common.settings import Settings
 
 if TYPE_CHECKING:
-    from psofed.sweeps import SweepResult
+    from psofed.studies.sweeps import SweepResult
 
 
 class SavedResult(Plugins):
@@ -66,11 +66,11 @@ def plot(source: SavedResult, layout: SweepLayout) -> None:
     A sweep is drawn over one field, with colours for another and panels for two more. Fields that you do not assign
     are assigned automatically.
     """
-    from psofed.advice import Advice
     from psofed.render.figures import save_figure
     from psofed.render.style import check_picture_format
     from psofed.results import SimulationResult
-    from psofed.sweeps import load_result
+    from psofed.studies.advice import Advice
+    from psofed.studies.sweeps import load_result
 
     check_picture_format(source.picture)
     source.load()

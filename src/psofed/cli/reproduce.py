@@ -64,8 +64,8 @@ def _reproduce_figures(settings: FigureSettings, cluster: Cluster, output: Figur
     from psofed.paper.reproduce import choose_figures
     from psofed.paper.reproduce import reproduce as make_figures
     from psofed.paper.reproduction import drawing_helpers, save_reproduction
-    from psofed.sweeps import CellStore
-    from psofed.sweeps.execute import connect
+    from psofed.studies.sweeps import CellStore
+    from psofed.studies.sweeps.execute import connect
 
     names = choose_figures(list(settings.figures))
     quality = Quality(quick=settings.quick, trials=settings.trials, seed=settings.seed)
@@ -94,7 +94,7 @@ def _reproduce_figures(settings: FigureSettings, cluster: Cluster, output: Figur
 
 def _reproduce_resilience(settings: FigureSettings, cluster: Cluster, output: FigureOutput) -> None:
     from psofed.paper.resilience import run_resilience
-    from psofed.sweeps.execute import connect
+    from psofed.studies.sweeps.execute import connect
 
     with stopped_by_hand(), connect(cluster.cluster) as executor, progress("simulating", "points") as report:
         matrix = run_resilience(

@@ -54,8 +54,8 @@ def sweep(source: GridFile, given: Given[SweepSettings], cluster: Cluster, outpu
     Options of the run replace what the file says. With --out, finished points are kept in DIR/cells; run the
     command again to continue an interrupted sweep.
     """
-    from psofed.sweeps import CellStore, SweepResult, read_grid, run_sweep
-    from psofed.sweeps.execute import connect
+    from psofed.studies.sweeps import CellStore, SweepResult, read_grid, run_sweep
+    from psofed.studies.sweeps.execute import connect
 
     output.check()
     source.load()
@@ -65,7 +65,7 @@ def sweep(source: GridFile, given: Given[SweepSettings], cluster: Cluster, outpu
     grid = dataclasses.replace(grid, **changes)
     store = CellStore(output.out / "cells") if output.out is not None else None
     if output.plot is not None:
-        from psofed.sweeps.chart import choose_layout
+        from psofed.studies.sweeps.chart import choose_layout
 
         choose_layout(SweepResult(grid, ()))  # refuses what cannot be drawn before anything is computed
     with stopped_by_hand(), connect(cluster.cluster) as executor, progress("sweep", "points") as report:
@@ -81,7 +81,7 @@ def sweep(source: GridFile, given: Given[SweepSettings], cluster: Cluster, outpu
 @contextmanager
 def stopped_by_hand() -> Iterator[None]:
     """End with exit code 130 when a sweep is interrupted, and say how much of it is kept."""
-    from psofed.sweeps import SweepInterrupted
+    from psofed.studies.sweeps import SweepInterrupted
 
     try:
         yield

@@ -18,8 +18,7 @@ from psofed.fleet.nonlinear import StreamMoments
 from psofed.fleet.standardise import standardise
 from psofed.fleet.table import ClientTable, read_table, table_from_arrays
 from psofed.parts.features import FeatureMap, identity
-from psofed.render import ClientTable as ReportTable
-from psofed.render import Column, Kind, Report, Reported
+from psofed.render import Column, Kind, Report, Reported, Table
 from psofed.render.numbers import counted, listed
 from psofed.settings.data import DataSettings, StreamSettings
 
@@ -72,7 +71,7 @@ class OwnData(Reported):
             f"{counted(self.num_clients, 'client')} with {counted(samples, 'sample')} of "
             f"{counted(self.num_columns, 'feature')}.",
             f"{Path(table.path).name}: {table.target_column} from {listed(table.features)}.",
-            (ReportTable("", (Column("client"), Column("samples", Kind.COUNT)), rows),),
+            (Table("", (Column("client"), Column("samples", Kind.COUNT)), rows),),
             tuple(self.notes()),
         )
 

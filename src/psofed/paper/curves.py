@@ -17,7 +17,7 @@ from psofed.paper.predictions import predicted_series
 from psofed.paper.published import published_series
 from psofed.parts.attacks.gaussian import Gaussian
 from psofed.scenario import UPLINKS, Scenario
-from psofed.sweeps import Axis, Cell, Grid
+from psofed.studies.sweeps import Axis, Cell, Grid
 
 # μ of the stepsize axes.
 STEPSIZES = (0.01, 0.03, 0.05, 0.07, 0.09, 0.11, 0.13, 0.15, 0.17, 0.19, 0.2)

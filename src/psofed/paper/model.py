@@ -17,7 +17,7 @@ from psofed.common.types import FloatArray
 from psofed.results import METRIC_TITLES
 from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
-from psofed.sweeps import Cell, CellResult
+from psofed.studies.sweeps import Cell, CellResult
 
 if TYPE_CHECKING:
     import xarray

@@ -12,7 +12,7 @@ from psofed.common.errors import PsofedError
 from psofed.paper.model import FigureSeries
 from psofed.parts.attacks.gaussian import Gaussian
 from psofed.scenario import Scenario
-from psofed.sweeps import Cell
+from psofed.studies.sweeps import Cell
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from psofed.common.types import ProgressCallback
 from psofed.paper.figures import figure_names, load_figure
 from psofed.paper.model import FigureData, Quality
 from psofed.paper.predictions import predict_ahead
-from psofed.sweeps import Cell, CellResult, CellStore, run_cells
+from psofed.studies.sweeps import Cell, CellResult, CellStore, run_cells
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,7 +39,7 @@ from psofed.results import METRIC_TITLES, Estimate, MetricDifference
 from psofed.results.metric_difference import paired_difference
 from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
-from psofed.sweeps import Axis, CellResult, CellStore, Grid, SweepResult, run_sweep
+from psofed.studies.sweeps import Axis, CellResult, CellStore, Grid, SweepResult, run_sweep
 
 DIMENSION, TRAFFIC = 5, 30
 MODES = ("equal traffic", "equal participants")
@@ -252,7 +252,7 @@ def participants(mode: str, num_shared: int) -> int:
 def resilience_grid(
     shared: tuple[int, ...] = (1, 3, DIMENSION), trials: int = 256, iterations: int = 1200, seed: int = 0
 ) -> Grid:
-    """Return the matrix as a grid, for :func:`psofed.sweeps.run_sweep`.
+    """Return the matrix as a grid, for :func:`psofed.studies.sweeps.run_sweep`.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ from psofed.paper.published import published_series
 from psofed.parts.attacks.gaussian import Gaussian
 from psofed.scenario import UPLINKS, Scenario
 from psofed.scenario.changes import with_values
-from psofed.sweeps import Axis, Cell, Grid
+from psofed.studies.sweeps import Axis, Cell, Grid
 
 BYZANTINE = (0, 5, 10, 15, 20)
 TRIALS, QUICK_TRIALS = 512, 16

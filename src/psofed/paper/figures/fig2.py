@@ -1,7 +1,7 @@
 """Figure 2: MSE over the number of shared entries M, for 5 and 15 Byzantine clients."""
 
 from psofed.paper.curves import TERM_TRIALS, CurvesFigure, paper_scenario
-from psofed.sweeps import Axis
+from psofed.studies.sweeps import Axis
 
 FIGURE = CurvesFigure(
     name="fig2",

@@ -1,7 +1,7 @@
 """Figure 3: MSE over the attack's variance σ_B², for 5 and 15 Byzantine clients."""
 
 from psofed.paper.curves import CurvesFigure, paper_scenario
-from psofed.sweeps import Axis
+from psofed.studies.sweeps import Axis
 
 FIGURE = CurvesFigure(
     name="fig3",

@@ -1,7 +1,7 @@
 """Figure 4: MSE over the attack's probability p_a, for 5 and 15 Byzantine clients."""
 
 from psofed.paper.curves import CurvesFigure, paper_scenario
-from psofed.sweeps import Axis
+from psofed.studies.sweeps import Axis
 
 FIGURE = CurvesFigure(
     name="fig4",

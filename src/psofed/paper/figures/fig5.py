@@ -1,7 +1,7 @@
 """Figure 5 (the caption labelled fig4_2): MSE over the attack's probability p_a, for M = 1 and M = 5."""
 
 from psofed.paper.curves import CurvesFigure, paper_scenario
-from psofed.sweeps import Axis
+from psofed.studies.sweeps import Axis
 
 FIGURE = CurvesFigure(
     name="fig5",

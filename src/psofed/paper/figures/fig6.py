@@ -1,7 +1,7 @@
 """Figure 6 (the caption labelled fig5): MSE over the stepsize μ, for 0, 5 and 15 Byzantine clients."""
 
 from psofed.paper.curves import CurvesFigure, paper_scenario, stepsize_axis
-from psofed.sweeps import Axis
+from psofed.studies.sweeps import Axis
 
 FIGURE = CurvesFigure(
     name="fig6",

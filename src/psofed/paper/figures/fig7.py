@@ -1,7 +1,7 @@
 """Figure 7 (the caption labelled fig6): MSE over the stepsize μ, for three attack variances σ_B²."""
 
 from psofed.paper.curves import CurvesFigure, paper_scenario, stepsize_axis
-from psofed.sweeps import Axis
+from psofed.studies.sweeps import Axis
 
 FIGURE = CurvesFigure(
     name="fig7",

@@ -1,7 +1,7 @@
 """Figure 8 (the caption labelled fig7): the small-stepsize approximation, for 0 and 10 Byzantine clients."""
 
 from psofed.paper.curves import CurvesFigure, paper_scenario, stepsize_axis
-from psofed.sweeps import Axis
+from psofed.studies.sweeps import Axis
 
 FIGURE = CurvesFigure(
     name="fig8",

@@ -22,7 +22,7 @@ from psofed.paper.model import CellResults, FigureData, FigureSeries, Quality, f
 from psofed.paper.predictions import predict_point
 from psofed.scenario import UPLINKS, Scenario
 from psofed.scenario.changes import with_values
-from psofed.sweeps import Axis, Cell, Grid
+from psofed.studies.sweeps import Axis, Cell, Grid
 
 SHARED = (1, 2, 3, 4, 5)
 BYZANTINE = (5, 15)

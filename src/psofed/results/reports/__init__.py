@@ -1,6 +1,6 @@
 """Reports and charts of simulations and of their differences.
 
-Nothing here decides a number, so nothing here counts in the key of a sweep's store (`psofed.sweeps.cell`).
+Nothing here decides a number, so nothing here counts in the key of a sweep's store (`psofed.studies.sweeps.cell`).
 """
 
 from psofed.render import Measured

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from psofed.advice.judging import Gain
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.charts import Chart, Panels, RowChart, Rows, Scale, Series
 from psofed.render.numbers import count, listed, percent, significant
+from psofed.studies.advice.judging import Gain
 
 if TYPE_CHECKING:
-    from psofed.advice.advice import Advice, LearningMethod
-    from psofed.advice.stations import Station
+    from psofed.studies.advice.advice import Advice, LearningMethod
+    from psofed.studies.advice.stations import Station
 
 _TITLES = {
     "alone": "each alone",

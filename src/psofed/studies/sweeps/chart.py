@@ -22,7 +22,7 @@ from psofed.render.style import COLOURS, LINES, MARKERS
 from psofed.scenario.describe import field_title
 
 if TYPE_CHECKING:
-    from psofed.sweeps.result import SweepResult
+    from psofed.studies.sweeps.result import SweepResult
 
 # More than this cannot be told apart, or does not fit.
 MOST_CURVES, MOST_PANELS = 28, 36

@@ -11,8 +11,8 @@ from psofed.common.errors import PsofedError
 from psofed.common.types import ProgressCallback
 from psofed.common.validation import check_integer
 from psofed.parts.registry import plugin_files
-from psofed.sweeps.cell import Cell, CellResult, compute_cell, engine_digest
-from psofed.sweeps.store import CellStore
+from psofed.studies.sweeps.cell import Cell, CellResult, compute_cell, engine_digest
+from psofed.studies.sweeps.store import CellStore
 
 # Cells under way at once on a remote executor: enough to keep a large cluster busy, not all of a huge sweep.
 _REMOTE_WINDOW = 1000

@@ -16,16 +16,14 @@ from psofed.scenario import Scenario
 
 # Packages that cannot change the result of a simulation. All others count, so a new package is never forgotten.
 _BYSTANDERS = (
-    "advice",
     "cli",
-    "comparison",
     "explore",
     "federation",
     "paper",
     "reference",
     "render",
     "results/reports",
-    "sweeps",
+    "studies",
     "testing",
     "theory",
 )

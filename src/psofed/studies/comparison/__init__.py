@@ -1,6 +1,6 @@
 """Does it come true? A scenario simulated and predicted, metric by metric."""
 
-from psofed.comparison.agreement import (
+from psofed.studies.comparison.agreement import (
     TOLERANCES,
     Comparison,
     MetricComparison,

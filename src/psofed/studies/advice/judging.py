@@ -1,7 +1,7 @@
 """Judges ways to learn on one table: settings from the past, errors from what follows, intervals from blocks of time.
 
-Time is cut into blocks (:mod:`psofed.advice.errors`). In each judged block a way to learn uses the setting (stepsize,
-shared entries) that was best in the later half of the blocks before it. Its error is
+Time is cut into blocks (:mod:`psofed.studies.advice.errors`). In each judged block a way to learn uses the setting
+(stepsize, shared entries) that was best in the later half of the blocks before it. Its error is
 
     E = (1/K) Σ_k (1/n_k) Σ_b e_{b,k},
 
@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.advice.errors import FIRST_JUDGED, Blocks
 from psofed.common.types import FloatArray
+from psofed.studies.advice.errors import FIRST_JUDGED, Blocks
 
 # Of settings whose past errors differ by less than this, the one that sends less is chosen: 0.1 dB.
 NEARLY_AS_GOOD = 10**0.01

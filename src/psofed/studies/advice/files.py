@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from psofed.advice.advice import Advice, LearningMethod
-from psofed.advice.judging import Gain
-from psofed.advice.stations import Station
 from psofed.common.errors import PsofedError
 from psofed.scenario import Scenario
+from psofed.studies.advice.advice import Advice, LearningMethod
+from psofed.studies.advice.judging import Gain
+from psofed.studies.advice.stations import Station
 
 
 def read_advice(path: str | Path) -> Advice:

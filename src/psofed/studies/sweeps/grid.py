@@ -19,7 +19,7 @@ from psofed.scenario.changes import with_values
 from psofed.scenario.file import as_scenario, read_scenario
 from psofed.scenario.mapping import KIND_TABLES, OPTIONAL, part_from_table, scenario_from_mapping
 from psofed.settings.sweep import SweepSettings
-from psofed.sweeps.cell import Cell
+from psofed.studies.sweeps.cell import Cell
 
 _KEYS = ("base", "grid", "trials", "seed", "tail")
 

@@ -1,7 +1,7 @@
 """Does federating help on this table? Every way to learn at its best, and an answer with its uncertainty."""
 
-from psofed.advice.advice import Advice, LearningMethod
-from psofed.advice.adviser import advise
-from psofed.advice.stations import Station
+from psofed.studies.advice.advice import Advice, LearningMethod
+from psofed.studies.advice.adviser import advise
+from psofed.studies.advice.stations import Station
 
 __all__ = ["Advice", "LearningMethod", "Station", "advise"]

@@ -15,9 +15,9 @@ from psofed.results.dataset import check_size, numbers, simulation_from_dataset,
 from psofed.results.metrics import EVASION_LONG_NAMES, LONG_NAMES
 from psofed.results.netcdf import open_dataset, read_back, save_dataset
 from psofed.scenario import Scenario
-from psofed.sweeps.cell import CellResult
-from psofed.sweeps.grid import Grid, axes_from_json, axes_to_json
-from psofed.sweeps.result import SweepResult
+from psofed.studies.sweeps.cell import CellResult
+from psofed.studies.sweeps.grid import Grid, axes_from_json, axes_to_json
+from psofed.studies.sweeps.result import SweepResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-    from psofed.advice import Advice
+    from psofed.studies.advice import Advice
 
 SWEEP_TITLE = "psofed sweep"
 ADVICE_TITLE = "psofed advice"
@@ -53,7 +53,7 @@ def load_result(path: str | Path) -> "SimulationResult | SweepResult | Advice":
     """
     file = Path(path)
     if file.suffix.lower() == ".json" and file.is_file():
-        from psofed.advice.files import read_advice
+        from psofed.studies.advice.files import read_advice
 
         return read_advice(file)
     if file.is_dir() and (file / SWEEP_FILE).exists():
@@ -68,7 +68,7 @@ def load_result(path: str | Path) -> "SimulationResult | SweepResult | Advice":
 
 
 def _advice_from_dataset(data: "xarray.Dataset") -> "Advice":
-    from psofed.advice.files import advice_from_json
+    from psofed.studies.advice.files import advice_from_json
 
     return advice_from_json(json.loads(data.attrs["advice"]))
 

@@ -7,10 +7,10 @@ from psofed.render import Column, Kind, NextStep, Report, Table
 from psofed.render.numbers import count, counted, decibels, significant
 from psofed.results.reports import measured
 from psofed.scenario.describe import describe_scenario
-from psofed.sweeps.chart import sweep_chart
+from psofed.studies.sweeps.chart import sweep_chart
 
 if TYPE_CHECKING:
-    from psofed.sweeps.result import SweepResult
+    from psofed.studies.sweeps.result import SweepResult
 
 
 def sweep_report(result: "SweepResult") -> Report:

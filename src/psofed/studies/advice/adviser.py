@@ -8,10 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.advice.advice import Advice, LearningMethod
-from psofed.advice.errors import Trier
-from psofed.advice.judging import Gain, Judge, Judged
-from psofed.advice.stations import describe_stations
 from psofed.common.errors import InvalidValueError, MissingValueError
 from psofed.common.notices import notify
 from psofed.common.settings import call_with, takes
@@ -28,6 +24,10 @@ from psofed.scenario import Scenario
 from psofed.settings.advice import AdviceSettings
 from psofed.settings.data import DataSettings
 from psofed.simulation.monte_carlo import check_covered
+from psofed.studies.advice.advice import Advice, LearningMethod
+from psofed.studies.advice.errors import Trier
+from psofed.studies.advice.judging import Gain, Judge, Judged
+from psofed.studies.advice.stations import describe_stations
 
 if TYPE_CHECKING:
     import pandas

@@ -120,19 +120,19 @@ class Comparison(Reported):
     @property
     def verdict(self) -> str:
         """Whether they agree, in a sentence."""
-        from psofed.comparison.report import verdict
+        from psofed.studies.comparison.report import verdict
 
         return verdict(self)
 
     def report(self) -> Report:
         """Return both steady states side by side, and the verdict."""
-        from psofed.comparison.report import comparison_report
+        from psofed.studies.comparison.report import comparison_report
 
         return comparison_report(self)
 
     def chart(self) -> "Chart":
         """Return the simulated learning curves with bands, and the predicted ones on top, as a value."""
-        from psofed.comparison.report import comparison_chart
+        from psofed.studies.comparison.report import comparison_chart
 
         return comparison_chart(self)
 

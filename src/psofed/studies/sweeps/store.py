@@ -13,7 +13,7 @@ from psofed._version import __version__
 from psofed.common.errors import PsofedError
 from psofed.common.files import atomic_path
 from psofed.results import EVASION_TITLES, METRIC_TITLES
-from psofed.sweeps.cell import Cell, CellResult
+from psofed.studies.sweeps.cell import Cell, CellResult
 
 _MAGIC = b"psofed cell 1\n"
 _DIGEST_SIZE = hashlib.sha256().digest_size

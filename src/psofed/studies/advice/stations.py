@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from psofed.advice.judging import Gain, Judge, Judged
 from psofed.results.outliers import robust_scores, stands_out
+from psofed.studies.advice.judging import Gain, Judge, Judged
 
 if TYPE_CHECKING:
     from psofed.fleet.own_data import OwnData

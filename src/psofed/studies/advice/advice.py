@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psofed._version import __version__
-from psofed.advice.judging import Gain
-from psofed.advice.stations import Station
 from psofed.common.csv_text import csv_text
 from psofed.common.errors import InvalidValueError
 from psofed.common.files import write_atomically
@@ -17,6 +15,8 @@ from psofed.common.numbers import finite_or_none
 from psofed.render import Report, Reported
 from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
+from psofed.studies.advice.judging import Gain
+from psofed.studies.advice.stations import Station
 
 if TYPE_CHECKING:
     import pandas
@@ -114,14 +114,14 @@ class Advice(Reported):
     @property
     def answer(self) -> str:
         """The answer in one sentence."""
-        from psofed.advice.report import answer
+        from psofed.studies.advice.report import answer
 
         return answer(self)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The answer, and what else should be known."""
-        from psofed.advice.report import more_sentences
+        from psofed.studies.advice.report import more_sentences
 
         return (self.answer, *more_sentences(self))
 
@@ -133,13 +133,13 @@ class Advice(Reported):
 
     def report(self) -> Report:
         """Return the answer, what was compared, and how each client fares."""
-        from psofed.advice.report import advice_report
+        from psofed.studies.advice.report import advice_report
 
         return advice_report(self)
 
     def chart(self) -> "Panels":
         """Return gains and errors as a value."""
-        from psofed.advice.report import advice_chart
+        from psofed.studies.advice.report import advice_chart
 
         return advice_chart(self)
 

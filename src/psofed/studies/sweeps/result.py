@@ -19,10 +19,10 @@ from psofed.results import EVASION_TITLES, METRIC_TITLES, Difference
 from psofed.results.differences import paired_metrics
 from psofed.scenario import Scenario
 from psofed.settings.sweep import SweepSettings
-from psofed.sweeps.cell import CellResult
-from psofed.sweeps.execute import run_cells
-from psofed.sweeps.grid import Axis, Grid, make_grid
-from psofed.sweeps.store import CellStore
+from psofed.studies.sweeps.cell import CellResult
+from psofed.studies.sweeps.execute import run_cells
+from psofed.studies.sweeps.grid import Axis, Grid, make_grid
+from psofed.studies.sweeps.store import CellStore
 
 if TYPE_CHECKING:
     import pandas
@@ -40,13 +40,13 @@ def run_sweep(
     store: CellStore | None = None,
     progress: ProgressCallback | None = None,
 ) -> "SweepResult":
-    """Simulate every point of a grid; see :func:`psofed.sweeps.run_cells` for where and how.
+    """Simulate every point of a grid; see :func:`psofed.studies.sweeps.run_cells` for where and how.
 
     Examples
     --------
     >>> from psofed.scenario import Scenario
     from psofed.settings.sweep import SweepSettings
-    >>> from psofed.sweeps import Axis
+    >>> from psofed.studies.sweeps import Axis
     >>> base = Scenario(num_clients=10, dimension=3, iterations=200)
     >>> result = run_sweep(Grid(base, (Axis(("num_shared",), ((1,), (3,))),), trials=8))
     >>> result.to_dataset()["network_mse"].sizes["num_shared"]
@@ -197,7 +197,7 @@ class SweepResult(Reported):
         Difference
             As ``a - b`` of two simulations.
         """
-        from psofed.sweeps.report import name_point
+        from psofed.studies.sweeps.report import name_point
 
         a, b = self._only_cell(first), self._only_cell(second)
         changed = [field for field in first if first[field] != second.get(field)]
@@ -221,7 +221,7 @@ class SweepResult(Reported):
 
     def to_dataset(self) -> "xarray.Dataset":
         """Return the steady state of every trial at every point, dimensions named after the fields."""
-        from psofed.sweeps.files import sweep_to_dataset
+        from psofed.studies.sweeps.files import sweep_to_dataset
 
         return sweep_to_dataset(self)
 
@@ -234,19 +234,19 @@ class SweepResult(Reported):
             ``"points"``: a row per point and metric, with mean, median, their intervals, and diverged trials.
             ``"trials"``: a row per point and trial, with a column per metric.
         """
-        from psofed.sweeps.files import sweep_to_dataframe
+        from psofed.studies.sweeps.files import sweep_to_dataframe
 
         return sweep_to_dataframe(self, table)
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write sweep.nc, which :func:`psofed.load_result` reads, and sweep.csv into a folder; return their paths."""
-        from psofed.sweeps.files import save_sweep
+        from psofed.studies.sweeps.files import save_sweep
 
         return save_sweep(self, Path(folder))
 
     def report(self) -> Report:
         """Return every point's steady state with its interval, and what to know of them."""
-        from psofed.sweeps.report import sweep_report
+        from psofed.studies.sweeps.report import sweep_report
 
         return sweep_report(self)
 
@@ -260,7 +260,7 @@ class SweepResult(Reported):
         row: str | None = None,
     ) -> "Panels":
         """Return the picture of :meth:`plot` as a value."""
-        from psofed.sweeps.chart import sweep_chart
+        from psofed.studies.sweeps.chart import sweep_chart
 
         return sweep_chart(self, metric, x=x, hue=hue, col=col, row=row)
 

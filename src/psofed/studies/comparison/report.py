@@ -13,7 +13,7 @@ from psofed.scenario.describe import describe_scenario
 from psofed.theory.reports import theory_series
 
 if TYPE_CHECKING:
-    from psofed.comparison.agreement import Comparison
+    from psofed.studies.comparison.agreement import Comparison
 
 _NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}
 

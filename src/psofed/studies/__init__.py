@@ -1,0 +1,1 @@
+"""Questions over many runs: sweeps over scenarios, theory compared with simulation, advice on your own data."""
