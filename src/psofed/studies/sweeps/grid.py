@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
+from psofed.common.errors import InvalidValueError, MissingValueError, PsofedError, UnknownFieldError
 from psofed.common.toml import read_toml
 from psofed.common.validation import check_tail
 from psofed.parts.part import Part
-from psofed.parts.registry import FAMILIES, find_part
+from psofed.parts.registry import FAMILIES, find_part, part_names
 from psofed.scenario import Scenario
 from psofed.scenario.changes import with_values
 from psofed.scenario.file import as_scenario, read_scenario
@@ -312,8 +312,9 @@ def _part_or_value(field: str, value: Any) -> Any:
     family = "pattern" if field == "selection.pattern" else field
     if family in FAMILIES and isinstance(value, Mapping):
         options = dict(value)
-        kind: Any = options.pop("kind", None)
-        return find_part(family, kind, f"{field}.kind").from_mapping(options)
+        if "kind" not in options:
+            raise MissingValueError(f"{field}.kind", "one of " + ", ".join(part_names(family)))
+        return find_part(family, options.pop("kind"), f"{field}.kind").from_mapping(options)
     return value
 
 
