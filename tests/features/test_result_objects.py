@@ -188,7 +188,7 @@ def test_points_of_a_sweep_are_compared_in_pairs(grid) -> None:
     assert found.network_mse.decibels == pytest.approx(10 * math.log10(a.mean() / b.mean()))
     assert isinstance(found, psofed.Difference)
     assert found.names == ("num_shared = 4", "num_shared = 1")
-    with pytest.raises(PsofedError, match="a value for stepsize as well"):
+    with pytest.raises(PsofedError, match="add a value for stepsize"):
         grid.difference({"num_shared": 4, "attack": "none"}, {"num_shared": 1, **common})
 
 
