@@ -29,8 +29,7 @@ FILES = {
     "short.toml": "dimension = 5\n",
     "shared.toml": "num_clients = 50\ndimension = 5\nnum_shared = 9\n",
     "kind.toml": 'num_clients = 50\ndimension = 5\n\n[attack]\nkind = "gausian"\nnum_byzantine = 5\n',
-    "foreign.toml": 'num_clients = 9\ndimension = 5\n\n[attack]\nkind = "sign-flip"\nnum_byzantine = 5\n'
-    "variance = 1.0\n",
+    "foreign.toml": 'num_clients = 9\ndimension = 5\n\n[attack]\nkind = "sign-flip"\nclients = [1]\nvariance = 1.0\n',
     "table.toml": "num_clients = 50\ndimension = 5\nattack = 5\n",
     "plugin.toml": 'plugins = ["my_parts"]\nnum_clients = 50\ndimension = 5\n\n[attack]\nkind = "mine"\n',
     "custom.py": "this is not Python\n",

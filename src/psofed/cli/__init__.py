@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import click
 import typer
+from typer.core import TyperArgument
 
 from psofed._version import __version__
 from psofed.cli import (
@@ -57,7 +58,7 @@ def main() -> None:
     listen(lambda text: print(f"psofed: {text}", file=sys.stderr))
     try:
         try:
-            code = app(standalone_mode=False)
+            code = app(standalone_mode=False, prog_name="psofed")
         finally:
             sys.stdout.flush()
     except PsofedError as error:
@@ -90,6 +91,9 @@ def _usage(error: click.UsageError) -> str:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         print(message)  # the help itself
         sys.exit(0)
+    if isinstance(error, click.MissingParameter) and isinstance(error.param, TyperArgument):
+        text = (error.param.help or "").replace("\\[", "[")
+        message = f"{error.param.metavar} is required: {text[:1].lower()}{text[1:]}"
     if isinstance(error, click.NoSuchOption):
         message = f"No such option: {error.option_name}."
         message += did_you_mean(error.option_name, error.possibilities or ())

@@ -19,7 +19,7 @@ class OpeningScenario(OptionalScenario):
     file: Path | None = option(
         default=None,
         positional=True,
-        metavar="[FILE]",
+        metavar="FILE",
         text="scenario to open with, a TOML file; the README's fleet by default",
     )
 

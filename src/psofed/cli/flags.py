@@ -209,6 +209,8 @@ def _parameter(kind: type[Settings], field: "dataclasses.Field[Any]") -> inspect
         "show_default": not is_required(field) and field.default not in (None, ()),
     }
     default: Any = None if is_required(field) else field.default
+    if is_required(field) and about.positional:
+        default = inspect.Parameter.empty  # Click then shows it as required, and refuses to go on without
     if value == "bool":
         annotation = bool
         settings["metavar"] = None

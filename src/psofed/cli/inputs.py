@@ -100,7 +100,7 @@ class OptionalScenario(ScenarioFile):
     file: Path | None = option(  # type: ignore[assignment]
         default=None,
         positional=True,
-        metavar="[FILE]",
+        metavar="FILE",
         text="scenario, a TOML file (see `psofed example`); optional with --data",
     )
 

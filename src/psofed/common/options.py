@@ -226,7 +226,7 @@ def describe(field: "dataclasses.Field[Any]") -> str:
     about, (kind, _) = option_of(field), value_type(field)
     if about.choices:
         return " or ".join(f'"{choice}"' for choice in about.choices)
-    words = _KINDS.get(kind, kind)
+    words = _KINDS.get(kind, "list" if "[" in kind else kind.rpartition(".")[2])
     if isinstance(about.high, str):
         return f"{words}, {about.low:g} to {about.high}"
     limits = describe_range(about.low, about.high, about.open_low, about.open_high).removeprefix("of ")

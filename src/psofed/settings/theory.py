@@ -25,7 +25,7 @@ class PredictionSettings(Settings, kw_only=False):
     theory: str = option(
         default="exact",
         choices=THEORIES,
-        text="exact: the equations as simulated; paper: the paper's, with download and upload independent",
+        text="theory: exact (the equations as simulated) or paper (download and upload taken as independent)",
     )
     small_stepsize: bool = option(
         default=False, text="drop terms of order stepsize squared (with --theory paper)"

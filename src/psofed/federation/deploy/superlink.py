@@ -5,12 +5,10 @@ in the checkpoint, the keys are files, and masks follow from the keys. So a rest
 the round that it cuts short, and each request is twice as fast as with Flower's database.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import read_json
@@ -144,10 +142,3 @@ def open_control(home: Home) -> Iterator[Control]:
     port = int(read_json(home.server_info)["superlink_port"])
     with Control(port, home.credentials.authority) as control:
         yield control
-
-
-def to_toml_value(value: Any) -> str:
-    """Return `value` as TOML writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return json.dumps(value) if isinstance(value, str) else repr(value)
