@@ -231,14 +231,20 @@ def test_flowers_processes_are_offline_by_default(tmp_path):
 
 def test_a_warning_comes_with_every_address_but_loopback():
     assert exposure_warning("127.0.0.1", 1) is None
-    assert "asks no credential" in " ".join((exposure_warning("0.0.0.0", 1) or "").split())
+    assert "Only nodes with a registered key get in" in " ".join(
+        (exposure_warning("0.0.0.0", 1) or "").split()
+    )
 
 
 # --- settings, app, results -----------------------------------------------------------------------------
 
 
 def test_a_run_has_the_limits_on_replies_that_the_strategy_has_by_itself():
-    assert RunSettings(scenario=Scenario(num_clients=3, dimension=2)).limits == ReplyLimits()
+    scenario = Scenario(num_clients=3, dimension=2, aggregation="median")
+    assert RunSettings(scenario=scenario).limits == ReplyLimits()
+    plain = RunSettings(scenario=scenario.replace(aggregation="mean"))
+    assert plain.limits == ReplyLimits(max_drift=plain.max_drift)
+    assert dataclasses.replace(plain, synthetic=True).limits == ReplyLimits()
 
 
 def test_settings_survive_flowers_config():

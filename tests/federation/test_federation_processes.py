@@ -5,9 +5,12 @@ The tests share one server and three nodes, and leave them running; but for the 
 
 import contextlib
 import json
+import os
 import resource
 import socket
 import ssl
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -83,8 +86,39 @@ def test_runs_cannot_be_submitted_through_the_nodes_port(deployment):
     authority = deployment.home.credentials.authority
     with Control(info["port"], authority) as control, pytest.raises(PsofedError, match="refused"):
         control.nodes()
-    with Control(info["superlink_port"], authority) as control:  # on loopback, the very same works
+
+
+STRANGER = """
+import encodings.idna, http.client, os, ssl, sys
+port, path, secret = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+try:
+    secret = open(secret).read()
+except OSError:
+    secret = "unreadable"
+link = http.client.HTTPSConnection("127.0.0.1", port, context=ssl._create_unverified_context())
+link.request("POST", path, b"", {"content-type": "application/x-protobuf", "x-psofed-secret": secret})
+print(os.getuid(), secret, link.getresponse().status)
+"""
+
+
+@pytest.mark.parametrize(
+    "path", ["control/list-nodes", "control/start-run", "fleet/pull-messages", "runtime/acquire-task"]
+)
+def test_another_user_of_the_servers_machine_is_refused(deployment, path):
+    """The SuperLink listens on loopback, where every local user can connect."""
+    info, credentials = read_json(deployment.home.server_info), deployment.home.credentials
+    for port in (info["superlink_port"], info["port"]):
+        with Control(port, credentials.authority) as control, pytest.raises(PsofedError, match="refused"):
+            control.nodes()
+    with Control(info["superlink_port"], credentials.authority, credentials.read_secret()) as control:
         assert [node["name"] for node in control.nodes()] == NAMES
+    if os.getuid() != 0:
+        pytest.skip("only root can start a process as another user")
+    port = str(info["superlink_port"])
+    command = [sys.executable, "-I", "-c", STRANGER, port, f"/v1/{path}", str(credentials.secret)]
+    told = subprocess.run(command, capture_output=True, text=True)
+    assert told.stdout.split() == ["65534", "unreadable", "401"], told.stderr
 
 
 def test_bad_replies_are_dropped_and_counted_and_the_model_stays(deployment):

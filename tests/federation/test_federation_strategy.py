@@ -108,7 +108,7 @@ BAD = {
 
 def run(grid, rounds=3, timeout=0.05, **options):
     limits = ReplyLimits(max_magnitude=1e3, max_examples=1000, bench_after=0, rest_rounds=0)
-    options = {"num_shared": 2, "limits": limits} | options
+    options = {"num_shared": 2, "limits": limits, "aggregation": "mean"} | options
     strategy = PSOFed(**options)
     result = strategy.start(grid, np.zeros(6), num_rounds=rounds, timeout=timeout)
     return strategy, result
@@ -471,7 +471,7 @@ def test_a_round_that_was_cut_short_is_repeated_without_learning_twice(make_app,
             return super().aggregate_train(server_round, replies)
 
     with pytest.raises(KilledError):
-        Dying(num_shared=2, **options).start(grid, np.zeros(6), num_rounds=6)
+        Dying(num_shared=2, aggregation="mean", **options).start(grid, np.zeros(6), num_rounds=6)
     _, result = run(grid, rounds=6, resume=True, **options)
     _, expected = run(InProcessGrid({node: make_app() for node in NODES}), rounds=6, seed=4)
     np.testing.assert_array_equal(

@@ -5,6 +5,8 @@ import re
 import ssl
 import time
 
+from psofed.federation.flower.link import SECRET_HEADER
+
 CHUNK = 1 << 16
 _IDLE = 3.0  # uvicorn, which the SuperLink runs on, closes idle connections after five seconds
 _ANSWER_SECONDS = 60.0
@@ -23,10 +25,11 @@ class UpstreamError(Exception):
 
 
 class Upstream:
-    """Connections to the SuperLink at (127.0.0.1, port)."""
+    """Connections to the SuperLink at (127.0.0.1, port), which is shown its `secret` with every request."""
 
-    def __init__(self, port: int, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, port: int, tls: ssl.SSLContext | None, secret: str = "") -> None:
         self.port = port
+        self._secret = f"\r\n{SECRET_HEADER}: {secret}\r\n".encode()
         self._tls = tls
         self._idle: list[tuple[float, _Connection]] = []
 
@@ -52,7 +55,7 @@ class Upstream:
         reusable = False
         try:
             try:
-                writer.write(head)
+                writer.write(head.replace(b"\r\n", self._secret, 1))
                 async with asyncio.timeout(body_seconds):
                     while length:
                         chunk = await body.read(min(length, CHUNK))

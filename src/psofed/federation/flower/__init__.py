@@ -26,12 +26,15 @@ from psofed.federation.flower.keys import (
     number_of_key,
     public_key_of,
 )
+from psofed.federation.flower.link import SECRET_HEADER, SECRET_VARIABLE
 from psofed.federation.flower.messages import error_reply, identify, records_from_bytes, records_to_bytes
 from psofed.federation.flower.versions import TESTED_MINORS, untested_version
 
 __all__ = [
     "HEARTBEAT",
     "KEY_HEADER",
+    "SECRET_HEADER",
+    "SECRET_VARIABLE",
     "SIGNATURE_HEADER",
     "TESTED_MINORS",
     "TIMESTAMP_HEADER",
