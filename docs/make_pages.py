@@ -13,8 +13,8 @@ import typer
 
 import psofed
 from psofed.cli import app
-from psofed.parts.options import describe as describe_option
-from psofed.parts.options import option_of
+from psofed.common.options import describe as describe_option
+from psofed.common.options import option_of
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, built_in_parts
 
@@ -206,5 +206,5 @@ if __name__ == "__main__":
     changed = [(file, text) for file, text in pages().items() if file.read_text(encoding="utf-8") != text]
     for file, text in changed:
         file.write_text(text, encoding="utf-8")
-        print(f"{file.relative_to(DOCS.parent)}: made anew; look at the difference, and run this again")
+        print(f"{file.relative_to(DOCS.parent)}: rewritten; check the difference and run this again")
     sys.exit(bool(changed))

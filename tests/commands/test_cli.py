@@ -80,13 +80,13 @@ def test_a_result_and_a_picture_are_written(scenario_file, tmp_path, psofed_comm
     [
         (
             ["--set", "num_shared=9"],
-            "num_shared = 9 is not allowed; allowed: an integer from 1 to dimension = 5",
+            "num_shared must be between 1 and 5 (the dimension); got 9.",
         ),
-        (["--set", "nonsense=1"], "nonsense is not a known field"),
+        (["--set", "nonsense=1"], "Unknown field `nonsense`"),
         (["--set", "nonsense"], "key=value"),
         (["--plot", "curve.gif"], "a name ending in .png, .svg, .pdf"),
         (["--out", "result.json"], "a name ending in .nc"),
-        (["--tail", "200"], "tail = 200"),
+        (["--tail", "200"], "tail must be between 1 and 100 (the iterations); got 200."),
         (["--trials", "0"], "--trials"),
         (["--threads", "-1"], "--threads"),
         (["--wrong"], "--wrong"),

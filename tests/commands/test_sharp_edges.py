@@ -45,15 +45,15 @@ def nearly_full_disk() -> None:
 @pytest.mark.parametrize(
     ("wrong", "meant"),
     [
-        ("stepsiz=0.1", "did you mean stepsize?"),
-        ("attack.varianc=1", "did you mean attack.variance?"),
-        ("attak.variance=1", "did you mean attack.variance?"),
-        ("variance=1", "did you mean attack.variance?"),
-        ("attack.kind=sign_flp", "did you mean sign-flip?"),
-        ("aggregation=medain", "did you mean median?"),
-        ("selection.patern=random", "did you mean selection.pattern?"),
-        ("data.noise_varience=1", "did you mean data.noise_variance?"),
-        ("uplink=redrwn", "did you mean redrawn?"),
+        ("stepsiz=0.1", "Did you mean `stepsize`?"),
+        ("attack.varianc=1", "Did you mean `attack.variance`?"),
+        ("attak.variance=1", "Did you mean `attack.variance`?"),
+        ("variance=1", "Did you mean `attack.variance`?"),
+        ("attack.kind=sign_flp", "Did you mean `sign-flip`?"),
+        ("aggregation=medain", "Did you mean `median`?"),
+        ("selection.patern=random", "Did you mean `selection.pattern`?"),
+        ("data.noise_varience=1", "Did you mean `data.noise_variance`?"),
+        ("uplink=redrwn", "Did you mean `redrawn`?"),
     ],
 )
 def test_a_misspelt_setting_is_told_what_may_have_been_meant(wrong: str, meant: str) -> None:
@@ -66,13 +66,13 @@ def test_a_misspelt_setting_is_told_what_may_have_been_meant(wrong: str, meant: 
 
 
 def test_a_misspelt_argument_is_told_what_may_have_been_meant() -> None:
-    with pytest.raises(TypeError, match=r"stepsiz is not an argument of Scenario.*did you mean stepsize\?"):
+    with pytest.raises(TypeError, match=r"Unknown argument of Scenario `stepsiz`. Did you mean `stepsize`\?"):
         psofed.Scenario(num_clients=5, dimension=3, stepsiz=0.1)
-    with pytest.raises(TypeError, match=r"did you mean variance\?"):
+    with pytest.raises(TypeError, match=r"Did you mean `variance`\?"):
         psofed.attacks.Gaussian(num_byzantine=1, varince=2.0)
-    with pytest.raises(TypeError, match=r"did you mean stepsize\?"):
+    with pytest.raises(TypeError, match=r"Did you mean `stepsize`\?"):
         psofed.Scenario(num_clients=5, dimension=3).replace(step_size=0.1)
-    with pytest.raises(AttributeError, match=r"did you mean SignFlip\?"):
+    with pytest.raises(AttributeError, match=r"Did you mean `SignFlip`\?"):
         _ = psofed.attacks.SingFlip
 
 
@@ -90,7 +90,7 @@ def test_a_small_fleet_needs_no_number_of_participants() -> None:
     assert psofed.Scenario(num_clients=3, dimension=2).num_participants == 3
     assert psofed.Scenario(num_clients=30, dimension=2).num_participants == 5
     assert psofed.Scenario.from_mapping({"num_clients": 2, "dimension": 2}).num_participants == 2
-    with pytest.raises(psofed.InvalidValueError, match="num_participants = 5"):
+    with pytest.raises(psofed.InvalidValueError, match="num_participants must be"):
         psofed.Scenario(num_clients=3, dimension=2, num_participants=5)
 
 
@@ -154,7 +154,7 @@ def test_output_that_cannot_be_written_is_one_line(folder) -> None:
         (("sweep", "grid.toml", "--out", "/proc/none"), "/proc/none/cells: cannot be written"),
         (
             ("sweep", "grid.toml", "--out", "scenario.toml"),
-            "scenario.toml: is a file; the cells need a folder",
+            "scenario.toml: this is a file; the store needs a folder",
         ),
     ],
 )
@@ -183,7 +183,7 @@ def test_an_interrupted_sweep_says_what_is_kept_and_goes_on(folder) -> None:
     kept = len(finished())
     assert process.returncode == 130, errors
     assert 2 <= kept < 12
-    assert f"psofed: interrupted: {kept} of 12 points kept; run again to go on" in errors
+    assert f"psofed: interrupted: {kept} of 12 points kept; run again to continue" in errors
     assert "Traceback" not in errors
     seen: list[float] = []
     grid = read_grid("long.toml")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from psofed import Algorithm, InvalidValueError, NotCoveredError, Scenario, UnknownFieldError, simulate
+from psofed.common.options import option_of, value_type
 from psofed.engine.pso_fed import PsoFedRun
 from psofed.engine.server_model import ServerModelRun
 from psofed.fleet import draw_fleet
 from psofed.parts.attacks import Gaussian
-from psofed.parts.options import option_of, value_type
 from psofed.parts.registry import find_part, part_names
 from psofed.results.traffic import measure_communication
 from psofed.scenario.changes import with_values

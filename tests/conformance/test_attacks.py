@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from psofed import Attack, Scenario, Selection, simulate
+from psofed.common.options import option_of, value_type
 from psofed.engine.bodies import why_python
 from psofed.engine.corrupt import corrupt_compiled
 from psofed.parts.affine import Affine
 from psofed.parts.attacks import DataPoisoning, LabelPoisoning
 from psofed.parts.contexts import KNOWLEDGE
-from psofed.parts.options import option_of, value_type
 from psofed.parts.plain import corrupt_uploads
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial

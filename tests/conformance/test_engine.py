@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from psofed import Scenario, simulate
+from psofed.common.options import option_of
 from psofed.parts.attacks import Gaussian
-from psofed.parts.options import option_of
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, built_in_parts, find_part
 from psofed.reference.draws import draw_trial

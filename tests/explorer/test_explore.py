@@ -67,28 +67,28 @@ def test_a_link_without_settings_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("num_clients=1000000000&dimension=5", "num_clients = 1000000000 is not allowed"),
-        ("num_clients=50&dimension=1e9", "dimension = 1000000000.0 is not allowed"),
-        ("num_clients=50&dimension=5&iterations=99999999", "iterations = 99999999 is not allowed"),
-        ("num_clients=50&dimension=5&stepsize=nan", "stepsize = nan is not allowed"),
-        ("num_clients=50&dimension=5&stepsize=1e999", "stepsize = inf is not allowed"),
-        ("num_clients=50&dimension=5&plugins=/etc/passwd", "plugins = '/etc/passwd' is not allowed"),
-        ("num_clients=50&dimension=5&own_data=/etc/passwd", "own_data = '/etc/passwd' is not allowed"),
-        ("num_clients=50&dimension=5&attack.kind=/etc/passwd", "attack.kind = '/etc/passwd' is not allowed"),
-        ("num_clients=50&dimension=5&nonsense=1", "nonsense is not a known field"),
-        ("num_clients=50&dimension=5&a.b.c=1", "a.b.c is not a known field"),
+        ("num_clients=1000000000&dimension=5", "num_clients must be "),
+        ("num_clients=50&dimension=1e9", "dimension must be "),
+        ("num_clients=50&dimension=5&iterations=99999999", "iterations must be "),
+        ("num_clients=50&dimension=5&stepsize=nan", "stepsize must be "),
+        ("num_clients=50&dimension=5&stepsize=1e999", "stepsize must be "),
+        ("num_clients=50&dimension=5&plugins=/etc/passwd", "plugins must be "),
+        ("num_clients=50&dimension=5&own_data=/etc/passwd", "own_data must be "),
+        ("num_clients=50&dimension=5&attack.kind=/etc/passwd", "attack.kind must be "),
+        ("num_clients=50&dimension=5&nonsense=1", "Unknown field `nonsense`"),
+        ("num_clients=50&dimension=5&a.b.c=1", "Unknown field `a.b.c`"),
         (
             "num_clients=50&dimension=100&model.kind=rff&model.features=1000000000",
-            "model.features = 1000000000",
+            "model.features must be",
         ),
-        ("num_clients=50&dimension=5&data.test_instances=1000000000", "data.test_instances = 1000000000"),
-        ("num_clients=50&dimension=5&data.fleet_seed=" + "9" * 400, "data.fleet_seed = 9999"),
-        ("metric=entropy", "metric = 'entropy' is not allowed"),
-        ("dimension=5&B.dimension=5", "num_clients = None is not allowed"),
+        ("num_clients=50&dimension=5&data.test_instances=1000000000", "data.test_instances must be"),
+        ("num_clients=50&dimension=5&data.fleet_seed=" + "9" * 400, "data.fleet_seed must be"),
+        ("metric=entropy", "metric must be "),
+        ("dimension=5&B.dimension=5", "num_clients is required"),
         ("B.num_clients=50&B.dimension=5", "a link with B has A as well"),
         ("x=" + "1" * 30_000, "30002 characters"),
         ("&".join(f"x{n}=1" for n in range(300)), "cannot be read"),
-        ("num_clients=" + "[" * 3_900, "num_clients = '[[["),
+        ("num_clients=" + "[" * 3_900, "num_clients must be"),
         ("num_clients=%ff", "cannot be read"),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_hostile_link_is_refused_in_words(query: str, message: str) -> None:
 def test_the_users_own_file_may_be_larger_than_the_limits() -> None:
     large = Scenario(num_clients=3000, dimension=2)
     assert make_scenario(large.to_mapping(), Limits().including(large)) == large
-    with pytest.raises(InvalidValueError, match="num_clients = 3000"):
+    with pytest.raises(InvalidValueError, match="num_clients must be"):
         make_scenario(large.to_mapping(), Limits())
 
 
@@ -174,7 +174,7 @@ def test_a_plugins_attack_has_sliders_of_its_own() -> None:
 )
 def test_a_bad_value_is_shown_at_its_field(name: str, text: str, place: str) -> None:
     mapping = changed(FLEET.to_mapping(), name, parse_value(text))
-    with pytest.raises(InvalidValueError, match="is not allowed; allowed: ") as refused:
+    with pytest.raises(InvalidValueError, match=" must be ") as refused:
         make_scenario(mapping, Limits())
     groups = form_groups(FLEET, mapping, Limits())
     assert field_for_error(groups, refused.value.field) == place
@@ -414,10 +414,8 @@ def test_what_a_link_gets_wrong_is_marked_at_its_field_and_the_rest_is_kept() ->
     mapping = from_query(link).sides["A"]
     side = SideMaker(Limits()).from_link(dict(mapping), own_data=False)
     assert set(side.errors) == {"num_shared", "stepsize", "attack.kind", "evasion.norm"}
-    assert "attack.num_byzantine = 99 is not allowed" in side.errors["attack.kind"]
-    assert (
-        "num_shared = 7 is not allowed; allowed: an integer from 1 to dimension = 5" in side.errors.values()
-    )
+    assert "attack.num_byzantine must be " in side.errors["attack.kind"]
+    assert "num_shared must be between 1 and 5 (the dimension); got 7." in side.errors.values()
     assert (side.scenario.num_clients, side.scenario.dimension, side.scenario.num_shared) == (50, 5, 1)
     assert side.draft["num_shared"] == 7
     # What is typed wrong beside it is marked beside it.
@@ -427,7 +425,7 @@ def test_what_a_link_gets_wrong_is_marked_at_its_field_and_the_rest_is_kept() ->
 
 @pytest.mark.parametrize("link", ["num_clients=1000000000&dimension=5", "num_clients=50&dimension=0"])
 def test_a_link_without_a_fleet_to_fall_back_on_is_refused(link: str) -> None:
-    with pytest.raises(InvalidValueError, match=r"num_clients = 1000000000|dimension = 0"):
+    with pytest.raises(InvalidValueError, match=r"num_clients must be|dimension must be"):
         SideMaker(Limits()).from_link(dict(from_query(link).sides["A"]), own_data=False)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import psofed
 from psofed.common.errors import PsofedError
+from psofed.common.options import option_of, value_type
 from psofed.explore.exports import Origin, as_python
 from psofed.explore.fields import form_groups
 from psofed.explore.settings import (
@@ -21,7 +22,6 @@ from psofed.explore.settings import (
     parse_value,
     to_query,
 )
-from psofed.parts.options import option_of, value_type
 from psofed.parts.registry import FAMILIES, built_in_parts, find_part
 from psofed.scenario import Scenario
 

@@ -117,15 +117,15 @@ def test_clients_survive_toml_and_replace_a_count_and_are_replaced_by_one() -> N
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, r"attack.num_byzantine = None .*attack.clients"),
-        ({"clients": [3, 3]}, r"attack.clients = \[3, 3\] .*different"),
-        ({"clients": [-1]}, r"attack.clients\[0\] = -1"),
-        ({"clients": [1.5]}, r"attack.clients\[0\] = 1.5"),
-        ({"clients": [True]}, r"attack.clients\[0\] = True"),
-        ({"clients": 3}, r"attack.clients = 3 "),
-        ({"clients": "3"}, r"attack.clients = '3'"),
-        ({"clients": [1, 2], "num_byzantine": 3}, r"attack.num_byzantine = 3 .*2, as many"),
-        ({"clients": [1], "byzantine_set": "redrawn"}, r"attack.clients = \[1\] .*redrawn"),
+        ({}, r"attack.num_byzantine is required.*attack.clients"),
+        ({"clients": [3, 3]}, r"attack.clients must be .*distinct"),
+        ({"clients": [-1]}, r"attack.clients\[0\] must be"),
+        ({"clients": [1.5]}, r"attack.clients\[0\] must be"),
+        ({"clients": [True]}, r"attack.clients\[0\] must be"),
+        ({"clients": 3}, r"attack.clients must be "),
+        ({"clients": "3"}, r"attack.clients must be"),
+        ({"clients": [1, 2], "num_byzantine": 3}, r"attack.num_byzantine must be 2, the number of"),
+        ({"clients": [1], "byzantine_set": "redrawn"}, r"attack.clients must be .*redrawn"),
     ],
 )
 def test_bad_clients_are_refused(values: dict, message: str) -> None:
@@ -134,15 +134,15 @@ def test_bad_clients_are_refused(values: dict, message: str) -> None:
 
 
 def test_a_client_that_there_is_not_is_refused_by_its_place() -> None:
-    with pytest.raises(InvalidValueError, match=r"attack.clients\[1\] = 8 .*num_clients - 1 = 7"):
+    with pytest.raises(InvalidValueError, match=r"attack.clients\[1\] must be .*between 0 and 7"):
         BASE.replace(attack=Gaussian(clients=[3, 8]))
 
 
 def test_names_are_refused_where_clients_have_none() -> None:
     scenario = BASE.replace(attack=Gaussian(clients=["north"]))
-    with pytest.raises(InvalidValueError, match=r"attack.clients = 'north' .*have no names"):
+    with pytest.raises(InvalidValueError, match=r"attack.clients must be .*have no names"):
         simulate(scenario, trials=1)
-    with pytest.raises(InvalidValueError, match=r"attack.clients = 'north' .*have no names"):
+    with pytest.raises(InvalidValueError, match=r"attack.clients must be .*have no names"):
         predict(scenario)
 
 
@@ -185,7 +185,7 @@ def test_a_saved_result_still_knows_the_names(stations, tmp_path) -> None:
 
 
 def test_a_name_that_there_is_not_is_refused_with_those_there_are(stations) -> None:
-    with pytest.raises(InvalidValueError, match=r"attack.clients = 'west' .*one of north, east, south"):
+    with pytest.raises(InvalidValueError, match=r"attack.clients must be .*one of north, east, south"):
         simulate(attacked(stations, ["west"]), trials=1, data=stations)
 
 

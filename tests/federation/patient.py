@@ -18,7 +18,7 @@ from psofed.federation.strategy import ROBUST
 from psofed.parts.registry import built_in_parts
 
 NODES, DIMENSION, SHARED, STEPSIZE, NOISE, ROUNDS, TAIL = 5, 5, 2, 0.1, 0.01, 200, 10
-LIAR = "node-0"
+BYZANTINE = "node-0"
 STEPS = (None, "honest", 0.1, 0.3, 0.6)
 """How far the Byzantine node goes: it is honest, as far as the furthest honest node, or a fraction of the bound."""
 
@@ -54,7 +54,7 @@ def run(rule, drift, step, seed):
         if step is not None:
             away = (model - truth)[following]
             away /= np.sqrt(np.mean(np.square(away)))
-            uploads[LIAR] = following, model[following] + _length(server, model, uploads, step) * away
+            uploads[BYZANTINE] = following, model[following] + _length(server, model, uploads, step) * away
         model = server.take(n, model, uploads, dict.fromkeys(uploads, 1)).model
         errors.append(np.sum(np.square(model - truth)) + NOISE)
         shared = following
@@ -74,9 +74,9 @@ def _length(server, model, uploads, step):
     honest = [
         np.sqrt(np.mean(np.square(values - model[shared])))
         for name, (shared, values) in uploads.items()
-        if name != LIAR
+        if name != BYZANTINE
     ]
-    bound = server.plausibility.limit(model, uploads, LIAR)
+    bound = server.plausibility.limit(model, uploads, BYZANTINE)
     return max(honest) if step == "honest" or not np.isfinite(bound) else step * bound
 
 

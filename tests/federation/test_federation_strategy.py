@@ -1,6 +1,5 @@
 """The strategy on a Grid within this process: rounds, bad replies, lost state, checkpoints."""
 
-import collections
 import os
 import threading
 import time
@@ -18,11 +17,13 @@ from psofed.federation.attacks import perturbing, rehearse
 from psofed.federation.checkpoint import CheckpointStore
 from psofed.federation.checks import KINDS, ReplyLimits
 from psofed.federation.client_state import find_state
+from psofed.federation.flower import BadTreeError
 from psofed.federation.testing import InProcessGrid
 
 pytestmark = pytest.mark.federation
 
 NODES = (11, 12, 13)
+NAMED = [str(node) for node in NODES]
 
 numbers = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats())
 names = st.sampled_from(["format", "session", "round", "status", "values", "num-examples", "other"])
@@ -100,7 +101,6 @@ BAD = {
     "stale-round": spoil(settings={"round": 0}),
     "foreign-session": spoil(settings={"session": "other"}),
     "malformed": spoil(settings={"format": 7}),
-    "duplicate": twice,
     "error": failing,
     "no-reply": silent,
 }
@@ -115,7 +115,7 @@ def run(grid, rounds=3, timeout=0.05, **options):
 
 
 def test_every_kind_of_bad_reply_is_tried():
-    assert {*BAD, "unasked", "doubtful"} == set(KINDS)
+    assert {*BAD, "doubtful"} == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", BAD)
@@ -126,9 +126,9 @@ def test_only_the_bad_reply_is_dropped_and_it_is_counted(make_app, kind):
     counts = {node: dict(c) for node, c in strategy.conduct.counts.items()}
     assert counts == {"11": {kind: 3}}
     accepted = [record["accepted"] for record in strategy.state.history]
-    assert accepted == [["11", "12", "13"] if kind == "duplicate" else ["12", "13"]] * 3
+    assert accepted == [["12", "13"]] * 3
     # What the others sent is averaged over the others alone.
-    undisturbed = InProcessGrid({node: make_app() for node in (NODES if kind == "duplicate" else NODES[1:])})
+    undisturbed = InProcessGrid({node: make_app() for node in NODES[1:]})
     _, expected = run(undisturbed)
     np.testing.assert_array_equal(
         result.arrays.to_numpy_ndarrays()[0], expected.arrays.to_numpy_ndarrays()[0]
@@ -165,12 +165,33 @@ def test_what_a_client_says_cannot_do_anything_to_a_terminal(make_app):
     assert len(reason) <= 200
 
 
-@pytest.mark.parametrize("tamper", [unasked, from_another_node])
-def test_an_answer_that_nobody_asked_for_is_dropped(make_app, tamper):
+@pytest.mark.parametrize(
+    ("tamper", "accepted", "counts"),
+    [
+        (unasked, ["12", "13"], {"11": {"no-reply": 1}}),
+        (from_another_node, ["12", "13"], {"11": {"no-reply": 1}}),
+        (twice, ["11", "12", "13"], {}),
+    ],
+)
+def test_what_answers_no_message_of_the_round_is_ignored_and_nobody_is_blamed(
+    make_app, tamper, accepted, counts
+):
     strategy, _ = run(InProcessGrid({node: make_app() for node in NODES}, tamper=tamper), rounds=1)
-    kinds = collections.Counter(kind for counts in strategy.conduct.counts.values() for kind in counts)
-    assert kinds["unasked"] == 1
-    assert strategy.state.history[0]["accepted"] == ["12", "13"]
+    assert strategy.conduct.counts == counts
+    assert strategy.conduct.strikes("11") == 0
+    assert strategy.state.history[0]["accepted"] == accepted
+
+
+@pytest.mark.parametrize("tamper", [unasked, from_another_node, twice])
+def test_a_strategy_that_is_given_replies_by_hand_ignores_them_too(make_app, tamper):
+    strategy = PSOFed(num_shared=2)
+    grid = InProcessGrid({node: make_app() for node in NODES})
+    strategy.start(grid, np.zeros(6), num_rounds=1)
+    asked = list(strategy.configure_train(2, ArrayRecord([np.zeros(6)]), ConfigRecord(), grid))
+    replies = [changed for r in grid.send_and_receive(asked) for changed in tamper(r)]
+    strategy.aggregate_train(2, replies)
+    assert strategy.conduct.strikes("11") == 0
+    assert strategy.state.history[-1]["accepted"] == (NAMED if tamper is twice else NAMED[1:])
 
 
 def test_with_every_reply_bad_the_model_stays_as_it_was(make_app):
@@ -219,16 +240,19 @@ def test_a_silent_node_rests_for_some_rounds(make_app):
     assert strategy.conduct.benched == set()
 
 
-def test_an_unreadable_reply_harms_nobody_else(make_app):
+@pytest.mark.parametrize(("error", "kind"), [(BadTreeError, "malformed"), (ValueError, "no-reply")])
+def test_an_unreadable_reply_harms_nobody_else(make_app, error, kind):
+    """Its node is blamed only if its own objects were at fault."""
+
     class Broken(InProcessGrid):
         def pull_messages(self, message_ids):
             replies = super().pull_messages(message_ids)
             if any(reply.metadata.src_node_id == 11 for reply in replies):
-                raise ValueError("objects that fit no message")
+                raise error("objects that fit no message")
             return replies
 
     strategy, _ = run(Broken({node: make_app() for node in NODES}), rounds=2)
-    assert strategy.conduct.counts == {"11": {"malformed": 2}}
+    assert strategy.conduct.counts == {"11": {kind: 2}}
     assert strategy.state.history[-1]["accepted"] == ["12", "13"]
 
 

@@ -6,8 +6,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from psofed import Algorithm, InvalidValueError, Scenario, simulate
+from psofed.common.options import option_of, value_type
 from psofed.parts.attacks import Gaussian
-from psofed.parts.options import option_of, value_type
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.literal import run_trial
 from psofed.results.traffic import measure_communication

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from psofed import Data, Evasion, Scenario, Selection, Uniform, simulate
 from psofed.common.errors import PsofedError
-from psofed.parts.options import option_of, value_type
+from psofed.common.options import option_of, value_type
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
 

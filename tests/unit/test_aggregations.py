@@ -212,17 +212,19 @@ def in_toml(aggregation: str, **options: object) -> Scenario:
 
 
 def test_options_of_another_rule_are_refused_by_name() -> None:
-    with pytest.raises(InvalidValueError, match=r'aggregation_options.trim = 1 .*"median" does not read it'):
+    with pytest.raises(
+        InvalidValueError, match=r'aggregation_options.trim must be .*"median" has no such option'
+    ):
         in_toml("median", trim=1)
     with pytest.raises(UnknownFieldError, match=r"aggregation_options.depth"):
         in_toml("krum", depth=1)
-    with pytest.raises(InvalidValueError, match=r"aggregation_options.radius = 0.*above 0"):
+    with pytest.raises(InvalidValueError, match=r"aggregation_options.radius must be .*above 0"):
         CentredClipping(radius=0)
     with pytest.raises(InvalidValueError, match="factor"):
         CentredClipping(factor=-1)
-    with pytest.raises(InvalidValueError, match=r"aggregation_options.tolerated = 1.5"):
+    with pytest.raises(InvalidValueError, match=r"aggregation_options.tolerated must be"):
         Krum(tolerated=1.5)
-    with pytest.raises(InvalidValueError, match=r"aggregation_options = 3"):
+    with pytest.raises(InvalidValueError, match=r"aggregation_options must be"):
         Scenario.from_mapping({"num_clients": 5, "dimension": 2, "aggregation_options": 3})
 
 
@@ -236,7 +238,7 @@ def test_another_rule_starts_from_its_own_options() -> None:
 
 
 def test_what_is_no_rule_is_refused() -> None:
-    with pytest.raises(InvalidValueError, match=r"aggregation = .*psofed.aggregations"):
+    with pytest.raises(InvalidValueError, match=r"aggregation must be .*psofed.aggregations"):
         Scenario(num_clients=5, dimension=2, aggregation=Rff())
 
 
@@ -248,7 +250,7 @@ def test_the_block_form_refuses_what_it_does_not_know(small_scenario: Scenario) 
 
 def test_mda_refuses_more_subsets_than_it_can_try_by_name() -> None:
     MDA(tolerated=5).check_participants(16)
-    with pytest.raises(InvalidValueError, match=r"aggregation_options.tolerated = 6 .*593,775"):
+    with pytest.raises(InvalidValueError, match=r"aggregation_options.tolerated must be .*593,775"):
         Scenario(num_clients=50, dimension=2, num_participants=30, aggregation=MDA(tolerated=6))
 
 

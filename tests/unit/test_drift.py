@@ -97,17 +97,17 @@ def test_the_msd_right_after_a_jump_is_the_jumps_square() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"kind": "earthquake"}, "drift.kind = 'earthquake' is not allowed; allowed: one of \"jump\""),
-        ({"variance": 1.0}, "drift.kind = None is not allowed"),
-        ({"kind": "random-walk"}, "drift.variance = None is not allowed; allowed: a value must be given"),
-        ({"kind": "random-walk", "variance": -1.0}, "drift.variance = -1.0"),
-        ({"kind": "random-walk", "variance": math.nan}, "drift.variance = nan"),
-        ({"kind": "jump", "size": 1.0, "at": -3}, "drift.at = -3"),
+        ({"kind": "earthquake"}, 'drift.kind must be one of "jump"'),
+        ({"variance": 1.0}, "drift.kind is required"),
+        ({"kind": "random-walk"}, "drift.variance is required (number, at least 0)"),
+        ({"kind": "random-walk", "variance": -1.0}, "drift.variance must be"),
+        ({"kind": "random-walk", "variance": math.nan}, "drift.variance must be"),
+        ({"kind": "jump", "size": 1.0, "at": -3}, "drift.at must be"),
         (
             {"kind": "jump", "size": 1.0, "at": 5, "variance": 1.0},
-            'drift.variance = 1.0 is not allowed; allowed: no value, since "jump" does not read it',
+            'drift.variance must be left out, since "jump" has no such option',
         ),
-        ({"kind": "sinusoid", "amplitude": 1.0, "period": 1}, "drift.period = 1"),
+        ({"kind": "sinusoid", "amplitude": 1.0, "period": 1}, "drift.period must be"),
     ],
 )
 def test_bad_drifts_are_named(values: dict, message: str) -> None:
@@ -117,12 +117,12 @@ def test_bad_drifts_are_named(values: dict, message: str) -> None:
 
 
 def test_a_jump_must_fall_within_the_run() -> None:
-    with pytest.raises(InvalidValueError, match=r"drift.at = 400 is not allowed"):
+    with pytest.raises(InvalidValueError, match=r"drift.at must be .*; got 400"):
         simulate(BASE.replace(drift=Jump(size=1.0, at=400)), trials=1)
 
 
 def test_features_have_no_target_that_could_move() -> None:
-    with pytest.raises(InvalidValueError, match=r"drift = .*model.kind"):
+    with pytest.raises(InvalidValueError, match=r"drift must be .*model.kind"):
         BASE.replace(model=Rff(), data=Data(function="sinc"), drift=WALK)
 
 

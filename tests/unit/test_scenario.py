@@ -15,8 +15,9 @@ from psofed import (
     Uniform,
     UnknownFieldError,
 )
+from psofed.common.errors import MissingValueError
+from psofed.common.options import check_option, option
 from psofed.parts.attacks import Gaussian
-from psofed.parts.options import check_option, option
 from psofed.scenario.changes import parse_setting, with_values
 from psofed.scenario.file import EXAMPLE, read_scenario
 
@@ -79,20 +80,21 @@ def test_a_bad_value_is_refused_by_name(changes: dict, field: str) -> None:
     with pytest.raises(InvalidValueError) as caught:
         with_values(Scenario(**SIZES), changes)
     assert caught.value.field == field
-    assert str(caught.value).startswith(f"{field} = ")
-    assert "allowed: " in str(caught.value)
+    is_missing = isinstance(caught.value, MissingValueError)
+    assert str(caught.value).startswith(f"{field} is required (" if is_missing else f"{field} must be ")
+    assert is_missing or f"; got {caught.value.value!r}"[:80] in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "key", ["stepsiz", "attack.loudness", "data.rho", "grid.x", "selection.pattern.deep"]
 )
-def test_an_unknown_key_is_refused_and_the_known_are_named(key: str) -> None:
-    with pytest.raises(UnknownFieldError, match="not a known field; allowed: "):
+def test_an_unknown_key_is_refused_with_a_suggestion_or_the_known_keys(key: str) -> None:
+    with pytest.raises(UnknownFieldError, match=r"Unknown field `.*(Did you mean|Known: )"):
         with_values(Scenario(**SIZES, attack=Gaussian(num_byzantine=1)), {key: 1})
 
 
 def test_a_missing_size_is_named() -> None:
-    with pytest.raises(InvalidValueError, match="num_clients = None"):
+    with pytest.raises(InvalidValueError, match="num_clients is required"):
         Scenario.from_mapping({"dimension": 5})
 
 
@@ -111,7 +113,7 @@ def test_explicit_covariances_survive_toml() -> None:
 
 
 def test_covariances_exclude_variances() -> None:
-    with pytest.raises(InvalidValueError, match="either covariances, or"):
+    with pytest.raises(InvalidValueError, match="instead of input_variance"):
         Data(covariances=[[[1.0]]], input_variance=2.0)
 
 
@@ -145,7 +147,7 @@ def test_a_setting_without_key_and_value_is_refused(text: str) -> None:
     ("content", "message"),
     [
         (b"num_clients = ", "not valid TOML"),
-        (b"\xff\xfe", "cannot be read"),
+        (b"\xff\xfe", "not UTF-8"),
         (b"dimension = 3", "num_clients"),
     ],
 )
@@ -198,7 +200,5 @@ def test_fields_are_set_also_where_a_name_stands_for_the_table() -> None:
     changed = set_values(written, {"pre_aggregation.tolerated": 2, "attack.num_byzantine": 3})
     assert changed["pre_aggregation"] == {"kind": "nnm", "tolerated": 2}
     assert changed["attack"] == {"num_byzantine": 3}
-    with pytest.raises(
-        psofed.PsofedError, match=r"selection = 5 is not allowed; allowed: a table \[selection\]"
-    ):
+    with pytest.raises(psofed.PsofedError, match=r"selection must be a table, \[selection\]; got 5"):
         set_values({"selection": 5}, {"selection.pattern": "random"})

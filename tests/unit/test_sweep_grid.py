@@ -63,11 +63,11 @@ def test_a_tail_below_one_is_a_fraction_of_the_iterations():
 @pytest.mark.parametrize(
     ("values", "error", "words"),
     [
-        ({"base": BASE, "grid": {"num_shared": [1, 9]}}, InvalidValueError, "num_shared = 9"),
+        ({"base": BASE, "grid": {"num_shared": [1, 9]}}, InvalidValueError, "num_shared must be"),
         ({"base": BASE, "grid": {"stepsizes": [0.1]}}, UnknownFieldError, "stepsizes"),
         ({"base": BASE, "grid": {"stepsize": 0.1}}, InvalidValueError, "a list of values"),
         ({"base": BASE, "grid": {"stepsize": []}}, InvalidValueError, "a list of values"),
-        ({"base": BASE, "grid": {"stepsize": [0.1, 0.1]}}, InvalidValueError, "differ"),
+        ({"base": BASE, "grid": {"stepsize": [0.1, 0.1]}}, InvalidValueError, "distinct"),
         ({"base": BASE, "grid": {"stepsize, iterations": [[0.1]]}}, InvalidValueError, "2 values"),
         (
             {"base": BASE, "grid": {"stepsize": [0.1], "stepsize, iterations": [[0.1, 9]]}},
@@ -77,8 +77,8 @@ def test_a_tail_below_one_is_a_fraction_of_the_iterations():
         ({"base": BASE, "grid": {}}, InvalidValueError, r"\[grid\]"),
         ({"grid": {"stepsize": [0.1]}}, InvalidValueError, r"\[base\]"),
         ({"base": BASE, "grids": {}}, UnknownFieldError, "grids"),
-        ({"base": BASE, "trials": 0, "grid": {"stepsize": [0.1]}}, InvalidValueError, "trials = 0"),
-        ({"base": BASE, "tail": -1, "grid": {"stepsize": [0.1]}}, InvalidValueError, "tail = -1"),
+        ({"base": BASE, "trials": 0, "grid": {"stepsize": [0.1]}}, InvalidValueError, "trials must be"),
+        ({"base": BASE, "tail": -1, "grid": {"stepsize": [0.1]}}, InvalidValueError, "tail must be"),
     ],
 )
 def test_a_mistake_in_a_grid_is_named(values, error, words):
@@ -112,10 +112,10 @@ def test_a_file_may_name_parts_describe_them_and_leave_them_out():
 
 def test_tables_of_parts_are_checked_like_those_of_a_scenario():
     for field, value, message in (
-        ("attack", {"kind": "sign-flip"}, r"attack\.num_byzantine = None"),
-        ("aggregation", {"kind": "krum", "toler": 1}, r"did you mean aggregation_options\.tolerated"),
-        ("aggregation", {}, r"aggregation\.kind = None"),
-        ("pre_aggregation", "nmm", r"pre_aggregation\.kind = 'nmm'"),
+        ("attack", {"kind": "sign-flip"}, r"attack\.num_byzantine is required"),
+        ("aggregation", {"kind": "krum", "toler": 1}, r"Did you mean `aggregation_options\.tolerated"),
+        ("aggregation", {}, r"aggregation\.kind is required"),
+        ("pre_aggregation", "nmm", r"pre_aggregation\.kind must be"),
     ):
         with pytest.raises(PsofedError, match=message):
             list(grid_from_mapping({"base": BASE, "grid": {field: [value]}}).scenarios())

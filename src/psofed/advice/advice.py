@@ -11,9 +11,11 @@ from psofed._version import __version__
 from psofed.advice.judging import Gain
 from psofed.advice.stations import Station
 from psofed.advice.words import answer, lies_sentence, outlier_sentence, pooled_sentence
+from psofed.common.csv_text import csv_text
 from psofed.common.errors import InvalidValueError
-from psofed.common.files import atomic_path
+from psofed.common.files import write_atomically
 from psofed.common.numbers import finite_or_none
+from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -226,14 +228,15 @@ class Advice:
         """Write the advice: everything as ``.json`` or NetCDF (``.nc``), or the stations as ``.csv``."""
         check_out(Path(path))
         kind = Path(path).suffix.lower()
-        with atomic_path(path) as temporary:
-            if kind == ".nc":
-                self.to_dataset().to_netcdf(temporary, engine="h5netcdf")
-            elif kind == ".csv":
-                self.to_dataframe().to_csv(temporary)
-            else:
-                text = json.dumps(self.to_json(), indent=2, allow_nan=False, ensure_ascii=False)
-                temporary.write_text(text + "\n", encoding="utf-8")
+        if kind == ".nc":
+            save_dataset(self.to_dataset(), path)
+            return
+        if kind == ".csv":
+            table = self.to_dataframe().reset_index()
+            text = csv_text([table.columns, *table.itertuples(index=False)])
+        else:
+            text = json.dumps(self.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        write_atomically(Path(path), text.encode(), mode=0o666)
 
     def plot(self) -> Any:
         """Draw the answer (a Matplotlib figure)."""

@@ -26,12 +26,12 @@ def read_advice(path: str | Path) -> Advice:
         return advice_from_json(plain)
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None
-    except PsofedError as error:  # such as a part of one's own that is not loaded
+    except PsofedError as error:  # such as a part from a plugin that is not loaded
         raise PsofedError(f"{path}: {error}") from None
-    except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
+    except Exception as error:  # a file of any content: too deep, of other types, not text
         reason = f"{type(error).__name__}: {error}"
         raise PsofedError(
-            f"{path}: not advice of psofed's ({reason}); all other results are read from NetCDF (.nc)"
+            f"{path}: not a saved advice ({reason:.300}); other results are read from NetCDF files (.nc)"
         ) from None
 
 

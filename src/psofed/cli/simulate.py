@@ -95,7 +95,7 @@ def simulate(
             raise InvalidValueError(
                 "out", str(out), "nothing with --versus: a file keeps one result, not two"
             )
-        from psofed.results.dataset import check_netcdf_name
+        from psofed.results.netcdf import check_netcdf_name
 
         check_netcdf_name(out)
     from psofed.simulation.monte_carlo import simulate as run

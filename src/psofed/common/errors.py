@@ -1,77 +1,130 @@
-"""What can go wrong through a user's hands, as exceptions the command line turns into exit code 2."""
+"""Errors that a user can fix. The command line prints them on one line and exits with code 2."""
 
+import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from psofed.common.suggest import did_you_mean
 
 
 class PsofedError(Exception):
-    """A mistake the user can mend; its text says how."""
+    """A mistake that the user can fix; the message says how."""
+
+    def at(self, place: str) -> Self:
+        """Return the same error with the place where the mistake was made in front of its message.
+
+        Examples
+        --------
+        >>> print(PsofedError("Unknown field `a`.").at("scenario.toml"))
+        scenario.toml: Unknown field `a`.
+        """
+        located = copy.copy(self)
+        located.__dict__.update(self.__dict__)
+        located.args = (f"{place}: {self}",)
+        return located
 
 
 class InvalidValueError(PsofedError, ValueError):
-    """A field holds a value it may not hold.
+    """A setting has a value that it does not accept.
 
     Parameters
     ----------
     field : str
-        The field's full name, as it stands in the TOML file (``attack.variance``).
+        Full name of the setting, as in a TOML file (``attack.variance``).
     value : object
-        What was given.
+        The value that was given.
     allowed : str
-        What would have been accepted.
+        Which values are accepted, to follow *must be*.
     hint : str
-        What else to say, such as the name that may have been meant.
+        A further sentence, such as a suggestion.
 
     Examples
     --------
-    >>> raise InvalidValueError("num_shared", 7, "an integer from 1 to dimension = 5")
+    >>> raise InvalidValueError("num_shared", 9, "between 1 and 5 (the dimension)")
     Traceback (most recent call last):
-    psofed.common.errors.InvalidValueError: num_shared = 7 is not allowed; allowed: an integer from 1 to dimension = 5
+    psofed.common.errors.InvalidValueError: num_shared must be between 1 and 5 (the dimension); got 9.
     """
 
     def __init__(self, field: str, value: Any, allowed: str, hint: str = "") -> None:
-        super().__init__(f"{field} = {_short(value)} is not allowed; allowed: {allowed}{hint}")
+        super().__init__(f"{field} must be {allowed}; got {_short(value)}.{hint}")
         self.field: str = field
         self.value = value
         self.allowed = allowed
         self.hint = hint
 
+    def renamed(self, field: str) -> Self:
+        """Return the same error about `field`: what the user typed, such as ``--trials``."""
+        return type(self)(field, self.value, self.allowed, self.hint)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.field, self.value, self.allowed, self.hint)
 
 
-class UnknownFieldError(PsofedError, ValueError):
-    """A table names a field that it does not have.
+class MissingValueError(InvalidValueError):
+    """A required setting was not given.
 
     Parameters
     ----------
     field : str
-        The unknown field's full name.
+        Full name of the setting.
+    allowed : str
+        Which values it accepts.
+    hint : str
+        A further sentence.
+
+    Examples
+    --------
+    >>> raise MissingValueError("num_clients", "an integer of at least 1")
+    Traceback (most recent call last):
+    psofed.common.errors.MissingValueError: num_clients is required (an integer of at least 1).
+    """
+
+    def __init__(self, field: str, allowed: str = "it has no default", hint: str = "") -> None:
+        PsofedError.__init__(self, f"{field} is required ({allowed}).{hint}")
+        self.field = field
+        self.value = None
+        self.allowed = allowed
+        self.hint = hint
+
+    def renamed(self, field: str) -> Self:
+        """Return the same error about `field`."""
+        return type(self)(field, self.allowed, self.hint)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.field, self.allowed, self.hint)
+
+
+class UnknownFieldError(PsofedError, ValueError):
+    """A name is not one of the settings.
+
+    Parameters
+    ----------
+    field : str
+        Full name of the unknown setting.
     known : sequence of str
-        The fields the table has.
+        The settings at that place.
     what : str
         What it should have been.
     elsewhere : sequence of str
-        Fields of other tables, by their full names, that may have been meant.
+        Full names of settings in other tables, for suggestions.
 
     Examples
     --------
     >>> raise UnknownFieldError("attack.varianc", ("num_byzantine", "variance"))
     Traceback (most recent call last):
-    psofed.common.errors.UnknownFieldError: attack.varianc is not a known field; allowed: num_byzantine, variance; did
-    you mean attack.variance?
+    psofed.common.errors.UnknownFieldError: Unknown field `attack.varianc`. Did you mean `attack.variance`?
     """
 
     def __init__(
-        self, field: str, known: Sequence[str], what: str = "a known field", elsewhere: Sequence[str] = ()
+        self, field: str, known: Sequence[str], what: str = "field", elsewhere: Sequence[str] = ()
     ) -> None:
         table, dot, _ = field.rpartition(".")
-        # Full names, as one would write them instead.
-        full = [name if "." in name or what != "a known field" else f"{table}{dot}{name}" for name in known]
+        # Full names, as the user would write them.
+        full = [name if "." in name or what != "field" else f"{table}{dot}{name}" for name in known]
         hint = did_you_mean(field, elsewhere) or did_you_mean(field, full)
-        super().__init__(f"{field} is not {what}; allowed: {', '.join(known) or 'no fields here'}{hint}")
+        if not hint:
+            hint = f" Known: {', '.join(known)}." if known else " None are accepted here."
+        super().__init__(f"Unknown {what} `{field}`.{hint}")
         self.field = field
         self.known: tuple[str, ...] = tuple(known)
         self._arguments = (field, tuple(known), what, tuple(elsewhere))
@@ -81,11 +134,11 @@ class UnknownFieldError(PsofedError, ValueError):
 
 
 class UnknownArgumentError(UnknownFieldError, TypeError):
-    """A keyword argument that a scenario, a table of it or a part does not take."""
+    """A keyword argument is not one of the settings of a value or function."""
 
 
 class NotCoveredError(PsofedError):
-    """A theory or command was asked for a case that it does not cover, and names the case."""
+    """A theory or command does not cover a case, and names the case."""
 
 
 def _short(value: Any, limit: int = 80) -> str:

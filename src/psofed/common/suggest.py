@@ -1,12 +1,12 @@
-"""Did you mean …? The known name that a mistaken one is most like."""
+"""Suggest the known name that a misspelt one most resembles."""
 
 from collections.abc import Iterable
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name most like `name`; None if none is.
+    """Return the known name that `name` most resembles, or None.
 
-    Hyphens, underscores and capitals do not count, and a name may be the end of a dotted one.
+    Hyphens, underscores and capitals are ignored, and `name` may be the last part of a dotted name.
 
     Examples
     --------
@@ -24,20 +24,20 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     wanted = _form(name)
     if wanted in by_form:
         return by_form[wanted]
-    found = get_close_matches(wanted, by_form, n=1, cutoff=0.7)
-    return by_form[found[0]] if found else None
+    matches = get_close_matches(wanted, by_form, n=1, cutoff=0.7)
+    return by_form[matches[0]] if matches else None
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return ``; did you mean …?`` for an error's text, or nothing.
+    """Return a sentence to append to an error message, or nothing.
 
     Examples
     --------
     >>> did_you_mean("medain", ["mean", "median"])
-    '; did you mean median?'
+    ' Did you mean `median`?'
     """
-    found = closest(name, known) if isinstance(name, str) and len(name) < 100 else None
-    return f"; did you mean {found}?" if found is not None and found != name else ""
+    match = closest(name, known) if isinstance(name, str) and len(name) < 100 else None
+    return f" Did you mean `{match}`?" if match is not None and match != name else ""
 
 
 def _form(name: str) -> str:

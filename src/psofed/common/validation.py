@@ -1,27 +1,29 @@
-"""Checks that return a clean value or raise an error naming field, value and what is allowed."""
+"""Checks that return a clean value, or raise an error that names the setting, the value and what is accepted."""
 
-import dataclasses
-import functools
 import math
 from collections.abc import Iterable
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any
 
-from psofed.common.errors import InvalidValueError, UnknownArgumentError
+from psofed.common.errors import InvalidValueError
 from psofed.common.suggest import did_you_mean
-
-T = TypeVar("T")
 
 
 def check_integer(field: str, value: Any, minimum: int, maximum: int | None = None, bound: str = "") -> int:
-    """Return `value` as an int within ``[minimum, maximum]``; `bound` names where the maximum comes from."""
-    upper = "" if maximum is None else f" to {bound + ' = ' if bound else ''}{maximum}"
-    allowed = f"an integer from {minimum}{upper}" if upper else f"an integer, at least {minimum}"
+    """Return `value` as an int within ``[minimum, maximum]``; `bound` names where the maximum comes from.
+
+    Examples
+    --------
+    >>> check_integer("num_shared", 9, 1, 5, "dimension")
+    Traceback (most recent call last):
+    psofed.common.errors.InvalidValueError: num_shared must be between 1 and 5 (the dimension); got 9.
+    """
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InvalidValueError(field, value, allowed)
+        # "1" and 1.0 lie in the range: the type is what is wrong.
+        raise InvalidValueError(field, value, f"an integer {_integers(minimum, maximum, bound)}".strip())
     number = int(value)
     if number < minimum or (maximum is not None and number > maximum):
-        raise InvalidValueError(field, value, allowed)
+        raise InvalidValueError(field, value, _integers(minimum, maximum, bound).removeprefix("of "))
     return number
 
 
@@ -34,15 +36,18 @@ def check_number(
     open_low: bool = False,
     open_high: bool = False,
 ) -> float:
-    """Return `value` as a finite float between `low` and `high` (ends included unless said open)."""
-    allowed = _describe_range(low, high, open_low, open_high)
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidValueError(field, value, allowed)
-    number = float(value)
+    """Return `value` as a finite float between `low` and `high`, both included unless declared open."""
+    number = _finite(value)
+    if number is None:
+        raise InvalidValueError(
+            field, value, f"a finite number {describe_range(low, high, open_low, open_high)}".rstrip()
+        )
     too_low = number <= low if open_low else number < low
     too_high = number >= high if open_high else number > high
-    if not math.isfinite(number) or too_low or too_high:
-        raise InvalidValueError(field, value, allowed)
+    if too_low or too_high:
+        raise InvalidValueError(
+            field, value, describe_range(low, high, open_low, open_high).removeprefix("of ")
+        )
     return number
 
 
@@ -62,29 +67,41 @@ def check_choice(field: str, value: Any, choices: Iterable[str]) -> str:
     return value
 
 
-def names_its_arguments(cls: type[T]) -> type[T]:
-    """Have a dataclass refuse unknown keyword arguments by name, with the one that may have been meant."""
-    plain: Any = cls.__init__
+def describe_range(low: float, high: float, open_low: bool = False, open_high: bool = False) -> str:
+    """Describe a range of numbers, to follow *a number*.
 
-    @functools.wraps(plain)
-    def init(self: Any, *arguments: Any, **named: Any) -> None:
-        known = tuple(field.name for field in dataclasses.fields(cls) if field.init)  # type: ignore[arg-type]
-        for name in named:
-            if type(self) is cls and name not in known:
-                raise UnknownArgumentError(name, known, f"an argument of {cls.__name__}")
-        plain(self, *arguments, **named)
-
-    cls.__init__ = init  # type: ignore[method-assign]
-    return cls
-
-
-def _describe_range(low: float, high: float, open_low: bool, open_high: bool) -> str:
-    above = f"{'above' if open_low else 'at least'} {low:g}"
-    below = f"{'below' if open_high else 'at most'} {high:g}"
+    Examples
+    --------
+    >>> describe_range(0, math.inf), describe_range(0, 1), describe_range(0, 1, open_low=True)
+    ('of at least 0', 'between 0 and 1', 'above 0 and at most 1')
+    """
+    above = f"above {low:g}" if open_low else f"of at least {low:g}"
+    below = f"below {high:g}" if open_high else f"of at most {high:g}"
     if math.isinf(low) and math.isinf(high):
-        return "a finite number"
+        return ""
     if math.isinf(high):
-        return f"a finite number {above}"
+        return above
     if math.isinf(low):
-        return f"a finite number {below}"
-    return f"a number {above} and {below}"
+        return below
+    if open_low or open_high:
+        return f"{above} and {below.removeprefix('of ')}"
+    return f"between {low:g} and {high:g}"
+
+
+def _integers(minimum: int, maximum: int | None, bound: str) -> str:
+    if maximum is None:
+        return "" if minimum <= -(2**63) else f"of at least {minimum}"
+    source = f" (the {bound})" if bound.isalpha() else f" ({bound})" if bound else ""
+    if minimum == maximum:
+        return f"exactly {maximum}{source}"
+    return f"between {minimum} and {maximum}{source}"
+
+
+def _finite(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of more than 308 digits
+        return None
+    return number if math.isfinite(number) else None

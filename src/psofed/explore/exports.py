@@ -1,14 +1,13 @@
 """What can be taken away: the scenario as TOML, as commands and as Python; the numbers as CSV and JSON."""
 
-import csv
 import dataclasses
-import io
 import json
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from psofed._version import __version__
+from psofed.common.csv_text import csv_text
 from psofed.common.numbers import finite_or_none
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, plugin_of
@@ -103,14 +102,11 @@ def numbers_as_json(sides: Mapping[str, Mapping[str, Any]]) -> str:
 
 def numbers_as_csv(sides: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the points of all pictures as one long table: side, source, picture, x, metric, y and its interval."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["side", "source", "picture", "x", "metric", "y", "low", "high", "trials"])
+    rows: list[list[Any]] = [["side", "source", "picture", "x", "metric", "y", "low", "high", "trials"]]
     for side, content in sides.items():
         for source in ("theory", "simulation"):
-            for row in _long_rows(content[source]):
-                writer.writerow([side, source, *row])
-    return out.getvalue()
+            rows += [[side, source, *row] for row in _long_rows(content[source])]
+    return csv_text(rows)
 
 
 def _long_rows(picture: Mapping[str, Any]) -> list[list[Any]]:

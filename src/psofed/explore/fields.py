@@ -8,9 +8,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from psofed.common.options import describe, option_of, value_type
 from psofed.explore.settings import Limits, variance_range
 from psofed.explore.sliders import rounded_up, slider_range, slider_step, value_text
-from psofed.parts.options import describe, option_of, value_type
 from psofed.parts.registry import find_part, part_names
 from psofed.scenario import Data, Scenario
 from psofed.scenario.scenario import UPLINKS

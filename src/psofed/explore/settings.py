@@ -286,7 +286,7 @@ def _give_starting_values(mapping: dict[str, Any], table: str, kind: str) -> Non
     """Give a part that was just chosen what it needs and has no default for."""
     import dataclasses
 
-    from psofed.parts.options import option_of, value_type
+    from psofed.common.options import option_of, value_type
     from psofed.parts.registry import find_part, part_names
 
     if kind not in part_names(table):

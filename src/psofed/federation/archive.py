@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -43,7 +42,7 @@ def read_archive(path: Path, kind: str, version: int) -> tuple[dict[str, Any], d
         found = document[kind]
     except FileNotFoundError:
         raise PsofedError(f"there is no {path}") from None
-    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+    except Exception as error:  # NumPy and zipfile raise many kinds on a damaged file
         raise PsofedError(f"{path} is not a psofed {kind}: {error}") from None
     if found != version:
         raise PsofedError(f"{path} is of format {found}; this psofed reads {version}")

@@ -24,8 +24,6 @@ KINDS = {
     "inflated-examples": "a claimed number of examples that is negative or beyond the limit",
     "stale-round": "an answer to another round",
     "foreign-session": "an answer to another federation",
-    "unasked": "an answer to no question of this round, or not from the node that was asked",
-    "duplicate": "a second answer to one question",
     "malformed": "not readable as a reply at all",
     "error": "the client's training raised an exception, or its node is unavailable",
     "no-reply": "no answer in time: before the deadline, or while most other nodes had answered long before",

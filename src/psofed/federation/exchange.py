@@ -4,11 +4,15 @@ Flower's ``send_and_receive`` polls every three seconds and pulls all replies in
 which cannot be put together again takes the others with it. Here every reply is pulled by itself, as soon as the
 doorbell (:mod:`psofed.federation.deploy.bell`) says that its node is done; without a bell by looking now and then.
 
-A node can announce a reply and never send all of it, because it was killed or because it means harm. Flower then asks
-for the rest for three minutes. So replies are pulled in threads of their own, and one that is not whole at the deadline
-is left behind.
+Only the answer to the very message that was sent, from the very node that it was sent to, is taken for a reply
+(:mod:`psofed.federation.flower.replies`). A node is blamed for the objects of its own reply and for nothing else.
+
+A node can announce a reply and never send all of it, because it was killed or because it means harm. So replies are
+pulled in threads of their own, and one that is not whole at the deadline is left behind. What nobody has answered is
+withdrawn, and an answer that arrives later is deleted.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -19,15 +23,27 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from psofed.federation.deploy.bell import Bell
+from psofed.federation.flower import (
+    BadTreeError,
+    IncompleteReplyError,
+    ReplyBounds,
+    most_objects,
+    pull_reply,
+    withdraw,
+)
 from psofed.federation.nodes import Node
 from psofed.federation.packing import is_packed, pack, unpack
 from psofed.federation.patience import Patience
+
+_log = logging.getLogger("psofed.federation")
 
 _LOOK_EVERY = 1.0  # with a bell: for a node whose ring was lost
 _POLL_EVERY = 0.25  # without one
 _ROLL_CALL_EVERY = 2.0
 _PATIENCE = 0.5  # for a reply to be pulled; after that the others go on
 _SLOW_LOOK_EVERY = 0.05  # while a reply is being pulled
+_LIFE_AFTER_DEADLINE = 600.0  # seconds, of a message; clocks of server and nodes may differ by as much
+_REPLY_BYTES = 4 << 20  # of a reply, besides the model's
 
 
 @dataclass(frozen=True)
@@ -49,27 +65,31 @@ class Answers:
 class _Pull:
     """A reply on its way from the SuperLink, in a thread of its own."""
 
-    def __init__(self, grid: Grid, message_id: str) -> None:
-        self.messages: list[Message] = []
+    def __init__(self, grid: Grid, message_id: str, node_id: int, bounds: ReplyBounds) -> None:
+        self.message: Message | None = None
         self.error: Exception | None = None
         self.packed = False
         # A daemon: one that never ends must not keep the process from ending.
-        self._thread = threading.Thread(target=self._work, args=(grid, message_id), daemon=True)
+        self._thread = threading.Thread(
+            target=self._work, args=(grid, message_id, node_id, bounds), daemon=True
+        )
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Wait at most so long, and return whether it is done."""
+        """Wait at most `seconds`, and return whether it is done."""
         self._thread.join(max(0.0, seconds))
         return not self._thread.is_alive()
 
-    def _work(self, grid: Grid, message_id: str) -> None:
+    def _work(self, grid: Grid, message_id: str, node_id: int, bounds: ReplyBounds) -> None:
         try:
-            pulled = list(grid.pull_messages([message_id]))
-            self.packed = any(message.has_content() and is_packed(message.content) for message in pulled)
-            for message in pulled:
-                if message.has_content():
+            message = pull_reply(grid, message_id, node_id, bounds)
+            if message is not None and message.has_content():
+                self.packed = is_packed(message.content)
+                try:
                     message.content = unpack(message.content)
-            self.messages = pulled
+                except ValueError as error:
+                    raise BadTreeError(str(error)) from None
+            self.message = message
         except Exception as error:
             self.error = error
 
@@ -86,6 +106,13 @@ class Exchange:
     def __init__(self, bell: Bell | None = None) -> None:
         self.bell: Bell = bell or Bell.from_environment()
         self._packing: set[int] = set()
+        self._model_bytes = 0
+        self._unanswered: dict[str, float] = {}  # until when a reply may still arrive, by message id
+
+    def say_size(self, model_bytes: int) -> None:
+        """Say how large a model is, for the bounds on replies, here and at the front door."""
+        self._model_bytes = model_bytes
+        self.bell.say_size(model_bytes)
 
     def __call__(
         self,
@@ -105,11 +132,13 @@ class Exchange:
             return answers
         start = time.monotonic()
         numbers = {node_id: node.number for node_id, node in nodes.items()}
-        waiting = self._push(grid, messages, numbers)
+        waiting = self._push(grid, messages, numbers, timeout)
+        self._withdraw(grid)
         look_every = _LOOK_EVERY if self.bell.is_connected else _POLL_EVERY
         next_look = start if not self.bell.is_connected else start + look_every
         next_roll_call = start + _ROLL_CALL_EVERY
         under_way: dict[str, _Pull] = {}
+        sent = list(waiting)
         names = {key: nodes[node_id].name for key, node_id in waiting.items() if node_id in nodes}
         wait = (patience or Patience(0.0, 0.0)).begin(list(names.values()), timeout)
 
@@ -119,7 +148,12 @@ class Exchange:
         def pull(message_id: str, seconds: float) -> None:
             """Pull one reply, and go on without it if that takes longer than `seconds`."""
             if message_id not in under_way:
-                under_way[message_id] = _Pull(grid, message_id)
+                bounds = ReplyBounds(
+                    objects=most_objects(self._model_bytes),
+                    bytes=2 * self._model_bytes + _REPLY_BYTES,
+                    seconds=start + timeout - time.monotonic(),
+                )
+                under_way[message_id] = _Pull(grid, message_id, waiting[message_id], bounds)
             if under_way[message_id].wait(seconds):
                 self._take(under_way.pop(message_id), message_id, waiting, numbers, answers)
                 if message_id not in waiting and message_id in names:
@@ -147,13 +181,25 @@ class Exchange:
                     pull(message_id, _PATIENCE)
                     waiting.pop(message_id, None)
         wait.close(time.monotonic() - start)
+        expiry = start + timeout + _LIFE_AFTER_DEADLINE
+        answered = {message.metadata.reply_to_message_id for message in answers.replies} | answers.unreadable
+        self._unanswered |= {key: expiry for key in sent if key not in answered and key not in under_way}
         return answers
 
-    def _push(self, grid: Grid, messages: Sequence[Message], numbers: Mapping[int, int]) -> dict[str, int]:
+    def _withdraw(self, grid: Grid) -> None:
+        """Delete messages of earlier rounds that nobody has answered, and answers that came too late."""
+        for message_id, expiry in list(self._unanswered.items()):
+            if withdraw(grid, message_id) or time.monotonic() > expiry:
+                del self._unanswered[message_id]
+
+    def _push(
+        self, grid: Grid, messages: Sequence[Message], numbers: Mapping[int, int], timeout: float
+    ) -> dict[str, int]:
         """Send the messages, packed for those who pack, and return the nodes by message id."""
         contents = [message.content for message in messages]
         try:
             for message in messages:
+                message.metadata.ttl = timeout + _LIFE_AFTER_DEADLINE
                 if numbers.get(message.metadata.dst_node_id) in self._packing:
                     message.content = pack(message.content)
             sent = grid.push_messages(messages)
@@ -176,16 +222,17 @@ class Exchange:
         answers: Answers,
     ) -> None:
         """Add a reply that was pulled, if there was one."""
-        if isinstance(pull.error, httpx.HTTPError | ConnectionError):
-            raise pull.error  # the SuperLink is gone, which is no client's fault
-        if pull.error is not None:
-            # A client can send objects that fit no message; whatever that raises concerns it alone.
-            answers.unreadable.add(message_id)
+        error = pull.error
+        if isinstance(error, httpx.HTTPError | ConnectionError):
+            raise error  # the SuperLink is gone, which is no client's fault
+        if error is not None:
+            if isinstance(error, BadTreeError):
+                answers.unreadable.add(message_id)  # its objects, which nobody else can have sent
+            elif not isinstance(error, IncompleteReplyError):
+                _log.warning("a reply was lost: %s: %s", type(error).__name__, error)
             waiting.pop(message_id, None)
-            return
-        if not pull.messages:
-            return
-        answers.replies.extend(pull.messages)
-        number = numbers.get(waiting.pop(message_id, 0), 0)
-        # A node that fails may have been replaced by one that does not unpack: it gets plain messages again.
-        self._packing.add(number) if pull.packed else self._packing.discard(number)
+        elif pull.message is not None:
+            answers.replies.append(pull.message)
+            number = numbers.get(waiting.pop(message_id, 0), 0)
+            # A node that fails may have been replaced by one that does not unpack: it gets plain messages again.
+            self._packing.add(number) if pull.packed else self._packing.discard(number)

@@ -37,6 +37,9 @@ def sort_replies(
 ) -> tuple[dict[int, Reply], list[tuple[int, BadReplyError]]]:
     """Return the valid replies by node, and what was wrong with the others, each with its node.
 
+    Messages that answer none of `asked`, come from another node than the one asked, or answer a second time, are
+    ignored.
+
     Parameters
     ----------
     messages : iterable of Message
@@ -55,15 +58,16 @@ def sort_replies(
     answered: set[str] = set()
     for message in messages:
         question = message.metadata.reply_to_message_id
+        node = questions.get(question)
+        # A message that answers no question of this round, or not from the node asked, proves nothing about any node.
         # A dead node's error reply comes from the SuperLink: only the question says whose it is.
-        node = questions.get(question, message.metadata.src_node_id)
+        if node is None or not (message.has_error() or message.metadata.src_node_id == node):
+            continue
+        if question in answered:
+            continue
+        answered.add(question)
         try:
-            if question not in questions:
-                raise BadReplyError("unasked", f"reply to {question[:16]}")
-            if question in answered:
-                raise BadReplyError("duplicate")
-            answered.add(question)
-            reply = judge(message, node, expected)
+            reply = judge(message, expected)
             if reply.status == LOST and kinds[question] != PART:
                 raise BadReplyError("malformed", "says that it needs the full model, which it was given")
             valid[node] = reply
@@ -77,12 +81,10 @@ def sort_replies(
     return valid, bad
 
 
-def judge(message: Message, node: int, expected: Expectation) -> Reply:
-    """Return the reply of `node`, or raise BadReplyError."""
+def judge(message: Message, expected: Expectation) -> Reply:
+    """Return the reply in `message`, or raise BadReplyError."""
     if message.has_error():
         raise BadReplyError("error", message.error.reason or "")
-    if message.metadata.src_node_id != node:
-        raise BadReplyError("unasked", f"from node {message.metadata.src_node_id}")
     content = message.content if message.has_content() else RecordDict()
     reply = decode_reply(content, expected.length, expected.dtype)
     check_reply(reply, expected.session, expected.round_number, expected.limits)

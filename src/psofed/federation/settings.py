@@ -1,11 +1,11 @@
 """What a run of the ready-made app does: one frozen, validated description, also as Flower's config."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from psofed.common.errors import NotCoveredError
+from psofed.common.toml import parse_toml
 from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
 from psofed.federation.checks import ReplyLimits
 from psofed.federation.masks import MAX_SEED, PATTERNS
@@ -119,7 +119,7 @@ class RunSettings:
         How the server joins uploads and whom it watches is not a client's affair, nor is the attack an honest one's. So
         a client need not have a plugin with somebody's own rule.
         """
-        scenario = tomllib.loads(str(config["scenario"]))
+        scenario = parse_toml(str(config["scenario"]))
         for name in (*_SERVER_ONLY, *(() if attack else ("attack",))):
             scenario.pop(name, None)
         return cls._read(config, Scenario.from_mapping(scenario))

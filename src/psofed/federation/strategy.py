@@ -86,7 +86,7 @@ class PSOFed(Strategy):
         Weigh clients by their number of examples. The paper does not, and a liar would profit. Only with the mean.
     aggregation : Aggregation, or its name, optional
         How uploads are combined, on the entries that each participant shared: ``psofed.aggregations.Median()``, or a
-        rule of your own. By default :data:`ROBUST`, which one Byzantine node cannot lead away; ``"mean"`` is the
+        rule of your own. By default :data:`ROBUST`, that one Byzantine node cannot lead away; ``"mean"`` is the
         paper's, and the default if `weighted`.
     pre_aggregation : PreAggregation, or its name, optional
         What is done with the uploads before they are put together: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
@@ -235,7 +235,7 @@ class PSOFed(Strategy):
         check_integer("num_rounds", num_rounds, 1)
         check_number("timeout", timeout, 0, open_low=True)
         state = self._begin(arrays_of(initial_arrays))
-        self._exchange.bell.say_size(state.model.nbytes)
+        self._exchange.say_size(state.model.nbytes)
         self.summary()
         result = Result()
         arrays = state.layout.restore(state.model, state.kept)

@@ -1,4 +1,4 @@
-"""Fits a scenario to data of one's own: clients, dimension and length follow from the data."""
+"""Fit a scenario to your own data, which determine the clients, the dimension and the length."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def fit_scenario(data: "OwnData", mapping: Mapping[str, Any] | None = None) -> Scenario:
-    """Make a scenario for `data` from the fields of `mapping` (as in a scenario file; none must be given).
+    """Make a scenario for `data` from the fields of `mapping` (as in a scenario file; all are optional).
 
     ``num_clients``, ``dimension`` and ``iterations`` follow from the data: clients, columns (or random features) and
     rows. Given, they must agree; fewer iterations end the run early. The ``[data]`` table describes streams that
@@ -49,22 +49,18 @@ def check_fit(scenario: Scenario, data: "OwnData") -> None:
     name = "dimension" if isinstance(scenario.model, Linear) else "data.input_dimension"
     _check(name, scenario.input_dimension, data.num_columns, "the columns used as features")
     if scenario.iterations > data.iterations:
-        allowed = (
-            f"at most {data.iterations}: the rows last for that many iterations in {data.epochs} epoch(s)"
-        )
+        allowed = f"at most {data.iterations}, since the rows end there (epochs = {data.epochs})"
         raise InvalidValueError("iterations", scenario.iterations, allowed)
     if scenario.drift is not None:
-        raise InvalidValueError(
-            "drift", scenario.drift.kind, "no drift with data of your own: they move as they do"
-        )
+        raise InvalidValueError("drift", scenario.drift.kind, "left out with your own data")
     if scenario.attack is not None:
         scenario.attack.byzantine_mask(data.num_clients, data.table.clients)
     if scenario.data.function is not None:
-        raise InvalidValueError("data.function", scenario.data.function.kind, "none with data of your own")
+        raise InvalidValueError("data.function", scenario.data.function.kind, "left out with your own data")
 
 
 def measured_scenario(scenario: Scenario, data: "OwnData") -> Scenario:
-    """Return the linear scenario with the moments measured in the data: what theory and tuning can work on.
+    """Return a linear scenario with the moments measured in the data, for theory and tuning.
 
     Covariances R_k are those of every client's standardised samples, noise variances those of what the least-squares
     solution on all samples leaves. The theory takes inputs for Gaussian and independent over time, and all clients for

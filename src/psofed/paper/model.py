@@ -1,6 +1,5 @@
 """What a figure is made of: series of points with their uncertainty, and the plan that leads to them."""
 
-import csv
 import dataclasses
 import math
 from collections.abc import Callable, Iterable
@@ -11,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from psofed._version import __version__
-from psofed.common.files import atomic_path
+from psofed.common.csv_text import csv_text
+from psofed.common.files import write_atomically
 from psofed.common.types import FloatArray
 from psofed.results import METRIC_TITLES
-from psofed.results.dataset import save_dataset
+from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
 from psofed.sweeps import Cell, CellResult
 
@@ -224,18 +224,13 @@ class FigureData:
         """Write the series as NetCDF and CSV; return the paths."""
         netcdf, table = folder / f"{self.name}.nc", folder / f"{self.name}.csv"
         save_dataset(self.to_dataset(), netcdf)
-        with atomic_path(table) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["metric", "label", "kind", "uplink", "x", "y", "y_db", "standard_error"])
-            for series in (*self.series, *self.other_series):
-                errors = (
-                    [""] * series.x.size if series.standard_error is None else series.standard_error.tolist()
-                )
-                about = [series.metric, series.label, series.kind, series.uplink or ""]
-                for row in zip(
-                    series.x.tolist(), series.y.tolist(), series.y_db.tolist(), errors, strict=True
-                ):
-                    writer.writerow([*about, *row])
+        rows: list[list[Any]] = [["metric", "label", "kind", "uplink", "x", "y", "y_db", "standard_error"]]
+        for series in (*self.series, *self.other_series):
+            errors = [""] * series.x.size if series.standard_error is None else series.standard_error.tolist()
+            about = [series.metric, series.label, series.kind, series.uplink or ""]
+            columns = zip(series.x.tolist(), series.y.tolist(), series.y_db.tolist(), errors, strict=True)
+            rows += [[*about, *row] for row in columns]
+        write_atomically(table, csv_text(rows).encode(), mode=0o666)
         return [netcdf, table]
 
 

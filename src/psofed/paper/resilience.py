@@ -17,7 +17,6 @@ quantiles stand beside means, and a trial that is *carried away* is an outcome o
 server ended further from the target than a server that knows nothing.
 """
 
-import csv
 import json
 import math
 from concurrent.futures import Executor
@@ -29,15 +28,16 @@ from typing import Any
 
 import numpy as np
 
-from psofed.common.files import atomic_path
+from psofed.common.csv_text import csv_text
+from psofed.common.files import atomic_path, write_atomically
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_integer
 from psofed.parts.base import Attack
 from psofed.parts.registry import find_part
 from psofed.results import METRIC_TITLES, Estimate, MetricDifference
-from psofed.results.dataset import save_dataset
 from psofed.results.metric_difference import paired_difference
+from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
 from psofed.sweeps import Axis, CellResult, CellStore, Grid, SweepResult, run_sweep
 
@@ -210,25 +210,24 @@ class Matrix:
 
     def save_csv(self, path: Path) -> None:
         """Write one line per cell and metric."""
-        with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow([
-                "occasion", "attack", "aggregation", "num_shared", "num_participants", "metric", "mean", "low_95",
-                "high_95", "mean_db", "median_db", "median_low_db", "median_high_db",
-                *(f"quantile_{q:g}_db" for q in QUANTILES), "heavy_tailed", "diverged_trials", "carried_away",
-            ])  # fmt: skip
-            for place in self.places():
-                cell = self.cell(place)
-                away = carried_away(cell)["carried_away"]
-                for metric in METRIC_TITLES:
-                    found = cell.estimate(metric)
-                    ends = [10 * math.log10(end) if end > 0 else math.nan for end in found.median_interval]
-                    numbers = [found.mean, *found.interval, found.decibels, found.median_decibels, *ends]
-                    writer.writerow([
-                        place.occasion, place.attack, place.rule, place.num_shared, place.num_participants, metric,
-                        *(f"{number:.6g}" for number in (*numbers, *quantiles_db(cell, metric))),
-                        found.is_heavy_tailed, cell.num_diverged, f"{away:.6g}",
-                    ])  # fmt: skip
+        rows: list[list[Any]] = [[
+            "occasion", "attack", "aggregation", "num_shared", "num_participants", "metric", "mean", "low_95",
+            "high_95", "mean_db", "median_db", "median_low_db", "median_high_db",
+            *(f"quantile_{q:g}_db" for q in QUANTILES), "heavy_tailed", "diverged_trials", "carried_away",
+        ]]  # fmt: skip
+        for place in self.places():
+            cell = self.cell(place)
+            away = carried_away(cell)["carried_away"]
+            for metric in METRIC_TITLES:
+                found = cell.estimate(metric)
+                ends = [10 * math.log10(end) if end > 0 else math.nan for end in found.median_interval]
+                numbers = [found.mean, *found.interval, found.decibels, found.median_decibels, *ends]
+                rows.append([
+                    place.occasion, place.attack, place.rule, place.num_shared, place.num_participants, metric,
+                    *(f"{number:.6g}" for number in (*numbers, *quantiles_db(cell, metric))),
+                    found.is_heavy_tailed, cell.num_diverged, f"{away:.6g}",
+                ])  # fmt: skip
+        write_atomically(path, csv_text(rows).encode(), mode=0o666)
 
     @cached_property
     def _numbers(self) -> tuple[dict[str, int], dict[str, int]]:

@@ -1,41 +1,38 @@
-"""A part: a frozen, checked value with a name, that every room takes."""
+"""Define a part: a frozen, checked value with a name, which every package accepts."""
 
-import dataclasses
 import re
 from collections import namedtuple
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self, dataclass_transform
 
 from psofed.common.errors import InvalidValueError, UnknownFieldError
-from psofed.common.validation import names_its_arguments
-from psofed.parts.options import Options, check_option, option
+from psofed.common.options import Options, option
+from psofed.common.settings import Settings
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
-class Part:
+class Part(Settings):
     """Base of all parts. A subclass is a frozen dataclass with keyword arguments; its fields are its options.
 
     Attributes
     ----------
     family : str
-        What it is a part of a scenario as: ``"attack"``, ``"aggregation"``, ….
+        Its role in a scenario: ``"attack"``, ``"aggregation"``, ….
     table : str
-        Where its options stand in TOML, for messages.
+        The TOML table that holds its options, for messages.
     kind : str
         Its name in TOML and on the command line; the class's name in kebab-case unless given.
     """
 
     family: ClassVar[str] = ""
-    table: ClassVar[str] = ""
     kind: ClassVar[str] = ""
     Fields: ClassVar[Any] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        names_its_arguments(dataclasses.dataclass(frozen=True, kw_only=True)(cls))
         if "kind" not in cls.__dict__:
             cls.kind = kebab_case(cls.__name__)
-        # What compiled bodies take for `self`; it can be imported by name, as Numba's cache on disk wants it.
+        # Compiled bodies take this for `self`. Numba's cache on disk requires that it can be imported by name.
         fields: Any = namedtuple("Fields", list(cls.options()))  # type: ignore[misc]
         fields.__module__, fields.__qualname__ = cls.__module__, f"{cls.__qualname__}.Fields"
         cls.Fields = fields
@@ -48,50 +45,17 @@ class Part:
         if type(self).family and Part in type(self).__bases__:
             name, family = type(self).__name__, type(self).family
             raise TypeError(
-                f"psofed.{name} is the base of every {family}; take one of them, or make your own from it"
+                f"psofed.{name} is the base of every {family}; use one of psofed.{family}s or derive your own from it"
             )
-        for field in self.options().values():
-            value = check_option(f"{self.table}.{field.name}", field, getattr(self, field.name))
-            object.__setattr__(self, field.name, value)
-
-    @classmethod
-    def options(cls) -> Options:
-        """Return the fields of this kind by name (see :mod:`psofed.parts.options`)."""
-        return {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-
-    @classmethod
-    def summary(cls) -> str:
-        """Return the first sentence of its documentation, for tables."""
-        return (cls.__doc__ or "").strip().split("\n")[0]
+        super().__post_init__()
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """Make the part from its options by name, as they stand in TOML."""
-        known = cls.options()
+        """Make the part from its options by name, as in TOML."""
         for name, value in values.items():
-            if name not in known:
+            if name not in cls.options():
                 cls._refuse(name, value)
-        for name, field in known.items():
-            required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-            if required and name not in values:
-                raise InvalidValueError(
-                    f"{cls.table}.{name}", None, "a value must be given, it has no default"
-                )
-        return cls(**values)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return its options by name, as they stand in TOML; what is None is left out."""
-        plain = {name: getattr(self, name) for name in self.options()}
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in plain.items()
-            if value is not None
-        }
-
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with some options changed, checked anew."""
-        copy: Self = dataclasses.replace(self, **changes)  # type: ignore[type-var]
-        return copy
+        return super().from_mapping(values)
 
     @classmethod
     def _refuse(cls, name: str, value: Any) -> None:
@@ -101,20 +65,21 @@ class Part:
         elsewhere = (find_part(cls.family, other).options() for other in part_names(cls.family))
         if any(name in options for options in elsewhere):
             reads = ", ".join(cls.own_options()) or "no options"
-            allowed = f'no value, since "{cls.kind}" does not read it; it reads {reads}'
-            raise InvalidValueError(field, value, allowed)
+            raise InvalidValueError(
+                field, value, f'left out, since "{cls.kind}" has no such option (it has {reads})'
+            )
         raise UnknownFieldError(field, tuple(known))
 
     @classmethod
     def own_options(cls) -> Options:
-        """Return the fields that not every part of its family has."""
+        """Return the fields that are specific to this kind."""
         base: Any = next(parent for parent in cls.__mro__ if Part in parent.__bases__)
         common = base.options()
         return {name: field for name, field in cls.options().items() if name not in common}
 
 
 def kebab_case(name: str) -> str:
-    """Return a class's name as a kind: ``LittleIsEnough`` is ``"little-is-enough"``.
+    """Return the kind of a class name: ``LittleIsEnough`` is ``"little-is-enough"``.
 
     Examples
     --------

@@ -1,14 +1,12 @@
-"""Results as labelled data sets and tables, and in NetCDF files."""
+"""Results as labelled data sets and as tables; :mod:`psofed.results.netcdf` keeps them in files."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.common.files import atomic_path
+from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
 from psofed.results.defence import DEFENCE_LONG_NAMES, DefenceRecord
@@ -102,35 +100,45 @@ def simulation_to_dataset(result: "SimulationResult") -> "xarray.Dataset":
 
 
 def simulation_from_dataset(data: "xarray.Dataset") -> "SimulationResult":
-    """Make the result again from its data set."""
+    """Return the result that a data set of :func:`simulation_to_dataset` describes.
+
+    Raises
+    ------
+    PsofedError
+        If its shapes do not fit its scenario.
+    """
     from psofed.results.simulation import SimulationResult
 
     scenario = Scenario.from_toml(data.attrs["scenario"])
+    bin_width = int(data.attrs["bin_width"])
+    check_size(data, "client", scenario.num_clients)
+    check_size(data, "iteration", math.ceil(scenario.iterations / bin_width))
 
-    def by_metric(suffix: str) -> dict[str, FloatArray]:
-        return {metric: data[f"{metric}{suffix}"].values for metric in METRIC_TITLES}
+    def by_metric(suffix: str, dims: tuple[str, ...] = ("trial",)) -> dict[str, FloatArray]:
+        return {metric: numbers(data, f"{metric}{suffix}", dims) for metric in METRIC_TITLES}
 
     details = json.loads(data.attrs.get("details", "{}"))
-    fleet = _measured_fleet(data) if "data" in details else draw_fleet(scenario)
+    fleet = _measured_fleet(data, scenario) if "data" in details else draw_fleet(scenario)
+    has_trial_curves = "network_mse_trial_curves" in data
     return SimulationResult(
         scenario=scenario,
         fleet=fleet,
         seed=int(data.attrs["seed"]),
         tail=int(data.attrs["tail"]),
-        bin_width=int(data.attrs["bin_width"]),
+        bin_width=bin_width,
         steady_state=by_metric(""),
         tail_change=by_metric("_tail_change"),
-        curve=by_metric("_curve"),
-        curve_standard_error=by_metric("_curve_standard_error"),
-        diverged_at=data["diverged_at"].values,
-        trial_curves=by_metric("_trial_curves") if "network_mse_trial_curves" in data else None,
+        curve=by_metric("_curve", ("iteration",)),
+        curve_standard_error=by_metric("_curve_standard_error", ("iteration",)),
+        diverged_at=numbers(data, "diverged_at", ("trial",), "i"),
+        trial_curves=by_metric("_trial_curves", ("trial", "iteration")) if has_trial_curves else None,
         seconds=float(data.attrs["seconds"]),
         version=str(data.attrs["version"]),
         details=details,
         notes=tuple(json.loads(data.attrs.get("notes", "[]"))),
         evasion=None
         if scenario.evasion is None
-        else {metric: data[metric].values for metric in EVASION_LONG_NAMES},
+        else {metric: numbers(data, metric, ("trial",)) for metric in EVASION_LONG_NAMES},
         defence=_defence_record(data, scenario, fleet) if "first_excluded_at" in data else None,
     )
 
@@ -176,75 +184,49 @@ def simulation_to_dataframe(result: "SimulationResult", table: str) -> "pandas.D
     return frame
 
 
-def check_netcdf_name(path: str | Path) -> None:
-    """Refuse a name that promises another kind of file, before any work is done."""
-    if Path(path).suffix.lower() != ".nc":
-        raise InvalidValueError("out", str(path), "a name ending in .nc (NetCDF)")
-
-
-def save_dataset(data: "xarray.Dataset", path: str | Path) -> None:
-    """Write a data set as NetCDF, whole or not at all."""
-    check_netcdf_name(path)
-    # In memory first: on a full disk HDF5 leaves its file open, and the process crashes when it ends.
-    content = data.to_netcdf(engine="h5netcdf")
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(content)
-
-
-def open_dataset(path: str | Path) -> "xarray.Dataset":
-    """Read a NetCDF file that psofed wrote; refuse any other by name."""
-    import xarray
-
-    if Path(path).is_dir():
-        raise PsofedError(f"{path}: is a folder, not a result")
-    try:
-        with xarray.open_dataset(path, engine="h5netcdf") as opened:
-            return opened.load()
-    except FileNotFoundError:
-        raise PsofedError(f"{path}: no such file") from None
-    except (OSError, KeyError, ValueError) as error:
-        raise PsofedError(f"{path}: not a psofed result ({error})") from None
-
-
-def read_back(path: str | Path, data: "xarray.Dataset", make: "Callable[[xarray.Dataset], Any]") -> Any:
-    """Make a result from a data set, and name its file where that fails."""
-    try:
-        return make(data)
-    except PsofedError as error:  # such as a part of one's own that is not loaded
-        raise PsofedError(f"{path}: {error}") from None
-    except (OSError, KeyError, ValueError, TypeError) as error:
-        raise PsofedError(f"{path}: not a psofed result ({error})") from None
-
-
 def variable(dims: Any, values: Any, words: str, units: str | None = "1") -> tuple[Any, Any, dict[str, str]]:
     """Return a variable of a data set with its meaning in words; "1" is the unit of numbers without one."""
     return dims, values, {"long_name": words} | ({} if units is None else {"units": units})
 
 
+def numbers(data: "xarray.Dataset", name: str, dims: tuple[str, ...], kind: str = "f") -> Any:
+    """Return a variable's values; refuse other dimensions, or another kind of number than NumPy's `kind`."""
+    found = data[name]
+    if found.dims != dims or found.dtype.kind != kind:
+        raise PsofedError(f"{name} has dimensions {found.dims} and type {found.dtype}, expected {dims}")
+    return found.values
+
+
+def check_size(data: "xarray.Dataset", dim: str, expected: int) -> None:
+    """Refuse a data set with another length along a dimension than its scenario implies."""
+    if data.sizes.get(dim) != expected:
+        raise PsofedError(f"length of dimension {dim} is {data.sizes.get(dim)}, expected {expected}")
+
+
 def _defence_record(data: "xarray.Dataset", scenario: Scenario, fleet: Fleet) -> DefenceRecord:
+    dims = ("trial", "client")
     return DefenceRecord(
         threshold=float(data.attrs["defence_threshold"]),
         variance=str(data.attrs["defence_variance"]),
         iterations=scenario.iterations,
         is_byzantine=DefenceRecord.who_lies(scenario, fleet),
-        first=data["first_excluded_at"].values,
-        exclusions=data["exclusions"].values,
-        time_out=data["iterations_excluded"].values,
+        first=numbers(data, "first_excluded_at", dims, "i"),
+        exclusions=numbers(data, "exclusions", dims, "i"),
+        time_out=numbers(data, "iterations_excluded", dims, "i"),
     )
 
 
-def _measured_fleet(data: "xarray.Dataset") -> Fleet:
-    # Data of one's own are not in the file; their statistics are.
+def _measured_fleet(data: "xarray.Dataset", scenario: Scenario) -> Fleet:
+    # The user's table is not in the file; its statistics are.
+    check_size(data, "entry", scenario.dimension)
     names: tuple[str, ...] = ()
     if "client_number" in data.coords:
         names = tuple(str(name) for name in data["client"].values)
-    elif "client_name" in data:  # files of before 0.2
-        names = tuple(str(name) for name in data["client_name"].values)
     return Fleet(
-        target=data["target"].values,
-        input_variance=data["input_variance"].values,
-        noise_variance=data["noise_variance"].values,
+        target=numbers(data, "target", ("entry",)),
+        input_variance=numbers(data, "input_variance", ("client",)),
+        noise_variance=numbers(data, "noise_variance", ("client",)),
         correlation=0.0,
-        explicit_covariances=data["covariances"].values,
+        explicit_covariances=numbers(data, "covariances", ("client", "entry", "other_entry")),
         names=names,
     )

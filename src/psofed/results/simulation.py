@@ -190,7 +190,7 @@ class SimulationResult:
 
     def save(self, path: str | Path) -> None:
         """Write the result as NetCDF (``.nc``); :func:`psofed.load_result` reads it back."""
-        from psofed.results.dataset import save_dataset
+        from psofed.results.netcdf import save_dataset
 
         save_dataset(self.to_dataset(), path)
 

@@ -1,11 +1,11 @@
 """Fields of a scenario set by dotted name, as ``--set`` and sweeps do, and what each change takes with it."""
 
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from psofed.common.errors import InvalidValueError, UnknownFieldError
+from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
 from psofed.common.suggest import closest
+from psofed.common.toml import parse_toml
 from psofed.parts.base import Attack
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part
@@ -97,8 +97,8 @@ def parse_setting(text: str, option: str = "--set") -> tuple[str, Any]:
     if not equals or not key.strip():
         raise InvalidValueError(option, text, "key=value, for example stepsize=0.03 or attack.variance=1.0")
     try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        return key.strip(), parse_toml(f"value = {value}")["value"]
+    except PsofedError:
         return key.strip(), value.strip()
 
 
@@ -133,7 +133,7 @@ def _opened(table: str, value: Any) -> dict[str, Any]:
     if table in KIND_TABLES and isinstance(value, str):
         return {"kind": value}
     if not isinstance(value, dict):
-        raise InvalidValueError(table, value, f"a table [{table}]")
+        raise InvalidValueError(table, value, f"a table, [{table}]")
     return value
 
 

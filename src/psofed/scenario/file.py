@@ -1,12 +1,12 @@
 """Scenarios as TOML, in files and as text; :mod:`psofed.scenario.mapping` checks what is in them."""
 
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.toml import parse_toml, read_toml
 from psofed.parts.registry import load_plugin
 from psofed.scenario.changes import set_values
 from psofed.scenario.mapping import TABLE_NAMES, scenario_from_mapping, scenario_to_mapping
@@ -61,7 +61,7 @@ variance = 0.5                   # of the noise; each kind has options of its ow
 
 # [defence]                      # watch the uploads, and leave out who lies: docs/defence.md
 # kind = "cusum"
-# false_alarm_every = 10000      # iterations per honest client left out by mistake, over the whole fleet
+# false_alarm_every = 10000      # iterations per wrongly excluded honest client, over the whole fleet
 # return_after = 100             # uploads without a new alarm until a client is let in again
 
 # [evasion]                      # measure errors on inputs that are moved to hurt most as well
@@ -110,7 +110,8 @@ def read_scenario(
     try:
         return scenario_from_mapping(set_values(mapping, changes or {}))
     except PsofedError as error:
-        raise _named(error, path) from None
+        # A wrong change is not a mistake in the file.
+        raise (error if getattr(error, "field", None) in (changes or {}) else error.at(str(path))) from None
 
 
 def as_scenario(value: "Scenario | str | Path", name: str = "scenario") -> Scenario:
@@ -120,8 +121,8 @@ def as_scenario(value: "Scenario | str | Path", name: str = "scenario") -> Scena
     --------
     >>> as_scenario(["s.toml"])
     Traceback (most recent call last):
-    psofed.common.errors.InvalidValueError: scenario = ['s.toml'] is not allowed; allowed: a psofed.Scenario, or the
-    path of its TOML file
+    psofed.common.errors.InvalidValueError: scenario must be a psofed.Scenario, or the path of its TOML file; got
+    ['s.toml'].
     """
     if isinstance(value, Scenario):
         return value
@@ -131,26 +132,20 @@ def as_scenario(value: "Scenario | str | Path", name: str = "scenario") -> Scena
 
 
 def read_mapping(path: str | Path) -> dict[str, Any]:
-    """Read a TOML file without looking at what is in it."""
+    """Return the content of a TOML file, not checked yet."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return read_toml(path)
     except FileNotFoundError:
         raise PsofedError(
             f"{path}: no such file; `psofed example > {path}` writes one to start from"
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise PsofedError(f"{path}: cannot be read ({error})") from None
-    try:
-        return _parse(text)
-    except PsofedError as error:
-        raise _named(error, path) from None
 
 
 def scenario_from_toml(text: str, plugins: Sequence[str | Path] = ()) -> Scenario:
     """Make a scenario from TOML text."""
     for plugin in plugins:
         load_plugin(plugin)
-    return scenario_from_mapping(_parse(text))
+    return scenario_from_mapping(parse_toml(text))
 
 
 def scenario_to_toml(scenario: Scenario) -> str:
@@ -162,21 +157,6 @@ def scenario_to_toml(scenario: Scenario) -> str:
             lines += ["", f"[{name}]"]
             lines += [f"{key} = {toml_value(value)}" for key, value in mapping[name].items()]
     return "\n".join(lines) + "\n"
-
-
-def _parse(text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise PsofedError(f"not valid TOML: {error}") from None
-
-
-def _named(error: PsofedError, path: str | Path) -> PsofedError:
-    # The same kind of error, with the file's name before its text.
-    named = error.__class__.__new__(error.__class__)
-    named.__dict__.update(error.__dict__)
-    named.args = (f"{path}: {error}",)
-    return named
 
 
 def toml_value(value: Any) -> str:

@@ -1,16 +1,16 @@
-"""Scenarios as nested mappings: every key is checked, and what is written reads back as it was."""
+"""Scenarios as nested mappings, as TOML and JSON hold them; reading back gives an equal scenario."""
 
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from psofed.common.errors import InvalidValueError, UnknownFieldError
+from psofed.common.errors import InvalidValueError, MissingValueError, UnknownFieldError
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names, plugin_of
 from psofed.scenario.scenario import Scenario
 from psofed.scenario.tables import Data, Evasion, Selection, Uniform
 
-# Tables whose fields are a part's options beside its kind; those that a name stands outside of; and plain ones.
+# Tables that hold a part's kind and options; parts whose name stands outside of their table; and plain tables.
 KIND_TABLES = ("model", "drift", "pre_aggregation", "attack", "defence")
 NAMED = {"aggregation": "aggregation_options", "algorithm": "algorithm_options"}
 _PLAIN_TABLES = {"selection": Selection, "data": Data, "evasion": Evasion}
@@ -25,17 +25,17 @@ TABLE_NAMES = (
     "evasion",
     *NAMED.values(),
 )
-# Tables that may be left out; "none" says the same.
+# Tables that may be left out; "none" means the same.
 OPTIONAL = ("drift", "pre_aggregation", "attack", "defence", "evasion")
 DEFAULT_KIND = {"model": "linear", "attack": "gaussian", "defence": "cusum"}
 PLUGINS = "plugins"
 
 
 def scenario_from_mapping(mapping: Mapping[str, Any]) -> Scenario:
-    """Make a scenario from nested mappings, refusing keys it does not know.
+    """Make a scenario from nested mappings; unknown keys are refused.
 
-    A mapping may name the modules of its own parts (``plugins = ["my_parts"]``). Reading a file never imports them:
-    that is for whoever reads it to do (:func:`psofed.load_plugin`, ``--plugin``), and said where it is missing.
+    A mapping may name the modules of custom parts (``plugins = ["my_parts"]``). Reading a file never imports them: the
+    caller does (:func:`psofed.load_plugin`, ``--plugin``), and the error says so if it did not.
     """
     try:
         return _from_mapping(mapping)
@@ -43,14 +43,13 @@ def scenario_from_mapping(mapping: Mapping[str, Any]) -> Scenario:
         named = mapping.get(PLUGINS)
         if named and error.allowed.startswith("one of "):
             modules = ", ".join(map(str, named)) if isinstance(named, list) else named
-            how = "load it with --plugin or psofed.load_plugin"
-            hint = f"{error.allowed}; this scenario names the module {modules}: {how}"
-            raise InvalidValueError(error.field, error.value, hint, error.hint) from None
+            hint = f" The scenario names the module {modules}: load it with --plugin or psofed.load_plugin."
+            raise InvalidValueError(error.field, error.value, error.allowed, error.hint + hint) from None
         raise
 
 
 def scenario_to_mapping(scenario: Scenario) -> dict[str, Any]:
-    """Return the scenario as nested dicts and lists, without what is None and options left at their defaults."""
+    """Return the scenario as nested dicts and lists, without fields that are None."""
     plain: dict[str, Any] = {}
     modules = {plugin for part in scenario.parts() if (plugin := plugin_of(part)) is not None}
     if modules:
@@ -74,11 +73,11 @@ def scenario_to_mapping(scenario: Scenario) -> dict[str, Any]:
 
 
 def field_names() -> list[str]:
-    """Return every field of a scenario by its full name, those of all built-in parts included."""
+    """Return the full name of every field of a scenario, including those of all built-in parts."""
     names = [f.name for f in dataclasses.fields(Scenario) if f.name not in TABLE_NAMES]
     for table, kind in _PLAIN_TABLES.items():
         names += [f"{table}.{f.name}" for f in dataclasses.fields(kind)]
-    # The attack first: of fields with the same name it is meant most often.
+    # The attack first: among fields with the same name, users mean its field most often.
     tables = {family: family for family in ("attack", *KIND_TABLES)} | {"pattern": "selection"}
     tables |= NAMED
     for family, table in tables.items():
@@ -90,16 +89,16 @@ def field_names() -> list[str]:
 
 
 def part_from_table(family: str, value: Any) -> Part:
-    """Make a part from the fields of its table, such as ``[attack]``; a name stands for its kind alone."""
+    """Make a part from the fields of its table, such as ``[attack]``, or from its name."""
     values = {"kind": value} if isinstance(value, str) else _table(family, value)
     if "kind" not in values and family not in DEFAULT_KIND:
-        raise InvalidValueError(f"{family}.kind", None, "a value must be given, it has no default")
+        raise MissingValueError(f"{family}.kind", "one of " + ", ".join(part_names(family)))
     kind: Any = values.pop("kind", DEFAULT_KIND.get(family))
     part = find_part(family, kind, f"{family}.kind")
     if family == "attack" and "strength" in values:
         name = part.strength_field()
         if name in values:
-            allowed = f'either that or attack.{name}, which is the strength of "{part.kind}"'
+            allowed = f'left out where attack.{name} is given, which is the strength of "{part.kind}"'
             raise InvalidValueError("attack.strength", values["strength"], allowed)
         values[name] = values.pop("strength")
     made: Part = part.from_mapping(values)
@@ -107,7 +106,7 @@ def part_from_table(family: str, value: Any) -> Part:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a field's value as TOML and JSON hold it."""
+    """Return a field's value as in TOML and JSON."""
     if isinstance(value, Uniform):
         return {"uniform": [value.low, value.high]}
     if isinstance(value, Part):
@@ -144,11 +143,11 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Scenario:
     if "data" in values:
         values["data"] = _data(_table("data", values["data"]))
     if "evasion" in values:
-        values["evasion"] = _evasion(_table("evasion", values["evasion"]))
+        values["evasion"] = Evasion.from_mapping(_table("evasion", values["evasion"]))
     model = values.get("model")
     if "dimension" not in values and model is not None and model.num_features is not None:
         values["dimension"] = model.num_features
-    _refuse_missing(values)
+    Scenario.check_names(values)
     return Scenario(**values)
 
 
@@ -163,10 +162,7 @@ def _selection(values: dict[str, Any]) -> Selection:
 
 
 def _data(values: dict[str, Any]) -> Data:
-    known = tuple(f.name for f in dataclasses.fields(Data))
-    for key in values:
-        if key not in known:
-            raise UnknownFieldError(f"data.{key}", known)
+    Data.check_names(values)
     for key in ("input_variance", "noise_variance"):
         if isinstance(values.get(key), Mapping):
             values[key] = _uniform(f"data.{key}", values[key])
@@ -175,16 +171,6 @@ def _data(values: dict[str, Any]) -> Data:
         kind: Any = options.pop("kind", None)
         values["function"] = find_part("function", kind, "data.function.kind").from_mapping(options)
     return Data(**values)
-
-
-def _evasion(values: dict[str, Any]) -> Evasion:
-    known = tuple(f.name for f in dataclasses.fields(Evasion))
-    for key in values:
-        if key not in known:
-            raise UnknownFieldError(f"evasion.{key}", known)
-    if "epsilon" not in values:
-        raise InvalidValueError("evasion.epsilon", None, "a value must be given, it has no default")
-    return Evasion(**values)
 
 
 def _uniform(field: str, value: Mapping[str, Any]) -> Uniform:
@@ -196,12 +182,5 @@ def _uniform(field: str, value: Mapping[str, Any]) -> Uniform:
 
 def _table(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise InvalidValueError(name, value, f"a table [{name}]")
+        raise InvalidValueError(name, value, f"a table, [{name}]")
     return dict(value)
-
-
-def _refuse_missing(values: Mapping[str, Any]) -> None:
-    for f in dataclasses.fields(Scenario):
-        required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-        if required and f.name not in values:
-            raise InvalidValueError(f.name, None, "a value must be given, it has no default")

@@ -1,30 +1,37 @@
-"""What is simulated and predicted: one frozen, validated description of fleet, algorithm and attack.
+"""The scenario: one frozen, validated description of fleet, algorithm and attack.
 
-Every value is checked when a scenario is made, so whatever reads one may trust it. The TOML form is
-read and written by :mod:`psofed.scenario.file`.
+Every field is checked when a scenario is made, so code that receives one can rely on it. The TOML form is read and
+written by :mod:`psofed.scenario.file`.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import InvalidValueError
-from psofed.common.validation import check_choice, check_integer, check_number, names_its_arguments
+from psofed.common.options import Check, option
+from psofed.common.settings import Settings
+from psofed.common.validation import check_integer
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.algorithms.pso_fed import PsoFed
 from psofed.parts.base import Aggregation, Algorithm, Attack, Defence, Drift, Model, PreAggregation
 from psofed.parts.models.linear import Linear
 from psofed.parts.part import Part
-from psofed.scenario.tables import Data, Evasion, Selection, as_part
+from psofed.scenario.tables import Data, Evasion, Selection, a_part
 
 UPLINKS = ("same", "redrawn")
 
 
-@names_its_arguments
-@dataclass(frozen=True, kw_only=True)
-class Scenario:
+def _a_table(kind: type[Settings]) -> Check:
+    def check(name: str, value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise InvalidValueError(name, value, f"a psofed.{kind.__name__}")
+        return value
+
+    return check
+
+
+class Scenario(Settings):
     """A fleet, the algorithm it runs and the attack on it.
 
     Parameters
@@ -32,38 +39,37 @@ class Scenario:
     num_clients, dimension : int
         K and D.
     num_participants : int
-        |S_n|: clients drawn by the server in each iteration; by default 5, or all where there are fewer.
+        |S_n|: clients that the server draws in each iteration; by default 5, or all if there are fewer.
     num_shared : int
-        M: entries a participant exchanges each way.
+        M: entries that a participant exchanges each way.
     stepsize : float
         μ of the clients' LMS steps.
     iterations : int
         Length of the run.
     algorithm : Algorithm, or its name
-        ``psofed.algorithms.PsoFed()``, or one it is compared with: ``OnlineFed()``, ``SignSGD()``, ``CSFed()``,
+        ``psofed.algorithms.PsoFed()``, or one of its competitors: ``OnlineFed()``, ``SignSGD()``, ``CSFed()``,
         ``QSFed()``, ``RoSDHB()``, ``DeMoA()``.
     uplink : str
-        ``"same"``: those who downloaded upload (the paper's equations). ``"redrawn"``: the uploading
-        participants are drawn afresh, which is what the paper's analysis describes.
+        ``"same"``: the clients that downloaded upload (the paper's equations). ``"redrawn"``: the uploading
+        participants are drawn again, which is what the paper's analysis describes.
     aggregation : Aggregation, or its name
-        How the server puts uploads together: ``psofed.aggregations.Mean()``, ``Median()``, ``Krum(tolerated=1)``, ….
+        How the server combines uploads: ``psofed.aggregations.Mean()``, ``Median()``, ``Krum(tolerated=1)``, ….
     pre_aggregation : PreAggregation, or its name, optional
-        What is done with the uploads before that: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
+        A step before the aggregation: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
     selection, data
         See :class:`Selection` and :class:`Data`.
     model : Model, or its name
-        What the clients fit: ``psofed.models.Linear()`` or ``Rff(features=100)``.
+        The model that clients fit: ``psofed.models.Linear()`` or ``Rff(features=100)``.
     drift : Drift, optional
         How the target moves: ``psofed.drifts.RandomWalk(variance=1e-5)``, ….
     attack : Attack, optional
         What Byzantine clients do: ``psofed.attacks.Gaussian(num_byzantine=15)``, ….
     defence : Defence, optional
-        Who is watched and left out: ``psofed.defences.Cusum()``. ``"none"`` is the same as no defence.
-
+        Which clients are watched and excluded: ``psofed.defences.Cusum()``. ``"none"`` means no defence.
     evasion : Evasion, optional
-        Measure errors on inputs that are moved to hurt most as well.
+        Also measure errors on adversarial inputs.
 
-    Where a part stands, its name stands for the part with its default options.
+    The name of a part stands for the part with its default options.
 
     Examples
     --------
@@ -73,28 +79,48 @@ class Scenario:
     (0.2, 0.1)
     >>> Scenario(num_clients=50, dimension=5, num_shared=7)
     Traceback (most recent call last):
-    psofed.common.errors.InvalidValueError: num_shared = 7 is not allowed; allowed: an integer from 1 to dimension = 5
+    psofed.common.errors.InvalidValueError: num_shared must be between 1 and 5 (the dimension); got 7.
     """
 
-    num_clients: int
-    dimension: int
-    num_participants: int = None  # type: ignore[assignment]  # 5, or num_clients if that is less
-    num_shared: int = 1
-    stepsize: float = 0.15
-    iterations: int = 3000
-    algorithm: Algorithm = field(default_factory=PsoFed)
-    uplink: str = "same"
-    aggregation: Aggregation = field(default_factory=Mean)
-    selection: Selection = field(default_factory=Selection)
-    model: Model = field(default_factory=Linear)
-    data: Data = field(default_factory=Data)
-    drift: Drift | None = None
-    pre_aggregation: PreAggregation | None = None
-    attack: Attack | None = None
-    defence: Defence | None = None
-    evasion: Evasion | None = None
+    num_clients: int = option(low=1, text="K, clients (sensors, phones, gateways)")
+    dimension: int = option(low=1, text="D, entries of the model")
+    num_participants: int = option(  # type: ignore[assignment]  # __post_init__ replaces None
+        default=None, low=1, high="num_clients", text="|S_n|, clients that the server draws per iteration"
+    )
+    num_shared: int = option(
+        default=1, low=1, high="dimension", text="M, entries that a participant exchanges each way"
+    )
+    stepsize: float = option(default=0.15, low=0, open_low=True, text="μ of the clients' LMS steps")
+    iterations: int = option(default=3000, low=1, text="length of the run")
+    algorithm: Algorithm = option(
+        default_factory=PsoFed, check=a_part("algorithm"), text="the federated algorithm"
+    )
+    uplink: str = option(
+        default="same",
+        choices=UPLINKS,
+        text="whether the clients that downloaded upload, or others drawn again",
+    )
+    aggregation: Aggregation = option(
+        default_factory=Mean, check=a_part("aggregation"), text="how the server combines uploads"
+    )
+    selection: Selection = option(
+        default_factory=Selection, check=_a_table(Selection), text="which entries are shared"
+    )
+    model: Model = option(default_factory=Linear, check=a_part("model"), text="the model that clients fit")
+    data: Data = option(default_factory=Data, check=_a_table(Data), text="the clients' streams")
+    drift: Drift | None = option(default=None, check=a_part("drift"), text="how the target moves")
+    pre_aggregation: PreAggregation | None = option(
+        default=None, check=a_part("pre_aggregation"), text="a step before the aggregation"
+    )
+    attack: Attack | None = option(default=None, check=a_part("attack"), text="what Byzantine clients do")
+    defence: Defence | None = option(
+        default=None, check=a_part("defence"), text="which clients are watched and excluded"
+    )
+    evasion: Evasion | None = option(
+        default=None, check=_a_table(Evasion), text="adversarial inputs on which errors are measured"
+    )
 
-    if TYPE_CHECKING:  # what may be given; a name stands for the part
+    if TYPE_CHECKING:  # accepted types; a name stands for the part
 
         def __init__(
             self,
@@ -119,34 +145,12 @@ class Scenario:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        set_ = object.__setattr__
-        clients = check_integer("num_clients", self.num_clients, 1)
-        dimension = check_integer("dimension", self.dimension, 1)
-        set_(self, "num_clients", clients)
-        set_(self, "dimension", dimension)
         if self.num_participants is None:
-            set_(self, "num_participants", min(5, clients))  # type: ignore[unreachable]
-        set_(
-            self,
-            "num_participants",
-            check_integer("num_participants", self.num_participants, 1, clients, "num_clients"),
-        )
-        set_(self, "num_shared", check_integer("num_shared", self.num_shared, 1, dimension, "dimension"))
-        set_(self, "stepsize", check_number("stepsize", self.stepsize, 0, open_low=True))
-        set_(self, "iterations", check_integer("iterations", self.iterations, 1))
-        check_choice("uplink", self.uplink, UPLINKS)
-        for family in ("algorithm", "aggregation", "model"):
-            set_(self, family, as_part(family, getattr(self, family)))
-        for family in ("drift", "pre_aggregation", "attack", "defence"):
-            if getattr(self, family) is not None:
-                set_(self, family, as_part(family, getattr(self, family)))
+            clients = check_integer("num_clients", self.num_clients, 1)  # type: ignore[unreachable]
+            object.__setattr__(self, "num_participants", min(5, clients))
+        super().__post_init__()
         if self.defence is not None and self.defence.kind == "none":
-            set_(self, "defence", None)  # one scenario, however it is said
-        for name, kind in (("selection", Selection), ("data", Data)):
-            if not isinstance(getattr(self, name), kind):
-                raise InvalidValueError(name, getattr(self, name), f"a psofed.{kind.__name__}")
-        if self.evasion is not None and not isinstance(self.evasion, Evasion):
-            raise InvalidValueError("evasion", self.evasion, "a psofed.Evasion")
+            object.__setattr__(self, "defence", None)  # both spellings are the same scenario
         self._check_input_dimension()
         self._check_data_sizes()
         self._check_drift()
@@ -174,7 +178,7 @@ class Scenario:
 
     @property
     def input_dimension(self) -> int:
-        """d, the entries of a client's input x: D unless the model makes features of x."""
+        """d, entries of a client's input x: D unless the model derives features from x."""
         if self.data.input_dimension is not None:
             return self.data.input_dimension
         fixed = None if self.data.function is None else self.data.function.num_inputs
@@ -186,25 +190,15 @@ class Scenario:
         return isinstance(self.model, Linear) and self.data.function is None
 
     def parts(self) -> tuple[Part, ...]:
-        """Return all parts it holds."""
+        """Return all parts of the scenario."""
         held = (
             self.algorithm, self.aggregation, self.pre_aggregation, self.selection.pattern, self.model,
             self.data.function, self.drift, self.attack, self.defence,
         )  # fmt: skip
         return tuple(part for part in held if part is not None)
 
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed, checked anew.
-
-        Examples
-        --------
-        >>> Scenario(num_clients=50, dimension=5).replace(stepsize=0.03).stepsize
-        0.03
-        """
-        return dataclasses.replace(self, **changes)
-
     def to_mapping(self) -> dict[str, Any]:
-        """Return plain nested dicts and lists, as TOML and JSON hold them."""
+        """Return nested dicts and lists, as in TOML and JSON."""
         from psofed.scenario.mapping import scenario_to_mapping
 
         return scenario_to_mapping(self)
@@ -224,7 +218,7 @@ class Scenario:
 
     @classmethod
     def from_toml(cls, text: str, plugins: Sequence[str | Path] = ()) -> "Scenario":
-        """Make a scenario from TOML text; `plugins` are modules or files with parts of one's own that it names."""
+        """Make a scenario from TOML text; `plugins` are modules or files with custom parts that it names."""
         from psofed.scenario.file import scenario_from_toml
 
         return scenario_from_toml(text, plugins)
@@ -232,30 +226,31 @@ class Scenario:
     def _check_input_dimension(self) -> None:
         features, function = self.model.num_features, self.data.function
         if features is not None and features != self.dimension:
-            allowed = f"dimension = {self.dimension}, since the model's entries are the features' weights"
+            allowed = f"{self.dimension} (the dimension), since each feature has one weight"
             raise InvalidValueError("model.features", features, allowed)
         if function is not None and function.num_inputs not in (None, self.input_dimension):
-            allowed = f'{function.num_inputs} with "{function.kind}"'
+            allowed = f'{function.num_inputs} with data.function = "{function.kind}"'
             raise InvalidValueError("data.input_dimension", self.input_dimension, allowed)
         if isinstance(self.model, Linear) and self.input_dimension != self.dimension:
-            allowed = f'dimension = {self.dimension} with model.kind = "linear"'
+            allowed = f'{self.dimension} (the dimension) with model.kind = "linear"'
             raise InvalidValueError("data.input_dimension", self.input_dimension, allowed)
 
     def _check_drift(self) -> None:
         if self.drift is None:
             return
         if not self.is_linear:
-            allowed = (
-                'only with model.kind = "linear" and no data.function, where there is a target vector to move'
+            raise InvalidValueError(
+                "drift",
+                self.drift.kind,
+                'left out unless model.kind = "linear" and there is no data.function',
             )
-            raise InvalidValueError("drift", self.drift.kind, allowed)
 
     def _check_attack(self) -> None:
         if self.attack is None:
             return
         check_integer("attack.num_byzantine", self.attack.num_byzantine, 0, self.num_clients, "num_clients")
         for place, client in enumerate(self.attack.clients):
-            if not isinstance(client, str):  # names are known where the data are
+            if not isinstance(client, str):  # names can only be checked against data
                 field_name = f"attack.clients[{place}]"
                 check_integer(field_name, client, 0, self.num_clients - 1, "num_clients - 1")
 
@@ -266,7 +261,7 @@ class Scenario:
                 raise InvalidValueError(
                     f"data.{name}",
                     f"{len(value)} numbers",
-                    f"a number, or num_clients = {self.num_clients} numbers",
+                    f"one number, or {self.num_clients} numbers (num_clients)",
                 )
         covariances = self.data.covariances
         if covariances is not None:
@@ -275,5 +270,5 @@ class Scenario:
                 raise InvalidValueError(
                     "data.covariances",
                     f"{shape[0]} matrices of {shape[1]} rows",
-                    f"num_clients = {self.num_clients} matrices of {self.input_dimension} rows",
+                    f"{self.num_clients} matrices (num_clients) of {self.input_dimension} rows",
                 )

@@ -1,6 +1,5 @@
 """Sweeps in files: NetCDF that reads back, CSV for spreadsheets; and the reader of any result of psofed's."""
 
-import csv
 import json
 import math
 from pathlib import Path
@@ -8,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from psofed.common.files import atomic_path
+from psofed.common.csv_text import csv_text
+from psofed.common.files import write_atomically
 from psofed.common.validation import check_choice
 from psofed.results import METRIC_TITLES, SimulationResult
-from psofed.results.dataset import open_dataset, read_back, save_dataset, simulation_from_dataset, variable
+from psofed.results.dataset import check_size, numbers, simulation_from_dataset, variable
 from psofed.results.metrics import EVASION_LONG_NAMES, LONG_NAMES
+from psofed.results.netcdf import open_dataset, read_back, save_dataset
 from psofed.scenario import Scenario
 from psofed.sweeps.cell import CellResult
 from psofed.sweeps.grid import Grid, axes_from_json, axes_to_json
@@ -103,9 +104,9 @@ def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":
             "standard_error": ("standard error of the mean", [value.standard_error for value in found]),
             "median": ("median over trials", [value.median for value in found]),
         }
-        for name, (what, numbers) in statistics.items():
+        for name, (what, values_at) in statistics.items():
             variables[f"{metric}_{name}"] = variable(
-                names, np.reshape(numbers, grid.shape), f"{what}: {words}"
+                names, np.reshape(values_at, grid.shape), f"{what}: {words}"
             )
     for name in _watched_names(result):
         measured = [cell.defence.get(name, math.nan) for cell in result.cells]
@@ -178,19 +179,17 @@ def save_sweep(result: SweepResult, folder: Path) -> list[Path]:
     """Write sweep.nc and sweep.csv into a folder; return their paths."""
     netcdf, table = folder / SWEEP_FILE, folder / "sweep.csv"
     save_dataset(sweep_to_dataset(result), netcdf)
-    with atomic_path(table) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        names = [axis.name for axis in result.grid.axes]
-        parts = ("mean", "standard_error", "mean_db", "median", "median_db")
-        suffixes = ("", "_standard_error", "_db", "_median", "_median_db")
-        columns = [f"{metric}{suffix}" for metric in result.titles for suffix in suffixes]
-        watched = _watched_names(result)
-        writer.writerow([*names, *columns, "diverged_trials", *(f"defence_{name}" for name in watched)])
-        for row, cell in zip(result.points(), result.cells, strict=True):
-            numbers = [row[metric][part] for metric in result.titles for part in parts]
-            numbers += [row["diverged_trials"], *(cell.defence.get(name, math.nan) for name in watched)]
-            cleaned = ["" if math.isnan(number) else number for number in numbers]
-            writer.writerow([*(row[name] for name in names), *cleaned])
+    names = [axis.name for axis in result.grid.axes]
+    parts = ("mean", "standard_error", "mean_db", "median", "median_db")
+    suffixes = ("", "_standard_error", "_db", "_median", "_median_db")
+    columns = [f"{metric}{suffix}" for metric in result.titles for suffix in suffixes]
+    watched = _watched_names(result)
+    rows = [[*names, *columns, "diverged_trials", *(f"defence_{name}" for name in watched)]]
+    for row, cell in zip(result.points(), result.cells, strict=True):
+        values = [row[metric][part] for metric in result.titles for part in parts]
+        values += [row["diverged_trials"], *(cell.defence.get(name, math.nan) for name in watched)]
+        rows.append([*(row[name] for name in names), *values])
+    write_atomically(table, csv_text(rows).encode(), mode=0o666)
     return [netcdf, table]
 
 
@@ -209,14 +208,17 @@ def _sweep_from_dataset(data: "xarray.Dataset") -> SweepResult:
         tail=int(tail) if tail >= 1 else tail,
     )
     count = math.prod(grid.shape)
+    names = tuple(axis.name for axis in grid.axes)
+    for name, size in zip(names, grid.shape, strict=True):
+        check_size(data, name, size)
 
-    def by_cell(name: str) -> Any:
-        return data[name].values.reshape(count, grid.trials)
+    def by_cell(name: str, kind: str = "f") -> Any:
+        return numbers(data, name, (*names, "trial"), kind).reshape(count, grid.trials)
 
     steady = {metric: by_cell(metric) for metric in METRIC_TITLES}
     change = {metric: by_cell(f"{metric}_tail_change") for metric in METRIC_TITLES}
     moved = {metric: by_cell(metric) for metric in EVASION_LONG_NAMES if metric in data}
-    diverged, seconds = by_cell("diverged_at"), json.loads(data.attrs["seconds"])
+    diverged, seconds = by_cell("diverged_at", "i"), json.loads(data.attrs["seconds"])
     notes, engine = tuple(json.loads(data.attrs["notes"])), json.loads(data.attrs["engine"])
     defences = json.loads(data.attrs.get("defence", "[]"))
     cells = tuple(

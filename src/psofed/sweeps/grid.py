@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
+from psofed.common.toml import read_toml
 from psofed.common.validation import check_integer, check_number
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, find_part
@@ -105,23 +105,17 @@ class Grid:
         for axis in self.axes:
             for field in axis.fields:
                 if field in seen:
-                    raise InvalidValueError(
-                        f"grid.{field}", "given twice", "one list of values for each field"
-                    )
+                    raise InvalidValueError(f"grid.{field}", "given twice", "given once")
                 seen.add(field)
             if len(set(map(json.dumps, axis.labels))) < len(axis.values):
-                raise InvalidValueError(
-                    f"grid.{axis.name}", axis.labels, "values that differ from each other"
-                )
+                raise InvalidValueError(f"grid.{axis.name}", axis.labels, "a list of distinct values")
 
     def place(self, field: str) -> int:
         """Return which axis varies a field; refuse a field that does not vary, by name."""
         for number, axis in enumerate(self.axes):
             if field in axis.fields:
                 return number
-        raise UnknownFieldError(
-            field, tuple(axis.name for axis in self.axes), "a field that varies in this sweep"
-        )
+        raise UnknownFieldError(field, tuple(axis.name for axis in self.axes), "field of this sweep")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -159,7 +153,9 @@ def make_grid(
     ((3, 2), ['none', 'gaussian', 'sign-flip'])
     """
     if not isinstance(grid, Mapping):
-        raise InvalidValueError("grid", grid, 'lists of values by field, for example {"num_shared": [1, 5]}')
+        raise InvalidValueError(
+            "grid", grid, 'a mapping of fields to values, for example {"num_shared": [1, 5]}'
+        )
     axes = []
     for key, values in grid.items():
         fields = key if isinstance(key, tuple) else (key,)
@@ -171,9 +167,11 @@ def make_grid(
             tuple(value) if isinstance(key, tuple) else (_plain_number(value),) for value in values
         )
         if not points:
-            raise InvalidValueError(f"grid.{fields[0]}", [], "at least one value")
+            raise InvalidValueError(f"grid.{fields[0]}", [], "a list of at least one value")
         if any(len(point) != len(fields) for point in points):
-            raise InvalidValueError(f"grid.{fields[0]}", list(values), f"tuples of {len(fields)} values")
+            raise InvalidValueError(
+                f"grid.{fields[0]}", list(values), f"a list of tuples of {len(fields)} values"
+            )
         axes.append(Axis(fields, points))
     return checked_grid(Grid(as_scenario(base, "base"), tuple(axes), trials=trials, seed=seed, tail=tail))
 
@@ -193,13 +191,9 @@ def read_grid(path: str | Path) -> Grid:
     """
     path = Path(path)
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = read_toml(path)
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise PsofedError(f"{path}: cannot be read ({error})") from None
-    except tomllib.TOMLDecodeError as error:
-        raise PsofedError(f"{path}: not valid TOML ({error})") from None
     return grid_from_mapping(values, path.parent)
 
 
@@ -244,9 +238,7 @@ def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
     elif isinstance(base, Mapping):
         scenario = scenario_from_mapping(base)
     else:
-        raise InvalidValueError(
-            "base", base, 'a scenario [base], or the name of its file, base = "scenario.toml"'
-        )
+        raise InvalidValueError("base", base, 'a table [base] or a file name, base = "scenario.toml"')
     grid = values.get("grid")
     if not isinstance(grid, Mapping) or not grid:
         raise InvalidValueError("grid", grid, "a table [grid] with a list of values for at least one field")

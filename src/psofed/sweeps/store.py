@@ -43,7 +43,7 @@ class CellStore:
         self._made: list[Path] = []
         for place in (self.folder, *self.folder.parents):
             if place.exists() and not place.is_dir():
-                raise PsofedError(f"{place}: is a file; the cells need a folder")
+                raise PsofedError(f"{place}: this is a file; the store needs a folder")
 
     def check_writable(self) -> None:
         """Refuse a folder in which nothing can be kept, before anything is computed for it."""
@@ -105,27 +105,47 @@ def _encode(cell: Cell, result: CellResult) -> bytes:
 
 
 def _decode(content: bytes, cell: Cell) -> CellResult | None:
+    """Return the result in a cell's file; None if it is damaged, forged or of another cell."""
     start = len(_MAGIC) + _DIGEST_SIZE
     payload = content[start:]
     if not content.startswith(_MAGIC) or hashlib.sha256(payload).digest() != content[len(_MAGIC) : start]:
         return None
-    with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
-        about = json.loads(str(arrays["about"]))
-        # The checksum vouches for the bytes; this, that a file was not renamed to another cell's key.
-        if (
-            about["scenario"] != json.loads(json.dumps(cell.scenario.to_mapping()))
-            or about["seed"] != cell.seed
-        ):
-            return None
-        return CellResult(
-            steady_state={metric: arrays[f"steady_state/{metric}"] for metric in METRIC_TITLES},
-            tail_change={metric: arrays[f"tail_change/{metric}"] for metric in METRIC_TITLES},
-            diverged_at=arrays["diverged_at"],
-            engine=about["engine"],
-            seconds=about["seconds"],
-            notes=tuple(about.get("notes", ())),
-            defence=about.get("defence", {}),
-            evasion={metric: arrays[f"evasion/{metric}"] for metric in EVASION_TITLES}
-            if cell.scenario.evasion is not None
-            else None,
-        )
+    # The checksum protects against damage, not against a forged file, on which zipfile, NumPy and JSON may raise
+    # anything. Such a cell is computed again, like a damaged one.
+    try:
+        with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
+            return _result(arrays, cell, len(payload))
+    except Exception:
+        return None
+
+
+def _result(arrays: Any, cell: Cell, limit: int) -> CellResult | None:
+    # Cells are not compressed, so an archive that unpacks to more than its own size is forged.
+    if sum(member.file_size for member in arrays.zip.infolist()) > limit:
+        return None
+    about = json.loads(str(arrays["about"]))
+    # A file may have been renamed to another cell's key.
+    if about["scenario"] != json.loads(json.dumps(cell.scenario.to_mapping())) or about["seed"] != cell.seed:
+        return None
+
+    def numbers(name: str, dtype: Any = np.float64) -> Any:
+        values = arrays[name]
+        if values.shape != (cell.trials,) or values.dtype != dtype:
+            raise ValueError(f"{name} has shape {values.shape} and type {values.dtype}")
+        return values
+
+    defence, evasion = about.get("defence", {}), None
+    if not all(isinstance(value, int | float) for value in defence.values()):
+        return None
+    if cell.scenario.evasion is not None:
+        evasion = {metric: numbers(f"evasion/{metric}") for metric in EVASION_TITLES}
+    return CellResult(
+        steady_state={metric: numbers(f"steady_state/{metric}") for metric in METRIC_TITLES},
+        tail_change={metric: numbers(f"tail_change/{metric}") for metric in METRIC_TITLES},
+        diverged_at=numbers("diverged_at", np.int64),
+        engine=str(about["engine"]),
+        seconds=float(about["seconds"]),
+        notes=tuple(map(str, about.get("notes", ()))),
+        defence=defence,
+        evasion=evasion,
+    )

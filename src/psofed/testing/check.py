@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from psofed.common.errors import PsofedError
-from psofed.parts.options import option_of
+from psofed.common.options import option_of
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES
 from psofed.scenario import Data, Scenario, Selection
@@ -20,14 +20,14 @@ SIZES = {"num_clients": 8, "dimension": 4, "num_participants": 5, "num_shared": 
 
 @dataclass(frozen=True)
 class PartReport:
-    """What was found.
+    """Result of a check.
 
     Attributes
     ----------
     part : Part
         What was checked.
     problems : tuple of str
-        What is wrong, in words; none if all is well.
+        Descriptions of problems; empty if the part passes.
     notes : tuple of str
         What is allowed but should be known.
     """
@@ -44,7 +44,7 @@ class PartReport:
 
 
 def check_part(part: "type[Part] | Part") -> PartReport:
-    """Check that a part keeps the promises of its family, in every room.
+    """Check that a part meets the requirements of its family in every package.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def check_part(part: "type[Part] | Part") -> PartReport:
     Raises
     ------
     AssertionError
-        With a list in words of all that is wrong.
+        With a list of all problems.
 
     Examples
     --------
@@ -106,12 +106,12 @@ def _make(part: "type[Part] | Part") -> Part:
     if isinstance(part, Part):
         return part
     if not (isinstance(part, type) and issubclass(part, Part)) or part.family not in FAMILIES:
-        raise PsofedError(f"{part!r} is no part: derive it from psofed.Attack, psofed.Aggregation, …")
+        raise PsofedError(f"{part!r} is not a part; derive it from psofed.Attack, psofed.Aggregation, …")
     try:
         return part(num_byzantine=2, probability=0.5) if part.family == "attack" else part()  # type: ignore[call-arg]
     except TypeError as error:
         raise PsofedError(
-            f"{part.__name__} cannot be made without options ({error}); give check_part a value"
+            f"{part.__name__} needs options ({error}); pass check_part a value instead of the class"
         ) from None
 
 

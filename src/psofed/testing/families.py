@@ -1,4 +1,4 @@
-"""What each family of parts promises beyond being a value, as checks that yield what is wrong."""
+"""Requirements of each family of parts, as checks that yield problems."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

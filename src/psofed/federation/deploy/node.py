@@ -20,14 +20,18 @@ from flwr.app import Context, Message
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json, write_json
+from psofed.federation.client import NODE_NUMBER
 from psofed.federation.flower import (
     HEARTBEAT,
+    BadMessageError,
     Fleet,
     ForgottenError,
     NotRunningError,
     Question,
     StillOnlineError,
+    UnknownKeyError,
     UnreachableError,
+    WrongAuthorityError,
     error_reply,
     identify,
 )
@@ -36,6 +40,7 @@ from psofed.federation.wire import SETTINGS, clean_text
 
 _LONGEST_PAUSE = 5.0
 _LEARN_EVERY = 0.2
+_AFTER_NONSENSE = 1.0  # seconds, before a server that sends nonsense is asked again
 
 
 class App(Protocol):
@@ -85,6 +90,7 @@ class LongLivedNode:
         self.app = app
         self.say = say
         self._fleet = Fleet(server, key, authority)
+        self.settings[NODE_NUMBER] = str(self._fleet.number)
         self._lock = threading.Lock()
         self._context: Context | None = None
         self._said = ""
@@ -104,8 +110,11 @@ class LongLivedNode:
                 while True:
                     try:
                         self._serve()
-                    except (UnreachableError, ForgottenError) as error:
-                        self.say(f"{error}; connecting again")
+                    except (UnknownKeyError, WrongAuthorityError):
+                        raise
+                    except Exception as error:
+                        # Nothing that a server sends, or that happens on the way, ends a node.
+                        self.say(f"{_reason(error)}; connecting again")
                         self._connect()
             finally:
                 with _undisturbed():
@@ -173,7 +182,12 @@ class LongLivedNode:
             if self._forgotten.is_set():
                 raise ForgottenError("the server does not know this node any more")
             asked = time.monotonic()
-            question = self._fleet.ask()
+            try:
+                question = self._fleet.ask()
+            except BadMessageError as error:
+                self.say(f"ignored: {error}")
+                time.sleep(_AFTER_NONSENSE)
+                continue
             if question is not None:
                 self._answer(question)
                 pause = 0.05
@@ -193,8 +207,13 @@ class LongLivedNode:
             self._fleet.send(reply, time.monotonic() - started)
         except NotRunningError:
             pass  # the run has ended meanwhile
-        except (UnreachableError, httpx.HTTPStatusError) as error:
-            self.say(f"a reply was lost: {error}")
+        except (UnknownKeyError, WrongAuthorityError, ForgottenError):
+            raise
+        except BadMessageError as error:
+            self.say(f"ignored: {error}")
+            time.sleep(_AFTER_NONSENSE)
+        except Exception as error:
+            self.say(f"a reply was lost: {_reason(error)}")
 
     def _work(self, message: Message, context: Context) -> Message:
         try:
@@ -207,8 +226,8 @@ class LongLivedNode:
             return reply
         except Exception as error:
             # Whatever the app raises is this node's own affair: it is said here and told to the server.
-            reason = f"{error}" if isinstance(error, PsofedError) else f"{type(error).__name__}: {error}"
-            self.say(f"round {message.metadata.group_id} failed: {reason}")
+            reason = _reason(error)
+            self.say(f"round {clean_text(message.metadata.group_id)} failed: {reason}")
             return error_reply(reason, message)
 
     def _say_remark(self, reply: Message) -> None:
@@ -233,6 +252,12 @@ class LongLivedNode:
                 if str(error) != failed:
                     failed = str(error)
                     self.say(f"cannot learn from what arrives: {error}")
+
+
+def _reason(error: Exception) -> str:
+    """Return what went wrong in one short line."""
+    known = isinstance(error, PsofedError | httpx.HTTPError)
+    return clean_text(error if known else f"{type(error).__name__}: {error}")
 
 
 @contextmanager

@@ -4,10 +4,12 @@ import asyncio
 import re
 import ssl
 import time
+from collections.abc import Callable
 
 from psofed.federation.flower.link import SECRET_HEADER
 
-CHUNK = 1 << 16
+_CHUNK = 1 << 16
+_LONGEST_NOTED = 1 << 20  # of an answer that the front door reads itself
 _IDLE = 3.0  # uvicorn, which the SuperLink runs on, closes idle connections after five seconds
 _ANSWER_SECONDS = 60.0
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})[ \t]*\r\n", re.IGNORECASE)
@@ -36,12 +38,14 @@ class Upstream:
     async def exchange(
         self,
         head: bytes,
-        length: int,
-        body: asyncio.StreamReader,
+        body: bytes,
         answer: asyncio.StreamWriter,
         body_seconds: float,
+        note: Callable[[bytes], None] | None = None,
     ) -> None:
-        """Pass one request on, chunk by chunk, and its answer back.
+        """Pass one request on and its answer back, chunk by chunk.
+
+        With `note` the answer is read whole first, and `note` is called with its body if the SuperLink agreed.
 
         Raises
         ------
@@ -56,29 +60,29 @@ class Upstream:
         try:
             try:
                 writer.write(head.replace(b"\r\n", self._secret, 1))
+                writer.write(body)
                 async with asyncio.timeout(body_seconds):
-                    while length:
-                        chunk = await body.read(min(length, CHUNK))
-                        if not chunk:
-                            raise EOFError
-                        writer.write(chunk)
-                        await writer.drain()
-                        length -= len(chunk)
                     await writer.drain()
                 async with asyncio.timeout(_ANSWER_SECONDS):
                     first = await reader.readuntil(b"\r\n\r\n")
+                    found = _LENGTH.search(first)
+                    if found is None:
+                        raise UpstreamError("the SuperLink gave an answer without a length", 502)
+                    remaining = int(found[1])
+                    if note is not None and remaining > _LONGEST_NOTED:
+                        raise UpstreamError(f"the SuperLink gave an answer of {remaining} bytes", 502)
+                    noted = b"" if note is None else await reader.readexactly(remaining)
             except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
                 if isinstance(error, TimeoutError):
                     raise UpstreamError("the SuperLink took too long", 504) from None
                 raise UpstreamError("the SuperLink is away", 502) from None
-            found = _LENGTH.search(first)
-            if found is None:
-                raise UpstreamError("the SuperLink gave an answer without a length", 502)
-            remaining = int(found[1])
-            answer.write(first)
+            if note is not None and first.startswith(b"HTTP/1.1 200 "):
+                note(noted)
+            remaining -= len(noted)
+            answer.write(first + noted)
             while remaining:
                 async with asyncio.timeout(_ANSWER_SECONDS):
-                    chunk = await reader.read(min(remaining, CHUNK))
+                    chunk = await reader.read(min(remaining, _CHUNK))
                     if not chunk:
                         raise EOFError
                     answer.write(chunk)

@@ -7,8 +7,10 @@ with any minor version, so they are tested against :data:`TESTED_MINORS`; on oth
 client`` falls back to Flower's own SuperNode.
 """
 
+from psofed.federation.flower.calls import NOT_ACTIVATED, SUPERLINK, Sender, why_refused
 from psofed.federation.flower.control import Control
 from psofed.federation.flower.errors import (
+    BadMessageError,
     ForgottenError,
     NotRunningError,
     StillOnlineError,
@@ -17,10 +19,13 @@ from psofed.federation.flower.errors import (
     WrongAuthorityError,
 )
 from psofed.federation.flower.fleet import HEARTBEAT, Fleet, Question
+from psofed.federation.flower.gate import NOTED, Gate
 from psofed.federation.flower.keys import (
     KEY_HEADER,
     SIGNATURE_HEADER,
+    SIGNATURE_SECONDS,
     TIMESTAMP_HEADER,
+    USED_SIGNATURE,
     is_signed,
     is_timely,
     number_of_key,
@@ -28,21 +33,35 @@ from psofed.federation.flower.keys import (
 )
 from psofed.federation.flower.link import SECRET_HEADER, SECRET_VARIABLE
 from psofed.federation.flower.messages import error_reply, identify, records_from_bytes, records_to_bytes
+from psofed.federation.flower.replies import IncompleteReplyError, ReplyBounds, pull_reply, withdraw
+from psofed.federation.flower.trees import CHUNK_BYTES, BadTreeError, most_objects
 from psofed.federation.flower.versions import TESTED_MINORS, untested_version
 
 __all__ = [
+    "CHUNK_BYTES",
     "HEARTBEAT",
     "KEY_HEADER",
+    "NOTED",
+    "NOT_ACTIVATED",
     "SECRET_HEADER",
     "SECRET_VARIABLE",
     "SIGNATURE_HEADER",
+    "SIGNATURE_SECONDS",
+    "SUPERLINK",
     "TESTED_MINORS",
     "TIMESTAMP_HEADER",
+    "USED_SIGNATURE",
+    "BadMessageError",
+    "BadTreeError",
     "Control",
     "Fleet",
     "ForgottenError",
+    "Gate",
+    "IncompleteReplyError",
     "NotRunningError",
     "Question",
+    "ReplyBounds",
+    "Sender",
     "StillOnlineError",
     "UnknownKeyError",
     "UnreachableError",
@@ -51,9 +70,13 @@ __all__ = [
     "identify",
     "is_signed",
     "is_timely",
+    "most_objects",
     "number_of_key",
     "public_key_of",
+    "pull_reply",
     "records_from_bytes",
     "records_to_bytes",
     "untested_version",
+    "why_refused",
+    "withdraw",
 ]

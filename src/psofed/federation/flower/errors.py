@@ -25,3 +25,7 @@ class ForgottenError(PsofedError):
 
 class NotRunningError(PsofedError):
     """The run that a message belongs to has ended."""
+
+
+class BadMessageError(PsofedError):
+    """The server sent something that no honest server sends; the node ignores it."""

@@ -1,6 +1,8 @@
 """The Fleet API, which nodes speak: one node's connection to a SuperLink."""
 
+import io
 import time
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +12,9 @@ import httpx
 from flwr.app import Context, Message, RecordDict
 
 from psofed.common.errors import PsofedError
+from psofed.federation.flower.calls import NOT_ACTIVATED, SUPERLINK
 from psofed.federation.flower.errors import (
+    BadMessageError,
     ForgottenError,
     NotRunningError,
     StillOnlineError,
@@ -18,12 +22,24 @@ from psofed.federation.flower.errors import (
     UnreachableError,
     WrongAuthorityError,
 )
-from psofed.federation.flower.http import open_client
-from psofed.federation.flower.keys import number_of_key
+from psofed.federation.flower.http import bound_answers, open_client
+from psofed.federation.flower.keys import USED_SIGNATURE, number_of_key
+from psofed.federation.flower.trees import (
+    BadTreeError,
+    collect_message,
+    is_object_id,
+    list_objects,
+    most_objects,
+)
 
 HEARTBEAT = 10.0
 """Seconds between promised heartbeats, the shortest Flower allows; twice that without one means offline."""
 
+MAX_MESSAGE = 1 << 30
+"""Bytes of the largest message that a node fetches unless told otherwise."""
+
+_MAX_BUNDLE = 1 << 20  # bytes, packed and, of its configuration, unpacked
+_FETCH_SECONDS = 120.0  # for all objects of a message
 _REASON = "psofed-reason"
 
 
@@ -71,6 +87,7 @@ class Fleet:
             NodeAuthHttpInterceptor(private, public),
         ]
         self._client = open_client(FleetHttpClient, server, authority, interceptors)
+        bound_answers(self._client)
 
     def __enter__(self) -> Self:
         return self
@@ -115,34 +132,66 @@ class Fleet:
             raise ForgottenError("the server does not know this node any more")
 
     def ask(self) -> Question | None:
-        """Ask for a message; the server may take its time to say that there is none."""
+        """Ask for a message; the server may take its time to say that there is none.
+
+        Raises
+        ------
+        BadMessageError
+            If what the server sends is not a message of its own for this node.
+        """
         from flwr.common.serde import message_from_proto
         from flwr.proto.fleet_pb2 import PullMessagesRequest
 
         answer = self._call("PullMessages", PullMessagesRequest(node=self._node()))
         if not answer.messages_list:
             return None
-        return Question(message_from_proto(answer.messages_list[0]), answer.message_object_trees[0])
+        if len(answer.messages_list) != 1 or len(answer.message_object_trees) != 1:
+            raise BadMessageError("the server sent several messages at once")
+        try:
+            question = Question(message_from_proto(answer.messages_list[0]), answer.message_object_trees[0])
+        except Exception as error:
+            # Flower's readers raise whatever they stumble over.
+            raise BadMessageError(f"the server sent no message ({type(error).__name__})") from None
+        self._check_origin(question.message)
+        return question
 
-    def fetch(self, question: Question) -> Message:
-        """Return the whole message, and tell the server that it has arrived."""
+    def fetch(self, question: Question, most_bytes: int = MAX_MESSAGE) -> Message:
+        """Return the whole message, and tell the server that it has arrived.
+
+        Raises
+        ------
+        BadMessageError
+            If it has more than `most_bytes` bytes or cannot be built, or if it is not what was announced.
+        """
         from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
-        from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
-        from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
-        run, identity = question.message.metadata.run_id, question.message.metadata.message_id
-        contents = {
-            tree.object_id: self._pull(run, tree.object_id) for tree in iterate_object_tree(question.tree)
-        }
-        self._call(
-            "ConfirmMessageReceived",
-            ConfirmMessageReceivedRequest(node=self._node(), run_id=run, message_object_id=identity),
-        )
-        message = inflate_object_from_contents(identity, contents)
-        if not isinstance(message, Message):
-            raise PsofedError(f"the server sent a {type(message).__name__} for a message")
-        message.metadata.__dict__["_message_id"] = identity
+        announced = question.message.metadata
+        run, identity = announced.run_id, announced.message_id
+        deadline = time.monotonic() + _FETCH_SECONDS
+        try:
+            ids = list_objects(question.tree, most_objects(most_bytes))
+            message = collect_message(identity, ids, lambda one: self._pull(run, one, deadline), most_bytes)
+        except BadTreeError as error:
+            raise BadMessageError(f"the server sent {error}") from None
+        finally:
+            self._call(
+                "ConfirmMessageReceived",
+                ConfirmMessageReceivedRequest(node=self._node(), run_id=run, message_object_id=identity),
+            )
+        self._check_origin(message)
+        if message.metadata.run_id != run:
+            raise BadMessageError("the server sent a message of another run than announced")
         return message
+
+    def _check_origin(self, message: Message) -> None:
+        """Refuse a message unless it is an instruction of the server to this node."""
+        about = message.metadata
+        if about.src_node_id != SUPERLINK or about.dst_node_id != self.node_id or about.reply_to_message_id:
+            raise BadMessageError(
+                f"a message from node {about.src_node_id} to node {about.dst_node_id} is no instruction of the server"
+            )
+        if not is_object_id(about.message_id):
+            raise BadMessageError("the server sent a message without an id")
 
     def send(self, reply: Message, seconds: float) -> None:
         """Send a reply; `seconds` is how long it took to make."""
@@ -193,6 +242,7 @@ class Fleet:
         run = run_from_proto(self._call("GetRun", GetRunRequest(node=self._node(), run_id=run_id)).run)
         request = GetFabRequest(node=self._node(), hash_str=run.fab_hash, run_id=run_id)
         fab = fab_from_proto(self._call("GetFab", request).fab)
+        _check_bundle(fab.content)
         return Context(
             run_id=run_id,
             node_id=self.node_id,
@@ -206,10 +256,10 @@ class Fleet:
 
         return Node(node_id=self.node_id)
 
-    def _pull(self, run: int, identity: str, patience: float = 30.0) -> bytes:
+    def _pull(self, run: int, identity: str, deadline: float) -> bytes:
         from flwr.proto.message_pb2 import PullObjectRequest
 
-        deadline, pause = time.monotonic() + patience, 0.02
+        pause = 0.02
         while True:
             request = PullObjectRequest(node=self._node(), run_id=run, object_id=identity)
             answer = self._call("PullObject", request)
@@ -223,11 +273,13 @@ class Fleet:
     def _call(self, method: str, request: Any) -> Any:
         """Call Flower's client and turn its errors into ours; what is left is an httpx.HTTPStatusError."""
         try:
-            return getattr(self._client, method)(request)
+            return self._call_signed(method, request)
         except httpx.HTTPStatusError as error:
             reason = error.response.headers.get(_REASON, "")
             if reason == "unknown-key":
                 raise UnknownKeyError(f"{self.server} does not know this node's key") from None
+            if reason == NOT_ACTIVATED:
+                raise ForgottenError(f"{self.server} does not know this connection") from None
             if reason == "wrong-time":
                 raise UnreachableError(
                     f"{self.server} refused a request: its clock and this machine's are too far apart"
@@ -242,6 +294,8 @@ class Fleet:
             if status in (502, 503, 504):
                 raise UnreachableError(f"{self.server} answers {status}") from None
             raise
+        except ValueError as error:  # what is no protobuf message of the expected kind
+            raise UnreachableError(f"{self.server} gave an unreadable answer: {error}") from None
         except httpx.TransportError as error:
             text = str(error)
             if "CERTIFICATE_VERIFY_FAILED" in text:
@@ -251,3 +305,25 @@ class Fleet:
             raise UnreachableError(
                 f"{self.server} cannot be reached: {text or type(error).__name__}"
             ) from None
+
+    def _call_signed(self, method: str, request: Any) -> Any:
+        """Call Flower's client; once more if another thread has signed the same microsecond."""
+        try:
+            return getattr(self._client, method)(request)
+        except httpx.HTTPStatusError as error:
+            if error.response.headers.get(_REASON) != USED_SIGNATURE:
+                raise
+            return getattr(self._client, method)(request)
+
+
+def _check_bundle(content: bytes) -> None:
+    """Refuse an app bundle whose configuration would unpack to more than any run's; nothing else of it is unpacked."""
+    if len(content) > _MAX_BUNDLE:
+        raise BadMessageError(f"the server sent an app of {len(content):,} bytes")
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as bundle:
+            size = bundle.getinfo("pyproject.toml").file_size
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError, NotImplementedError) as error:
+        raise BadMessageError(f"the server sent no app ({type(error).__name__})") from None
+    if size > _MAX_BUNDLE:
+        raise BadMessageError(f"the server sent an app whose configuration has {size:,} bytes")

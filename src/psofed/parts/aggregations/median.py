@@ -2,9 +2,9 @@
 
 import numpy as np  # noqa: F401 (for the example)
 
+from psofed.common.options import option
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Numbers
-from psofed.parts.options import option
 from psofed.parts.vectors import middle
 
 
@@ -28,7 +28,9 @@ class Median(Aggregation):
     2.0
     """
 
-    quorum: int = option(default=3, low=1, text="how many numbers an entry needs; the server's own fill up")
+    quorum: int = option(
+        default=3, low=1, text="values an entry needs; the server's own value replaces missing ones"
+    )
 
     def combine(self, numbers: Numbers) -> float:
         """Return the median."""

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.parts.base import Algorithm
 from psofed.parts.contexts import Message, Received
-from psofed.parts.options import option
 from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, Momentum, Traffic, spend_budget
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ class RoSDHB(Algorithm):
 
     kind = "rosdhb"
 
-    momentum: float = option(default=0.9, low=0.0, high=1.0, open_high=True, text="β, of each client")
+    momentum: float = option(
+        default=0.9, low=0.0, high=1.0, open_high=True, text="β: momentum of each client"
+    )
 
     def traffic(self, scenario: "Scenario") -> Traffic:
         """Count M numbers up, D down, for all K clients at a time."""

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.parts.base import Algorithm
 from psofed.parts.contexts import Message, Received
-from psofed.parts.options import option
 from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, Traffic, spend_budget
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ class SignSGD(Algorithm):
     kind = "signsgd"
 
     signs: str = option(
-        default="stochastic", choices=("stochastic", "deterministic"), text="how signs are taken"
+        default="stochastic", choices=("stochastic", "deterministic"), text="how values are reduced to signs"
     )
-    bound: float = option(default=3.0, low=0.0, open_low=True, text="b of the stochastic signs")
+    bound: float = option(default=3.0, low=0.0, open_low=True, text="b: bound of the stochastic signs")
     vote: str = option(
-        default="majority", choices=("majority", "mean", "sum"), text="what the server makes of them"
+        default="majority", choices=("majority", "mean", "sum"), text="how the server combines the signs"
     )
 
     def traffic(self, scenario: "Scenario") -> Traffic:

@@ -2,11 +2,11 @@
 
 import math
 
+from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.parts.affine import PoisonedSamples
 from psofed.parts.base import Attack
 from psofed.parts.contexts import Sample
-from psofed.parts.options import option
 
 
 class DataPoisoning(Attack):

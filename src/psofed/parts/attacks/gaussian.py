@@ -2,10 +2,10 @@
 
 import math
 
+from psofed.common.options import option
 from psofed.parts.affine import Affine
 from psofed.parts.base import Attack
 from psofed.parts.contexts import Upload
-from psofed.parts.options import option
 
 
 class Gaussian(Attack):

@@ -1,11 +1,11 @@
-"""One liar among five nodes: the mean follows it, the robust rules do not. ``make liars`` tries all for real."""
+"""One Byzantine node of five: the mean follows it, the robust rules do not. ``make byzantine`` tries all for real."""
 
-import liars
+import byzantine
 import numpy as np
 import patient
 import pytest
+from byzantine import HONEST, LIAR, NAMES, NODES, RULES
 from deployments import Deployment, run_in_process
-from liars import HONEST, LIAR, NAMES, NODES, RULES
 
 from psofed.aggregations import FLTrust
 from psofed.common.errors import PsofedError
@@ -39,7 +39,7 @@ def test_the_median_stays_where_the_mean_is_led_away(tmp_path, record_property):
         for k in range(NODES):
             deployment.start_node(k, *(["--byzantine"] if k == LIAR else []))
         numbers = [deployment.number(k) for k in range(NODES)]
-        real = [deployment.run_to_the_end(liars.settings(*case, iterations=ROUNDS)) for case in wanted]
+        real = [deployment.run_to_the_end(byzantine.settings(*case, iterations=ROUNDS)) for case in wanted]
     found = {}
     for (rule, lie), result in zip(wanted, real, strict=True):
 
@@ -47,7 +47,7 @@ def test_the_median_stays_where_the_mean_is_led_away(tmp_path, record_property):
             places = [numbers[k] for k in who]
             return run_in_process(settings, who, tmp_path / case / label, byzantine=LIAR, numbers=places)
 
-        same = on_a_grid("few rounds", range(NODES), liars.settings(rule, lie, iterations=ROUNDS))
+        same = on_a_grid("few rounds", range(NODES), byzantine.settings(rule, lie, iterations=ROUNDS))
         assert len(result["history"]) == ROUNDS
         np.testing.assert_allclose(result["model"], same["model"], rtol=0, atol=1e-14)
         # The guard sees the crude lie and benches the liar. The others it lets pass: they are for the rule.
@@ -55,9 +55,9 @@ def test_the_median_stays_where_the_mean_is_led_away(tmp_path, record_property):
         assert result["bad_replies"] == ({NAMES[LIAR]: dropped} if dropped else {})
         assert same["bad_replies"] == ({str(numbers[LIAR]): dropped} if dropped else {})
 
-        lied_to = on_a_grid("with", range(NODES), liars.settings(rule, lie))
-        without = on_a_grid("without", HONEST, liars.settings(rule))
-        change = 10 * np.log10(liars.level(lied_to)[0] / liars.level(without)[0])
+        lied_to = on_a_grid("with", range(NODES), byzantine.settings(rule, lie))
+        without = on_a_grid("without", HONEST, byzantine.settings(rule))
+        change = 10 * np.log10(byzantine.level(lied_to)[0] / byzantine.level(without)[0])
         print(f"{rule}, {lie}: {change:+.2f} dB")
         record_property(f"{rule}, {lie}", float(change))
         found[rule] = max(change, found.get(rule, change))
@@ -78,11 +78,14 @@ def test_a_patient_node_that_stays_within_the_guard_gains_little(step):
 
 def cost_of_a_turned_model(rule, folder, **changes):
     """Return what the lie that costs most does to a run on a Grid within this process, in decibels."""
-    without = run_in_process(liars.settings(rule, **changes), HONEST, folder / "without")
+    without = run_in_process(byzantine.settings(rule, **changes), HONEST, folder / "without")
     lied_to = run_in_process(
-        liars.settings(rule, "model turned round", **changes), range(NODES), folder / "with", byzantine=LIAR
+        byzantine.settings(rule, "model turned round", **changes),
+        range(NODES),
+        folder / "with",
+        byzantine=LIAR,
     )
-    change = 10 * np.log10(liars.level(lied_to)[0] / liars.level(without)[0])
+    change = 10 * np.log10(byzantine.level(lied_to)[0] / byzantine.level(without)[0])
     print(f"{rule}: {change:+.2f} dB")
     return change
 
@@ -104,7 +107,7 @@ def test_a_rule_leaves_out_a_model_turned_round_or_at_least_shortens_it(rule, tm
     change = cost_of_a_turned_model(rule, tmp_path)
     if rule == "mean":
         assert change > 8.0
-    elif rule in liars.CLIPPING:
+    elif rule in byzantine.CLIPPING:
         assert 1.0 < change < 7.0  # shortened, but it still counts
     else:
         assert change < 1.0

@@ -1,8 +1,8 @@
 """One node of five lies for 30 rounds, under every rule, with real processes: what does the server's model suffer?
 
-``make liars`` runs all rules and lies on one deployment and prints a table; a test runs a few of them. The four honest
-nodes are alike and learn from 64 samples a round. A figure is the server's MSD over the last five rounds against the
-run of the same rule, seed and honest nodes without the liar, in decibels.
+``make byzantine`` runs all rules and lies on one deployment and prints a table; a test runs a few of them. The four
+honest nodes are alike and learn from 64 samples a round. A figure is the server's MSD over the last five rounds against
+the run of the same rule, seed and honest nodes without the liar, in decibels.
 """
 
 import argparse
@@ -86,7 +86,7 @@ def main():
     parser.add_argument("--rules", default=",".join(RULES), help="which, by comma")
     chosen = parser.parse_args().rules.split(",")
     found = {}
-    with tempfile.TemporaryDirectory(prefix="psofed-liars-") as folder:
+    with tempfile.TemporaryDirectory(prefix="psofed-byzantine-") as folder:
         for rule, lie, change, dropped in try_lies(Path(folder), [(r, x) for r in chosen for x in LIES]):
             print(f"{rule:18} {lie:20} {change:+6.2f} dB  {dropped or ''}", flush=True)
             found.setdefault(rule, {})[lie] = round(float(change), 2)

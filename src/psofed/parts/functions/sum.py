@@ -1,4 +1,4 @@
-"""A straight line."""
+"""A linear function."""
 
 import math
 
@@ -8,8 +8,8 @@ from psofed.common.types import FloatArray
 from psofed.parts.base import Function
 
 
-class Linear(Function):
-    """f(x) = 1ᵀx/√d: what a linear model learns exactly."""
+class Sum(Function):
+    """f(x) = 1ᵀx/√d, which a linear model learns exactly."""
 
     def value(self, x: FloatArray) -> float:
         """Return f(x)."""

@@ -1,0 +1,215 @@
+"""Derive the options of a command from settings: one declaration, one help text, one check.
+
+A command is a function of settings values::
+
+    @command(app)
+    def simulate(source: ScenarioSource, run: Simulation, reading: DataReading | None) -> None:
+        ...
+
+Every field of these values becomes an option (or an argument, if it is positional), grouped in ``--help`` by the
+value's `group`. The values are made of what was typed; an error names the option: *--trials must be at least 1; got 0.*
+A parameter ``X | None`` is None if none of its options was typed.
+"""
+
+import dataclasses
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import click
+import typer
+from click.core import ParameterSource
+
+from psofed.common.errors import InvalidValueError, UnknownFieldError
+from psofed.common.options import Option, describe, is_required, option_of, value_type
+from psofed.common.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., None])
+
+
+def command(app: typer.Typer, name: str | None = None) -> Callable[[F], F]:
+    """Add a function of settings values to the command line; other parameters are Typer's."""
+
+    def register(function: F) -> F:
+        app.command(name)(flattened(function))
+        return function
+
+    return register
+
+
+def flattened(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a function whose parameters are the fields of the settings that `function` takes."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    groups = {name: group for name in hints if (group := _settings_of(hints[name])) is not None}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name not in groups:
+            parameters.append(parameter.replace(annotation=hints[name]))
+            continue
+        kind, _ = groups[name]
+        for field in kind.options().values():
+            if option_of(field).flag is not None:
+                parameters.append(_parameter(kind, field, f"{name}__{field.name}"))
+
+    @functools.wraps(function)
+    def run(**values: Any) -> None:
+        context = click.get_current_context()
+        made = {name: values[name] for name in hints if name in values}
+        for name, (kind, is_optional) in groups.items():
+            given = {
+                field: values[f"{name}__{field}"]
+                for field in kind.options()
+                if context.get_parameter_source(f"{name}__{field}") not in (None, ParameterSource.DEFAULT)
+            }
+            made[name] = None if is_optional and not given else make(kind, given)
+        function(**made)
+
+    # Click keeps the order of the signature: arguments first, as they are typed.
+    parameters.sort(key=lambda parameter: not _is_argument(parameter))
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def make(kind: type[S], given: dict[str, Any]) -> S:
+    """Make settings of what was typed; an error names the option instead of the field."""
+    try:
+        return kind.from_mapping(given)
+    except (InvalidValueError, UnknownFieldError) as error:
+        fields = {kind.full_name(name): field for name, field in kind.options().items()}
+        if isinstance(error, InvalidValueError) and error.field in fields:
+            raise error.renamed(flag_of(fields[error.field])) from None
+        raise
+
+
+def flag_of(field: "dataclasses.Field[Any]") -> str:
+    """Return how a setting is typed on the command line: ``--client-column``, or ``FILE``.
+
+    Examples
+    --------
+    >>> from psofed.scenario import Data
+    >>> flag_of(Data.options()["fleet_seed"])
+    '--fleet-seed'
+    """
+    about = option_of(field)
+    if about.positional:
+        return about.metavar or field.name.upper()
+    return about.flag or f"--{field.name.replace('_', '-')}"
+
+
+class _Value(click.ParamType):
+    """Reads one value of a setting; its range is checked when the settings are made."""
+
+    def __init__(self, field: "dataclasses.Field[Any]") -> None:
+        self.field = field
+        self.kind, _ = value_type(field)
+        self.name = _METAVARS.get(self.kind, "TEXT").lower()
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the value of a text; an error names the option."""
+        if not isinstance(value, str) or self.kind not in ("int", "float"):
+            return value
+        try:
+            return int(value) if self.kind == "int" else float(value)
+        except ValueError:
+            article = "an" if self.kind == "int" else "a"
+            raise InvalidValueError(
+                flag_of(self.field), value, f"{article} {describe(self.field)}".replace(", ", " of ", 1)
+            ) from None
+
+
+class _Names(click.ParamType):
+    """Reads a list separated by commas."""
+
+    name = "a,b,c"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the entries of a text, without surrounding spaces and empty entries."""
+        if not isinstance(value, str):
+            return value
+        return tuple(entry.strip() for entry in value.split(",") if entry.strip())
+
+
+_METAVARS = {"int": "N", "float": "NUMBER", "Path": "PATH", "tuple[str, ...]": "A,B,…", "str": "TEXT"}
+
+
+def _parameter(kind: type[Settings], field: "dataclasses.Field[Any]", name: str) -> inspect.Parameter:
+    about, (value, _) = option_of(field), value_type(field)
+    annotation: Any = str | None
+    settings: dict[str, Any] = {
+        "help": _help(about),
+        "rich_help_panel": about.group or kind.group or None,
+        "metavar": about.metavar or ("|".join(about.choices) if about.choices else _METAVARS.get(value)),
+        "show_default": not is_required(field) and field.default not in (None, ()),
+    }
+    default: Any = None if is_required(field) else field.default
+    if value == "bool":
+        annotation = bool
+        settings["metavar"] = None
+        settings["show_default"] = field.default is True
+    elif about.repeat:
+        annotation, default = list[str], []
+        settings["click_type"] = _path() if "Path" in value else _Value(field)
+    elif value == "Path":
+        settings["click_type"] = _path()
+    elif value.startswith("tuple["):
+        settings["click_type"] = _Names()
+        default = ",".join(map(str, default)) if default else None
+    else:
+        settings["click_type"] = _Value(field)
+    if about.complete is not None:
+        settings["autocompletion"] = _completion(about.complete)
+    elif about.choices:
+        settings["autocompletion"] = _completion(functools.partial(_starting, about.choices))
+    if about.positional:
+        info = typer.Argument(**settings)
+    else:
+        flag = flag_of(field)
+        if value == "bool" and field.default is True and not about.flag:
+            flag = f"{flag}/--no-{flag[2:]}"
+        info = typer.Option(flag, **settings)
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        annotation=Annotated[annotation, info],
+        default=default,
+    )
+
+
+def _help(about: Option) -> str:
+    text = about.text.replace("[", "\\[")  # Rich would read a bracket as markup
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _path() -> click.ParamType:
+    return click.Path(path_type=Path)
+
+
+def _starting(choices: tuple[str, ...], incomplete: str) -> list[str]:
+    return [choice for choice in choices if choice.startswith(incomplete)]
+
+
+def _completion(complete: Callable[[str], Any]) -> Callable[[str], Any]:
+    def candidates(incomplete: str) -> Any:
+        return complete(incomplete)
+
+    return candidates
+
+
+def _settings_of(hint: Any) -> tuple[type[Settings], bool] | None:
+    """Return the settings class of a parameter, and whether the parameter may be None."""
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    kinds = [kind for kind in options if isinstance(kind, type) and issubclass(kind, Settings)]
+    return (kinds[0], len(options) > 1) if kinds else None
+
+
+def _is_argument(parameter: inspect.Parameter) -> bool:
+    info = next(iter(getattr(parameter.annotation, "__metadata__", ())), None)
+    return isinstance(info, typer.models.ArgumentInfo)

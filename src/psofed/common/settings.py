@@ -1,0 +1,201 @@
+"""Settings as values: frozen dataclasses that check themselves, and functions that take their fields as arguments."""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar, dataclass_transform, overload
+
+from psofed.common.errors import MissingValueError, UnknownArgumentError, UnknownFieldError
+from psofed.common.options import Options, check_option, describe, is_required, option, option_of
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
+class Settings:
+    """Base of values that hold settings.
+
+    A subclass becomes a frozen dataclass. Making a value checks every field against its declaration; a subclass that
+    relates fields to each other overrides ``__post_init__`` and calls ``super().__post_init__()`` first.
+
+    Attributes
+    ----------
+    table : str
+        Prefix of its fields in messages: the TOML table that holds them.
+    group : str
+        Heading of its options in ``--help``.
+
+    Examples
+    --------
+    >>> class Pace(Settings):
+    ...     '''How fast a run proceeds.'''
+    ...     interval: float = option(default=0.0, low=0, text="seconds between the starts of two rounds")
+    >>> Pace(interval=-1.0)
+    Traceback (most recent call last):
+    psofed.common.errors.InvalidValueError: interval must be at least 0; got -1.0.
+    >>> Pace(intervall=1.0)
+    Traceback (most recent call last):
+    psofed.common.errors.UnknownArgumentError: Unknown argument of Pace `intervall`. Did you mean `interval`?
+    """
+
+    table: ClassVar[str] = ""
+    group: ClassVar[str] = ""
+
+    def __init_subclass__(cls, *, kw_only: bool = True, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _name_arguments(dataclasses.dataclass(frozen=True, kw_only=kw_only)(cls))
+
+    def __post_init__(self) -> None:
+        for name, field in self.options().items():
+            value = check_option(self.full_name(name), field, getattr(self, name), self)
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def options(cls) -> Options:
+        """Return its fields by name (see :mod:`psofed.common.options`)."""
+        return {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+
+    @classmethod
+    def full_name(cls, field: str) -> str:
+        """Return the name of a field in messages, with the table that holds it."""
+        return f"{cls.table}.{field}" if cls.table else field
+
+    @classmethod
+    def summary(cls) -> str:
+        """Return the first sentence of its documentation, for tables."""
+        return (cls.__doc__ or "").strip().split("\n")[0]
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """Make the value from its fields by name, as in TOML; unknown and missing ones are refused by name."""
+        cls.check_names(values)
+        return cls(**values)
+
+    @classmethod
+    def check_names(cls, values: Mapping[str, Any]) -> None:
+        """Refuse fields that do not exist, and missing ones that are required."""
+        known = cls.options()
+        for name in values:
+            if name not in known:
+                raise UnknownFieldError(cls.full_name(name), tuple(known))
+        for name, field in known.items():
+            if is_required(field) and name not in values:
+                raise MissingValueError(cls.full_name(name), describe(field))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return its fields by name, as in TOML; fields that are None are left out."""
+        plain = {name: getattr(self, name) for name in self.options()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in plain.items()
+            if value is not None
+        }
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, checked like a new value."""
+        copy: Self = dataclasses.replace(self, **changes)  # type: ignore[type-var]
+        return copy
+
+
+First = TypeVar("First")
+S = TypeVar("S", bound=Settings)
+R = TypeVar("R")
+P = ParamSpec("P")
+
+
+class SettingsFunction(Generic[First, P, S, R]):
+    """A function of something and its settings, which may be given as one value or as arguments.
+
+    ``simulate(scenario, trials=200)`` and ``simulate(scenario, Simulation(trials=200))`` do the same.
+    """
+
+    def __init__(self, function: Callable[[First, S], R], settings: Callable[P, S]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self.settings = settings
+        given = list(inspect.signature(function).parameters.values())
+        self._first = given[0].name
+        fields = list(inspect.signature(settings).parameters.values())
+        self.__signature__ = inspect.Signature(
+            [given[0], *fields], return_annotation=inspect.signature(function).return_annotation
+        )
+        self.__doc__ = _with_settings(function.__doc__ or "", settings)
+
+    @overload
+    def __call__(self, first: First, settings: S, /) -> R: ...
+    @overload
+    def __call__(self, first: First, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> R:  # type: ignore[misc]
+        """Make the settings of the arguments, unless they are given as one value, and call the function."""
+        if self._first in kwargs:
+            args = (kwargs.pop(self._first), *args)
+        if len(args) == 2 and not kwargs and isinstance(args[1], Settings):
+            return self._function(args[0], args[1])  # type: ignore[arg-type]
+        if not args:
+            raise TypeError(f"{self.__name__}() needs {self._first}")  # type: ignore[attr-defined]
+        return self._function(args[0], self.settings(*args[1:], **kwargs))
+
+
+def takes(
+    settings: Callable[P, S],
+) -> Callable[[Callable[[First, S], R]], SettingsFunction[First, P, S, R]]:
+    """Let a function of (something, settings) take the fields of its settings as arguments.
+
+    Type checkers, ``help()`` and :func:`inspect.signature` see the fields, with their types and defaults.
+
+    Examples
+    --------
+    >>> class Pace(Settings):
+    ...     '''How fast a run proceeds.'''
+    ...     interval: float = option(default=0.0, low=0, text="seconds between the starts of two rounds")
+    >>> @takes(Pace)
+    ... def describe(name: str, pace: Pace) -> str:
+    ...     return f"{name}: {pace.interval}"
+    >>> describe("slow", interval=2.0), describe("fast", Pace(interval=0.5))
+    ('slow: 2.0', 'fast: 0.5')
+    >>> import inspect
+    >>> print(inspect.signature(describe))
+    (name: str, *, interval: float = 0.0) -> str
+    """
+
+    def decorate(function: Callable[[First, S], R]) -> SettingsFunction[First, P, S, R]:
+        return SettingsFunction(function, settings)
+
+    return decorate
+
+
+def document(settings: type[Settings]) -> str:
+    """Return the entries of a docstring's *Parameters* section for the fields of some settings."""
+    lines = []
+    for name, field in settings.options().items():
+        kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+        text = option_of(field).text
+        lines += [f"{name} : {kind}", f"    {text[:1].upper()}{text[1:]}."]
+    return "\n".join(lines)
+
+
+def _with_settings(text: str, settings: Any) -> str:
+    """Return a docstring whose *Parameters* section also lists the settings."""
+    head, marker, tail = text.partition("\n    Returns\n")
+    if not marker:
+        return text
+    return head.rstrip() + "\n" + _indented(document(settings)) + "\n" + marker + tail
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.split("\n"))
+
+
+def _name_arguments(cls: type) -> None:
+    """Have a dataclass refuse unknown keyword arguments by name, with a suggestion."""
+    plain: Any = vars(cls)["__init__"]
+
+    @functools.wraps(plain)
+    def init(self: Any, *arguments: Any, **named: Any) -> None:
+        if type(self) is cls:
+            known = tuple(field.name for field in dataclasses.fields(cls) if field.init)
+            for name in named:
+                if name not in known:
+                    raise UnknownArgumentError(name, known, f"argument of {cls.__name__}")
+        plain(self, *arguments, **named)
+
+    setattr(cls, "__init__", init)  # noqa: B010 - mypy rejects the assignment

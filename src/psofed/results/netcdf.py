@@ -1,0 +1,113 @@
+"""NetCDF files of results: written whole, with a checksum, and read only if undamaged.
+
+A file is what xarray writes, followed by one line with the SHA-256 of everything before it. HDF5 ignores bytes behind
+its own, so any NetCDF-4 reader opens the file. The checksum is verified before HDF5 sees the file, because HDF5 itself
+may return other numbers, or crash, when a bit is wrong. It protects against damage, not against forgery: whoever
+writes a file can also write its checksum. So sizes are checked before anything is read into memory.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.files import write_atomically
+
+if TYPE_CHECKING:
+    import xarray
+
+_MARK = b"\npsofed sha256 "
+_TRAILER = len(_MARK) + 2 * hashlib.sha256().digest_size + 1
+_CHUNK = 1 << 20  # bytes
+
+
+def check_netcdf_name(path: str | Path) -> None:
+    """Refuse a file name of another kind, before any work is done."""
+    if Path(path).suffix.lower() != ".nc":
+        raise InvalidValueError("out", str(path), "a name ending in .nc (NetCDF)")
+
+
+def save_dataset(data: "xarray.Dataset", path: str | Path) -> None:
+    """Write a data set as NetCDF with a checksum, whole or not at all."""
+    check_netcdf_name(path)
+    # In memory first: on a full disk HDF5 leaves its file open, and the process crashes when it ends.
+    content = bytes(data.to_netcdf(engine="h5netcdf"))
+    checksum = hashlib.sha256(content).hexdigest().encode()
+    write_atomically(Path(path), content + _MARK + checksum + b"\n", mode=0o666)
+
+
+def open_dataset(path: str | Path) -> "xarray.Dataset":
+    """Read a NetCDF file that psofed wrote into memory.
+
+    Raises
+    ------
+    PsofedError
+        If the file is missing, damaged, of another kind, or larger than the machine's memory.
+    """
+    file = Path(path)
+    if file.is_dir():
+        raise PsofedError(f"{path}: is a folder, not a result")
+    try:
+        _check_size(file)
+        _verify(file)
+    except FileNotFoundError:
+        raise PsofedError(f"{path}: no such file") from None
+    except OSError as error:
+        raise PsofedError(f"{path}: cannot be read ({error.strerror})") from None
+    data: xarray.Dataset = read_back(path, file, _load)
+    return data
+
+
+def read_back(path: str | Path, content: Any, make: Callable[[Any], Any]) -> Any:
+    """Return ``make(content)``; any failure is a :class:`PsofedError` that names the file `path`.
+
+    The content may be forged, and HDF5, xarray and JSON raise whatever they like on what they do not expect. So this
+    is one of the few places that catch every exception.
+    """
+    try:
+        return make(content)
+    except PsofedError as error:  # such as a part from a plugin that is not loaded
+        raise PsofedError(f"{path}: {error}") from None
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise PsofedError(f"{path}: not a psofed result ({reason:.300})") from None
+
+
+def _check_size(file: Path) -> None:
+    if not hasattr(os, "sysconf"):  # Windows
+        return
+    size, memory = file.stat().st_size, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if size > memory:
+        raise PsofedError(
+            f"{file}: has {size / 1e9:.0f} GB, but this machine only {memory / 1e9:.0f} GB of memory"
+        )
+
+
+def _verify(file: Path) -> None:
+    """Compare the checksum of a file with its last line."""
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        remaining = stream.seek(0, os.SEEK_END) - _TRAILER
+        stream.seek(0)
+        while remaining > 0 and (chunk := stream.read(min(_CHUNK, remaining))):
+            digest.update(chunk)
+            remaining -= len(chunk)
+        trailer = stream.read()
+    if not trailer.startswith(_MARK):
+        raise PsofedError(f"{file}: not a psofed result, or cut short (no checksum at its end)")
+    if trailer != _MARK + digest.hexdigest().encode() + b"\n":
+        raise PsofedError(f"{file}: damaged (its checksum does not match); restore it, or compute it again")
+
+
+def _load(file: Path) -> "xarray.Dataset":
+    import xarray
+
+    with xarray.open_dataset(file, engine="h5netcdf") as opened:
+        # psofed writes arrays as they are. A variable that is larger than its file is mostly fill values: HDF5 stores
+        # only the parts of an array that were written, so a few bytes can stand for terabytes.
+        size, limit = sum(variable.nbytes for variable in opened.variables.values()), file.stat().st_size
+        if size > limit:
+            raise PsofedError(f"declares {size / 1e9:.3g} GB of numbers in a file of {limit / 1e9:.3g} GB")
+        return opened.load()
