@@ -98,7 +98,7 @@ try:
 except OSError:
     secret = "unreadable"
 link = http.client.HTTPSConnection("127.0.0.1", port, context=ssl._create_unverified_context())
-link.request("POST", path, b"", {"content-type": "application/x-protobuf", "x-psofed-secret": secret})
+link.request("POST", path, b"", {"content-type": "application/protobuf", "x-psofed-secret": secret})
 print(os.getuid(), secret, link.getresponse().status)
 """
 

@@ -98,9 +98,8 @@ class Plausibility:
             return found | self._too_far_in_all(model, uploads, left, size)
         if self.factor is None or len(left) < _ENOUGH:
             return found
-        past = float(np.median(self._deviations)) if self._deviations else 0.0
         for node, deviation in left.items():
-            most = max([*_others(left, node), past, size])
+            most = max([*_others(left, node), *self._deviations, size])
             if 0.0 < _DOUBT * self.factor * most < deviation:
                 found[node] = (
                     "doubtful",

@@ -6,6 +6,7 @@ the round that it cuts short, and each request is twice as fast as with Flower's
 """
 
 import json
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import read_json
 from psofed.federation.deploy.credentials import Credentials
 from psofed.federation.flower import SECRET_VARIABLE, Control, number_of_key, public_key_of
+
+_log = logging.getLogger("psofed.federation")
+_skipped: set[Path] = set()  # files named already; the server looks for new keys every second
 
 
 @dataclass(frozen=True)
@@ -123,11 +127,20 @@ def superexec_command(home: Home, port: int) -> list[str]:
 
 
 def register_nodes(home: Home, control: Control) -> list[str]:
-    """Register the public keys of the credentials that the SuperLink does not know; return their names."""
+    """Register the public keys of the credentials that the SuperLink does not know; return their names.
+
+    A file that holds no node's key is skipped, with a warning when it is first met.
+    """
     known = {node["number"] for node in control.nodes()}
     new = []
     for path in home.credentials.public_keys():
-        key = public_key_of(path)
+        try:
+            key = public_key_of(path)
+        except PsofedError as error:
+            if path not in _skipped:
+                _skipped.add(path)
+                _log.warning("skipped: %s", error)
+            continue
         if number_of_key(key) not in known:
             control.register(key, path.stem)
             new.append(path.stem)
