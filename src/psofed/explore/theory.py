@@ -15,11 +15,11 @@ import numpy as np
 from psofed.common.errors import NotCoveredError, PsofedError
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
-from psofed.theory.models import Model
+from psofed.theory.metrics import TERMS, metrics_of
+from psofed.theory.model import TheoryModel
 from psofed.theory.prediction import Prediction
 from psofed.theory.stability import contraction_bound
-from psofed.theory.steady import Solver
-from psofed.theory.stepsize import has_optimum, minimise, stable_range
+from psofed.theory.stepsize import NoStableStepsizeError, has_optimum, minimise, stable_range
 
 if TYPE_CHECKING:
     from psofed.fleet import Fleet
@@ -50,8 +50,8 @@ class Known:
 
     def __init__(self, scenario: Scenario, measured: "Fleet | None" = None) -> None:
         self.scenario = scenario
-        self.model: Model = Model(scenario, measured=measured)
-        self.solver: Solver = Solver(self.model)
+        self.prediction: Prediction = Prediction(scenario, measured=measured)
+        self.model: TheoryModel = self.prediction.model
         self.rows: dict[float, Row] = {}
         self.grid: set[float] = set()  # those of the rows that the picture over the stepsize is made of
         self.best: dict[str, float | None] = {}
@@ -62,13 +62,12 @@ class Known:
         """Return the steady state at one stepsize: metrics, terms, and whether it is one."""
         if stepsize not in self.rows:
             started = time.thread_time()
-            point = Prediction(self.scenario.replace(stepsize=stepsize))
-            point.__dict__.update(model=self.model, solver=self.solver)
+            point = self.prediction.at(stepsize)
             terms = point.terms
             self.rows[stepsize] = {
                 "stepsize": stepsize,
                 **{name: getattr(point, name) for name in METRICS},
-                **{name: getattr(terms, name) for name in ("data", "attack", "noise", "drift", "targets")},
+                **{name: getattr(terms, name) for name in TERMS},
                 "evasion": _evasion_bounds(point),
                 "sampling_error": point.steady_state.sampling_error.excess if point.is_stable else 0.0,
             }
@@ -84,7 +83,10 @@ class Known:
     def limit(self) -> float:
         """The limit of stability, to three digits (two where that takes long)."""
         if self._limit is None:
-            self._limit = stable_range(self.solver, 1e-2 if self.is_slow else 1e-3)
+            try:
+                self._limit = stable_range(self.prediction.method, 1e-2 if self.is_slow else 1e-3)
+            except NoStableStepsizeError:
+                self._limit = 0.0
         return self._limit
 
     def best_stepsize(self, metric: str) -> float | None:
@@ -94,7 +96,7 @@ class Known:
         return self.best[metric]
 
     def _find_best(self, metric: str) -> float | None:
-        if not (has_optimum(self.model) or self.model.has_direction) or not math.isfinite(self.limit):
+        if not (has_optimum(self.model) or self.model.has_direction) or not 0 < self.limit < math.inf:
             return None
         tolerance = 3e-2 if self.is_slow else 1e-3
         best = minimise(lambda mu: self.row(mu)[metric], self.limit, tolerance)
@@ -234,15 +236,12 @@ def _learning_curve(known: Known, scenario: Scenario, point: Row) -> Iterator[St
     """Yield the learning curve from its start, longer and longer, until it is settled or the run ends."""
     total = scenario.iterations
     length = min(total, _FIRST_ITERATIONS // 4 if known.is_slow else _FIRST_ITERATIONS)
-    noise = float(known.model.fleet.noise_variance.mean())
-    fleet, variance = known.model.fleet, scenario.data.test_input_variance
     steady = point["network_mse"]
     while True:
         started = time.thread_time()
-        excess, server = known.solver.curve(scenario.stepsize, length)
+        excess, server = known.prediction.method.curve(scenario.stepsize, length)
         seconds = time.thread_time() - started
-        network = excess + noise
-        test = variance * server + fleet.test_noise_variance
+        network, server, test = metrics_of(known.model, excess, server)
         tail = network[-max(length // 10, 1) :]
         level = math.isfinite(steady) and bool(np.all(np.abs(tail - steady) <= _SETTLED * steady))
         seen = _thinned(length)

@@ -12,8 +12,8 @@ import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.scenario import Scenario
-from psofed.theory.models import Model
-from psofed.theory.moments import Participation
+from psofed.theory.model import TheoryModel
+from psofed.theory.moments.layout import Participation
 
 
 class MomentOperator(Protocol):
@@ -245,7 +245,7 @@ class PaperOperators:
     @classmethod
     def of(cls, scenario: Scenario) -> "PaperOperators":
         """Build them for a scenario, whose pattern and uplink play no part in the paper's analysis."""
-        model = Model(scenario, theory="paper")
+        model = TheoryModel(scenario, theory="paper")
         exchange = model.branches[0].exchanges[0]
         entries, fleet, clients = model.entries, model.fleet, scenario.num_clients
         d = scenario.dimension if entries.is_full else 1

@@ -1,4 +1,4 @@
-"""What one LMS step does to moments: v → z = v − μ x xᵀ (v + e) − μ x ν, for samples y = (w* + e)ᵀx + ν.
+"""One LMS step on moments: v → z = v − μ x xᵀ (v + e) − μ x ν, for samples y = (w* + e)ᵀx + ν.
 
 With P = E[vvᵀ], m = E[v] and P̂ = E[(v + e)(v + e)ᵀ] = P + m eᵀ + e mᵀ + e eᵀ, client k's own block becomes
 
@@ -7,8 +7,11 @@ With P = E[vvᵀ], m = E[v] and P̂ = E[(v + e)(v + e)ᵀ] = P + m eᵀ + e mᵀ
 with E[xxᵀ A xxᵀ] = 2RAR + R tr(RA) for Gaussian x (Isserlis, the paper's Appendix B) and symmetric A. Blocks of
 two different clients, or of server and client, only see means: v → (I − μR) v − μ R e. The noise adds μ²σ_ν²R_k to the
 client's own block (the paper's φ_ν, Appendix D). A client that poisons its samples with probability t has a mixture of
-two such steps; if the Byzantine set is redrawn, whether k and l do so is correlated, which adds Cov(t_k, t_l) times the
-product of what the two steps differ by.
+two such steps. If the Byzantine set is redrawn, k and l are correlated in whether they do so, which adds Cov(t_k, t_l)
+times the product of the differences of the two steps.
+
+μ = ``stepsize``; R, e and σ_ν² of clean and poisoned samples are in ``mixture``; P and m are moments ``v`` and
+``first``.
 """
 
 from dataclasses import dataclass
@@ -17,14 +20,15 @@ from functools import cached_property
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.theory.first import FirstMoments
-from psofed.theory.moments import ClientMoments, Entries, PairMoments
-from psofed.theory.samples import Mixture, Samples
+from psofed.theory.moments.first import FirstMoments
+from psofed.theory.moments.layout import Entries
+from psofed.theory.moments.second import ClientMoments, PairMoments
+from psofed.theory.steps.samples import Mixture, SampleLaw
 
 
 @dataclass(frozen=True, eq=False)
 class _Means:
-    """What the step does to means: v → M v − μ r, M = I − μR, averaged over clean and poisoned samples."""
+    """The step's effect on means: v → M v − μ r, M = I − μR, averaged over clean and poisoned samples."""
 
     decay: FloatArray  # E[M_k]: (K,) or (K, D, D)
     push: FloatArray | None  # E[R_k e_k], (K, F)
@@ -32,36 +36,46 @@ class _Means:
     push_swing: FloatArray | None  # likewise R e
 
 
-class _Step:
-    """One LMS step of all clients, acting on moments: what both kinds of inputs share; they differ in how R is applied.
+@dataclass(frozen=True, eq=False)
+class LmsStep:
+    """One LMS step of all clients on moments; white and correlated inputs differ in how R is applied.
 
-    `first` None leaves out all that displacements do.
+    In all methods `first` None leaves out the effect of displacements.
+
+    Parameters
+    ----------
+    stepsize : float
+        μ.
+    mixture : Mixture
+        The clients' samples; covariances are ς_k², (K,), or R_k, (K, D, D).
+    entries : Entries
+        Tracked entries: diagonal ones over white inputs, else all.
+    small_stepsize : bool
+        Drop the μ²𝓗 of (Fmat): the paper's small-stepsize approximation.
     """
 
     stepsize: float
     mixture: Mixture
     entries: Entries
-    small_stepsize: bool
+    small_stepsize: bool = False
 
     @cached_property
     def means(self) -> _Means:
-        covariance = sum(
-            self._scale(weight) * samples.covariance for weight, samples in self.mixture.branches
-        )
-        push: FloatArray | None = None
-        pushes: list[FloatArray | float] = []
-        for weight, samples in self.mixture.branches:
-            if samples.displacement is not None:
-                part = self._times(samples.covariance, samples.displacement)
-                push = self.entries.per_client(weight) * part + (0.0 if push is None else push)
-                pushes.append(part)
-            else:
-                pushes.append(0.0)
+        """The step's effect on means."""
+        branches, zero = self.mixture.branches, np.zeros(())
+        covariance = sum(self._scale(weight) * samples.covariance for weight, samples in branches)
         decay = np.asarray(self._identity - self.stepsize * covariance)
-        if len(pushes) == 1:
-            return _Means(decay, push, np.zeros_like(decay), None)
-        swing = self.mixture.branches[1][1].covariance - self.mixture.branches[0][1].covariance
-        return _Means(decay, push, swing, None if push is None else np.asarray(pushes[1] - pushes[0]))
+        swing = branches[-1][1].covariance - branches[0][1].covariance
+        if all(samples.displacement is None for _, samples in branches):
+            return _Means(decay, None, swing, None)
+        parts = [
+            zero if samples.displacement is None else self._times(samples.covariance, samples.displacement)
+            for _, samples in branches
+        ]
+        push = sum(
+            self.entries.per_client(weight) * part for (weight, _), part in zip(branches, parts, strict=True)
+        )
+        return _Means(decay, np.asarray(push), swing, parts[-1] - parts[0])
 
     def first(self, v: FirstMoments) -> FirstMoments:
         """Step first moments."""
@@ -88,51 +102,31 @@ class _Step:
         )
 
     def pairs(self, v: PairMoments, first: FirstMoments | None = None) -> PairMoments:
-        """Step pairs of different clients; what it makes of k = l is left to the caller."""
-        blocks = (self._pairs(v.both), self._pairs(v.one), self._pairs(v.none))
+        """Step pairs of different clients; the caller discards the result for k = l."""
+        stepped = v.map(self._pairs)
         if first is None or self.means.push is None:
-            return PairMoments(*blocks)
-        taking, idle = self._pushes(first.taking), self._pushes(first.idle)
-        both, one, none = (
-            block + self._pair_push(left, right)
-            for block, left, right in zip(blocks, (taking, taking, idle), (taking, idle, idle), strict=True)
-        )
-        return PairMoments(both, one, none)
+            return stepped
+        means = ((first.taking, first.taking), (first.taking, first.idle), (first.idle, first.idle))
+        pushed = []
+        for block, (k, m) in zip(stepped, means, strict=True):
+            terms = self.pair_pushes(k, m)
+            pushed.append(block + sum(self.entries.outer(x[:, None], y[None, :]) for x, y in terms))
+        return PairMoments(*pushed)
 
     def pair_pushes(self, k: FloatArray, m: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
-        """Return what displacements add to E[z_k z_lᵀ], a list of x_k, y_lᵀ, from means (K, F) before the step."""
-        return self._pair_push_terms(self._pushes(k), self._pushes(m))
-
-    def _pushes(self, mean: FloatArray) -> tuple[tuple[FloatArray, FloatArray], ...]:
-        """Means kept, and what is pushed: for the average, then for what poisoned and clean differ by."""
+        """Return the effect of displacements on E[z_k z_lᵀ], a list of x_k, y_lᵀ, from means (K, F) before the step."""
         means, mu = self.means, self.stepsize
         assert means.push is not None
-        average = (self._times(means.decay, mean), -mu * means.push)
-        if self.mixture.covariance == 0.0 or means.push_swing is None:
-            return (average,)
-        return average, (-mu * self._times(means.swing, mean), -mu * means.push_swing)
-
-    def _pair_push_terms(
-        self,
-        k: tuple[tuple[FloatArray, FloatArray], ...],
-        m: tuple[tuple[FloatArray, FloatArray], ...],
-    ) -> list[tuple[FloatArray, FloatArray]]:
+        # With M v − r the mean after the step, E[z_k z_lᵀ] gains −M_k v_k r_lᵀ − r_k (M_l v_l − r_l)ᵀ: for the means
+        # of M and r with weight 1, and for the differences of poisoned and clean samples with weight Cov(t_k, t_l).
+        parts = [(1.0, means.decay, -mu * means.push)]
+        if self.mixture.covariance and means.push_swing is not None:
+            parts.append((self.mixture.covariance, -mu * means.swing, -mu * means.push_swing))
         terms = []
-        for weight, (kept_k, pushed_k), (kept_m, pushed_m) in zip(
-            (1.0, self.mixture.covariance), k, m, strict=False
-        ):
-            terms += [(weight * kept_k, pushed_m), (weight * pushed_k, kept_m + pushed_m)]
+        for weight, matrix, push in parts:
+            kept_k, kept_m = self._times(matrix, k), self._times(matrix, m)
+            terms += [(weight * kept_k, push), (weight * push, kept_m + push)]
         return terms
-
-    def _pair_push(
-        self,
-        k: tuple[tuple[FloatArray, FloatArray], ...],
-        m: tuple[tuple[FloatArray, FloatArray], ...],
-    ) -> FloatArray:
-        total: FloatArray | float = 0.0
-        for left, right in self._pair_push_terms(k, m):
-            total = total + self.entries.outer(left[:, None], right[None, :])
-        return np.asarray(total)
 
     def _displaced(
         self, own: FloatArray, mean: FloatArray | None, displacement: FloatArray | None
@@ -164,26 +158,8 @@ class _Step:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, eq=False)
-class WhiteLms(_Step):
-    """LMS on white inputs, R_k = ς_k² I: entries couple only through the trace.
-
-    Parameters
-    ----------
-    stepsize : float
-        μ.
-    mixture : Mixture
-        The clients' samples; covariances are ς_k², (K,).
-    entries : Entries
-        Diagonal entries that are tracked.
-    small_stepsize : bool
-        Drop the μ²𝓗 of (Fmat): the paper's small-stepsize approximation.
-    """
-
-    stepsize: float
-    mixture: Mixture
-    entries: Entries
-    small_stepsize: bool = False
+class WhiteLms(LmsStep):
+    """LMS on white inputs, R_k = ς_k² I: entries couple only through the trace."""
 
     @cached_property
     def input_variance(self) -> FloatArray:
@@ -257,26 +233,8 @@ class WhiteLms(_Step):
         return np.asarray(total)
 
 
-@dataclass(frozen=True, eq=False)
-class CorrelatedLms(_Step):
-    """LMS on inputs with any covariances R_k.
-
-    Parameters
-    ----------
-    stepsize : float
-        μ.
-    mixture : Mixture
-        The clients' samples; covariances are R_k, (K, D, D).
-    entries : Entries
-        All entries of every block.
-    small_stepsize : bool
-        Drop the μ²𝓗 of (Fmat): the paper's small-stepsize approximation.
-    """
-
-    stepsize: float
-    mixture: Mixture
-    entries: Entries
-    small_stepsize: bool = False
+class CorrelatedLms(LmsStep):
+    """LMS on inputs with any covariances R_k; all entries of every block are tracked."""
 
     def excess(self, own: FloatArray, mean: FloatArray | None = None) -> FloatArray:
         """tr(R_k P̂_k), the excess MSE on clean samples, of own blocks and means before the step."""
@@ -327,7 +285,7 @@ class CorrelatedLms(_Step):
             total = total + weight[:, None, None] * step
         return _flat(np.asarray(total))
 
-    def _fourth(self, samples: Samples, p: FloatArray) -> FloatArray:
+    def _fourth(self, samples: SampleLaw, p: FloatArray) -> FloatArray:
         """μ² E[xxᵀ P xxᵀ]."""
         if samples.fourth is not None:
             flat = np.einsum("kab,kb->ka", samples.fourth, _flat(p))

@@ -25,7 +25,7 @@ _TOLERANCE = 1e-8
 
 
 class System(NamedTuple):
-    """What is linear in the moments, at one stepsize.
+    """The part of the map that is linear in the moments, at one stepsize.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class System(NamedTuple):
     participants, shift : int
         |S_n| and M.
     redrawn : bool
-        Whether the uploading participants are drawn afresh.
+        Whether the uploading participants are redrawn.
     decay, keep, trace : array (K,)
         LMS: means become `decay` v, own moments `keep` P + `trace` tr P.
     swing : float
@@ -62,7 +62,7 @@ class System(NamedTuple):
 
 
 class Drive(NamedTuple):
-    """What drives the moments.
+    """The part of the map that does not depend on the moments.
 
     Attributes
     ----------

@@ -1,4 +1,10 @@
-"""Which recursions a scenario means: one, or several to be averaged over the offsets of round-robin masks."""
+"""A scenario as the theory sees it: the laws of participation, samples, uploads and masks, everything but the stepsize.
+
+One iteration is v_k = w_k + a_k S_k (g − w_k), z_k = v_k − μ x_k x_kᵀ (v_k + e_k) − μ x_k ν_k, g' = g + (1/s) Σ_k b_k
+S'_k (u_k − g). ``drawn`` is the law of a and b, ``mixture`` that of x, ν and e, ``law`` that of u given z and g,
+``branches`` that of S: one, or several to be averaged over the offsets of round-robin masks. ``entries`` says which
+entries of the moments are tracked, and ``tags`` which method can solve them (:func:`psofed.theory.solve.select`).
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,16 +20,18 @@ from psofed.parts.affine import Affine, PoisonedSamples, Statement
 from psofed.parts.patterns.random import Random
 from psofed.parts.patterns.round_robin import RoundRobin
 from psofed.scenario import Scenario
-from psofed.theory.corruption import Attackers, Corruption
 from psofed.theory.coverage import check_attack, check_scenario, statement_of, walk_of
-from psofed.theory.exchange import CommonMask, IndependentMasks, MaskMoments
-from psofed.theory.lms import lms_of
-from psofed.theory.lumps import NODES, Lumps
-from psofed.theory.moments import Entries, Participation
-from psofed.theory.recursion import Exchange, Recursion
-from psofed.theory.samples import Mixture, clean_samples, poisoned_samples
-from psofed.theory.uploads import UploadLaw
-from psofed.theory.window_masks import WindowMasks
+from psofed.theory.lumped import LumpedFleet
+from psofed.theory.maps.general import Recursion
+from psofed.theory.moments.layout import Entries, Participation
+from psofed.theory.steps.common_mask import CommonMask
+from psofed.theory.steps.corruption import AttackChances, Corruption
+from psofed.theory.steps.exchange import MaskLaw, MaskMoments
+from psofed.theory.steps.independent_masks import IndependentMasks
+from psofed.theory.steps.lms import lms_of
+from psofed.theory.steps.offsets import WindowMasks
+from psofed.theory.steps.samples import Mixture, clean_samples, poisoned_samples
+from psofed.theory.steps.uploads import UploadLaw
 
 THEORIES = ("exact", "paper")
 
@@ -34,18 +42,18 @@ class Branch:
 
     Attributes
     ----------
-    exchanges : tuple of exchanges
+    exchanges : tuple of MaskLaw
         Upload and next download of one period.
     weight : float
         Probability, or share of the sample.
     """
 
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[MaskLaw, ...]
     weight: float
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class TheoryModel:
     """A scenario as the theory sees it: everything but the stepsize is fixed.
 
     Parameters
@@ -56,7 +64,7 @@ class Model:
     small_stepsize : bool
         Drop μ²𝓗 (paper's theory only).
     measured : Fleet, optional
-        Statistics of the streams as measured, in the place of those the scenario describes.
+        Measured statistics of the streams, in the place of those the scenario describes.
     """
 
     scenario: Scenario
@@ -89,7 +97,7 @@ class Model:
 
     @cached_property
     def statement(self) -> Statement | None:
-        """What the attack states of itself; None if nobody ever attacks."""
+        """The attack's effect, as it states it; None if nobody ever attacks."""
         attack = self.scenario.attack
         if attack is None:
             return None
@@ -97,16 +105,16 @@ class Model:
         return statement if np.any(self.attackers.chance) else None
 
     @cached_property
-    def attackers(self) -> Attackers:
-        """Who attacks in an iteration."""
+    def attackers(self) -> AttackChances:
+        """How likely each client is to attack in an iteration."""
         attack, clients = self.scenario.attack, self.scenario.num_clients
         if attack is None:
-            return Attackers(np.zeros(clients))
+            return AttackChances(np.zeros(clients))
         byzantine, pair_factor = attack.byzantine_moments(clients, self.fleet.names)
-        return Attackers(attack.probability * byzantine, pair_factor)
+        return AttackChances(attack.probability * byzantine, pair_factor)
 
     @cached_property
-    def clean(self) -> "Model":
+    def clean(self) -> "TheoryModel":
         """The same fleet without the attack."""
         return self if self.statement is None else replace(self, scenario=self.scenario.replace(attack=None))
 
@@ -117,71 +125,37 @@ class Model:
 
     @cached_property
     def law(self) -> UploadLaw:
-        """What the server receives from whom."""
+        """The law of the uploads."""
         affine = self.statement if isinstance(self.statement, Affine) else Affine()
         attackers = self.attackers
         if not isinstance(self.statement, Affine):
-            attackers = Attackers(np.zeros(self.scenario.num_clients))
+            attackers = AttackChances(np.zeros(self.scenario.num_clients))
         constant = (1.0 - affine.own - affine.server) * self.fleet.target - affine.offset
         shaped = np.array(self.entries.vector(constant)) if np.any(constant) else None
         return UploadLaw(self.drawn, self.entries, Corruption(attackers, affine, shaped))
 
     @cached_property
     def mixture(self) -> Mixture:
-        """What the clients learn from."""
-        return self._mixture_of(self.fleet, self.attackers)
+        """The samples that clients learn from."""
+        return self.mixture_of(self.fleet, self.attackers)
 
-    def _mixture_of(self, fleet: Fleet, attackers: Attackers) -> Mixture:
+    def mixture_of(self, fleet: Fleet, attackers: AttackChances) -> Mixture:
+        """Return the samples of a fleet under this model's attack."""
         clean = clean_samples(fleet, self.entries)
         if not isinstance(self.statement, PoisonedSamples):
             return Mixture(clean)
         return Mixture(clean, poisoned_samples(fleet, self.entries, self.statement), attackers)
 
-    def _lumped(self, stepsize: float) -> tuple[Mixture, UploadLaw] | None:
-        """Return samples and uploads of the fleet lumped together, where that is possible and worth it."""
-        if self.is_scattered or self.entries.is_full or self.fleet.target_offsets is not None:
-            return None  # clients differ in more than their variances
-        # Poisoned inputs have a larger variance: at most this factor of it
-        variance = self.fleet.input_variance
-        widest = np.max([samples.covariance.max() for _, samples in self.mixture.branches])
-        pole = 2.0 / (stepsize * (self.scenario.dimension + 2)) * float(variance.max()) / float(widest)
-        for nodes in NODES:
-            lumps, mixture, law = self._lumps(nodes)
-            if 2 * lumps.copies.size >= variance.size:
-                return None
-            if lumps.is_precise(variance, pole):
-                return mixture, law
-        return None
-
-    def _lumps(self, nodes: int) -> tuple[Lumps, Mixture, UploadLaw]:
-        if nodes not in self._known_lumps:
-            fleet, corruption, chance = self.fleet, self.law.corruption, self.attackers.chance
-            if self.is_additive and self.scenario.selection.coordinated:
-                # With one mask for all, noise that is added only counts by its sum.
-                chance = np.full_like(chance, chance.mean())
-            lumps = Lumps.of(fleet.input_variance, fleet.noise_variance, chance, nodes)
-            fleet = replace(fleet, input_variance=lumps.input_variance, noise_variance=lumps.noise_variance)
-            attackers = Attackers(lumps.chance, self.attackers.pair_factor)
-            honest = not np.any(corruption.attackers.chance)
-            uploading = Attackers(np.zeros_like(lumps.chance)) if honest else attackers
-            law = replace(self.law, corruption=replace(corruption, attackers=uploading), copies=lumps.copies)
-            self._known_lumps[nodes] = (lumps, self._mixture_of(fleet, attackers), law)
-        return self._known_lumps[nodes]
-
-    @cached_property
-    def _known_lumps(self) -> dict[int, tuple[Lumps, Mixture, UploadLaw]]:
-        return {}
-
     @property
     def has_direction(self) -> bool:
-        """Whether first moments are needed: somebody pulls away from the target."""
+        """Whether first moments are needed: an attack or a client's own target pulls away from the common one."""
         return self.law.corruption.constant is not None or any(
             samples.displacement is not None for _, samples in self.mixture.branches
         )
 
     @property
     def is_contraction(self) -> bool:
-        """Whether uploads average honest models, and samples are clean: what the paper's bounds on μ assume."""
+        """Whether uploads average honest models, and samples are clean, as the paper's bounds on μ assume."""
         gaussian = self.fleet.fourth_moments is None
         return gaussian and self.law.corruption.is_linear_part_honest and self.mixture.poisoned is None
 
@@ -192,7 +166,7 @@ class Model:
 
     @cached_property
     def entries(self) -> Entries:
-        """Which entries of the blocks are tracked."""
+        """Tracked entries of the blocks."""
         scenario = self.scenario
         if not self.fleet.is_white:
             return Entries.full(scenario.dimension)
@@ -208,7 +182,7 @@ class Model:
 
     @cached_property
     def branches(self) -> tuple[Branch, ...]:
-        """What has to be averaged, for the steady state."""
+        """The cases whose steady states are averaged."""
         if not self._moving_window:
             return (Branch((self._random_exchange(),), 1.0),)
         if self.is_scattered:
@@ -222,6 +196,15 @@ class Model:
         distinct = self.scenario.dimension // masks.period
         return tuple(Branch(masks.common(offset), 1.0 / distinct) for offset in range(distinct))
 
+    @cached_property
+    def tags(self) -> frozenset[str]:
+        """Properties that a method may need: "white" or "correlated" inputs, "separable" or "scattered" masks.
+
+        Masks are scattered if each client has its own moving window, else separable.
+        """
+        inputs = "white" if self.fleet.is_white else "correlated"
+        return frozenset({inputs, "scattered" if self.is_scattered else "separable"})
+
     @property
     def round_robin(self) -> WindowMasks:
         """The moving windows, where the pattern is round-robin."""
@@ -229,7 +212,7 @@ class Model:
 
     @property
     def is_scattered(self) -> bool:
-        """Whether every client has a moving window of its own."""
+        """Whether every client has its own moving window."""
         return self._moving_window and not self.scenario.selection.coordinated
 
     @property
@@ -239,7 +222,8 @@ class Model:
 
     def recursion(self, stepsize: float, branch: Branch, lumped: bool = True) -> Recursion:
         """Return the recursion of one branch at one stepsize; `lumped` False keeps every client apart."""
-        mixture, law = (self._lumped(stepsize) if lumped else None) or (self.mixture, self.law)
+        together = self._lumped_fleet.at(stepsize) if lumped and self._lumped_fleet is not None else None
+        mixture, law = together or (self.mixture, self.law)
         return Recursion(
             lms_of(mixture, stepsize, self.entries, self.small_stepsize),
             branch.exchanges,
@@ -252,9 +236,15 @@ class Model:
             self.has_direction,
         )
 
+    @cached_property
+    def _lumped_fleet(self) -> LumpedFleet | None:
+        # Clients can stand for each other if they differ in variances and chances only.
+        alike = self.tags >= {"white", "separable"} and self.fleet.target_offsets is None
+        return LumpedFleet(self) if alike else None
+
     @property
     def is_redrawn(self) -> bool:
-        """Whether the uploading participants are drawn afresh; the paper's analysis always has it so."""
+        """Whether the uploading participants are an independent draw, as they always are in the paper's analysis."""
         return self.scenario.uplink == "redrawn" or self.theory == "paper"
 
     @property
@@ -267,7 +257,7 @@ class Model:
     def _is_window(self) -> bool:
         return isinstance(self.scenario.selection.pattern, RoundRobin)
 
-    def _random_exchange(self) -> Exchange:
+    def _random_exchange(self) -> MaskLaw:
         scenario = self.scenario
         # The paper's theory takes round-robin masks for random ones of the same p_e.
         pattern = Random() if self._is_window else scenario.selection.pattern

@@ -1,8 +1,13 @@
-"""What reaches the server from client k: u_k = A_k z_k + G_k g + t_k (c − δ_k), in errors, with t_k = 1 if it attacks.
+"""The upload of client k as the server receives it, in errors: u_k = A_k z_k + G_k g + t_k (c − δ_k).
 
-An attacked number own · u + server · w + offset + noise (:class:`psofed.parts.affine.Affine`), written in errors
-w̃ = w* − w, is own · z + server · g + c − δ with c = (1 − own − server) w* − offset. So A = 1 + t (own − 1) and
-G = t · server. Whether client k attacks, t_k, is drawn afresh in every iteration, independent of all models.
+An attacked number is own · u + server · w + offset + noise (:class:`psofed.parts.affine.Affine`). Written in errors
+w̃ = w* − w it is own · z + server · g + c − δ, so that with t_k = 1 if client k attacks
+
+    A_k = 1 + t_k (own − 1),    G_k = t_k · server,    c = (1 − own − server) w* − offset.
+
+t_k is drawn independently in every iteration, whatever the models are. ``AttackChances`` holds E[t_k] = ``chance`` and
+the factor f = ``pair_factor`` of E[t_k t_l] = f E[t_k] E[t_l]; ``Corruption`` holds own, server and δ (``affine``)
+and c (``constant``).
 """
 
 from dataclasses import dataclass
@@ -15,16 +20,16 @@ from psofed.parts.affine import Affine
 
 
 @dataclass(frozen=True, eq=False)
-class Attackers:
-    """Who attacks in an iteration.
+class AttackChances:
+    """How likely each client, and each pair of clients, is to attack in an iteration.
 
     Attributes
     ----------
     chance : array (K,)
         E[t_k] = β_k p_a: probability that client k is Byzantine, times that of attacking.
     pair_factor : float
-        f with E[t_k t_l] = f E[t_k] E[t_l], k ≠ l: 1 for a fixed set of Byzantine clients. Where it is not 1 (a set
-        redrawn in every iteration) all chances are equal.
+        f: 1 for a fixed set of Byzantine clients. Where it is not 1 (a set redrawn in every iteration) all chances are
+        equal.
     """
 
     chance: FloatArray
@@ -38,17 +43,17 @@ class Attackers:
 
 @dataclass(frozen=True, eq=False)
 class Corruption:
-    """The moments of A_k, G_k and t_k, and what is added.
+    """Moments of A_k, G_k and t_k, and what attackers add.
 
     Attributes
     ----------
-    attackers : Attackers
+    attackers : AttackChances
     affine : Affine
     constant : array (F) or None
         c on the tracked entries; None if it is zero.
     """
 
-    attackers: Attackers
+    attackers: AttackChances
     affine: Affine
     constant: FloatArray | None = None
 
@@ -63,8 +68,13 @@ class Corruption:
         return np.asarray(self.attackers.chance * self.affine.server)
 
     @property
+    def has_no_negative_factor(self) -> bool:
+        """Whether A_k and G_k are never negative, so that moments without a sign stay without one."""
+        return self.is_linear_part_honest or min(self.affine.own, self.affine.server) >= 0.0
+
+    @property
     def is_linear_part_honest(self) -> bool:
-        """Whether what is uploaded is z_k plus something: no factor of a model is changed."""
+        """Whether A_k = 1 and G_k = 0 always: uploads are honest models, plus what attackers may add."""
         changed = self.affine.own != 1.0 or self.affine.server != 0.0
         return not (changed and np.any(self.attackers.chance))
 
@@ -76,7 +86,8 @@ class Corruption:
     def parts(self) -> tuple[tuple[FloatArray, FloatArray, FloatArray, float], ...]:
         """Vectors (A, G, t) and weights w whose products make up pairs: E[X_k Y_l] = Σ w X_k Y_l for k ≠ l.
 
-        The means with weight 1 and, if Cov(t_k, t_l) is not zero, (own − 1, server, 1) with that weight.
+        E[X_k Y_l] = E[X_k] E[Y_l] + Cov(t_k, t_l) x y, since A, G and t are all affine in t with slopes
+        x, y = own − 1, server, 1. So the means come with weight 1, and the slopes with weight Cov(t_k, t_l).
         """
         chance = self.attackers.chance
         means = (self.own, self.server, chance, 1.0)

@@ -1,10 +1,15 @@
-"""What a client learns from: clean samples, and those an attacker has poisoned.
+"""SampleLaw that clients learn from: clean ones, and those that an attacker has poisoned.
 
-A sample is y = (w* + e)ᵀx + ν with Gaussian x of covariance R and noise ν independent of it: e is how far the
-client's own target lies from the common one, 0 in most fleets. A poisoned sample (x + ξ, φ y), ξ ~ N(0, v I), is one
-of the same kind: given x' = x + ξ, φ y has the mean φ (w* + d)ᵀ R R'⁻¹ x' with R' = R + v I, and what is left is
-independent of x' (all is Gaussian). So it has the covariance R', the displacement e' = φ R'⁻¹ R (w* + d) − w*, and
-noise of variance φ² (σ_ν² + (w* + d)ᵀ (R − R R'⁻¹ R) (w* + d)).
+A sample is y = (w* + e)ᵀx + ν with Gaussian x of covariance R and noise ν independent of it. e is the distance of the
+client's own target from the common one, 0 in most fleets. A poisoned sample (x + ξ, φ y), ξ ~ N(0, v I), is of the same
+kind. Given x' = x + ξ, the mean of φ y is φ (w* + d)ᵀ R R'⁻¹ x' with R' = R + v I, and since all is Gaussian the
+remainder is independent of x'. So a poisoned sample has
+
+    covariance    R',
+    displacement  e' = φ R'⁻¹ R (w* + d) − w*,
+    noise         φ² (σ_ν² + (w* + d)ᵀ (R − R R'⁻¹ R) (w* + d)).
+
+φ = ``poison.label``, v = ``poison.input_noise_variance``, d = ``fleet.target_offsets``, w* = ``fleet.target``.
 """
 
 from collections.abc import Sequence
@@ -16,22 +21,22 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet
 from psofed.parts.affine import PoisonedSamples
-from psofed.theory.corruption import Attackers
-from psofed.theory.moments import Entries
+from psofed.theory.moments.layout import Entries
+from psofed.theory.steps.corruption import AttackChances
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
-    """One kind of samples, for every client.
+class SampleLaw:
+    """The law of one kind of samples, for every client.
 
     Attributes
     ----------
     covariance : array (K,) over white inputs, else (K, D, D)
         ς_k² or R_k.
     noise_variance : array (K,)
-        What observation noise contributes: σ_νk², times φ² if poisoned.
+        Contribution of the observation noise: σ_νk², times φ² if poisoned.
     residual_variance : array (K,)
-        What is independent of the inputs for another reason: poisoned inputs.
+        Contribution of poisoned inputs, (w* + d)ᵀ (R − R R'⁻¹ R) (w* + d), times φ².
     displacement : array (K, F) or None
         e_k; None if all are zero.
     fourth : array (K, D², D²) or None
@@ -50,22 +55,22 @@ class Samples:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Clean samples and, for those who poison theirs, poisoned ones.
+    """Clean samples and, for clients that poison theirs, poisoned ones.
 
     Attributes
     ----------
-    clean : Samples
-    poisoned : Samples or None
-    attackers : Attackers or None
-        Who learns from poisoned samples, and how often.
+    clean : SampleLaw
+    poisoned : SampleLaw or None
+    attackers : AttackChances or None
+        How likely each client is to learn from a poisoned sample.
     """
 
-    clean: Samples
-    poisoned: Samples | None = None
-    attackers: Attackers | None = None
+    clean: SampleLaw
+    poisoned: SampleLaw | None = None
+    attackers: AttackChances | None = None
 
     @cached_property
-    def branches(self) -> Sequence[tuple[FloatArray, Samples]]:
+    def branches(self) -> Sequence[tuple[FloatArray, SampleLaw]]:
         """Probabilities (K,) and samples."""
         if self.poisoned is None or self.attackers is None:
             return ((np.ones_like(self.clean.noise_variance), self.clean),)
@@ -78,17 +83,17 @@ class Mixture:
         return self.attackers.covariance if self.poisoned is not None and self.attackers is not None else 0.0
 
 
-def clean_samples(fleet: Fleet, entries: Entries) -> Samples:
-    """Return the samples as they are."""
+def clean_samples(fleet: Fleet, entries: Entries) -> SampleLaw:
+    """Return the law of the samples as they are drawn."""
     covariance = fleet.covariances() if entries.is_full else fleet.input_variance
     displacement = None if fleet.target_offsets is None else entries.vector(fleet.target_offsets)
     nothing = np.zeros_like(fleet.noise_variance)
     measured = fleet.fourth_moments, fleet.weighted_noise
-    return Samples(covariance, fleet.noise_variance, nothing, displacement, *measured)
+    return SampleLaw(covariance, fleet.noise_variance, nothing, displacement, *measured)
 
 
-def poisoned_samples(fleet: Fleet, entries: Entries, poison: PoisonedSamples) -> Samples:
-    """Return the samples that attackers learn from.
+def poisoned_samples(fleet: Fleet, entries: Entries, poison: PoisonedSamples) -> SampleLaw:
+    """Return the law of the samples that attackers learn from.
 
     Examples
     --------
@@ -106,7 +111,10 @@ def poisoned_samples(fleet: Fleet, entries: Entries, poison: PoisonedSamples) ->
     if entries.is_full:
         clean = fleet.covariances()
         covariance = clean + noise * np.eye(fleet.target.size)
-        learned = np.linalg.solve(covariance, np.einsum("kij,kj->ki", clean, targets)[..., None])[..., 0]
+        # Without input noise R' = R, and the target itself is what is learned, even where R is singular.
+        learned = targets
+        if noise > 0:
+            learned = np.linalg.solve(covariance, np.einsum("kij,kj->ki", clean, targets)[..., None])[..., 0]
         lost = np.einsum("ki,kij,kj->k", targets, clean, targets - learned)
     else:
         clean = fleet.input_variance
@@ -115,7 +123,9 @@ def poisoned_samples(fleet: Fleet, entries: Entries, poison: PoisonedSamples) ->
         learned = ratio[:, None] * targets
         lost = clean * (1.0 - ratio) * (targets**2).sum(axis=1)
     displacement = entries.vector(label * learned - fleet.target)
-    # Measured inputs are not poisoned (:class:`~.models.Model` refuses it), so their moments stay as they are.
+    # Noise on measured inputs is refused (:mod:`psofed.theory.coverage`), so measured moments stay as they are.
     noise_variance, weighted = label**2 * fleet.noise_variance, fleet.weighted_noise
     weighted = None if weighted is None else label**2 * weighted
-    return Samples(covariance, noise_variance, label**2 * lost, displacement, fleet.fourth_moments, weighted)
+    return SampleLaw(
+        covariance, noise_variance, label**2 * lost, displacement, fleet.fourth_moments, weighted
+    )

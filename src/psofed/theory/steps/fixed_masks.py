@@ -1,42 +1,49 @@
-"""Upload and next download with masks that are known: round-robin windows, given the clients' offsets."""
+"""Masks that are known, one for each client: round-robin windows, given the clients' offsets.
+
+Nothing is averaged over masks: g' = g + (1/s) Σ_k b_k S_k d_k and v_k = z_k + a_k S_k (g' − z_k). With S_k(i) and
+S_k(j) in ``row`` and ``column``, A_l = E[g' z_lᵀ] and T = E[g' g'ᵀ],
+
+    A_l   = C_l + (1/s) Σ_m S_m(i) E[b_m d_m z_lᵀ]
+    T     = G + (1/s) Σ_m (S_m(i) E[b_m d_m gᵀ] + S_m(j) E[b_m g d_mᵀ]) + (1/s²) Σ_km S_k(i) S_m(j) E[b_k b_m d_k d_mᵀ]
+    P¹¹'  = (1 − S_k(i)) ((1 − S_l(j)) Y_kl + S_l(j) A_kᵀ) + S_k(i) ((1 − S_l(j)) A_l + S_l(j) T)
+    P¹⁰'  = (1 − S_k(i)) Y_kl + S_k(i) A_l.
+
+The constants of a pair depend on both clients' masks, so this law is not separable. Over white inputs its compiled form
+is :mod:`psofed.theory.maps.windows`.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.theory.first import FirstMoments
-from psofed.theory.moments import ClientMoments, Entries, PairMoments, Participation, UploadSums
-from psofed.theory.uploads import UploadLaw, Uploads
+from psofed.theory.moments.first import FirstMoments
+from psofed.theory.moments.second import ClientMoments, MomentState, PairMoments, UploadSums
+from psofed.theory.steps.exchange import MaskLaw
+from psofed.theory.steps.uploads import UploadLaw, UploadMoments
 
 
 @dataclass(frozen=True, eq=False)
-class FixedMasks:
-    """Known masks, one for each client: round-robin with an offset each, given the offsets.
-
-    Not separable: what happens to a pair depends on both clients' masks.
+class FixedMasks(MaskLaw):
+    """Known masks, one for each client.
 
     Parameters
     ----------
-    drawn : Participation
-    entries : Entries
     row, column : array (K, E)
         S_k(i) and S_k(j) on the tracked entries.
     """
 
-    drawn: Participation
-    entries: Entries
     row: FloatArray
     column: FloatArray
 
-    def __call__(
+    def exchange(
         self,
         law: UploadLaw,
         z: ClientMoments,
         pairs: PairMoments,
         first: FirstMoments | None = None,
         attack: float = 1.0,
-    ) -> tuple[ClientMoments, PairMoments]:
+    ) -> MomentState:
         """Exchange all moments."""
         drawn, flip, s = self.drawn, self.entries.flip, self.drawn.participants
         row, column = self.row, self.column
@@ -45,7 +52,6 @@ class FixedMasks:
         pulls, pull_pairs = law.weighted(z, pairs, first)
         diagonal = np.arange(drawn.clients)
         pulls[diagonal, diagonal] = sent.upload_own - drawn.single * z.cross1
-        # E[g' z_lᵀ]
         client = sent.cross + np.einsum("me,mle->le", row, pulls) / s
         server = self._server(law, z, sent, pull_pairs, attack)
         cross1 = (1 - column) * client + column * server
@@ -57,9 +63,10 @@ class FixedMasks:
         both = keep_row * (keep_column * average + column_ * flip(client)[:, None])
         both += row_ * (keep_column * client[None, :] + column_ * server)
         one = keep_row * average + row_ * client[None, :]
-        for array in (both, one):
-            array[diagonal, diagonal] = 0.0
-        return ClientMoments(server, cross1, client, own1, sent.own), PairMoments(both, one, average)
+        return MomentState(
+            ClientMoments(server, cross1, client, own1, sent.own),
+            PairMoments(law.without_same(both), law.without_same(one), average),
+        )
 
     def first(self, law: UploadLaw, z: FirstMoments) -> FirstMoments:
         """Exchange first moments."""
@@ -70,16 +77,19 @@ class FixedMasks:
         return FirstMoments(server, (1 - mask) * kept + mask * server, kept)
 
     def _server(
-        self, law: UploadLaw, z: ClientMoments, sent: Uploads, pull_pairs: FloatArray, attack: float
+        self, law: UploadLaw, z: ClientMoments, sent: UploadMoments, pull_pairs: FloatArray, attack: float
     ) -> FloatArray:
+        """T = E[g' g'ᵀ]."""
         drawn, flip, s = self.drawn, self.entries.flip, self.drawn.participants
         row, column = self.row, self.column
         toward = (row * (sent.upload_server - drawn.single * z.server)).sum(axis=0) / s
         turned = flip(sent.upload_server)
-        pulls = sent.upload_upload - sent.upload_server - turned + drawn.single * z.server
         diagonal = np.arange(drawn.clients)
-        pull_pairs[diagonal, diagonal] = pulls
+        pull_pairs[diagonal, diagonal] = (
+            sent.upload_upload - sent.upload_server - turned + drawn.single * z.server
+        )
         second = np.einsum("ke,kle,le->e", row, pull_pairs, column)
+        # Noise that all attackers share: of two different ones, so the square of the sum less the sum of squares
         chance = law.corruption.attackers.chance[:, None]
         rows, columns = row * chance, column * chance
         together = rows.sum(axis=0) * columns.sum(axis=0) - (rows * columns).sum(axis=0)

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.theory import windows as kernels
-from psofed.theory.krylov import dominant_eigenvalue
-from psofed.theory.lms import WhiteLms, lms_of
-from psofed.theory.models import Model
-from psofed.theory.recursion import NO_SOURCES, Sources
+from psofed.theory.maps.krylov import dominant_eigenvalue
+from psofed.theory.maps.windows import kernels
+from psofed.theory.model import TheoryModel
+from psofed.theory.moments.level import NO_SOURCES, Sources
+from psofed.theory.steps.lms import WhiteLms, lms_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,14 +27,14 @@ class WindowProblem:
 
     Parameters
     ----------
-    model : Model
+    model : TheoryModel
         Round-robin masks with an offset for each client, over white inputs.
     """
 
-    model: Model
+    model: TheoryModel
 
     @classmethod
-    def of(cls, model: Model) -> "WindowProblem":
+    def of(cls, model: TheoryModel) -> "WindowProblem":
         """Make the problem of a model."""
         return cls(model)
 

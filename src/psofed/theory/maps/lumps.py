@@ -1,4 +1,4 @@
-"""Large fleets as a few clients that count many times: exact sums over clients by Gauss quadrature.
+"""Large fleets as a few clients that each count many times: exact sums over clients by Gauss quadrature.
 
 Over white inputs a client's moments are f₀(ς²) + σ_ν² f₁(ς²) with smooth f₀ and f₁, the same for all clients that
 attack equally often: ς_k² enters through the LMS step, σ_νk² only as a source, and both act on other clients through
@@ -7,7 +7,9 @@ quadrature of its input variances: node j counts W_j times (the quadrature's wei
 S_j / W_j, with S_j = Σ_k σ_νk² ℓ_j(ς_k²) and ℓ_j the Lagrange polynomials of the nodes. Where fleets have few
 different variances the nodes are these, and nothing is approximated; else the error falls geometrically with the
 number of nodes, and is checked. Eigenvectors are not smooth (they sit on the slowest or fastest clients), so spectral
-radius and limit of stability are computed for the fleet as it is.
+radius and largest stable stepsize are computed for the fleet as it is.
+
+ς² = ``input_variance``, σ_ν² = ``noise_variance``, W = ``copies``.
 """
 
 from dataclasses import dataclass
@@ -22,14 +24,14 @@ _PRECISION = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class Lumps:
-    """Clients that stand for many.
+    """Nodes that each stand for many clients.
 
     Attributes
     ----------
     input_variance, noise_variance, chance : array (n,)
         ς², σ_ν² and the chance to attack of each node.
     copies : array (n,)
-        W: how many clients it stands for; the sum is K.
+        W: the number of clients it stands for; the sum is K.
     """
 
     input_variance: FloatArray
@@ -63,8 +65,8 @@ class Lumps:
     def is_precise(self, input_variance: FloatArray, pole: float) -> bool:
         """Whether sums over clients are exact for the functions that occur.
 
-        These are as hard as 1/(a + b), what two clients' decay leaves at small stepsizes, and 1/(pole − a), a client's
-        own moment near the stepsize at which it would diverge on its own; `pole` must be above all variances.
+        The hardest are 1/(a + b), from the decay of two clients at small stepsizes, and 1/(pole − a), a client's own
+        moment near the stepsize at which it would diverge on its own; `pole` must be above all variances.
         """
         if not pole > float(input_variance.max()):
             return False
