@@ -14,6 +14,7 @@ from psofed.common.files import read_json, write_json
 from psofed.federation.app import HOME_VARIABLE
 from psofed.federation.deploy.bell import BELL_VARIABLE
 from psofed.federation.deploy.door import DoorLimits, FrontDoor
+from psofed.federation.deploy.keeper import RunKeeper
 from psofed.federation.deploy.processes import (
     Process,
     Supervisor,
@@ -66,10 +67,15 @@ class Server:
         return f"{self.door.host}:{self.door.port}"
 
     def watch(self, poll: float = 1.0) -> None:
-        """Let in keys that are made meanwhile, until interrupted; raise if a process ends by itself."""
+        """Let in keys that are made meanwhile, and continue a run whose process has died, until interrupted.
+
+        A process of the server itself that ends is an error.
+        """
+        keeper = RunKeeper(self.home)
         while True:
             self.supervisor.check()
             register_nodes(self.home, self.control)
+            keeper.look()
             time.sleep(poll)
 
 

@@ -1,4 +1,4 @@
-"""Flower's SuperLink behind a credential.
+"""Flower's SuperLink behind a credential, and on a clock that does not jump.
 
 Flower asks no credential for its Control API, which submits runs and registers keys. It listens on loopback, but every
 user of the machine can connect there. Here every request must carry a secret that only the server's own user can read.
@@ -11,6 +11,8 @@ import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+
+from psofed.federation.flower.clock import keep_time_steady
 
 SECRET_HEADER = "x-psofed-secret"
 SECRET_VARIABLE = "PSOFED_SUPERLINK_SECRET"
@@ -60,6 +62,7 @@ def main() -> None:
     import uvicorn
     from flwr.superlink.cli.flower_superlink import flower_superlink
 
+    keep_time_steady()
     secret = Path(os.environ[SECRET_VARIABLE]).read_text()
     run = uvicorn.run
 
