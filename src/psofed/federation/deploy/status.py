@@ -27,7 +27,7 @@ def federation_status(home: Home) -> dict[str, Any]:
         raise PsofedError(f"there is no federation in {home.folder}")
     address = server_address(home)
     run = read_json(home.status) if home.status.exists() else None
-    if run and run["state"] == "running" and not is_locked(home.run_lock):
+    if run and run.get("state") == "running" and not is_locked(home.run_lock):
         run = {**run, "state": "interrupted"}  # its process has died; the server continues it within seconds
     saved = None
     if home.checkpoint.exists():
