@@ -73,7 +73,7 @@ class ServerModelRun:
         }
         self._test_set = draw_test_set(scenario, fleet, self._streams["test"])
         self._inputs = make_input_model(fleet)
-        # So many clients exchange in an iteration at most; where fewer do, they are the first of those drawn.
+        # Largest number of clients that exchange in an iteration; where fewer do, they are the first of those drawn.
         self._most = algorithm.most_participants(scenario)
         # Root data are of the model's entries, so a rule that has some can only join models.
         root = self._streams["root"] if exchange.sends_model else None

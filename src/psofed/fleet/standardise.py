@@ -34,7 +34,7 @@ class Standardiser:
     width : int
         d, the number of inputs.
     warmup : int
-        So many rows at the start only feed the running means; they are not samples.
+        Number of rows at the start that only feed the running means and are not samples.
     clip : float
         Inputs beyond this many standard deviations are set to it.
 
@@ -155,7 +155,7 @@ def standardise(
     inputs, targets : array (rows, d), array (rows,)
         In the order of time, NaN where an input is missing.
     warmup : int
-        So many rows at the start only feed the running means; they are not samples.
+        Number of rows at the start that only feed the running means and are not samples.
     clip : float
         Inputs beyond this many standard deviations are set to it.
 

@@ -133,7 +133,7 @@ def plugin_of(part: Part) -> str | None:
 
 
 def plugin_files() -> list[str]:
-    """Return the files of the user's own modules, for clusters where they are not installed."""
+    """Return the files of modules with user-defined parts, for clusters where they are not installed."""
     modules = {part.__module__ for part in _REGISTERED.values() if not _is_built_in(part)} - {"__main__"}
     files = (
         getattr(sys.modules.get(module), "__file__", None) for module in sorted(modules) if "." not in module

@@ -1,4 +1,4 @@
-"""What does the theory not cover? Refusals by name, each with its reason."""
+"""Cases that the theory does not cover: refusals by name, each with its reason."""
 
 from typing import TYPE_CHECKING
 

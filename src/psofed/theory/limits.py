@@ -1,8 +1,9 @@
 """Finds how much of an attack a fleet survives: the most Byzantine clients, and the largest scale, with ρ(𝓕) < 1.
 
-Both are found by bisection over :meth:`psofed.theory.solve.method.Method.is_stable` at the scenario's stepsize, all else as in
-the scenario. With an attack on every upload at scale 0 the server never hears anything, ρ(𝓕) is 1, and at small scales
-it differs from 1 by less than eigenvalues are computed to; so a scale counts as survived only if scale 0 is.
+Both are found by bisection over :meth:`psofed.theory.solve.method.Method.is_stable` at the scenario's stepsize, all
+else as in the scenario. With an attack on every upload at scale 0 the server never hears anything, ρ(𝓕) is 1, and at
+small scales it differs from 1 by less than eigenvalues are computed to; so a scale counts as survived only if scale 0
+is.
 """
 
 from collections.abc import Callable
@@ -12,17 +13,17 @@ import numpy as np
 
 from psofed.common.errors import InvalidValueError
 from psofed.parts.base import Attack
+from psofed.render import Report, Reported
 from psofed.scenario import Scenario
 from psofed.theory.coverage import hears_nothing, statement_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import select
 
-
 _UNRESOLVED = 1e-3  # scales below which ρ(𝓕) may be 1 to rounding
 
 
-@dataclass(frozen=True)
-class AttackLimits:
+@dataclass(frozen=True, repr=False)
+class AttackLimits(Reported):
     """Up to where the mean square stays bounded, at the scenario's own stepsize.
 
     Attributes
@@ -33,10 +34,18 @@ class AttackLimits:
     scale : float or None
         The largest scale of the attack at which it does; None if there is no such limit up to a million, or the attack
         has no scale.
+    scenario : Scenario
     """
 
     num_byzantine: int | None
     scale: float | None
+    scenario: Scenario
+
+    def report(self) -> Report:
+        """Return how much of the attack the fleet tolerates."""
+        from psofed.theory.reports import limits_report
+
+        return limits_report(self)
 
 
 def attack_limits(scenario: Scenario) -> AttackLimits:
@@ -71,11 +80,11 @@ def attack_limits(scenario: Scenario) -> AttackLimits:
 
     count = _largest_count(lambda n: stable(_with_count(attack, n, clients)), clients)
     if "scale" not in attack.to_mapping():
-        return AttackLimits(count, None)
+        return AttackLimits(count, None, scenario)
     scale = _largest_scale(lambda x: stable(attack.replace(scale=x)))
     if scale is not None and scale < _UNRESOLVED and not stable(attack.replace(scale=0.0)):
         scale = 0.0
-    return AttackLimits(count, scale)
+    return AttackLimits(count, scale, scenario)
 
 
 def _with_count(attack: Attack, count: int, clients: int) -> Attack:

@@ -7,7 +7,7 @@ offset
    per client are many small systems of the same shape; NumPy's overhead per operation is then paid once for the batch.
 2. Projections are matrix products (classical Gram–Schmidt), taken twice: "twice is enough" (Kahan and Parlett). SciPy's
    loop over single vectors takes as long for large systems and several times as long for small ones.
-3. A system of the batch that has converged goes on with the others. Its next directions may be zero, which the
+3. A system of the batch that has converged continues with the others. Its next directions may be zero, which the
    rotations below let pass.
 4. Restarting ends where a cycle no longer helps: rounding lets it go no further.
 5. Sources are scaled to one first where their squares would be 0 or infinite.

@@ -1,1 +1,1 @@
-"""What one iteration does to moments, step by step: the LMS step, the upload, the download."""
+"""Maps of the moments in one iteration: the LMS step, the upload, the download."""

@@ -2,8 +2,8 @@
 
 Entries are labelled by their place c relative to the moving frame, in which client k's mask is always s_k(c) = 1 if
 (c − o_k) mod D < M, and every iteration relabels c + M as c. With white inputs all moments at place c are numbers, and
-first moments are V numbers (:class:`psofed.theory.moments.layout.Entries`). Arrays over places and clients are (D, K): clients
-are contiguous, so that loops over them run on whole registers.
+first moments are V numbers (:class:`psofed.theory.moments.layout.Entries`). Arrays over places and clients are (D,
+K): clients are contiguous, so that loops over them run on whole registers.
 """
 
 from typing import NamedTuple

@@ -1,8 +1,8 @@
 """Compiled iterations of all moments for given windows: with pairs eliminated, in full, and repeated for a curve.
 
-Reduced: x = (g, cross, own, w, h), D (5K + 2) numbers, go through LMS step and exchange of server and clients, then the sums over
-pairs of the steady state that belongs to them (:func:`~.pairs.eliminated_sums`). Full: the pairs themselves are part of x,
-so that the map takes covariances to covariances and its spectral radius is an eigenvalue.
+Reduced: x = (g, cross, own, w, h), D (5K + 2) numbers, go through LMS step and exchange of server and clients, then
+the sums over pairs of the steady state that belongs to them (:func:`~.pairs.eliminated_sums`). Full: the pairs
+themselves are part of x, so that the map takes covariances to covariances and its spectral radius is an eigenvalue.
 """
 
 import numpy as np
@@ -12,8 +12,8 @@ from psofed.engine.compiling import compiled
 from psofed.theory.maps.windows.arguments import PairRow, Received, WindowDrive, WindowMoments, WindowSystem
 from psofed.theory.maps.windows.clients import exchange_clients, lms_clients, mean_product, step_first
 from psofed.theory.maps.windows.pairs import (
-    eliminated_sums,
     clear_sums,
+    eliminated_sums,
     finish_sums,
     pair_push,
     stepped_sums,

@@ -6,13 +6,13 @@ At place e the average Y = E[z_k z_l] of a pair before an exchange becomes, afte
     one  = θ ((1 − s_k) Y + s_k C_l + q),    mirrored = θ ((1 − s_l) Y + s_l C_k + q),    none = θ (Y + q),
     Y'   = E[a_k a_l] both + E[a_k (1 − a_l)] (one + mirrored) + E[(1 − a_k)(1 − a_l)] none,
 
-with C_l = E[g' z_l] (``got.client``), E[g'²] = ``got.server``, q = ``drive.walk`` and θ = decay_k decay_l + swing. Relabelled,
-Y' is the Y of place e − M. In a steady state each pair's Y thus goes round a cycle of places on its own, a linear
-recursion Y' = f Y + … that closes: Y = (…)/(1 − Π f). 1/(1 − Π f) depends on masks alone and is computed beforehand
-(:func:`close_cycles`). Pairs act back through the sums w and h of :class:`~.arguments.WindowMoments`.
+with C_l = E[g' z_l] (``got.client``), E[g'²] = ``got.server``, q = ``drive.walk`` and θ = decay_k decay_l + swing.
+Relabelled, Y' is the Y of place e − M. In a steady state each pair's Y thus goes round a cycle of places on its own,
+a linear recursion Y' = f Y + … that closes: Y = (…)/(1 − Π f). 1/(1 − Π f) depends on masks alone and is computed
+beforehand (:func:`close_cycles`). Pairs act back through the sums w and h of :class:`~.arguments.WindowMoments`.
 
-Every function works on one client k and all clients l. The mask of k is then one number, and the loops over l run on whole
-registers, which is why each of them writes a single array. Pair by pair the same takes many times as long.
+Every function works on one client k and all clients l. The mask of k is then one number, and the loops over l run on
+whole registers, which is why each of them writes a single array. Pair by pair the same takes many times as long.
 Pairs with l = k do not exist: their numbers are computed, and dropped where they would be counted.
 """
 
