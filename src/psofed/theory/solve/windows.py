@@ -100,5 +100,5 @@ class Windows(Method):
 
 
 def _standard_error(levels: FloatArray) -> FloatArray:
-    """Standard error of the mean of all sources together, (2,)."""
+    """Return the standard error of the mean of all sources together, (2,)."""
     return np.asarray(levels.sum(axis=1).std(axis=0, ddof=1) / np.sqrt(len(levels)))

@@ -126,7 +126,7 @@ def curves(
 def level(
     v: WindowMoments, first: FloatArray, variance: FloatArray, offsets: FloatArray, system: WindowSystem
 ) -> tuple[float, float]:
-    """Excess network MSE on samples with the input variances (K,) and targets displaced by `offsets` (K, V), and MSD."""
+    """Excess network MSE, on inputs of variances (K,) and targets displaced by `offsets` (K, V), and server MSD."""
     dimension, clients = v.own1.shape
     p, excess, msd = system.single, 0.0, 0.0
     for k in range(clients):

@@ -18,6 +18,7 @@ from psofed.common.types import FloatArray
 from psofed.theory.maps.krylov import dominant_eigenvalue, solve_fixed_points
 from psofed.theory.maps.windows import kernels
 from psofed.theory.maps.windows.arguments import WindowDrive, WindowSystem
+from psofed.theory.maps.windows.clients import step_first
 from psofed.theory.maps.windows.pairs import close_cycles
 from psofed.theory.model import TheoryModel
 from psofed.theory.moments.level import NO_SOURCES, Sources
@@ -57,7 +58,7 @@ class WindowProblem:
             for mask, first, before, cycles in zip(sets, firsts, befores, closed, strict=True):
                 close_cycles(mask, system, cycles)
                 if drive.directed:
-                    kernels.step_first(first.copy(), mask, system, drive, before)
+                    step_first(first.copy(), mask, system, drive, before)
 
             def step(x: FloatArray, driven: WindowDrive) -> FloatArray:
                 result = np.empty_like(x)
