@@ -1,15 +1,15 @@
 """White inputs, separable masks: pairs are eliminated, and large fleets lumped together.
 
-The steady state comes from the reduced step M(λ) at λ = 1 (:mod:`psofed.theory.maps.reduced`). λ is an eigenvalue of F if
-and only if 1 is one of M(λ). How the largest eigenvalue r(λ) of M(λ) tells ρ(F) from λ depends on signs:
+The steady state comes from the reduced step M(λ) at λ = 1 (:mod:`psofed.theory.maps.reduced`). λ is an eigenvalue of
+F if and only if 1 is one of M(λ). How the largest eigenvalue r(λ) of M(λ) tells ρ(F) from λ depends on signs:
 
 1. Where no number of the step is negative, M(λ) is a matrix without negative entries that falls with λ. Then r(λ) < 1
    exactly if ρ(F) < λ, and ρ(F) is the λ with r(λ) = 1 (Perron and Frobenius).
 2. An attack that turns or overshoots updates makes entries negative, and r(λ) says nothing for certain. F itself still
    takes covariances to covariances, so its spectral radius is its largest real eigenvalue (Krein and Rutman). Up to
    60 clients it is computed from F.
-3. Beyond, F has too many unknowns, and the largest real part of the eigenvalues of M(λ) is taken for r(λ). Of 600 random
-   systems of a few clients, whose signs matter most, it misjudged two, within 1e-4 of ρ(F).
+3. Beyond, F has too many unknowns, and the largest real part of the eigenvalues of M(λ) is taken for r(λ). Of 600
+   random systems of a few clients, whose signs matter most, it misjudged two, within 1e-4 of ρ(F).
 """
 
 import math
