@@ -845,3 +845,17 @@ def test_a_run_that_is_stopped_between_two_rounds_ends_soon(make_app, monkeypatc
     with pytest.raises(RuntimeError, match="stopped"):
         run(Stopped({node: make_app() for node in NODES}), rounds=4, interval=3600.0)
     assert clock.now < 115.0
+
+
+def test_a_run_that_flower_takes_no_messages_of_ends_and_burns_no_rounds(make_app):
+    """Flower answers so when the run is over, as after a jump of the clock; the nodes are not to blame."""
+
+    class Over(InProcessGrid):
+        def push_messages(self, messages):
+            return ["" for _ in messages]
+
+    strategy = PSOFed(num_shared=2)
+    with pytest.raises(PsofedError, match="none of the round's messages"):
+        strategy.start(Over({node: make_app() for node in NODES}), np.zeros(6), num_rounds=3)
+    assert strategy.state.history == []
+    assert strategy.conduct.counts == {}

@@ -18,7 +18,7 @@ from psofed.common.disk import disk
 from psofed.federation import checkpoint, client, exchange, step
 from psofed.federation.checkpoint import CheckpointStore, ServerState
 from psofed.federation.deploy.node import LongLivedNode
-from psofed.federation.flower import fleet, replies
+from psofed.federation.flower import ReplyBounds, fleet, replies
 from psofed.federation.flower.fleet import Fleet
 from psofed.federation.flower.gate import Gate
 
@@ -180,8 +180,15 @@ def _keep_instructions() -> list[Change]:
 
 
 def _wait_for_everything() -> list[Change]:
-    """Wait for a reply that is under way, however long it takes."""
-    return [(exchange._Pull, "wait", lambda self, seconds: self._task.wait(1e9))]
+    """Ask for the rest of a reply for three minutes, as Flower does, and wait for it however long that takes."""
+
+    def bounds(objects: int, bytes: int, seconds: float) -> ReplyBounds:
+        return ReplyBounds(objects, bytes, 180.0)
+
+    return [
+        (exchange._Pull, "wait", lambda self, seconds: self._task.wait(1e9)),
+        (exchange, "ReplyBounds", bounds),
+    ]
 
 
 def _ignore_revocation() -> list[Change]:

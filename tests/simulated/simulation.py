@@ -45,8 +45,8 @@ CHECKPOINT = SERVER / "home" / "checkpoint.npz"
 DIMENSION = 6
 # With one sample and few entries an honest reply can be ten times as far off as the others; lies here are cruder.
 LIMITS = ReplyLimits(max_deviation=1000.0)
-_LONGEST = 200_000.0  # simulated seconds
-_MOST_STEPS = 3_000_000
+_LONGEST = 60.0  # simulated seconds for each round, on average
+_MOST_STEPS = 5_000  # for each round, on average
 
 
 class Finding(Exception):  # noqa: N818 - a result
@@ -110,8 +110,11 @@ class Simulation:
                 for node in self.nodes.values():
                     node.start()
                 self.world.spawn(supervisor, self._supervise)
+                rounds = self.plan.rounds + 20
                 ended = self.world.run(
-                    lambda: self.finished or supervisor.failure is not None, _LONGEST, _MOST_STEPS
+                    lambda: self.finished or supervisor.failure is not None,
+                    _LONGEST * rounds,
+                    _MOST_STEPS * rounds,
                 )
                 if supervisor.failure is not None:
                     raise supervisor.failure

@@ -21,6 +21,7 @@ import httpx
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from psofed.common.errors import PsofedError
 from psofed.common.scheduler import scheduler
 from psofed.federation.deploy.bell import Bell
 from psofed.federation.flower import (
@@ -205,6 +206,9 @@ class Exchange:
         waiting = {
             message_id: node_id for message_id, node_id in zip(sent, destinations, strict=False) if message_id
         }
+        if not waiting and not set(destinations).isdisjoint(grid.get_node_ids()):
+            # The nodes are there, so it is not they who are gone: a round of refused messages would be no round.
+            raise PsofedError("Flower accepted none of the round's messages, so the run is over")
         self.bell.ring(numbers[node_id] for node_id in waiting.values() if node_id in numbers)
         return waiting
 
