@@ -58,7 +58,7 @@ def main() -> None:
     listen(lambda text: print(f"psofed: {text}", file=sys.stderr))
     try:
         try:
-            code = app(standalone_mode=False, prog_name="psofed")
+            code = app(prog_name="psofed", standalone_mode=False)
         finally:
             sys.stdout.flush()
     except PsofedError as error:

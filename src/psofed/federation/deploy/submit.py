@@ -9,9 +9,9 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json, write_json
 from psofed.common.toml import toml_value
 from psofed.federation.deploy.processes import wait_until
+from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.status import server_address
 from psofed.federation.deploy.superlink import Home, open_control
-from psofed.federation.settings import RunSettings
 
 _PYPROJECT = """\
 [build-system]
@@ -41,7 +41,7 @@ _ASK_FLOWER_EVERY = 15.0
 _MODULE = '''\
 """The app is part of psofed, which every machine has installed."""
 
-from psofed.federation.app import client_app, server_app
+from psofed.federation.deploy.app import client_app, server_app
 
 __all__ = ["client_app", "server_app"]
 '''

@@ -18,7 +18,7 @@ from psofed.federation.flower.errors import (
     UnreachableError,
     WrongAuthorityError,
 )
-from psofed.federation.flower.fleet import HEARTBEAT, Announcement, NodeConnection
+from psofed.federation.flower.fleet import HEARTBEAT, Announcement, FleetConnection
 from psofed.federation.flower.gate import NOTED, Gate
 from psofed.federation.flower.keys import (
     KEY_HEADER,
@@ -55,10 +55,10 @@ __all__ = [
     "BadMessageError",
     "BadTreeError",
     "Control",
+    "FleetConnection",
     "ForgottenError",
     "Gate",
     "IncompleteReplyError",
-    "NodeConnection",
     "NotRunningError",
     "ReplyBounds",
     "Sender",

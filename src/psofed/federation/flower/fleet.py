@@ -51,7 +51,7 @@ class Announcement:
     tree: Any
 
 
-class NodeConnection:
+class FleetConnection:
     """One node's connection to a SuperLink: Flower's own client, signed requests and messages.
 
     Parameters
