@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Tests start many processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install test test-slow test-all coverage breaks soak liars bench peers lint format reproduce docs constraints dist dist-oldest clean
+.PHONY: install test test-slow test-all coverage breaks soak byzantine bench peers lint format reproduce docs constraints dist dist-oldest clean
 
 install: $(STAMP)
 
@@ -33,8 +33,8 @@ MINUTES ?= 20
 soak: install
 	$(BIN)/python tests/federation/soak.py --minutes $(MINUTES)
 
-liars: install
-	$(BIN)/python tests/federation/liars.py
+byzantine: install
+	$(BIN)/python tests/federation/byzantine.py
 
 # It takes the packages of the Python that it finds first.
 PYRIGHT := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/basedpyright

@@ -206,5 +206,5 @@ if __name__ == "__main__":
     changed = [(file, text) for file, text in pages().items() if file.read_text(encoding="utf-8") != text]
     for file, text in changed:
         file.write_text(text, encoding="utf-8")
-        print(f"{file.relative_to(DOCS.parent)}: made anew; look at the difference, and run this again")
+        print(f"{file.relative_to(DOCS.parent)}: rewritten; check the difference and run this again")
     sys.exit(bool(changed))

@@ -1,4 +1,4 @@
-"""What the site does with pages that are written to be read in the repository as well.
+"""Adapt pages for the site that are also read in the repository.
 
 - The README is the site's first page.
 - Links that leave docs/ (to source files, examples, the licence) lead to the repository if its address is known

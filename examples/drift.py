@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from lag import measure_lag
 from matplotlib.figure import Figure
 
 from psofed import Scenario, attacks, drifts, optimal_stepsize, predict, simulate
 from psofed.plots.curves import COLOURS, finish_axes, save_figure, to_decibels
-from psofed.simulation.lag import measure_lag
 
 BASE = Scenario(num_clients=20, dimension=5, iterations=2000, attack=attacks.Gaussian(num_byzantine=4))
 WALKS = (0.0, 1e-4, 1e-3)

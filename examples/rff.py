@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from kernel_ridge import kernel_ridge_mse
 from matplotlib.figure import Figure
 
 from psofed import Data, Prediction, Scenario, attacks, models, simulate
 from psofed.fleet.nonlinear import best_mse
 from psofed.plots.curves import COLOURS, finish_axes, save_figure, to_decibels
-from psofed.simulation.kernel_ridge import kernel_ridge_mse
 
 STREAM = Data(function="root-sine", input_variance=1.0, noise_variance=0.01)
 BASE = Scenario(

@@ -61,9 +61,9 @@ if TYPE_CHECKING:
     from psofed.sweeps import load_result as load_result
     from psofed.sweeps import sweep as sweep
     from psofed.theory.limits import attack_limits as attack_limits
+    from psofed.theory.metrics import Terms as Terms
     from psofed.theory.prediction import LearningCurve as LearningCurve
     from psofed.theory.prediction import Prediction as Prediction
-    from psofed.theory.prediction import Terms as Terms
     from psofed.theory.prediction import predict as predict
     from psofed.theory.recovery import predict_recovery as predict_recovery
     from psofed.theory.stepsize import optimal_stepsize as optimal_stepsize
@@ -99,7 +99,7 @@ _HOME = {
     "Selection": "scenario",
     "SimulationResult": "results",
     "SweepResult": "sweeps",
-    "Terms": "theory.prediction",
+    "Terms": "theory.metrics",
     "StepsizeCurve": "theory.stepsize_curve",
     "Uniform": "scenario",
     "UnknownFieldError": "common.errors",

@@ -59,8 +59,8 @@ def test_the_exact_theory_predicts_how_far_a_walking_target_is_ahead(case: tuple
 
 def test_a_walk_that_the_server_does_not_feel_is_noticed() -> None:
     """The formula broken on purpose: no step for the pairs server–client, server–server."""
-    from psofed.theory.models import Model as TheoryModel
-    from psofed.theory.recursion import Sources
+    from psofed.theory.model import TheoryModel
+    from psofed.theory.moments.level import Sources
 
     scenario = make_scenario(*GRID[0])
     result = simulate(scenario, trials=200, seed=0)
@@ -117,14 +117,13 @@ def test_drifts_without_a_steady_state_are_refused_by_name(drift: Drift) -> None
 @pytest.mark.parametrize("coordinated", [True, False])
 @pytest.mark.parametrize("uplink", ["same", "redrawn"])
 def test_the_reduced_recursion_equals_the_full_one_with_a_walk(coordinated: bool, uplink: str) -> None:
-    from psofed.theory.models import Model as TheoryModel
-    from psofed.theory.recursion import Sources
-    from psofed.theory.reduced import ReducedRecursion, can_reduce
+    from psofed.theory.maps.reduced import ReducedRecursion
+    from psofed.theory.model import TheoryModel
+    from psofed.theory.moments.level import Sources
 
     scenario = make_scenario("random", coordinated, uplink, 0.0).replace(attack=Gaussian(num_byzantine=3))
     model = TheoryModel(scenario)
     recursion = model.recursion(scenario.stepsize, model.branches[0])
-    assert can_reduce(recursion)
     full, reduced = (
         recursion.steady_state(Sources())[0],
         ReducedRecursion(recursion).steady_state(Sources())[0],

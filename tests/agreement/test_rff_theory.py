@@ -1,11 +1,16 @@
 """How good the theory is for random features, through their estimated covariances: good for small stepsizes only."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from psofed import Data, Prediction, Scenario, simulate
 from psofed.fleet.nonlinear import best_mse
 from psofed.parts.models import Rff
-from psofed.simulation.kernel_ridge import kernel_ridge_mse
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+from kernel_ridge import kernel_ridge_mse
 
 pytestmark = [pytest.mark.theory, pytest.mark.fleet]
 

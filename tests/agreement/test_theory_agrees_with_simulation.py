@@ -182,11 +182,11 @@ def test_remembering_participants_but_not_masks_fails_the_check(monkeypatch: pyt
     # Half a fix: keep a_{k,n} together in download and upload, but average S_{k,n+1} apart.
     import dataclasses
 
-    from psofed.theory.models import Model
+    from psofed.theory.model import TheoryModel
 
-    right = Model._random_exchange
+    right = TheoryModel._random_exchange
     monkeypatch.setattr(
-        Model, "_random_exchange", lambda self: dataclasses.replace(right(self), remembered=False)
+        TheoryModel, "_random_exchange", lambda self: dataclasses.replace(right(self), remembered=False)
     )
     scenario = scenario_of(
         "random",

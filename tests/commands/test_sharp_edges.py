@@ -154,7 +154,7 @@ def test_output_that_cannot_be_written_is_one_line(folder) -> None:
         (("sweep", "grid.toml", "--out", "/proc/none"), "/proc/none/cells: cannot be written"),
         (
             ("sweep", "grid.toml", "--out", "scenario.toml"),
-            "scenario.toml: is a file; the cells need a folder",
+            "scenario.toml: this is a file; the store needs a folder",
         ),
     ],
 )
@@ -183,7 +183,7 @@ def test_an_interrupted_sweep_says_what_is_kept_and_goes_on(folder) -> None:
     kept = len(finished())
     assert process.returncode == 130, errors
     assert 2 <= kept < 12
-    assert f"psofed: interrupted: {kept} of 12 points kept; run again to go on" in errors
+    assert f"psofed: interrupted: {kept} of 12 points kept; run again to continue" in errors
     assert "Traceback" not in errors
     seen: list[float] = []
     grid = read_grid("long.toml")

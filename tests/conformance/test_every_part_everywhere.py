@@ -1,4 +1,4 @@
-"""Every attack with every aggregation rule, in every room: TOML, simulation, files, reference, sweep, theory."""
+"""Every attack with every aggregation rule, in every package: TOML, simulation, files, reference, sweep, theory."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Parts of the user's own, from a file that is loaded as a plugin, in every room that built-in ones are met in."""
+"""Parts of the user's own, from a file that is loaded as a plugin, in every package that built-in ones are met in."""
 
 import json
 import warnings
@@ -566,7 +566,7 @@ def test_a_pattern_that_does_not_choose_different_entries_is_refused_by_name(
 ) -> None:
     pattern = make(awkward, name)
     scenario = BASE.replace(selection=Selection(pattern=pattern, coordinated=coordinated))
-    with pytest.raises(PsofedError, match=f'pattern "{pattern.kind}" .* 2 different entries from 0 to 3'):
+    with pytest.raises(PsofedError, match=f'pattern "{pattern.kind}" .* 2 distinct entries between 0 and 3'):
         simulate(scenario, trials=2)
 
 
@@ -628,7 +628,7 @@ def test_a_plugin_that_is_not_there_or_is_wrong_is_named(tmp_path: Path) -> None
     with pytest.raises(PsofedError, match=r"psofed_broken_plugin.py: ZeroDivisionError"):
         psofed.load_plugin(broken)
     (tmp_path / "json.py").write_text("")
-    with pytest.raises(PsofedError, match=r"a module named json is there already"):
+    with pytest.raises(PsofedError, match=r"a module named json is already loaded"):
         psofed.load_plugin(tmp_path / "json.py")
 
 

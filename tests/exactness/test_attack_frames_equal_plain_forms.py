@@ -11,7 +11,7 @@ import pytest
 from psofed.engine.attackers import draw_shocks, first_word, make_attackers
 from psofed.engine.frames import attack, poison
 from psofed.engine.streams import make_stream
-from psofed.parts.contexts import room_for
+from psofed.parts.contexts import scratch_size
 from psofed.parts.plain import corrupt_uploads, poison_sample
 from psofed.parts.registry import find_part
 
@@ -53,8 +53,8 @@ def look_at_all(_: Any, upload: Any) -> float:
 
 def craft_of_all(_: Any, known: Any, out: np.ndarray) -> None:
     """Uploads that depend on all that a conspiracy is shown."""
-    assert known.room.size >= room_for(len(known.honest) + len(known.accomplices), len(known.server))
-    known.room[:] = np.nan
+    assert known.scratch.size >= scratch_size(len(known.honest) + len(known.accomplices), len(known.server))
+    known.scratch[:] = np.nan
     assert np.array_equal(out, known.accomplices)
     ranks = np.arange(1.0, len(known.honest) + 1)
     weights = ranks + 0.1 * known.honest_clients

@@ -16,7 +16,7 @@ from psofed.engine.hooks import Uploads, Watching
 from psofed.engine.momentum import make_memories, take_in
 from psofed.engine.server_side import move_by_mean
 from psofed.engine.streams import Stream, make_stream
-from psofed.parts.contexts import room_for
+from psofed.parts.contexts import scratch_size
 from psofed.parts.defences import Cusum
 from psofed.parts.plain import LARGEST, combine_uploads, mix_uploads
 from psofed.parts.pre_aggregations import Bucketing
@@ -71,8 +71,8 @@ def test_a_rules_frame_does_what_the_plain_rule_does_within_its_memory(kind: str
 def test_a_rule_over_vectors_has_the_room_that_it_is_promised_and_may_spoil_it(writes: bool) -> None:
     def mean_change(rule: Aggregation, updates: Any, change: np.ndarray | None = None) -> np.ndarray | None:
         assert updates.changes.size > 0, "it is not asked where nothing was sent"
-        assert updates.room.size >= room_for(*updates.changes.shape)
-        updates.room[:] = np.nan
+        assert updates.scratch.size >= scratch_size(*updates.changes.shape)
+        updates.scratch[:] = np.nan
         mean = updates.changes.mean(axis=0) + 0.5 * updates.own_step + 0.25 * updates.server
         if change is None:
             return mean
@@ -126,8 +126,8 @@ def test_the_frame_of_a_pre_aggregation_does_what_the_plain_one_does_within_its_
 def test_a_pre_aggregation_has_the_room_that_it_is_promised_and_may_spoil_it() -> None:
     def take_all(pre: PreAggregation, updates: Any, weights: np.ndarray) -> None:
         assert updates.changes.size > 0, "it is not asked where nothing was sent"
-        assert updates.room.size >= room_for(*updates.changes.shape)
-        updates.room[:] = np.nan
+        assert updates.scratch.size >= scratch_size(*updates.changes.shape)
+        updates.scratch[:] = np.nan
         assert (weights == 0.0).all()
         weights[:] = 2.0
 

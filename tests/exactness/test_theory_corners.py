@@ -9,8 +9,8 @@ import psofed
 from psofed import Attack, Data, Scenario, Selection
 from psofed.drifts import RandomWalk
 from psofed.scenario.changes import attack_from_mapping
-from psofed.theory.models import Model
-from psofed.theory.recursion import Sources
+from psofed.theory.model import TheoryModel
+from psofed.theory.moments.level import Sources
 
 pytestmark = pytest.mark.theory
 
@@ -45,7 +45,7 @@ def test_the_lag_is_averaged_over_all_offsets(correlation: float) -> None:
         data=Data(input_variance=tuple(np.linspace(0.3, 1.2, clients)), input_correlation=correlation),
         drift=RandomWalk(variance=0.01),
     )  # fmt: skip
-    model = Model(scenario)
+    model = TheoryModel(scenario)
     assert not model.is_sampled
     branches = model.offset_branches(0)
     assert len(branches) > 24
@@ -71,7 +71,7 @@ def test_the_lag_of_scattered_windows_agrees_with_simulation() -> None:
 def test_the_sampling_error_knows_the_drift() -> None:
     still = scattered(num_clients=12, dimension=4, num_participants=4, num_shared=2)
     walking = still.replace(drift=RandomWalk(variance=0.01))
-    assert Model(still).is_sampled
+    assert TheoryModel(still).is_sampled
     errors = [psofed.predict(scenario).steady_state.sampling_error for scenario in (still, walking)]
     # The lag is two orders of magnitude larger than the excess without it, and so is its spread over offsets.
     assert errors[1].excess > 10 * errors[0].excess

@@ -1,6 +1,8 @@
 """Every fast form equals a plain one: operators their dense matrices, reduced recursions the full ones."""
 
 import itertools
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,12 +10,15 @@ import pytest
 import psofed
 from psofed import Attack, Data, Scenario, Selection
 from psofed.scenario.changes import attack_from_mapping
-from psofed.theory.dense import dense_data_matrices, dense_selection_matrices
-from psofed.theory.models import Model
-from psofed.theory.operators import PaperOperators, as_matrix
-from psofed.theory.recursion import NO_SOURCES, Sources
-from psofed.theory.reduced import ReducedRecursion, can_reduce
-from psofed.theory.steady import Solver
+from psofed.theory.maps.reduced import ReducedRecursion
+from psofed.theory.model import TheoryModel
+from psofed.theory.moments.level import NO_SOURCES, Sources
+from psofed.theory.solve import select
+from psofed.theory.solve.windows import Windows
+
+sys.path.insert(0, str(Path(__file__).parent))
+from dense_matrices import dense_data_matrices, dense_selection_matrices
+from paper_operators import PaperOperators, as_matrix
 
 pytestmark = pytest.mark.theory
 
@@ -88,14 +93,13 @@ def reducible() -> list[tuple[Scenario, str]]:
 @pytest.mark.parametrize("index", range(len(reducible())))
 def test_eliminating_pairs_changes_nothing(index: int) -> None:
     scenario, theory = reducible()[index]
-    model = Model(scenario, theory)
+    model = TheoryModel(scenario, theory)
     recursion = model.recursion(0.1, model.branches[0])
-    assert can_reduce(recursion)
     full, _ = recursion.steady_state(Sources())
     reduced, _ = ReducedRecursion(recursion).steady_state(Sources())
     assert reduced.excess == pytest.approx(full.excess, rel=1e-6)
     assert reduced.server == pytest.approx(full.server, rel=1e-6)
-    assert Solver(model).spectral_radius(0.1) == pytest.approx(recursion.spectral_radius(), rel=1e-5)
+    assert select(model).spectral_radius(0.1) == pytest.approx(recursion.spectral_radius(), rel=1e-5)
 
 
 def test_interpolating_between_clients_changes_nothing() -> None:
@@ -106,7 +110,7 @@ def test_interpolating_between_clients_changes_nothing() -> None:
         attack=make_attack(num_byzantine=15),
         selection=Selection(coordinated=False),
     )
-    model = Model(scenario)
+    model = TheoryModel(scenario)
     recursion = model.recursion(0.1, model.branches[0])
     full, _ = recursion.steady_state(Sources())
     reduced, _ = ReducedRecursion(recursion).steady_state(Sources())
@@ -141,14 +145,13 @@ def test_eliminating_pairs_changes_nothing_under_affine_attacks(
             selection=Selection(pattern=pattern, coordinated=coordinated),
             attack=make_attack(num_byzantine=3, probability=0.5, byzantine_set=byzantine_set, **options),
         )  # fmt: skip
-        model = Model(scenario)
+        model = TheoryModel(scenario)
         recursion = model.recursion(0.1, model.branches[0])
-        assert can_reduce(recursion)
         full, _ = recursion.steady_state(Sources())
         reduced, _ = ReducedRecursion(recursion).steady_state(Sources())
         assert reduced.excess == pytest.approx(full.excess, rel=1e-7)
         assert reduced.server == pytest.approx(full.server, rel=1e-7)
-        assert Solver(model).spectral_radius(0.1) == pytest.approx(recursion.spectral_radius(), rel=1e-5)
+        assert select(model).spectral_radius(0.1) == pytest.approx(recursion.spectral_radius(), rel=1e-5)
 
 
 @pytest.mark.thinned(5)
@@ -170,8 +173,8 @@ def test_compiled_windows_equal_the_plain_recursion(
         selection=Selection(pattern="round-robin", coordinated=False),
         attack=make_attack(num_byzantine=2, byzantine_set=byzantine_set, **options),
     )
-    model = Model(scenario)
-    windows, branches = Solver(model).scattered.windows, model.offset_branches(3)[-3:]
+    model = TheoryModel(scenario)
+    windows, branches = Windows(model).problem, model.offset_branches(3)[-3:]
     masks = np.stack([branch.exchanges[0].row for branch in branches])
     compiled = windows.steady_states(masks, 0.1, Sources())
     for branch, (excess, server) in zip(branches, compiled, strict=True):
@@ -204,10 +207,11 @@ def test_white_inputs_given_as_covariances_are_predicted_alike() -> None:
 def test_masks_known_in_advance_exchange_vectors_exactly() -> None:
     # All participate and nothing is random: the moments of given vectors must become those of the exchanged ones.
     from psofed.parts.affine import Affine
-    from psofed.theory.corruption import Attackers, Corruption
-    from psofed.theory.fixed_masks import FixedMasks
-    from psofed.theory.moments import ClientMoments, Entries, PairMoments, Participation
-    from psofed.theory.uploads import UploadLaw
+    from psofed.theory.moments.layout import Entries, Participation
+    from psofed.theory.moments.second import ClientMoments, PairMoments
+    from psofed.theory.steps.corruption import AttackChances, Corruption
+    from psofed.theory.steps.fixed_masks import FixedMasks
+    from psofed.theory.steps.uploads import UploadLaw
 
     generator = np.random.default_rng(1)
     masks = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
@@ -222,8 +226,8 @@ def test_masks_known_in_advance_exchange_vectors_exactly() -> None:
     pair[0, 1], pair[1, 0] = block(z[1], z[2]), block(z[2], z[1])
     drawn, entries = Participation(2, 2), Entries.full(3)
     exchange = FixedMasks(drawn, entries, np.repeat(masks, 3, axis=-1), np.tile(masks, 3))
-    honest = UploadLaw(drawn, entries, Corruption(Attackers(np.zeros(2)), Affine()))
-    clients, pairs = exchange(
+    honest = UploadLaw(drawn, entries, Corruption(AttackChances(np.zeros(2)), Affine()))
+    clients, pairs = exchange.exchange(
         honest, ClientMoments(block(z[0], z[0]), cross, cross, own, own), PairMoments(pair, pair, pair)
     )
     server = z[0] + sum(masks[k] * (z[k + 1] - z[0]) for k in range(2)) / 2
@@ -253,7 +257,7 @@ def test_steady_state_is_where_the_learning_curve_ends() -> None:
 
 
 def test_correlated_steady_state_is_a_fixed_point_of_its_own_recursion() -> None:
-    model = Model(tiny(coordinated=False))
+    model = TheoryModel(tiny(coordinated=False))
     recursion = model.recursion(0.1, model.branches[0])
     _, state = recursion.steady_state(Sources())
     np.testing.assert_allclose(recursion.step(state).pack(), state.pack(), rtol=1e-6, atol=1e-9)

@@ -9,10 +9,10 @@ import pytest
 import psofed
 from psofed import Attack, Data, Fleet, Scenario, Selection, draw_fleet
 from psofed.scenario.changes import attack_from_mapping
-from psofed.theory.lumps import Lumps
-from psofed.theory.models import Model
-from psofed.theory.recursion import Sources
-from psofed.theory.steady import Solver
+from psofed.theory.maps.lumps import Lumps
+from psofed.theory.model import TheoryModel
+from psofed.theory.moments.level import Sources
+from psofed.theory.solve import select
 from psofed.theory.stepsize_curve import predict_stepsizes
 
 pytestmark = pytest.mark.theory
@@ -95,7 +95,9 @@ def test_the_fourth_moments_of_gaussian_inputs_given_as_measured_change_nothing(
     fourth = sum(np.einsum(path, r, r) for path in pairs).reshape(2, 4, 4)
     weighted = fleet.noise_variance[:, None, None] * r
     given = Fleet(fleet.target, fleet.input_variance, fleet.noise_variance, 0.0, r, 2, None, fourth, weighted)
-    plain, measured = (Solver(Model(scenario, measured=f)).steady_state(0.15).total for f in (None, given))
+    plain, measured = (
+        select(TheoryModel(scenario, measured=f)).steady_state(0.15).total for f in (None, given)
+    )
     assert measured.excess == pytest.approx(plain.excess, rel=1e-8)
     assert measured.server == pytest.approx(plain.server, rel=1e-8)
 
@@ -127,12 +129,14 @@ def test_measured_moments_are_exact_for_samples_drawn_from_a_table() -> None:
     steps = [np.eye(2) - mu * np.outer(row, row) for row in x]
     step = np.mean([np.kron(s, s) for s in steps], axis=0)
     p = np.linalg.solve(np.eye(4) - step, mu**2 * weighted[0].ravel()).reshape(2, 2)
-    solver = Solver(Model(scenario, measured=fleet))
+    solver = select(TheoryModel(scenario, measured=fleet))
     total = solver.steady_state(mu).total
     assert total.server == pytest.approx(np.trace(p), rel=1e-8)
     assert total.excess == pytest.approx(np.trace(r[0] @ p), rel=1e-8)
-    gaussian = Solver(
-        Model(scenario, measured=Fleet(fleet.target, fleet.input_variance, fleet.noise_variance, 0.0, r))
+    gaussian = select(
+        TheoryModel(
+            scenario, measured=Fleet(fleet.target, fleet.input_variance, fleet.noise_variance, 0.0, r)
+        )
     )
     assert abs(gaussian.steady_state(mu).total.server / total.server - 1) > 0.2
 

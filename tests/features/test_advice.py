@@ -231,7 +231,7 @@ def test_the_picture_shows_every_station_by_name_or_all_as_a_cloud(helpful) -> N
         ({"trials": 0}, "trials must be"),
         ({"rule": "nonsense"}, "nonsense"),
         ({"settings": {"num_clients": 9}}, "num_clients must be"),
-        ({"settings": {"algorithm": "qs-fed"}}, "data of your own"),
+        ({"settings": {"algorithm": "qs-fed"}}, "your own data"),
     ],
 )
 def test_what_cannot_be_advised_on_is_refused_by_name(options: dict, message: str) -> None:

@@ -118,7 +118,7 @@ def test_clients_survive_toml_and_replace_a_count_and_are_replaced_by_one() -> N
     ("values", "message"),
     [
         ({}, r"attack.num_byzantine is required.*attack.clients"),
-        ({"clients": [3, 3]}, r"attack.clients must be .*different"),
+        ({"clients": [3, 3]}, r"attack.clients must be .*distinct"),
         ({"clients": [-1]}, r"attack.clients\[0\] must be"),
         ({"clients": [1.5]}, r"attack.clients\[0\] must be"),
         ({"clients": [True]}, r"attack.clients\[0\] must be"),

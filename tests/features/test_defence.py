@@ -180,7 +180,7 @@ def test_data_of_your_own_are_watched_too(tmp_path: Path) -> None:
     assert record.variance == "estimated"
     assert record.found > 0.5
     exact = fit_scenario(data, settings | {"defence": {"variance": "theory"}})
-    with pytest.raises(NotCoveredError, match="data of your own"):
+    with pytest.raises(NotCoveredError, match="your own data"):
         simulate(exact, trials=1, data=data)
 
 

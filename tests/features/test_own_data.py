@@ -240,12 +240,12 @@ def test_the_measured_scenario_has_the_measured_moments(data) -> None:
 
 BAD_TABLES = {
     "": "is empty",
-    "who,x,y\n": "has a header but no rows",
+    "who,x,y\n": "there is a header but no rows",
     "who,x,x,y\na,1,2,3\n": "column x appears 2 times",
     "who,x,y\na,1,2\na,one,3\n": "row 3, column x: 'one' is not a number",
     "who,x,y\na,1,2\na,inf,3\n": "row 3, column x: 'inf' is not finite",
     "who,x,y\na,1,2\na,3\n": "row 3 has 2 fields, the header has 3",
-    "who,x,y\n,1,2\n": "row 2 names no client",
+    "who,x,y\n,1,2\n": "row 2 has no client",
     "who,x,y\na,1,2\nb,1,\n": "cannot take part: it has 1 row with y, and at least 30 are needed",
     "who,x,y\na,1,2\n": "client a cannot take part: it has 1 row with y",
     'who,x,y\na,1,"2\n': "row 2 is not CSV",
@@ -265,13 +265,13 @@ def test_bad_tables_are_refused_with_the_reason(tmp_path, text: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("nobody", "y"), "no column nobody; there are station, x1, x2, y"),
+        (("nobody", "y"), "no column nobody; the columns are station, x1, x2, y"),
         (("station", "z"), "no column z"),
         (("station", "y", ["x1", "x9"]), "no column x9"),
         (("station", "y", ["x1", "x1"]), "feature x1 is named 2 times"),
-        (("station", "y", ["y"]), "column y cannot be a feature, it is the target"),
+        (("station", "y", ["y"]), "column y cannot be a feature because it is the target"),
         (("station", "y", ["station"]), "it is the client"),
-        (("station", "station"), "cannot be both client and target"),
+        (("station", "station"), "cannot be both the client and the target"),
     ],
 )
 def test_bad_columns_are_named_with_those_there_are(tmp_path, arguments, message: str) -> None:
@@ -284,7 +284,7 @@ def test_no_file_no_text_and_no_folder_are_said(tmp_path) -> None:
     with pytest.raises(PsofedError, match="no such file"):
         read_table(tmp_path / "none.csv", "a", "b")
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(PsofedError, match="is not UTF-8 text"):
+    with pytest.raises(PsofedError, match="not UTF-8 text"):
         read_table(tmp_path / "binary.csv", "a", "b")
     with pytest.raises(PsofedError, match="cannot be read"):
         read_table(tmp_path, "a", "b")
@@ -323,7 +323,7 @@ def test_parquet_gives_what_csv_gives(tmp_path) -> None:
     assert first.table.clients == second.table.clients
     assert all(np.array_equal(a, b) for a, b in zip(first.inputs, second.inputs, strict=True))
     (tmp_path / "bad.parquet").write_text("no")
-    with pytest.raises(PsofedError, match="is not Parquet"):
+    with pytest.raises(PsofedError, match="not valid Parquet"):
         read_table(tmp_path / "bad.parquet", "a", "b")
     assert pyarrow.__version__
 
@@ -359,7 +359,7 @@ def test_the_command_line_simulates_a_table(tmp_path, psofed_command) -> None:
         (["--data", "DATA", "--client-column", "station"], "needs --target-column"),
         (
             ["--data", "DATA", "--client-column", "b", "--target-column", "y"],
-            "no column b; there are station",
+            "no column b; the columns are station",
         ),
     ],
 )
@@ -434,7 +434,7 @@ def test_samples_take_as_much_memory_as_they_say() -> None:
     from psofed.fleet import draw_fleet
 
     scenario = psofed.Scenario(
-        num_clients=3, dimension=2, num_participants=2, data=psofed.Data(function="linear", input_dimension=2)
+        num_clients=3, dimension=2, num_participants=2, data=psofed.Data(function="sum", input_dimension=2)
     )
     drawn = FunctionSamples(scenario, draw_fleet(scenario), make_stream(1, "data", range(16)))
     table = TableSamples([np.ones((6, 2))] * 3, [np.ones(6)] * 3, epochs=1)

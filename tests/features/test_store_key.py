@@ -19,14 +19,16 @@ from psofed.sweeps.cell import _BYSTANDERS
 pytestmark = [pytest.mark.sweeps, pytest.mark.common]
 
 PACKAGE = Path(psofed.__file__).parent
-ROOMS = sorted(
+PACKAGES = sorted(
     p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name not in (*_BYSTANDERS, "__pycache__")
 )
-FILES = [path.relative_to(PACKAGE) for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py"))]
+FILES = [
+    path.relative_to(PACKAGE) for package in PACKAGES for path in sorted((PACKAGE / package).rglob("*.py"))
+]
 
 
 def digest_of(tmp_path: Path, file: Path, text: str) -> str:
-    """The digest of the file's room, if the file were all that stands in it."""
+    """The digest of the file's package, if the file were all that stands in it."""
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text(text, encoding="utf-8")
     return digest_sources(tmp_path, [file.parts[0]])
@@ -88,9 +90,9 @@ def test_no_room_that_counts_imports_a_bystander(file: Path) -> None:
             imported |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             imported |= {f"{node.module}.{name.name}" for name in node.names}
-    rooms = {name.split(".")[1] for name in imported if name.startswith("psofed.")}
+    packages = {name.split(".")[1] for name in imported if name.startswith("psofed.")}
     asks_theory = file.as_posix() == "simulation/watch_plan.py"
-    assert rooms & set(_BYSTANDERS) == ({"theory"} if asks_theory else set())
+    assert packages & set(_BYSTANDERS) == ({"theory"} if asks_theory else set())
 
 
 def test_theory_is_in_the_key_of_a_cell_with_a_defence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +102,7 @@ def test_theory_is_in_the_key_of_a_cell_with_a_defence(monkeypatch: pytest.Monke
     monkeypatch.setattr(
         cell_module,
         "source_digest",
-        lambda *rooms, **more: "new" if rooms == ("theory",) else known(*rooms, **more),
+        lambda *packages, **more: "new" if packages == ("theory",) else known(*packages, **more),
     )
     after = [Cell(scenario, 3).key for scenario in (SCENARIO, defended)]
     assert before[0] == after[0]

@@ -8,6 +8,7 @@ from flwr.proto.fleet_pb2 import (
     ActivateNodeRequest,
     DeactivateNodeRequest,
     PullMessagesRequest,
+    PullMessagesResponse,
     PushMessagesRequest,
 )
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
@@ -39,8 +40,27 @@ def tree(root, *children):
     return ObjectTree(object_id=root, children=made)
 
 
-def reply(node_id, *, to="question", root="reply", run_id=5, **changes):
+def question(node_id, name="question", run_id=5):
+    """Return the SuperLink's answer that hands a node a message of this name."""
+    about = Metadata(
+        run_id=run_id,
+        message_id=object_id(name),
+        src_node_id=1,
+        dst_node_id=node_id,
+        group_id="3",
+        ttl=60.0,
+        message_type="train",
+        created_at=1.8e9,
+    )
+    return PullMessagesResponse(
+        messages_list=[Message(metadata=about, content=RecordDict())],
+        message_object_trees=[tree(object_id(name), object_id(f"records of {name}"))],
+    )
+
+
+def reply(node_id, *, to="question", root="reply", run_id=5, objects=None, **changes):
     """Return a node's reply as it pushes it; `changes` are the metadata's."""
+    parts = [tree(object_id("records"), object_id("record"))] if objects is None else objects
     about = {
         "run_id": run_id,
         "message_id": object_id(root),
@@ -55,7 +75,7 @@ def reply(node_id, *, to="question", root="reply", run_id=5, **changes):
     return PushMessagesRequest(
         node=Node(node_id=node_id),
         messages_list=[Message(metadata=Metadata(**(about | changes)), content=RecordDict())],
-        message_object_trees=[tree(object_id(root), tree(object_id("records"), object_id("record")))],
+        message_object_trees=[tree(object_id(root), *parts)],
         clientapp_runtime_list=[0.25],
     )
 

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import hashlib
 import http.server
 import socket
 import ssl
@@ -12,9 +13,16 @@ from types import SimpleNamespace
 
 import calls
 import pytest
-from flwr.proto.fleet_pb2 import ActivateNodeResponse, PullMessagesRequest
+from calls import FORGERIES
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeResponse,
+    PullMessagesRequest,
+    PushMessagesRequest,
+    PushMessagesResponse,
+)
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.node_pb2 import Node
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from psofed.common.errors import PsofedError
@@ -28,11 +36,13 @@ from psofed.federation.deploy.traffic import Meter, Traffic, read_traffic
 from psofed.federation.flower import (
     KEY_HEADER,
     Fleet,
+    ForgottenError,
     UnknownKeyError,
     UnreachableError,
     WrongAuthorityError,
     public_key_of,
 )
+from psofed.federation.flower.trees import list_objects
 
 pytestmark = pytest.mark.federation
 
@@ -83,17 +93,25 @@ NODE_ID = 77
 
 
 class SuperLink(http.server.BaseHTTPRequestHandler):
-    """Activates every node as number 77, and answers everything else with nothing."""
+    """Activates every node as number 77, hands out the test's questions, and wants every object that is announced."""
 
     protocol_version = "HTTP/1.1"
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
+        call = self.path.rsplit("/", 1)[1]
         self.server.seen.append((self.path, len(body), time.monotonic()))
+        answer = b""
+        if call == "activate-node":
+            answer = ActivateNodeResponse(node_id=NODE_ID).SerializeToString()
+        elif call == "pull-messages" and self.server.questions:
+            answer = self.server.questions.pop(0).SerializeToString()
+        elif call == "push-messages":
+            (tree,) = PushMessagesRequest.FromString(body).message_object_trees
+            answer = PushMessagesResponse(
+                session_id=calls.SESSION, objects_to_push=list_objects(tree, 100)
+            ).SerializeToString()
         self.send_response(200)
-        answer = (
-            ActivateNodeResponse(node_id=NODE_ID).SerializeToString() if "/activate" in self.path else b""
-        )
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)
@@ -111,7 +129,7 @@ class House:
         context.load_cert_chain(self.credentials.certificate, self.credentials.key)
         self.link = http.server.ThreadingHTTPServer(("127.0.0.1", 0), SuperLink)
         self.link.daemon_threads = True
-        self.link.seen = []
+        self.link.seen, self.link.questions = [], []
         self.link.socket = context.wrap_socket(self.link.socket, server_side=True)
         threading.Thread(target=self.link.serve_forever, daemon=True).start()
         self.bell = str(folder / "bell")
@@ -141,6 +159,13 @@ class House:
             key or self.credentials.node_key("pump-1"),
             authority or self.credentials.authority,
         )
+
+    def hand(self, fleet, name="question"):
+        """Activate a node and let it be handed a question."""
+        fleet.activate()
+        self.link.questions.append(calls.question(NODE_ID, name))
+        assert fleet.ask() is not None
+        self.link.seen.clear()
 
     def tls(self):
         trusting = ssl.create_default_context(cafile=str(self.credentials.authority))
@@ -277,10 +302,13 @@ def test_a_flood_of_guests_pushes_out_itself_and_no_node(tmp_path):
 def test_bodies_are_limited_by_the_models_size_and_by_a_quota(tmp_path):
     with (
         contextlib.ExitStack() as stack,
-        House(tmp_path, base_body=10_000, polling_rate=0.0) as house,
+        House(tmp_path, base_body=10_000, polling_rate=0.0, hold_seconds=0.1) as house,
         house.fleet() as fleet,
     ):
-        fleet.activate()
+        house.hand(fleet)
+        sizes = (20_000, 55_000)
+        objects = [hashlib.sha256(b"x" * size).hexdigest() for size in sizes]
+        fleet._call("PushMessages", calls.reply(NODE_ID, objects=objects))
 
         def push(size):
             fleet._call("PushObject", calls.push_object(NODE_ID, b"x" * size))
@@ -291,13 +319,17 @@ def test_bodies_are_limited_by_the_models_size_and_by_a_quota(tmp_path):
         bell.say_size(50_000)
         wait_until(lambda: house.door.max_body == 60_000, 10.0, "the size to arrive")
         bell.ring([fleet.number])
-        wait_until(lambda: house.door._quotas[fleet.number][0] > 200_000, 10.0, "the quota to be filled up")
+        wait_until(
+            lambda: house.door._quotas[fleet.number].bytes > 200_000, 10.0, "the quota to be filled up"
+        )
         for _ in range(3):
             push(55_000)
         with pytest.raises(UnreachableError, match="quota"):
             [push(55_000) for _ in range(3)]
         bell.ring([fleet.number])
-        wait_until(lambda: house.door._quotas[fleet.number][0] > 200_000, 10.0, "the quota to be filled up")
+        wait_until(
+            lambda: house.door._quotas[fleet.number].bytes > 200_000, 10.0, "the quota to be filled up"
+        )
         push(55_000)
 
 
@@ -408,3 +440,127 @@ def test_a_taken_port_is_a_clear_error(tmp_path):
         with pytest.raises(PsofedError, match=f"cannot listen on 127.0.0.1:{port}"):
             door.__enter__()
     assert not is_listening("127.0.0.1", free_port())
+
+
+def test_what_the_rule_refuses_is_refused_at_the_door(tmp_path):
+    with House(tmp_path, hold_seconds=0.1) as house, house.fleet() as fleet:
+        with pytest.raises(ForgottenError):
+            fleet.ask()
+        house.hand(fleet)
+        assert fleet.ask() is None
+        house.link.seen.clear()
+        for forge in FORGERIES.values():
+            forged = calls.reply(NODE_ID)
+            forge(forged)
+            with pytest.raises(UnreachableError, match="push-messages: "):
+                fleet._call("PushMessages", forged)
+        assert house.link.seen == []
+        fleet._call("PushMessages", calls.reply(NODE_ID))
+        assert len(house.link.seen) == 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(call=calls.honest_calls(NODE_ID, key=b"somebody else's"))
+def test_no_generated_call_gets_through_unless_it_is_the_nodes_own(shared_house, call):
+    """The grammar of calls, with TLS and signatures: what is passed on names the node and what it was handed."""
+    house, fleet = shared_house
+    before = len(house.link.seen)
+    with contextlib.suppress(PsofedError):
+        send_raw(house, fleet, call.name, call.body)
+    passed = len(house.link.seen) - before
+    assert passed == (call.name in ("deactivate-node", "send-node-heartbeat", "pull-messages"))
+
+
+@pytest.fixture(scope="module")
+def shared_house(tmp_path_factory):
+    limits = {"hold_seconds": 0.01, "request_rate": 1e6, "polling_rate": 1e9}
+    with House(tmp_path_factory.mktemp("house"), **limits) as house, house.fleet() as fleet:
+        fleet.activate()
+        yield house, fleet
+
+
+def signed(fleet, path):
+    """Return the headers that Flower's client signs a request with."""
+    request = fleet._client._client.build_request("POST", f"https://a{path}", content=b"")
+    fleet._client._interceptors[1].intercept(type("Call", (), {"request": request}), lambda context: None)
+    return "".join(f"{k}: {v}\r\n" for k, v in request.headers.items() if k.startswith("flwr"))
+
+
+def send_raw(house, fleet, call, body, headers=None):
+    """Send one request on a connection of its own and return the answer's head."""
+    path = f"/v1/fleet/{call}"
+    headers = signed(fleet, path) if headers is None else headers
+    with house.tls() as connection:
+        connection.sendall(
+            f"POST {path} HTTP/1.1\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
+        )
+        return connection.recv(4096).decode("latin-1")
+
+
+def test_signed_headers_are_good_for_one_request_only(tmp_path):
+    with House(tmp_path, hold_seconds=0.01) as house, house.fleet() as fleet:
+        fleet.activate()
+        body = PullMessagesRequest(node=Node(node_id=NODE_ID)).SerializeToString()
+        headers = signed(fleet, "/v1/fleet/pull-messages")
+        assert " 200 " in send_raw(house, fleet, "pull-messages", body, headers)
+        house.link.seen.clear()
+        for call in ("pull-messages", "deactivate-node"):
+            assert "used-signature" in send_raw(house, fleet, call, body, headers)
+        assert house.link.seen == []
+
+
+def test_two_threads_that_sign_the_same_microsecond_get_through(tmp_path, monkeypatch):
+    from flwr.supernode import node_auth_http_interceptor
+
+    real, shown = node_auth_http_interceptor.now, []
+
+    def slow_clock():
+        shown.append(shown[0] if len(shown) == 1 else real())
+        return shown[-1]
+
+    monkeypatch.setattr(node_auth_http_interceptor, "now", slow_clock)
+    with House(tmp_path, hold_seconds=0.01) as house, house.fleet() as fleet:
+        fleet.activate()
+        assert fleet.ask() is None
+    assert len(shown) == 3
+    assert shown[0] == shown[1]
+
+
+def test_a_key_makes_as_many_requests_as_its_messages_need(tmp_path):
+    """A flood of small requests is slowed down and then refused; a message from the server pays for its answer."""
+    limits = {"request_rate": 10.0, "requests_per_message": 20, "longest_wait": 0.5, "hold_seconds": 0.0}
+    with House(tmp_path, **limits) as house, house.fleet() as fleet, Bell(house.bell) as bell:
+        fleet.activate()
+
+        beat = SendNodeHeartbeatRequest(node=Node(node_id=NODE_ID), heartbeat_interval=10.0)
+
+        def flood():
+            """Send from several hands until one is refused; return how many were taken, and the seconds it took."""
+            started, refused, reasons = time.monotonic(), threading.Event(), []
+
+            def send():
+                with house.fleet() as hand:
+                    hand.node_id = NODE_ID
+                    while not refused.is_set():
+                        try:
+                            hand._call("SendNodeHeartbeat", beat)
+                        except UnreachableError as error:
+                            reasons.append(str(error))
+                            refused.set()
+
+            house.link.seen.clear()
+            hands = [threading.Thread(target=send) for _ in range(7)]
+            for hand in hands:
+                hand.start()
+            for hand in hands:
+                hand.join(timeout=30.0)
+            assert all("quota" in reason for reason in reasons)
+            assert reasons
+            return len(house.link.seen), time.monotonic() - started
+
+        sent, took = flood()
+        assert sent <= 40 + 5 + 10.0 * took
+        bell.ring([fleet.number])
+        wait_until(lambda: house.door._quotas[fleet.number].requests > 0, 10.0, "the quota to be filled up")
+        again, took = flood()
+        assert 15 <= again <= 20 + 5 + 10.0 * (took + 10.0)

@@ -532,7 +532,7 @@ def test_a_damaged_checkpoint_is_a_clear_error(tmp_path, damage):
 def test_a_resumed_run_must_keep_its_settings(make_app, tmp_path):
     options = {"checkpoint": tmp_path / "c.npz"}
     run(InProcessGrid({11: make_app()}), rounds=1, **options)
-    with pytest.raises(PsofedError, match="seed must be"):
+    with pytest.raises(PsofedError, match="seed = 0"):
         run(InProcessGrid({11: make_app()}), rounds=2, resume=True, seed=1, **options)
 
 

@@ -9,6 +9,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
+from psofed.federation.bounds import MAX_ROUND
 from psofed.federation.checks import KINDS, ReplyLimits, check_reply
 from psofed.federation.layout import Layout
 from psofed.federation.masks import DerivedMasks
@@ -192,7 +193,7 @@ def test_no_instruction_crashes_the_client_with_anything_but_a_value_error(conte
 
 @given(
     values=st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=2, max_size=9),
-    n=st.integers(1, 2**40),
+    n=st.integers(1, MAX_ROUND),
     kind=st.sampled_from([PART, FULL]),
 )
 def test_an_instruction_survives_the_wire(values, n, kind):

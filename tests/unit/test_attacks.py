@@ -357,7 +357,7 @@ def test_of_strengths_that_hurt_alike_the_first_is_used() -> None:
     for run in runs:
         run.advance(0, np.empty((2, 3, 16)))
     assert np.array_equal(*(run.server for run in runs))
-    assert np.array_equal(*(run._room.sent for run in runs))
+    assert np.array_equal(*(run._scratch.sent for run in runs))
 
 
 def test_a_strength_found_by_search_takes_the_server_farther_than_any_one_of_them() -> None:
@@ -400,5 +400,5 @@ def test_mimic_settles_on_one_victim_that_stands_out() -> None:
 
 def test_an_attack_that_would_keep_too_much_is_refused_by_name() -> None:
     scenario = Scenario(num_clients=5, dimension=5000, iterations=1, attack=Mimic(num_byzantine=1))
-    with pytest.raises(NotCoveredError, match=r'"mimic" keeps 25,040,001 numbers'):
+    with pytest.raises(NotCoveredError, match=r'"mimic" needs 25,040,001 values'):
         simulate(scenario, trials=1)

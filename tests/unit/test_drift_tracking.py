@@ -1,9 +1,14 @@
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from psofed import NotCoveredError, Scenario, predict, simulate
 from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
-from psofed.simulation.lag import measure_lag
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+from lag import measure_lag
 
 pytestmark = [pytest.mark.results, pytest.mark.simulation]
 

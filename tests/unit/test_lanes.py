@@ -14,9 +14,9 @@ pytestmark = pytest.mark.engine
 
 
 @compiled
-def draw_as_vectors(counter, gamma, room, out):  # type: ignore[no-untyped-def]
+def draw_as_vectors(counter, gamma, scratch, out):  # type: ignore[no-untyped-def]
     for lane in range(0, counter.size, WIDTH):
-        next_normals(lane, counter, gamma, room, out)
+        next_normals(lane, counter, gamma, scratch, out)
 
 
 @pytest.mark.parametrize("words", [1, WORDS_AHEAD, 2 * WORDS_AHEAD + 3])

@@ -95,7 +95,7 @@ def test_the_advice_fits_the_column(tmp_path) -> None:
         tmp_path, "\n".join([*lines[:5], lines[5].replace(lines[5].split(",")[3], "1.2.3"), *lines[6:]])
     )
     with pytest.raises(
-        PsofedError, match=r"row 6, column x: '1.2.3' is not a number; mend the value, leave it empty"
+        PsofedError, match=r"row 6, column x: '1.2.3' is not a number; correct the value, leave it empty"
     ):
         read_data(one_slip, "who", "y")
     with pytest.raises(
@@ -168,16 +168,16 @@ def test_names_of_clients_stay_as_they_stand(tmp_path) -> None:
 
 
 HOSTILE = {
-    "nul": (b"who,x,y\na,1,2\n\0\n", "row 3 holds a NUL byte"),
-    "latin-1": ("who,x,y\nZürich,1,2\n".encode("latin-1"), r"is not UTF-8 text \(byte 0xfc in row 2\)"),
+    "nul": (b"who,x,y\na,1,2\n\0\n", "row 3 contains a NUL byte"),
+    "latin-1": ("who,x,y\nZürich,1,2\n".encode("latin-1"), r"not UTF-8 text \(byte 0xfc in row 2\)"),
     "endless line": (b"who,x,y\n" + b"a" * (2**20 + 1), "row 2 is longer than 1,048,576 bytes"),
     "endless field": (b'who,x,y\n"' + b"a" * 200_000 + b'",1,2', "row 2 is not CSV"),
-    "no header": (b"a,1,2\na,3,4\n", "no column who; there are a, 1, 2; is the header line missing?"),
+    "no header": (b"a,1,2\na,3,4\n", "no column who; the columns are a, 1, 2; is the header line missing?"),
     "extra field": (b"who,x,y\na,1,2\na,1,2,\n", "row 3 has 4 fields, the header has 3"),
     "extra field everywhere": (b"who,x,y\na,1,2,\na,1,2,\n", "row 2 has 4 fields, the header has 3"),
     "infinite": (b"who,x,y\na,1,2\n\na,1e999,2\n", "row 4, column x: '1e999' is not finite"),
-    "no client": (b"who,x,y\na,1,2\n ,1,2\n", "row 3 names no client in column who"),
-    "only constants": (b"who,x,y\n" + b"a,1,2\na,1,3\n" * 20, r"no feature ever changes \(x\)"),
+    "no client": (b"who,x,y\na,1,2\n ,1,2\n", "row 3 has no client in column who"),
+    "only constants": (b"who,x,y\n" + b"a,1,2\na,1,3\n" * 20, r"all features are constant \(x\)"),
     "too large": (b"who,x,y\n" + b"a,1e200,2\na,-1e200,3\n" * 20, r"values beyond 1e\+100"),
 }
 
@@ -202,7 +202,7 @@ def test_all_line_ends_and_a_bom_are_understood(tmp_path, ends: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([1.0], [1.0, 2.0], ["a"]), "equally many rows"),
+        (([1.0], [1.0, 2.0], ["a"]), "of equal length"),
         (([[[1.0]]], [1.0], ["a"]), r"X \(rows, d\)"),
         (({"x": 1}, [1.0], ["a"]), r"X \(rows, d\)"),
     ],

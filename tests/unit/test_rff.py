@@ -54,7 +54,7 @@ def test_features_depend_on_the_seed_alone() -> None:
 
 X = np.array([[0.5, -1.0, 2.0, 0.25]])
 BY_HAND = {
-    "linear": (0.5 - 1.0 + 2.0 + 0.25) / 2,
+    "sum": (0.5 - 1.0 + 2.0 + 0.25) / 2,
     "sine": math.sin(2 * 1.75 / 2),
     "sinc": np.sinc(math.sqrt(0.25 + 1.0 + 4.0 + 0.0625)),
     "wiener": 0.53125 - 0.9 * 0.53125**2,
@@ -70,7 +70,7 @@ def test_functions_give_the_values_worked_by_hand(name: str) -> None:
 
 
 def test_best_weights_of_a_linear_function_are_the_functions_own() -> None:
-    scenario = Scenario(num_clients=5, dimension=4, data=Data(function="linear", noise_variance=0.01))
+    scenario = Scenario(num_clients=5, dimension=4, data=Data(function="sum", noise_variance=0.01))
     assert np.allclose(fit_best_weights(scenario), 0.5, atol=0.005)
     assert math.isclose(best_mse(scenario), 0.01, rel_tol=0.02)
 
@@ -78,7 +78,7 @@ def test_best_weights_of_a_linear_function_are_the_functions_own() -> None:
 def test_a_linear_function_is_learned_as_linear_streams_are() -> None:
     data = Data(input_variance=1.0, noise_variance=0.01)
     linear = Scenario(num_clients=6, dimension=4, iterations=1500, data=data)
-    as_function = linear.replace(data=Data(function="linear", input_variance=1.0, noise_variance=0.01))
+    as_function = linear.replace(data=Data(function="sum", input_variance=1.0, noise_variance=0.01))
     first, second = (simulate(s, trials=64, seed=1).network_mse for s in (linear, as_function))
     assert abs(first.mean - second.mean) < 4 * math.hypot(first.standard_error, second.standard_error)
 
@@ -139,7 +139,7 @@ def test_bad_models_are_named(values: dict, message: str) -> None:
 
 
 def test_an_unknown_function_is_named_with_those_there_are() -> None:
-    with pytest.raises(InvalidValueError, match=r"data.function must be one of \"linear\""):
+    with pytest.raises(InvalidValueError, match=r"data.function must be one of \"root-sine\""):
         Data(function="cubic")
 
 
@@ -151,5 +151,5 @@ def test_in_a_file_features_stand_for_the_dimension() -> None:
 
 
 def test_features_without_a_stream_say_what_is_missing() -> None:
-    with pytest.raises(PsofedError, match=r"set data.function, or give --data"):
+    with pytest.raises(PsofedError, match=r"data.function or use --data"):
         simulate(Scenario(num_clients=5, dimension=8, model=Rff()), trials=1)

@@ -9,7 +9,7 @@ from psofed.engine.server_side import ServerSide
 from psofed.engine.streams import make_stream
 from psofed.parts import plain
 from psofed.parts.attacks import InnerProduct, Mimic
-from psofed.parts.contexts import room_for
+from psofed.parts.contexts import scratch_size
 from psofed.parts.defences import Cusum
 from psofed.parts.pre_aggregations import Bucketing
 from psofed.parts.traffic import Momentum
@@ -43,7 +43,7 @@ def test_the_memory_is_large_enough_for_all_uploads(name: str) -> None:
     streams = [make_stream(0, source, range(LANES)) for source in ("attack", "pre_aggregation", "root")]
     side = ServerSide(scenario, draw_fleet(scenario), *streams, numbers, WatchPlan(5.0, np.ones((4, 6))))
     met, memory = min(5, joined * numbers), side.rule.memory
-    assert memory.numbers.size >= (joined + 3) * met + room_for(joined, met)
+    assert memory.numbers.size >= (joined + 3) * met + scratch_size(joined, met)
     assert memory.flags.size >= joined * met
     assert memory.entry_of.size >= met
     assert memory.counts.size >= max(met, joined)
@@ -55,7 +55,9 @@ def test_the_memory_is_large_enough_for_all_uploads(name: str) -> None:
     assert mixing.memory.mixed.sent.shape == (mixing.counts[-1], together, LANES)
     assert mixing.memory.mixed.entries.shape == (mixing.counts[-1], together, LANES)
     assert mixing.memory.mixed.clients.shape == (mixing.counts[-1], LANES)
-    needed = joined * together + together + joined + mixing.counts[-1] * joined + room_for(joined, together)
+    needed = (
+        joined * together + together + joined + mixing.counts[-1] * joined + scratch_size(joined, together)
+    )
     assert mixing.memory.numbers.size >= needed
     assert mixing.memory.flags.size >= joined * together
     assert mixing.memory.row_of.tolist() == [-1] * 5
@@ -96,7 +98,9 @@ def test_as_much_may_be_kept_as_is_said_and_no_more(monkeypatch: pytest.MonkeyPa
     plain.check_memory(mimic, 4, 3)
     monkeypatch.setattr(momentum, "MOST_MEMORY", 4 * 3 - 1)
     monkeypatch.setattr(plain, "MOST_MEMORY", kept - 1)
-    with pytest.raises(NotCoveredError, match="keeps 12 numbers for 4 clients and 3 entries; at most 11 can"):
+    with pytest.raises(
+        NotCoveredError, match="needs 12 values of memory for 4 clients and 3 entries; the limit is 11"
+    ):
         momentum.make_memories(each, 4, 3, LANES)
-    with pytest.raises(NotCoveredError, match=f"keeps {kept} numbers for 4 clients and 3 entries; at most"):
+    with pytest.raises(NotCoveredError, match=f"needs {kept} values of memory for 4 clients and 3 entries"):
         plain.check_memory(mimic, 4, 3)

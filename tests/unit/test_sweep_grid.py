@@ -67,7 +67,7 @@ def test_a_tail_below_one_is_a_fraction_of_the_iterations():
         ({"base": BASE, "grid": {"stepsizes": [0.1]}}, UnknownFieldError, "stepsizes"),
         ({"base": BASE, "grid": {"stepsize": 0.1}}, InvalidValueError, "a list of values"),
         ({"base": BASE, "grid": {"stepsize": []}}, InvalidValueError, "a list of values"),
-        ({"base": BASE, "grid": {"stepsize": [0.1, 0.1]}}, InvalidValueError, "differ"),
+        ({"base": BASE, "grid": {"stepsize": [0.1, 0.1]}}, InvalidValueError, "distinct"),
         ({"base": BASE, "grid": {"stepsize, iterations": [[0.1]]}}, InvalidValueError, "2 values"),
         (
             {"base": BASE, "grid": {"stepsize": [0.1], "stepsize, iterations": [[0.1, 9]]}},

@@ -2,6 +2,8 @@
 
 import json
 import math
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +13,12 @@ import psofed
 from psofed import Attack, Data, Scenario, Selection
 from psofed.cli import app
 from psofed.scenario.changes import attack_from_mapping
-from psofed.theory.operators import closed_form_stepsize
 from psofed.theory.stability import mean_square_stepsize_bound
 from psofed.theory.tuning import tune
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
+from dense_matrices import dense_data_matrices, dense_selection_matrices
+from paper_operators import PaperOperators, closed_form_stepsize
 
 pytestmark = pytest.mark.theory
 
@@ -62,8 +67,6 @@ def test_white_inputs_give_the_bound_of_the_notes() -> None:
 
 
 def test_the_bound_equals_that_of_the_dense_matrices() -> None:
-    from psofed.theory.dense import dense_data_matrices
-
     data = Data(covariances=[[[0.9, 0.3], [0.3, 0.5]], [[0.1, -0.02], [-0.02, 0.05]]])
     scenario = Scenario(num_clients=2, dimension=2, num_participants=1, data=data)
     kappa, fourth = dense_data_matrices(scenario)
@@ -137,9 +140,6 @@ def test_the_closed_form_stepsize_rises_and_falls_with_the_number_of_terms() -> 
 
 def test_the_closed_form_is_the_minimum_of_its_own_parabola() -> None:
     # muopt1 with J = 3, from dense powers of 𝓕 cut off after μ².
-    from psofed.theory.dense import dense_data_matrices, dense_selection_matrices
-    from psofed.theory.operators import PaperOperators
-
     scenario = Scenario(
         num_clients=2,
         dimension=2,
@@ -253,15 +253,15 @@ def curve_of(scenario: Scenario, length: int = 1200) -> tuple[np.ndarray, float]
     ids=["from above", "from below"],
 )
 def test_settling_is_counted_on_both_sides_of_the_steady_state(scenario: Scenario) -> None:
-    from psofed.theory.models import Model
-    from psofed.theory.steady import Solver
+    from psofed.theory.model import TheoryModel
+    from psofed.theory.solve import select
     from psofed.theory.tuning import settling_time
 
     curve, steady = curve_of(scenario)
     inside = np.abs(10 * np.log10(curve / steady)) <= 1
     truth = int(np.nonzero(~inside)[0][-1] + 1)
     assert truth > 0
-    assert settling_time(Solver(Model(scenario)), scenario.stepsize, steady) == truth
+    assert settling_time(select(TheoryModel(scenario)), scenario.stepsize, steady) == truth
 
 
 def test_settling_knows_no_threshold_in_the_number_of_clients() -> None:

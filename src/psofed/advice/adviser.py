@@ -90,11 +90,11 @@ def advise(
     if not isinstance(data, OwnData):
         if client_column is None or target_column is None:
             name = "client_column" if client_column is None else "target_column"
-            raise InvalidValueError(name, None, "a column's name: data were not read by read_data yet")
+            raise InvalidValueError(name, None, "a column name (the data were not read with read_data)")
         data = read_data(data, client_column, target_column, features, min_rows=min_rows)
     if data.epochs != 1:
         raise InvalidValueError(
-            "epochs", data.epochs, "1: the error on rows that were learned before is no forecast's"
+            "epochs", data.epochs, "1, because rows that were already learned from cannot test a forecast"
         )
     liars = check_number("liars", liars, 0.0, 0.5, open_high=True)
     trials, seed = check_integer("trials", trials, 1), check_integer("seed", seed, 0)

@@ -101,7 +101,7 @@ class Trier:
         self.is_heavy: bool = sum(data.samples) * scenario.dimension > _HEAVY
 
     def stepsizes(self, steps: int, averaged: int = 1) -> FloatArray:
-        """Return the stepsizes to try for a model that takes so many steps, each the mean of so many clients'.
+        """Return the stepsizes to try for a model that takes `steps` steps, each averaged over `averaged` clients.
 
         At the largest no row makes a client overshoot, μ‖x‖² ≤ 2; and it is not beyond the one that learns fastest
         from Gaussian inputs, μ E‖x‖² = D/(1 + (D + 1)/averaged).

@@ -46,7 +46,7 @@ class Station:
 
     @property
     def note(self) -> str:
-        """What there is to say of it, or nothing."""
+        """Remark on the station, or an empty string."""
         parts = []
         if self.stands_out:
             digits = 1 if self.times_median > 1 else 2

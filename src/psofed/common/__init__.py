@@ -1,1 +1,1 @@
-"""What every room shares: errors, checks of values, files, and the types they speak of."""
+"""Shared by every package: errors, checks of values, files, and the types they speak of."""

@@ -18,34 +18,34 @@ _KNOWN = ("psofed", "numpy", "math", "scipy", "numba")
 
 
 @cache
-def source_digest(*rooms: str, without: tuple[str, ...] = ()) -> str:
-    """Return a digest of the sources of some rooms (folders of psofed), of all if none is named.
+def source_digest(*packages: str, without: tuple[str, ...] = ()) -> str:
+    """Return a digest of the sources of some packages of psofed, of all if none is named.
 
     Parameters
     ----------
-    rooms : str
+    packages : str
         Folders below psofed.
     without : tuple of str
         Folders to leave out, where all are taken.
     """
-    return digest_sources(_PACKAGE, rooms or tuple(sorted(_folders(without))))
+    return digest_sources(_PACKAGE, packages or tuple(sorted(_folders(without))))
 
 
-def digest_sources(package: Path, rooms: Iterable[str]) -> str:
-    """Return a digest of all Python sources in some folders of a package."""
+def digest_sources(root: Path, packages: Iterable[str]) -> str:
+    """Return a digest of all Python sources in some folders of `root`."""
     digest = hashlib.sha256()
-    for room in rooms:
-        for file in sorted((package / room).rglob("*.py")):
-            digest.update(file.relative_to(package).as_posix().encode())
+    for package in packages:
+        for file in sorted((root / package).rglob("*.py")):
+            digest.update(file.relative_to(root).as_posix().encode())
             digest.update(_without_docstrings(file.read_text(encoding="utf-8")).encode())
     return digest.hexdigest()[:16]
 
 
 @cache
-def file_digest(room: str) -> str:
-    """Return a digest of a room's files as they are: in no time, for a cache that is asked at every start."""
+def file_digest(package: str) -> str:
+    """Return a digest of a package's files, comments included; fast, because every start needs it."""
     digest = hashlib.sha256()
-    for file in sorted((_PACKAGE / room).rglob("*.py")):
+    for file in sorted((_PACKAGE / package).rglob("*.py")):
         digest.update(file.relative_to(_PACKAGE).as_posix().encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What a person may want to know while waiting: a line of text, for whoever listens."""
+"""Progress messages: lines of text passed to listeners."""
 
 from collections.abc import Callable
 

@@ -4,7 +4,7 @@ import math
 from functools import cache
 from typing import Any
 
-# Beyond so many degrees of freedom the expansion in their inverse is exact to 1e-10.
+# Above this number of degrees of freedom the expansion in their inverse is accurate to 1e-10.
 _MANY = 300
 
 

@@ -124,7 +124,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """What it comes to, in a few words."""
+        """Verdict in a few words."""
         if not self.agrees:
             return "no agreement"
         heavy = [METRIC_TITLES[row.metric] for row in self.metrics if row.is_open]

@@ -1,1 +1,1 @@
-"""The engine: counter-based streams, compiled kernels and blocks of trials; the only room with Numba."""
+"""Counter-based random streams and compiled kernels; the only package that imports Numba."""

@@ -1,4 +1,4 @@
-"""Who is Byzantine and who attacks when, and the addresses of the attack's random numbers.
+"""Byzantine clients, the times of their attacks, and the addresses of the attack's random numbers.
 
 Whether client k attacks in iteration n, τ_{k,n}, and its normals are addressed by iteration, client and entry and are
 the same for all kinds of attack. So whether and how one client attacks does not depend on who else does, and two kinds
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import BoolArray, FloatArray
-from psofed.engine.choice import choose, make_choice_room
+from psofed.engine.choice import choose, make_choice_scratch
 from psofed.engine.compiling import compiled
-from psofed.engine.hooks import Attackers
+from psofed.engine.hooks import AttackState
 from psofed.engine.normals import mix_word, normal_pair, unit_uniform
 from psofed.engine.streams import Stream
 from psofed.parts.base import Attack
@@ -29,11 +29,11 @@ def make_attackers(
     stream: Stream,
     options: FloatArray,
     dimension: int = 0,
-) -> Attackers:
-    """Return who attacks in several trials; `is_byzantine` (K,) says who can where the set is fixed."""
+) -> AttackState:
+    """Return the attack state of several trials; `is_byzantine` (K,) is the Byzantine set where it is fixed."""
     size = 0 if attack is None else attack.memory_size(len(is_byzantine), dimension)
     redrawn = attack.num_byzantine if attack is not None and attack.byzantine_set == "redrawn" else -1
-    return Attackers(
+    return AttackState(
         stream=stream,
         probability=0.0 if attack is None else attack.probability,
         redrawn=redrawn,
@@ -71,19 +71,19 @@ def common_normal(key: np.uint64, gamma: np.uint64, n: int, dimension: int, entr
 
 
 @compiled
-def redraw_byzantine(n: int, attackers: Attackers) -> None:
+def redraw_byzantine(n: int, attackers: AttackState) -> None:
     """Fill the Byzantine set (K, lanes) of iteration n, if it is redrawn."""
     count, is_byzantine = attackers.redrawn, attackers.is_byzantine
     if count < 0:
         return
     num_clients, lanes = is_byzantine.shape
-    room = make_choice_room(num_clients, count, lanes)
+    scratch = make_choice_scratch(num_clients, count, lanes)
     for lane in range(lanes):
-        room.first[lane] = np.uint64(n * count) + _REDRAWN
+        scratch.first[lane] = np.uint64(n * count) + _REDRAWN
         for k in range(num_clients):
             is_byzantine[k, lane] = False
     chosen = np.empty((count, lanes), np.int32)
-    choose(attackers.stream.key, attackers.stream.gamma, count, room, chosen, np.int64(0))
+    choose(attackers.stream.key, attackers.stream.gamma, count, scratch, chosen, np.int64(0))
     for j in range(count):
         for lane in range(lanes):
             is_byzantine[chosen[j, lane], lane] = True
@@ -91,7 +91,7 @@ def redraw_byzantine(n: int, attackers: Attackers) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Shocks:
-    """All randomness of one trial's attack, whatever its kind, over N iterations.
+    """Random numbers of one trial's attack over N iterations, for any kind of attack.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class Shocks:
 def draw_shocks(
     attack: Attack | None, stream: Stream, is_byzantine: NDArray[np.bool_], iterations: int, dimension: int
 ) -> Shocks:
-    """Draw one trial's attack at once, as kernels draw it on the way."""
+    """Draw all random numbers of one trial's attack; kernels draw the same numbers one at a time."""
     clients = len(is_byzantine)
     attacking = np.zeros((iterations, clients), np.bool_)
     normals, common = np.zeros((iterations, clients, dimension)), np.zeros((iterations, dimension))
@@ -121,7 +121,9 @@ def draw_shocks(
 
 
 @compiled
-def _fill_shocks(attackers: Attackers, attacking: BoolArray, normals: FloatArray, common: FloatArray) -> None:
+def _fill_shocks(
+    attackers: AttackState, attacking: BoolArray, normals: FloatArray, common: FloatArray
+) -> None:
     iterations, clients, dimension = normals.shape
     key, gamma = attackers.stream.key[0], attackers.stream.gamma[0]
     for n in range(iterations):

@@ -1,4 +1,4 @@
-"""Turns a part's body into a hook that kernels call: compiled, or as it is where Numba cannot compile it.
+"""Turn a part's body into a hook that kernels call: compiled, or in Python where Numba cannot compile it.
 
 A hook is a C function of one fixed signature for each kind of hook (:mod:`psofed.engine.hooks`), so a kernel is
 compiled once for all parts. It is made by a *frame*, which owns loops, lanes and signs, around the *body*, the part's
@@ -47,7 +47,7 @@ Unpack = Callable[..., Any]
 
 
 class Hook(NamedTuple):
-    """What a kernel takes for a part.
+    """A part in the form that a kernel takes.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ def make_hook(part: Part, body: str, signature: Any, make_frame: MakeFrame, *ext
 def make_function(
     part: Part, body: str, signature: Any, make_frame: MakeFrame, call: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return a frame around a part's method as a function to be called from Python, its numbers filled in.
+    """Return a part's method with its frame as a compiled function that Python can call, with the part's options bound.
 
     `call` is a compiled function that calls a hook: ``call(address, options, …)``.
     """
@@ -125,14 +125,14 @@ def make_function(
 
 
 def raise_python_error(*hooks: Hook) -> None:
-    """Raise what went wrong in a Python body while a kernel ran; a C function cannot."""
+    """Raise the error of a Python body that a kernel called; the C function itself cannot raise."""
     for hook in hooks:
         if hook.token and (errors := _PYTHON_FRAMES[hook.token][1]):
             raise _explained(errors[0])
 
 
 def _explained(error: BaseException) -> BaseException:
-    """Return an error of a part's own code as one that says so, and where."""
+    """Return an error in a part's code as a PsofedError that names the file and line."""
     if isinstance(error, PsofedError) or not isinstance(error, Exception):
         return error
     trace = traceback.extract_tb(error.__traceback__)[-1]
@@ -143,7 +143,7 @@ def _explained(error: BaseException) -> BaseException:
 
 
 def release(*hooks: Hook) -> None:
-    """Forget Python bodies that no kernel will call any more."""
+    """Release Python bodies that no kernel will call again."""
     for hook in hooks:
         _PYTHON_FRAMES.pop(hook.token, None)
 
@@ -165,11 +165,11 @@ def _compile(kind: type[Part], body: str, signature: Any, make_frame: MakeFrame)
 
 
 def _reason(error: Exception) -> str:
-    """Return what Numba stumbled over, in a line that is the same in every process."""
+    """Return the reason why Numba failed, on one line that is the same in every process."""
     text = re.sub(r"Function\(<(?:built-in )?function (\S+?)(?: at 0x[0-9a-f]+)?>\)", r"\1", str(error))
     call = re.search(r"No implementation of function (\S+) found for signature:\s*>>> (.*)", text)
     if call:
-        return f"there is no compiled form of {call[2].strip()}"
+        return f"Numba cannot compile {call[2].strip()}"
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     headings = (
         "Failed in nopython",
@@ -223,7 +223,7 @@ _SHORT = (AGGREGATION,)
 
 @contextmanager
 def _for_short_loops() -> Iterator[None]:
-    """Keep LLVM from making vector code of loops and from what else pays for long ones only.
+    """Disable LLVM optimisations that only pay off for long loops, such as vectorisation.
 
     Vectors of numbers just written one by one would wait for each to arrive in memory: norm clipping of six numbers
     takes half as long without, and is compiled sooner.
@@ -238,7 +238,7 @@ def _for_short_loops() -> Iterator[None]:
 
 
 class _CannotCompile(Exception):  # noqa: N818 (it is caught here)
-    """A body, or a field it reads, that there is no compiled form of."""
+    """A body, or a field it reads, that Numba cannot compile."""
 
 
 def _teach(function: FunctionType) -> None:
@@ -246,8 +246,8 @@ def _teach(function: FunctionType) -> None:
     if function in _TAUGHT or function.__module__ == vectors.__name__:
         return
     if any(step.opname == "RAISE_VARARGS" for step in dis.get_instructions(function)):
-        # A C function cannot raise: the error would be printed, and the run go on with wrong numbers.
-        raise _CannotCompile(f"{function.__name__} may raise an error, which compiled code cannot")
+        # A C function cannot raise: the error would only be printed, and the run would continue with wrong numbers.
+        raise _CannotCompile(f"{function.__name__} may raise an error, and compiled code cannot")
     _TAUGHT.add(function)
     # Inlined: what the frame knows about its arguments, such as a length of 1, holds inside as well.
     register_jitable(forceinline=True)(function)
@@ -278,7 +278,7 @@ def _make_unpack(kind: type[Part], function: FunctionType) -> FunctionType:
         elif about.choices:
             entries.append(f"{about.choices!r}[int(values[{place}])]")
         elif optional or value not in ("int", "float", "bool"):
-            raise _CannotCompile(f"its body reads {field.name}, which is no number")
+            raise _CannotCompile(f"its body reads {field.name}, which is not a number")
         else:
             text = f"values[{place}]"
             entries.append({"int": f"int({text})", "bool": f"{text} != 0.0", "float": text}[value])

@@ -1,6 +1,6 @@
 """Uniform choice without replacement in every lane: a partial Fisher–Yates shuffle, addressed by words.
 
-Draw number c swaps place c with a place from c on; what comes to stand in place c is chosen. Each choice starts from
+Draw number c swaps place c with a place from c on; the value that arrives in place c is chosen. Each choice starts from
 the identity, so it depends on its own words alone. It is made in one of two ways, which choose the same.
 """
 
@@ -14,14 +14,14 @@ from psofed.engine.lanes import WIDTH, halves, load, pick_if_equal, spread, stor
 from psofed.engine.normals import bounded, mix_word
 from psofed.engine.streams import WordArray
 
-# Up to so many numbers are chosen by comparing each draw with all before it, in all lanes at once.
+# Up to this count, each draw is compared with all earlier ones, in all lanes at once.
 _FEW = 24
 
 _32 = np.uint64(32)
 
 
-class ChoiceRoom(NamedTuple):
-    """What :func:`choose` works in.
+class ChoiceScratch(NamedTuple):
+    """Scratch of :func:`choose`.
 
     Attributes
     ----------
@@ -41,10 +41,10 @@ class ChoiceRoom(NamedTuple):
 
 
 @compiled(inline=True)
-def make_choice_room(size: int, count: int, lanes: int) -> ChoiceRoom:
-    """Return room for choices of `count` of `size` numbers."""
+def make_choice_scratch(size: int, count: int, lanes: int) -> ChoiceScratch:
+    """Return scratch for drawing `count` of `size` numbers."""
     few = min(count, _FEW)
-    return ChoiceRoom(
+    return ChoiceScratch(
         np.empty(lanes, np.uint64), np.empty((few, lanes), np.int32), np.empty((few, lanes), np.int32),
         np.arange(size), np.empty(count, np.int64),
     )  # fmt: skip
@@ -52,16 +52,16 @@ def make_choice_room(size: int, count: int, lanes: int) -> ChoiceRoom:
 
 @compiled(allocates=False)
 def choose(
-    key: WordArray, gamma: WordArray, count: int, room: ChoiceRoom, out: IndexArray, row: int | np.int64
+    key: WordArray, gamma: WordArray, count: int, scratch: ChoiceScratch, out: IndexArray, row: int | np.int64
 ) -> None:
-    """Fill `count` rows of ``out`` (rows, lanes) from `row` on with different numbers, in every lane."""
+    """Fill `count` rows of ``out`` (rows, lanes), starting at `row`, with distinct numbers in every lane."""
     lanes = key.size
     if count <= _FEW and lanes % WIDTH == 0:
         for lane in range(0, lanes, WIDTH):
-            _choose_few(key, gamma, count, room, out, row, lane)
+            _choose_few(key, gamma, count, scratch, out, row, lane)
     else:
         for lane in range(lanes):
-            _choose_many(key, gamma, count, room, out, row, lane)
+            _choose_many(key, gamma, count, scratch, out, row, lane)
 
 
 @compiled(inline=True)
@@ -69,18 +69,18 @@ def _choose_few(
     key: WordArray,
     gamma: WordArray,
     count: int,
-    room: ChoiceRoom,
+    scratch: ChoiceScratch,
     out: IndexArray,
     row: int | np.int64,
     lane: int,
 ) -> None:
-    """Choose without carrying the swaps out: ``displaced[c]`` is what stood in place c before draw c.
+    """Choose without swapping: ``displaced[c]`` is the value in place c before draw c.
 
     What stands in a place is what the last draw that went there displaced, else the place's own number.
     """
-    lanes, size = key.size, room.numbers.size
+    lanes, size = key.size, scratch.numbers.size
     step = load(gamma, lane)
-    word = load(key, lane) + load(room.first, lane) * step
+    word = load(key, lane) + load(scratch.first, lane) * step
     for c in range(count):
         _, place = halves(((mix_word(word) >> _32) * np.uint64(size - c)) >> _32)
         word = word + step
@@ -88,13 +88,13 @@ def _choose_few(
         chosen, mine = place, spread(np.int32(c))
         for earlier in range(c):
             other, moved = (
-                load(room.places, earlier * lanes + lane),
-                load(room.displaced, earlier * lanes + lane),
+                load(scratch.places, earlier * lanes + lane),
+                load(scratch.displaced, earlier * lanes + lane),
             )
             chosen = pick_if_equal(other, place, moved, chosen)
             mine = pick_if_equal(other, spread(np.int32(c)), moved, mine)
-        store(room.places, c * lanes + lane, place)
-        store(room.displaced, c * lanes + lane, mine)
+        store(scratch.places, c * lanes + lane, place)
+        store(scratch.displaced, c * lanes + lane, mine)
         store(out, (row + c) * lanes + lane, chosen)
 
 
@@ -103,15 +103,15 @@ def _choose_many(
     key: WordArray,
     gamma: WordArray,
     count: int,
-    room: ChoiceRoom,
+    scratch: ChoiceScratch,
     out: IndexArray,
     row: int | np.int64,
     lane: int,
 ) -> None:
     """Choose by swapping ``numbers``, the identity, and swapping them back."""
-    numbers, swapped = room.numbers, room.swapped
+    numbers, swapped = scratch.numbers, scratch.swapped
     for c in range(count):
-        word = mix_word(key[lane] + (room.first[lane] + np.uint64(c)) * gamma[lane])
+        word = mix_word(key[lane] + (scratch.first[lane] + np.uint64(c)) * gamma[lane])
         place = c + bounded(word, numbers.size - c)
         swapped[c] = place
         numbers[c], numbers[place] = numbers[place], numbers[c]

@@ -1,4 +1,4 @@
-"""An aggregation rule at work on one server's uploads, compiled: for models too large for plain Python."""
+"""Apply a compiled aggregation rule to one server's uploads, for models too large for plain Python."""
 
 import numpy as np
 

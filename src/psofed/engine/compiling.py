@@ -1,4 +1,4 @@
-"""Compiles kernels with Numba and keeps them on disk, in folders named after what they are made of.
+"""Compile kernels with Numba and cache them on disk, in folders named by digests of their sources.
 
 Numba's own cache looks only at the file a kernel stands in; a kernel would survive a change of a function it has
 inlined from elsewhere. So the engine's kernels are kept in a folder named after the engine's code, and those that hold
@@ -33,7 +33,7 @@ _SETTING_CACHE = Lock()
 
 
 def _load_numba_without_scipy() -> None:
-    """Load Numba's arrays without SciPy's linear algebra, which takes a quarter of a second.
+    """Import Numba's array support without SciPy's linear algebra, which would take a quarter of a second.
 
     Numba imports it only to note whether it is there; it is, since psofed depends on it. Kernels that call it import
     it when they are compiled.
@@ -91,12 +91,12 @@ def jitable(function: F) -> F:
 
 
 def instruction(define: Callable[Concatenate[Any, P], Any]) -> Callable[P, Any]:
-    """Make a word for kernels that is said in LLVM's own; where it is called, the typing context is left out."""
+    """Make a kernel intrinsic from LLVM IR; callers omit the typing context."""
     return cast("Callable[P, Any]", intrinsic(define))
 
 
 def hook_taker(signature: Any) -> HookTaker:
-    """Return what turns an address into a hook of the given `signature` inside a kernel.
+    """Return a function that turns an address into a hook with the given `signature`, inside a kernel.
 
     Numba takes 0.04 ms to see what kind of function an argument is, at every call; a number it sees at once.
     """
@@ -116,7 +116,7 @@ def hook_taker(signature: Any) -> HookTaker:
 
 @contextmanager
 def own_cache(made_of: str = "") -> Iterator[Path]:
-    """Let Numba keep what is compiled inside in psofed's folder; `made_of` is a digest of what else is in it."""
+    """Let Numba cache what is compiled inside in psofed's folder; `made_of` is a digest of further sources."""
     # Numba reads the folder when it decorates, so setting it for that moment leaves other users of it alone.
     config: Any = numba_config
     with _SETTING_CACHE:
@@ -130,7 +130,7 @@ def own_cache(made_of: str = "") -> Iterator[Path]:
 
 
 def is_cold() -> bool:
-    """Whether nothing of this version of the engine has been compiled on this machine yet."""
+    """Tell whether this version of the engine has yet to be compiled on this machine."""
     config: Any = numba_config
     with _SETTING_CACHE:  # another thread may be compiling
         folder = Path(config.CACHE_DIR) / _folder_name() if config.CACHE_DIR else _cache_folder()

@@ -1,4 +1,4 @@
-"""An attack at work on one server's uploads, compiled: for models too large for plain Python."""
+"""Apply a compiled attack to one server's uploads, for models too large for plain Python."""
 
 from typing import Any
 

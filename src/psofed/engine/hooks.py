@@ -1,4 +1,4 @@
-"""Where parts plug into kernels: the tuples that kernels hand over, and the signatures of what they call.
+"""Interface between kernels and parts: the tuples that kernels pass, and the signatures of the hooks they call.
 
 Arrays have the trial (lane) as their last axis; P is the number of uploads, M of numbers in each. Kernels hold errors,
 w − model; a model's entry i is ``target[i]`` less that. Every hook gets a `token` first: it says whose Python body to
@@ -14,8 +14,8 @@ from psofed.engine.compiling import HookTaker, hook_taker
 from psofed.engine.streams import Stream
 
 
-class Attackers(NamedTuple):
-    """Who attacks and when.
+class AttackState(NamedTuple):
+    """Byzantine clients, and the randomness and memory of their attack.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Attackers(NamedTuple):
     options : array (any,)
         Values of the attack's fields.
     memory : array (lanes, any)
-        What the attack keeps from iteration to iteration.
+        Memory of the attack across iterations.
     """
 
     stream: Stream
@@ -42,7 +42,7 @@ class Attackers(NamedTuple):
 
 
 class Uploads(NamedTuple):
-    """What is uploaded in an iteration.
+    """Uploads of an iteration.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Uploads(NamedTuple):
 
 
 class RuleMemory(NamedTuple):
-    """What a rule's frame works in, large enough for the largest case; `row_of` is −1 everywhere between calls.
+    """Scratch of a rule's frame, sized for the largest case; `row_of` is −1 everywhere between calls.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class RuleMemory(NamedTuple):
 
 
 class Watching(NamedTuple):
-    """What a defence's frame keeps of K clients, and works in; `row_of` is −1 everywhere between calls.
+    """Memory of a defence for K clients, and its scratch; `row_of` is −1 everywhere between calls.
 
     Attributes
     ----------
@@ -127,14 +127,14 @@ class Watching(NamedTuple):
 
 
 class MixMemory(NamedTuple):
-    """What a pre-aggregation's frame works in, as :class:`RuleMemory`; `mixed` is what it writes.
+    """Scratch of a pre-aggregation's frame, as :class:`RuleMemory`; it writes `mixed`.
 
     Attributes
     ----------
     numbers, flags, row_of, entry_of
         As in :class:`RuleMemory`.
     mixed : Uploads
-        The mixed uploads, as many as there are, of all entries that can be shared.
+        The mixed uploads, with all entries that can be shared.
     """
 
     numbers: FloatArray
@@ -146,7 +146,7 @@ class MixMemory(NamedTuple):
 
 _VECTOR, _MATRIX, _CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
 _STREAM = types.NamedUniTuple(uint64[::1], 2, Stream)
-ATTACKERS = types.NamedTuple((_STREAM, float64, int64, boolean[:, ::1], _VECTOR, _MATRIX), Attackers)
+ATTACKERS = types.NamedTuple((_STREAM, float64, int64, boolean[:, ::1], _VECTOR, _MATRIX), AttackState)
 UPLOADS = types.NamedTuple((int32[:, ::1], int32[:, :, ::1], _CUBE), Uploads)
 
 # attack(token, n, attackers, target (D,), server (D, lanes), uploads)

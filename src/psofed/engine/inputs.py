@@ -1,4 +1,4 @@
-"""How standard normals become inputs x ~ N(0, R_k)."""
+"""Colouring of standard normals into inputs x ~ N(0, R_k)."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,7 +41,7 @@ class InputModel(NamedTuple):
 
 
 def make_input_model(fleet: "Fleet", draws: bool = True) -> InputModel:
-    """Choose the cheapest shape for a fleet and factor its covariances, unless no inputs are drawn from them."""
+    """Factor the covariances of a fleet in the cheapest shape; skipped where no inputs are drawn."""
     scale, noise = np.sqrt(fleet.input_variance), np.sqrt(fleet.noise_variance)
     if fleet.explicit_covariances is not None:
         factors = _lower_factors(fleet.explicit_covariances) if draws else np.zeros((0, 0, 0))

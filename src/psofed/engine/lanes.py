@@ -36,7 +36,7 @@ _ALIGNMENT = 64
 
 
 def empty_lanes(*shape: int, dtype: Any = np.float64) -> Any:
-    """Return an array of the given shape whose vectors are well aligned; 5–10 % of an LMS step's time."""
+    """Return an array whose vectors are aligned, which saves 5–10 % of the time of an LMS step."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
@@ -234,7 +234,7 @@ def exponent_of(typing_context, bits):
 
 @instruction
 def exponent_bits(typing_context, exponent):
-    """Return the bits by which float32 numbers differ that differ by a power of two."""
+    """Return the difference in bits of two float32 numbers whose ratio is a power of two."""
 
     def emit(context, builder, sig, args):
         shift = _spread(context, builder, ir.Constant(ir.IntType(32), 23), types.int32, exponent)

@@ -1,4 +1,4 @@
-"""Memories of each client: what server or clients make of one update after another (:class:`Momentum`)."""
+"""Momentum of each client, held by the server or the clients (:class:`Momentum`)."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ class Memories(NamedTuple):
     values : array (K, N, lanes)
         What is remembered.
     place : int array (K, lanes)
-        Room to work in: −1 everywhere.
+        Scratch to work in: −1 everywhere.
     """
 
     is_on: bool
@@ -40,8 +40,8 @@ def make_memories(momentum: Momentum | None, num_clients: int, numbers: int, lan
         return Memories(False, 0.0, 0.0, 0.0, np.zeros((0, 0, 0)), np.zeros((0, 0), np.int32))
     if num_clients * numbers > MOST_MEMORY:
         raise NotCoveredError(
-            f"an algorithm with a momentum of each client keeps {num_clients * numbers:,} numbers for "
-            f"{num_clients} clients and {numbers} entries; at most {MOST_MEMORY:,} can be kept"
+            f"an algorithm with one momentum per client needs {num_clients * numbers:,} values of memory for "
+            f"{num_clients} clients and {numbers} entries; the limit is {MOST_MEMORY:,}"
         )
     return Memories(
         True,
@@ -55,7 +55,7 @@ def make_memories(momentum: Momentum | None, num_clients: int, numbers: int, lan
 
 @compiled(allocates=False)
 def take_in(memories: Memories, clients: IndexArray, updates: FloatArray) -> None:
-    """Change every client's memory by ``updates`` (P, N, lanes) of ``clients`` (P, lanes); too large is not arrived."""
+    """Update the memories with ``updates`` (P, N, lanes) of ``clients`` (P, lanes); too large values are dropped."""
     values, place = memories.values, memories.place
     num_clients, numbers, lanes = values.shape
     for p in range(clients.shape[0]):

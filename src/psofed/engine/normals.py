@@ -115,12 +115,12 @@ def unit_uniform(word: np.uint64) -> float:
 
 @compiled(inline=True)
 def next_normals(
-    lane: int, counter: WordArray, gamma: WordArray, room: WordArray, out: NDArray[np.float32]
+    lane: int, counter: WordArray, gamma: WordArray, scratch: WordArray, out: NDArray[np.float32]
 ) -> None:
-    """Fill ``out`` (2·words, lanes) from the words at ``counter`` (lanes,), and move the counter on.
+    """Fill ``out`` (2·words, lanes) from the words at ``counter`` (lanes,), and advance the counter.
 
-    It does so for the vector of lanes that begins at `lane`. ``room`` (WORDS_AHEAD, lanes) of uint64 is what it works
-    in: hashing and polynomials in loops of their own leave each more registers than they had in one.
+    Only the vector of lanes that begins at `lane` is filled. ``scratch`` (WORDS_AHEAD, lanes) holds hashed words:
+    hashing and polynomials are separate loops, because one loop for both would run out of registers.
     """
     lanes = counter.size
     words = out.shape[0] // 2
@@ -128,10 +128,10 @@ def next_normals(
     for first in range(0, words, WORDS_AHEAD):
         last = min(first + WORDS_AHEAD, words)
         for j in range(last - first):
-            store(room, j * lanes + lane, mix_word(word))
+            store(scratch, j * lanes + lane, mix_word(word))
             word = word + step
         for j in range(first, last):
-            x, y = normal_pair(load(room, (j - first) * lanes + lane))
+            x, y = normal_pair(load(scratch, (j - first) * lanes + lane))
             store(out, 2 * j * lanes + lane, x)
             store(out, (2 * j + 1) * lanes + lane, y)
     store(counter, lane, word)

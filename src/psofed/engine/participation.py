@@ -1,9 +1,9 @@
-"""Who participates: in each iteration a fresh uniform choice of |S_n| of the K clients."""
+"""Participants: in each iteration |S_n| of the K clients, drawn uniformly without replacement."""
 
 import numpy as np
 
 from psofed.common.types import IndexArray
-from psofed.engine.choice import choose, make_choice_room
+from psofed.engine.choice import choose, make_choice_scratch
 from psofed.engine.compiling import compiled
 from psofed.engine.streams import WordArray
 
@@ -14,9 +14,9 @@ def draw_participants(
 ) -> None:
     """Fill ``out[t, :, lane]`` with the participants of iteration ``first + t``, all different."""
     iterations, participants, lanes = out.shape
-    room = make_choice_room(num_clients, participants, lanes)
+    scratch = make_choice_scratch(num_clients, participants, lanes)
     rows = out.reshape((iterations * participants, lanes))
     for t in range(iterations):
         for lane in range(lanes):
-            room.first[lane] = np.uint64((first + t) * participants)
-        choose(key, gamma, participants, room, rows, t * participants)
+            scratch.first[lane] = np.uint64((first + t) * participants)
+        choose(key, gamma, participants, scratch, rows, t * participants)

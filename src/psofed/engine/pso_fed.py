@@ -1,4 +1,4 @@
-"""A run of PSO-Fed: draws what is exchanged, chunk by chunk, and hands it to the kernel."""
+"""A run of PSO-Fed: draws participants and masks chunk by chunk and calls the kernel."""
 
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,8 @@ from psofed.engine.frames.selection import Selector
 from psofed.engine.inputs import WHITE, make_input_model
 from psofed.engine.lanes import empty_lanes
 from psofed.engine.participation import draw_participants
-from psofed.engine.pso_fed_kernel import Exchange, Extras, State, advance, make_room
-from psofed.engine.samples import Chunk, FunctionSamples, Samples
+from psofed.engine.pso_fed_kernel import Extras, ModelState, Schedule, advance, make_scratch
+from psofed.engine.samples import Chunk, FunctionSamples, TrialSamples
 from psofed.engine.server_side import ServerSide
 from psofed.engine.streams import make_stream
 from psofed.engine.test_set import NO_TESTS, draw_test_set
@@ -53,7 +53,7 @@ class PsoFedRun:
         fleet: "Fleet",
         seed: int,
         trials: range,
-        samples: Samples | None = None,
+        samples: TrialSamples | None = None,
         plan: "WatchPlan | None" = None,
     ) -> None:
         self._scenario = scenario
@@ -91,7 +91,9 @@ class PsoFedRun:
         self._offsets = _NO_MOVES
         if fleet.target_offsets is not None:
             self._offsets = np.repeat(fleet.target_offsets[:, :, None], lanes, axis=2)
-        self._room = make_room(scenario.dimension, scenario.num_participants, scenario.num_shared, lanes)
+        self._scratch = make_scratch(
+            scenario.dimension, scenario.num_participants, scenario.num_shared, lanes
+        )
         self.server: FloatArray = empty_lanes(scenario.dimension, lanes)
         self.server[:] = fleet.target[:, None]
         self.clients: FloatArray = empty_lanes(scenario.num_clients, scenario.dimension, lanes)
@@ -105,7 +107,7 @@ class PsoFedRun:
 
     @property
     def watching(self) -> "Watching | None":
-        """What the defence has kept; None without one."""
+        """Memory of the defence; None without one."""
         return self._server_side.watching
 
     def advance(self, first: int, metrics: FloatArray) -> None:
@@ -124,8 +126,8 @@ class PsoFedRun:
             self._test_set,
             self._target,
             self._make_extras(first, len(metrics), given),
-            State(self.clients, self.server, self.client_squares),
-            self._room,
+            ModelState(self.clients, self.server, self.client_squares),
+            self._scratch,
             metrics,
         )
         self._server_side.check()
@@ -150,15 +152,15 @@ class PsoFedRun:
             self._offsets,
         )
 
-    def _draw_exchange(self, first: int, count: int) -> Exchange:
+    def _draw_exchange(self, first: int, count: int) -> Schedule:
         participants = self._draw_participants("participation", first, count)
         redrawn = self._scenario.uplink == "redrawn"
         uploaders = self._draw_participants("uplink", first, count) if redrawn else participants
         if self._scenario.selection.coordinated:
             # What is uploaded is what all download next.
             entries = self._selector.draw(first, count + 1, participants)
-            return Exchange(participants, entries[:-1], uploaders, entries[1:])
-        return Exchange(
+            return Schedule(participants, entries[:-1], uploaders, entries[1:])
+        return Schedule(
             participants,
             self._selector.draw(first, count, participants),
             uploaders,

@@ -25,8 +25,8 @@ from psofed.engine.streams import Stream, WordArray
 from psofed.engine.test_set import TestSet, test_error
 
 
-class Exchange(NamedTuple):
-    """Who exchanges what in T iterations.
+class Schedule(NamedTuple):
+    """Participants and masks of T iterations.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Exchange(NamedTuple):
 
 
 class Extras(NamedTuple):
-    """What goes beyond white samples of one target that stays: given samples, colour, other targets, poisoned data.
+    """Inputs beyond white samples of one fixed target: given samples, moving or differing targets.
 
     Attributes
     ----------
@@ -70,8 +70,8 @@ class Extras(NamedTuple):
     offsets: FloatArray
 
 
-class State(NamedTuple):
-    """What the kernel changes.
+class ModelState(NamedTuple):
+    """State that the kernel advances.
 
     Attributes
     ----------
@@ -86,8 +86,8 @@ class State(NamedTuple):
     client_squares: FloatArray
 
 
-class Room(NamedTuple):
-    """What the kernel works in.
+class Scratch(NamedTuple):
+    """Scratch of the kernel.
 
     Attributes
     ----------
@@ -113,10 +113,10 @@ class Room(NamedTuple):
     sent: FloatArray
 
 
-def make_room(dimension: int, participants: int, shared: int, lanes: int) -> Room:
-    """Allocate the room for a run."""
+def make_scratch(dimension: int, participants: int, shared: int, lanes: int) -> Scratch:
+    """Allocate the scratch of a run."""
     words = (dimension + 2) // 2
-    return Room(
+    return Scratch(
         counter=empty_lanes(lanes, dtype=np.uint64),
         hashed=empty_lanes(WORDS_AHEAD, lanes, dtype=np.uint64),
         normals=empty_lanes(2 * words, lanes, dtype=np.float32),
@@ -134,7 +134,7 @@ def advance(
     data: Stream,
     inputs: InputModel,
     stepsize: float,
-    exchange: Exchange,
+    exchange: Schedule,
     attack: AttackSide,
     search: SearchSide | None,
     defence: DefenceSide | None,
@@ -142,8 +142,8 @@ def advance(
     tests: TestSet,
     target: FloatArray,
     extras: Extras | None,
-    state: State,
-    room: Room,
+    state: ModelState,
+    scratch: Scratch,
     metrics: FloatArray,
 ) -> None:
     """Run the iterations from number `first` on, writing ``metrics[t, metric, lane]``.
@@ -162,20 +162,20 @@ def advance(
         w, for the hooks.
     search, extras : SearchSide or None, Extras or None
         Numba compiles the kernel for each, and without them leaves out what it takes to handle them.
-    room : Room
+    scratch : Scratch
         What it works in.
     """
     corrupt = take_attack(attack.corrupt)
     clients, server = state.clients, state.server
     num_clients, lanes = clients.shape[0], clients.shape[2]
-    words = room.normals.shape[0] // 2
+    words = scratch.normals.shape[0] // 2
     for lane in range(lanes):
-        room.counter[lane] = data.key[lane] + np.uint64(first * num_clients * words) * data.gamma[lane]
+        scratch.counter[lane] = data.key[lane] + np.uint64(first * num_clients * words) * data.gamma[lane]
     for t in range(metrics.shape[0]):
         if extras is None:
             _measure(server, tests, metrics, t)
         else:
-            _measure_in_general(server, tests, extras, room, metrics, t)
+            _measure_in_general(server, tests, extras, scratch, metrics, t)
         if defence is None or defence.excluded_download:
             _download(t, server, exchange.participants, exchange.downloaded, clients)
         else:
@@ -183,19 +183,21 @@ def advance(
                 t, server, exchange.participants, exchange.downloaded, defence.watching.left, clients
             )
         if extras is None:
-            _learn(data.gamma, inputs.scale, inputs.noise_deviation, stepsize, room, clients, metrics, t)
+            _learn(data.gamma, inputs.scale, inputs.noise_deviation, stepsize, scratch, clients, metrics, t)
         else:
-            _learn_in_general(first, t, data, inputs, stepsize, attack, target, extras, room, state, metrics)
+            _learn_in_general(
+                first, t, data, inputs, stepsize, attack, target, extras, scratch, state, metrics
+            )
         uploaders, uploaded = exchange.uploaders[t], exchange.uploaded[t]
-        _upload(clients, uploaders, uploaded, room.sent)
-        uploads = Uploads(uploaders, uploaded, room.sent)
+        _upload(clients, uploaders, uploaded, scratch.sent)
+        uploads = Uploads(uploaders, uploaded, scratch.sent)
         if search is not None:
-            corrupt_at_best(attack, search, rule, first + t, target, server, uploads, room.distance)
+            corrupt_at_best(attack, search, rule, first + t, target, server, uploads, scratch.distance)
         elif attack.on_uploads:
             corrupt(attack.token, first + t, attack.attackers, target, server, uploads)
         if defence is not None:
             leave_out(defence, first + t, server, uploads)
-        aggregate(rule, first + t, target, uploads, room.distance, server)
+        aggregate(rule, first + t, target, uploads, scratch.distance, server)
 
 
 @compiled(allocates=False)
@@ -209,18 +211,18 @@ def _measure(distance: FloatArray, tests: TestSet, metrics: FloatArray, t: int) 
 
 @compiled(allocates=False)
 def _measure_in_general(
-    server: FloatArray, tests: TestSet, extras: Extras, room: Room, metrics: FloatArray, t: int
+    server: FloatArray, tests: TestSet, extras: Extras, scratch: Scratch, metrics: FloatArray, t: int
 ) -> None:
     """Write the server's MSD and test MSE where the target moves, or tests are the clients' next samples."""
     dimension, lanes = server.shape
     for i in range(dimension):
         for lane in range(lanes):
             move = extras.moves[t, i, lane] if extras.moves.size else 0.0
-            room.distance[i, lane] = server[i, lane] + move
-    _measure(room.distance, tests, metrics, t)
+            scratch.distance[i, lane] = server[i, lane] + move
+    _measure(scratch.distance, tests, metrics, t)
     if extras.tests_on_next:
         error_on_next(
-            server, extras.inputs[t], extras.residuals[t], room.sample, room.error, metrics, 3 * t + 2
+            server, extras.inputs[t], extras.residuals[t], scratch.sample, scratch.error, metrics, 3 * t + 2
         )
 
 
@@ -230,7 +232,7 @@ def _learn(
     scale: FloatArray,
     deviation: FloatArray,
     stepsize: float,
-    room: Room,
+    scratch: Scratch,
     clients: FloatArray,
     metrics: FloatArray,
     t: int,
@@ -240,7 +242,7 @@ def _learn(
     What :func:`_learn_in_general` does too, bit for bit, but x is formed where it is used and never written down.
     """
     num_clients, dimension, lanes = clients.shape
-    counter, hashed, normals = room.counter, room.hashed, room.normals
+    counter, hashed, normals = scratch.counter, scratch.hashed, scratch.normals
     for lane in range(0, lanes, WIDTH):
         squares = spread(0.0)
         for k in range(num_clients):
@@ -269,15 +271,15 @@ def _learn_in_general(
     attack: AttackSide,
     target: FloatArray,
     extras: Extras,
-    room: Room,
-    state: State,
+    scratch: Scratch,
+    state: ModelState,
     metrics: FloatArray,
 ) -> None:
     """Let every client make its step on any kind of sample, and write the network MSE."""
     clients, client_squares = state.clients, state.client_squares
     num_clients, dimension, lanes = clients.shape
-    counter, hashed, normals = room.counter, room.hashed, room.normals
-    sample, error, clean = room.sample, room.error, room.clean
+    counter, hashed, normals = scratch.counter, scratch.hashed, scratch.normals
+    sample, error, clean = scratch.sample, scratch.error, scratch.clean
     poison = take_poison(attack.poison)
     if attack.on_samples:
         redraw_byzantine(first + t, attack.attackers)

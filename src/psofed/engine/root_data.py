@@ -1,4 +1,4 @@
-"""Samples of the server's own, which some rules compare clients with."""
+"""Root data: samples that the server holds, and that some rules compare clients with."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RootSet(NamedTuple):
-    """Samples of the server's own, in the form that :func:`own_step` evaluates.
+    """Root data in the form that :func:`own_step` evaluates.
 
     Attributes
     ----------
@@ -34,13 +34,13 @@ class RootSet(NamedTuple):
 
 
 def draw_root(scenario: "Scenario", fleet: "Fleet", stream: Stream | None) -> RootSet:
-    """Draw what the scenario's rule has of its own; no `stream` where models are not sent."""
+    """Draw the root data of the scenario's rule; `stream` is None where models are not sent."""
     rule: Any = scenario.aggregation
     if not rule.has_root_data:
         return RootSet(np.zeros((0, 0, 0)), False, 0.0)
     if stream is None:
         raise NotCoveredError(
-            f'aggregation = "{rule.kind}" has root data that say how a model should change, and algorithm = '
+            f'aggregation = "{rule.kind}" compares model updates with root data, but algorithm = '
             f'"{scenario.algorithm.kind}" sends no models'
         )
     rows = draw_clean_samples(scenario, fleet, stream, rule.root_size)

@@ -1,4 +1,4 @@
-"""Samples as arrays: inputs and labels that are not drawn inside the kernel but handed to it, chunk by chunk.
+"""Samples as arrays: inputs and labels that the kernel receives in chunks instead of drawing them.
 
 With w° the model that errors are measured from (:mod:`psofed.fleet.nonlinear`), the kernel is given the features z and
 the residuals y − w°ᵀz: with a client's error w° − w its prediction error is y − wᵀz = (y − w°ᵀz) + (w° − w)ᵀz, just
@@ -56,8 +56,8 @@ class Chunk:
     active: NDArray[np.int64]
 
 
-class Samples(Protocol):
-    """Where the samples of several trials come from.
+class TrialSamples(Protocol):
+    """Source of the samples of several trials.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class TableSamples:
 
 
 class SampleSource(Protocol):
-    """Data that do not come from the scenario, such as :class:`psofed.OwnData`."""
+    """Data from outside the scenario, such as :class:`psofed.OwnData`."""
 
     @property
     def inputs(self) -> tuple[FloatArray, ...]:
@@ -226,7 +226,7 @@ def take_sample(
 
 @compiled(inline=True)
 def has_sample(given_inputs: FloatArray) -> bool:
-    """Whether a client has a sample at all: without one its inputs (D, lanes or 1) are all zero."""
+    """Tell whether a client has a sample; without one its inputs (D, lanes or 1) are all zero."""
     found = False
     for i in range(given_inputs.shape[0]):
         if given_inputs[i, 0] != 0.0:
@@ -246,7 +246,7 @@ def error_on_next(
 ) -> None:
     """Write the server model's mean squared error on all clients' next samples into a row of lanes of ``out``.
 
-    ``sample`` (D, lanes) and ``error`` (lanes,) are room to work in.
+    ``sample`` (D, lanes) and ``error`` (lanes,) are scratch.
     """
     num_clients, dimension, _ = given_inputs.shape
     lanes = error.size
@@ -289,7 +289,7 @@ def _fill(
     size = features.frequencies.shape[1]
     words = (size + 2) // 2
     counter = stream.key + np.uint64(first * num_clients * words) * stream.gamma
-    room = np.empty((WORDS_AHEAD, lanes), np.uint64)
+    scratch = np.empty((WORDS_AHEAD, lanes), np.uint64)
     normals = np.empty((2 * words, lanes), np.float32)
     raw = np.empty((size, lanes))
     turns = np.empty(lanes)
@@ -297,7 +297,7 @@ def _fill(
     for t in range(count):
         for k in range(num_clients):
             for lane in range(0, lanes, WIDTH):
-                next_normals(lane, counter, stream.gamma, room, normals)
+                next_normals(lane, counter, stream.gamma, scratch, normals)
             colour(model, k, normals, raw)
             value_of(function.token, function.options, raw, value)
             for lane in range(lanes):

@@ -1,9 +1,9 @@
-"""Attackers that try several strengths against the server's rule, and use the one that hurts most."""
+"""Attacks that try several strengths against the server's rule and use the most harmful one."""
 
 from psofed.common.types import FloatArray
 from psofed.engine.attackers import attacks_now, first_word, redraw_byzantine
 from psofed.engine.compiling import compiled
-from psofed.engine.hooks import Attackers, Uploads, take_attack
+from psofed.engine.hooks import AttackState, Uploads, take_attack
 from psofed.engine.server_side import AttackSide, RuleSide, SearchSide, aggregate
 from psofed.parts.plain import LARGEST
 
@@ -17,9 +17,9 @@ def corrupt_at_best(
     target: FloatArray,
     server: FloatArray,
     uploads: Uploads,
-    room: FloatArray,
+    scratch: FloatArray,
 ) -> None:
-    """Corrupt uploads in place, in each lane with the strength that hurts most there; ``room`` (D, lanes) is free.
+    """Corrupt uploads in place, with the most harmful strength in each lane; ``scratch`` has shape (D, lanes).
 
     What hurts is how far the server's next model lies from where the mean of the clean uploads would take it.
     """
@@ -34,7 +34,7 @@ def corrupt_at_best(
     _copy(sent, search.best)
     for g in range(search.options.shape[0]):
         _copy(search.clean, sent)
-        tried = Attackers(
+        tried = AttackState(
             attackers.stream, attackers.probability, attackers.redrawn, attackers.is_byzantine, search.options[g],
             attackers.memory,
         )  # fmt: skip
@@ -42,7 +42,7 @@ def corrupt_at_best(
         for i in range(dimension):
             for lane in range(lanes):
                 search.following[i, lane] = server[i, lane]
-        aggregate(rule, n, target, uploads, room, search.following)
+        aggregate(rule, n, target, uploads, scratch, search.following)
         for lane in range(lanes):
             away = 0.0
             for i in range(dimension):
@@ -57,7 +57,12 @@ def corrupt_at_best(
 
 @compiled(allocates=False)
 def _find_honest_mean(
-    attackers: Attackers, search: SearchSide, n: int, target: FloatArray, server: FloatArray, uploads: Uploads
+    attackers: AttackState,
+    search: SearchSide,
+    n: int,
+    target: FloatArray,
+    server: FloatArray,
+    uploads: Uploads,
 ) -> None:
     clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
     participants, shared, lanes = sent.shape

@@ -1,4 +1,4 @@
-"""Runs algorithms whose clients hold no model of their own: one kernel for all of them.
+"""Run algorithms whose clients hold no model: one kernel for all of them.
 
 The kernel holds the server's error w − w_n. Every client's data are drawn in every iteration, exactly as for
 PSO-Fed, since the network MSE is the mean over all clients of (y_k − w_nᵀx_k)² at the server's model. Between
@@ -73,7 +73,7 @@ class ServerModelRun:
         }
         self._test_set = draw_test_set(scenario, fleet, self._streams["test"])
         self._inputs = make_input_model(fleet)
-        # So many clients exchange in an iteration at most; where fewer do, they are the first of those drawn.
+        # Largest number of clients that exchange in an iteration; where fewer do, they are the first of those drawn.
         self._most = algorithm.most_participants(scenario)
         # Root data are of the model's entries, so a rule that has some can only join models.
         root = self._streams["root"] if exchange.sends_model else None
@@ -103,7 +103,7 @@ class ServerModelRun:
 
     @property
     def watching(self) -> "Watching | None":
-        """What the defence has kept; None without one."""
+        """Memory of the defence; None without one."""
         return self._server_side.watching
 
     def advance(self, first: int, metrics: FloatArray) -> None:
@@ -153,7 +153,7 @@ class _Momenta(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """What an :class:`Exchange` says of the numbers it sends and draws, as the kernel takes it."""
+    """An :class:`Exchange` in the form that the kernel takes."""
 
     words: int
     normals: int
@@ -219,7 +219,7 @@ def _advance(
     decodes_each = has_decode and not decode_joined
     joined_size = dimension if decodes_each else numbers
     joined = np.empty((joined_size, lanes))
-    joined_room, zeros = np.empty((joined_size, lanes)), np.zeros(joined_size)
+    joined_scratch, zeros = np.empty((joined_size, lanes)), np.zeros(joined_size)
     nothing = np.zeros((numbers, lanes))
     decoded = np.empty((most if decodes_each else 1, dimension, lanes))
     change = np.empty((dimension, lanes))
@@ -319,7 +319,7 @@ def _advance(
             take_in(momenta.server, uploads.clients, uploads.sent)
             read_out(momenta.server, everyone, remembered)
             uploads = Uploads(everyone, joined_entries, remembered)
-        aggregate(rule, n, zeros, uploads, joined_room, joined)
+        aggregate(rule, n, zeros, uploads, joined_scratch, joined)
         for i in range(joined_size):
             for lane in range(lanes):
                 joined[i, lane] = -joined[i, lane]
@@ -372,7 +372,7 @@ def _draw_per_client(
     clients: IndexArray,
     uniforms: FloatArray,
 ) -> None:
-    """Fill ``uniforms`` (P, any, lanes) with what each of ``clients`` (P, lanes) draws in iteration `n`."""
+    """Fill ``uniforms`` (P, any, lanes) with the draws of each of ``clients`` (P, lanes) in iteration `n`."""
     width = uniforms.shape[1]
     for p in range(uniforms.shape[0]):
         for j in range(width):

@@ -1,4 +1,4 @@
-"""Attack, defence and aggregation as kernels take them: on uploads on their way in, and on clients' data."""
+"""Attack, defence and aggregation in the form that kernels take."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +16,7 @@ from psofed.engine.frames.defence import defence_hook, make_watching
 from psofed.engine.frames.poison import poison_hook
 from psofed.engine.frames.pre_aggregation import make_mix_memory, mix_hook
 from psofed.engine.hooks import (
-    Attackers,
+    AttackState,
     MixMemory,
     RuleMemory,
     Uploads,
@@ -47,7 +47,7 @@ class AttackSide(NamedTuple):
         Addresses of hooks; 0 for the ones that are not called.
     token : int
         What they are called with.
-    attackers : Attackers
+    attackers : AttackState
         Who attacks when.
     """
 
@@ -56,11 +56,11 @@ class AttackSide(NamedTuple):
     corrupt: int
     poison: int
     token: int
-    attackers: Attackers
+    attackers: AttackState
 
 
 class SearchSide(NamedTuple):
-    """Strengths that attackers try against the rule, and room for that.
+    """Strengths that attackers try against the rule, and scratch for trying them.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class RuleSide(NamedTuple):
     options : array (any,)
         The rule's numbers.
     root : RootSet
-        Samples of the server's own, none for most rules.
+        Samples that the server holds; none for most rules.
     memory : RuleMemory
         What the hook works in.
     mixing : MixingSide
@@ -131,7 +131,7 @@ class MixingSide(NamedTuple):
     memory : MixMemory
         What the hook works in, and the mixed uploads.
     counts : int array (P + 1,)
-        How many mixed uploads there are of so many participants.
+        Number of mixed uploads, by number of participants.
     """
 
     is_on: bool
@@ -156,7 +156,7 @@ class DefenceSide(NamedTuple):
     options : array (any,)
         The defence's numbers.
     excluded_download : bool
-        Whether who is left out still downloads.
+        Whether excluded clients still download.
     watching : Watching
         What it keeps.
     """
@@ -180,7 +180,7 @@ class ServerSide:
     stream, mix_stream, root_stream : Stream
         Randomness of the attack, of the pre-aggregation and of the server's root data; None where there can be none.
     numbers : int
-        How many numbers a participant's upload comes to, at most.
+        Largest number of values in a participant's upload.
     plan : WatchPlan, optional
         What the scenario's defence needs to know; without it nobody is watched.
     """
@@ -257,11 +257,11 @@ class ServerSide:
 
     @property
     def watching(self) -> Watching | None:
-        """What the defence has kept; None without one."""
+        """Memory of the defence; None without one."""
         return None if self.defence is None else self.defence.watching
 
     def check(self) -> None:
-        """Raise what went wrong in a part's Python body, if anything."""
+        """Raise the error of a part's Python body, if there was one."""
         raise_python_error(*self._hooks)
 
     def __del__(self) -> None:
@@ -277,12 +277,12 @@ def _make_search(
         return None
     if not (algorithm.holds_models or algorithm.exchange(scenario).sends_model):
         raise NotCoveredError(
-            f'attack.kind = "{attack.kind}" that tries strengths against the rule needs models to be sent, and '
+            f'attack.kind = "{attack.kind}" searches its strength against the rule, which needs models to be sent, but '
             f'algorithm = "{algorithm.kind}" sends none'
         )
     if hook.token:
         raise NotCoveredError(
-            f'attack.kind = "{attack.kind}" cannot be compiled, so it cannot try strengths against the rule'
+            f'attack.kind = "{attack.kind}" cannot be compiled, so it cannot search its strength against the rule'
         )
     place = list(attack.options()).index(attack.strength_field())
     options = np.repeat(hook.options[None], len(strengths), axis=0)
@@ -299,7 +299,7 @@ def _mixed_uploads(scenario: "Scenario", participants: int) -> int:
 
 
 def _shared_by_all(scenario: "Scenario", numbers: int) -> int:
-    """Return how many entries all participants together share, at most."""
+    """Return the largest number of distinct entries that all participants share together."""
     if scenario.selection.coordinated or not scenario.algorithm.holds_models:
         return numbers
     return min(scenario.dimension, scenario.num_participants * numbers)
@@ -307,7 +307,7 @@ def _shared_by_all(scenario: "Scenario", numbers: int) -> int:
 
 @compiled(allocates=False)
 def leave_out(defence: DefenceSide, n: int, server: FloatArray, uploads: Uploads) -> None:
-    """Let the defence look at what was uploaded; what is sent by those it leaves out becomes NaN."""
+    """Let the defence inspect the uploads; values of excluded clients become NaN."""
     take_defence(defence.judge)(defence.token, n, server, uploads, defence.options, defence.watching)
 
 
@@ -315,7 +315,7 @@ def leave_out(defence: DefenceSide, n: int, server: FloatArray, uploads: Uploads
 def move_by_mean(uploads: Uploads, server: FloatArray, change: FloatArray) -> None:
     """Move each entry of ``server`` by the mean over all participants of what they sent less its old value.
 
-    ``change`` (D, lanes) is room to work in.
+    ``change`` (D, lanes) is scratch.
     """
     entries, sent = uploads.entries, uploads.sent
     participants, shared, lanes = sent.shape
@@ -336,9 +336,9 @@ def move_by_mean(uploads: Uploads, server: FloatArray, change: FloatArray) -> No
 
 @compiled(allocates=False)
 def aggregate(
-    rule: RuleSide, n: int, target: FloatArray, uploads: Uploads, room: FloatArray, server: FloatArray
+    rule: RuleSide, n: int, target: FloatArray, uploads: Uploads, scratch: FloatArray, server: FloatArray
 ) -> None:
-    """Let the server take in what was uploaded in iteration n; ``room`` (D, lanes) is to work in."""
+    """Update the server with the uploads of iteration n; ``scratch`` has shape (D, lanes)."""
     mixing = rule.mixing
     if mixing.is_on:
         take_mix(mixing.mix)(
@@ -355,8 +355,8 @@ def aggregate(
         mixed, count = mixing.memory.mixed, mixing.counts[uploads.sent.shape[0]]
         uploads = Uploads(mixed.clients[:count], mixed.entries[:count], mixed.sent[:count])
     if rule.is_mean:
-        move_by_mean(uploads, server, room)
+        move_by_mean(uploads, server, scratch)
         return
     if rule.root.rows.shape[0]:
-        own_step(rule.root, server, room)
-    take_aggregation(rule.combine)(rule.token, target, uploads, rule.options, room, rule.memory, server)
+        own_step(rule.root, server, scratch)
+    take_aggregation(rule.combine)(rule.token, target, uploads, rule.options, scratch, rule.memory, server)

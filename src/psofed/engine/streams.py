@@ -1,7 +1,7 @@
 """Randomness: one seed, an independent stream for every trial and every source.
 
 A stream is counter-based: its word number c is ``mix(key + c·gamma)``, SplitMix64 with a key and an odd
-increment of its own. Any word can be computed without those before it, so each draw is *addressed* by
+separate increment. Any word can be computed without those before it, so each draw is *addressed* by
 what it is for (iteration, client, entry) and not by when it is drawn. Hence the attack never changes the
 data, two stepsizes see the same data, and the bits do not depend on threads, chunks or workers.
 

@@ -53,7 +53,7 @@ def draw_test_instances(scenario: "Scenario", fleet: "Fleet", stream: Stream) ->
 
 
 def draw_clean_samples(scenario: "Scenario", fleet: "Fleet", stream: Stream, count: int) -> FloatArray:
-    """Draw samples [x_r, ν_r] that are nobody's, as tests are, shape (count, D + 1, lanes)."""
+    """Draw samples [x_r, ν_r] that belong to no client, shape (count, D + 1, lanes)."""
     width = scenario.dimension + 1
     words = (width + 1) // 2
     normals = np.empty((2 * words * count, stream.key.size), np.float32)
@@ -65,7 +65,7 @@ def draw_clean_samples(scenario: "Scenario", fleet: "Fleet", stream: Stream, cou
 
 
 def draw_test_set(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> TestSet:
-    """Draw the trials' test sets and bring them into the cheaper of the two forms."""
+    """Draw the trials' test sets in the cheaper of the two forms."""
     rows = draw_test_instances(scenario, fleet, stream)
     count, width, _ = rows.shape
     if count <= width:

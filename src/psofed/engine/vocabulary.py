@@ -1,4 +1,4 @@
-"""Teaches Numba the words of :mod:`psofed.parts.vectors`: loops that sum in order and need no memory of their own.
+"""Compiled forms of :mod:`psofed.parts.vectors`: loops that sum in order and allocate nothing.
 
 All are inlined, so that where the number of entries is known (one, mostly) their loops over entries vanish. Random
 numbers cannot be foreseen, so what looks for low ones does so without branching on them.
@@ -16,7 +16,7 @@ from numba.np.arrayobj import populate_array
 from psofed.engine.compiling import instruction
 from psofed.parts import vectors
 
-# Up to so many values, bringing the lowest to the front one by one beats sorting.
+# Up to this size, moving the lowest values to the front one by one beats sorting.
 _FEW = 24
 
 # Which of eight values to compare and exchange, so that they are sorted in the end.
@@ -29,7 +29,7 @@ _INLINED: Any = {"forceinline": True}
 
 
 def _word(meaning):
-    """Teach Numba a word."""
+    """Register a compiled form with Numba."""
     return overload(meaning, jit_options=_INLINED)
 
 
@@ -155,13 +155,13 @@ def _middle(values):
 
 
 @_word(vectors.middle_of_each)
-def _middle_of_each(changes, room, out):
-    def body(changes, room, out):
+def _middle_of_each(changes, scratch, out):
+    def body(changes, scratch, out):
         count = changes.shape[0]
         for i in range(out.size):
             for p in range(count):
-                room[p] = changes[p, i]
-            out[i] = vectors.middle(room)
+                scratch[p] = changes[p, i]
+            out[i] = vectors.middle(scratch)
 
     return body
 
@@ -232,7 +232,7 @@ def _ranks(first, second, out):
 
 @register_jitable(**_INLINED)
 def _bring_lowest(out, count):
-    """Bring the `count` lowest values to the front, in order."""
+    """Move the `count` lowest values to the front, in order."""
     if out.size <= 8:
         _sort_eight(out)
     else:
@@ -303,7 +303,7 @@ def _gather(out, first, last, pivot, equal):
 
 @instruction
 def _sort_eight(typing_context, out):
-    """Sort up to eight values in place, in the machine's registers; said in LLVM's words, which are read sooner."""
+    """Sort up to eight values in place, in registers; written in LLVM IR, which compiles faster."""
 
     def emit(context, builder, sig, args):
         array = context.make_array(out)(context, builder, args[0])

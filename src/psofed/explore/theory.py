@@ -18,11 +18,11 @@ from psofed.explore.answers import METRICS, Curve, Design, Optimum, Point, Theor
 from psofed.parts.base import Drift
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
-from psofed.theory.models import Model
+from psofed.theory.metrics import TERMS, metrics_of
+from psofed.theory.model import TheoryModel
 from psofed.theory.prediction import Prediction
 from psofed.theory.stability import contraction_bound
-from psofed.theory.steady import Solver
-from psofed.theory.stepsize import has_optimum, minimise, stable_range
+from psofed.theory.stepsize import NoStableStepsizeError, has_optimum, minimise, stable_range
 
 if TYPE_CHECKING:
     from psofed.fleet import Fleet
@@ -52,10 +52,17 @@ class Known:
 
     def __init__(self, scenario: Scenario, measured: "Fleet | None" = None) -> None:
         self.scenario = scenario
+<<<<<<< HEAD
         self.model: Model = Model(scenario, measured=measured)
         self.solver: Solver = Solver(self.model)
         self.points: dict[float, Point] = {}
         self.grid: set[float] = set()  # stepsizes of the curve over the stepsize
+=======
+        self.prediction: Prediction = Prediction(scenario, measured=measured)
+        self.model: TheoryModel = self.prediction.model
+        self.rows: dict[float, Row] = {}
+        self.grid: set[float] = set()  # those of the rows that the picture over the stepsize is made of
+>>>>>>> main
         self.best: dict[str, float | None] = {}
         self.seconds: float = 0.0  # that the last point took
         self._limit: float | None = None
@@ -64,12 +71,24 @@ class Known:
         """Return the steady state at one stepsize."""
         if stepsize not in self.points:
             started = time.thread_time()
+<<<<<<< HEAD
             found = Prediction(self.scenario.replace(stepsize=stepsize))
             found.__dict__.update(model=self.model, solver=self.solver)
             metrics = {name: getattr(found, name) for name in METRICS}
             self.points[stepsize] = Point(
                 stepsize, **metrics, terms=asdict(found.terms), evasion=_evasion_bounds(found)
             )
+=======
+            point = self.prediction.at(stepsize)
+            terms = point.terms
+            self.rows[stepsize] = {
+                "stepsize": stepsize,
+                **{name: getattr(point, name) for name in METRICS},
+                **{name: getattr(terms, name) for name in TERMS},
+                "evasion": _evasion_bounds(point),
+                "sampling_error": point.steady_state.sampling_error.excess if point.is_stable else 0.0,
+            }
+>>>>>>> main
             self.seconds = time.thread_time() - started
         return self.points[stepsize]
 
@@ -82,7 +101,10 @@ class Known:
     def limit(self) -> float:
         """The largest stable stepsize, to three digits (two for slow fleets)."""
         if self._limit is None:
-            self._limit = stable_range(self.solver, 1e-2 if self.is_slow else 1e-3)
+            try:
+                self._limit = stable_range(self.prediction.method, 1e-2 if self.is_slow else 1e-3)
+            except NoStableStepsizeError:
+                self._limit = 0.0
         return self._limit
 
     def best_stepsize(self, metric: str) -> float | None:
@@ -92,7 +114,7 @@ class Known:
         return self.best[metric]
 
     def _find_best(self, metric: str) -> float | None:
-        if not (has_optimum(self.model) or self.model.has_direction) or not math.isfinite(self.limit):
+        if not (has_optimum(self.model) or self.model.has_direction) or not 0 < self.limit < math.inf:
             return None
         tolerance = 3e-2 if self.is_slow else 1e-3
         best = minimise(lambda mu: self.point(mu).value(metric), self.limit, tolerance)
@@ -239,15 +261,18 @@ def _learning_curve(known: Known, scenario: Scenario, point: Point) -> Iterator[
     """Yield the learning curve from its start, each time longer, until it has settled or the run ends."""
     total = scenario.iterations
     length = min(total, _FIRST_ITERATIONS // 4 if known.is_slow else _FIRST_ITERATIONS)
+<<<<<<< HEAD
     noise = float(known.model.fleet.noise_variance.mean())
     fleet, variance = known.model.fleet, scenario.data.test_input_variance
     steady = point.network_mse
+=======
+    steady = point["network_mse"]
+>>>>>>> main
     while True:
         started = time.thread_time()
-        excess, server = known.solver.curve(scenario.stepsize, length)
+        excess, server = known.prediction.method.curve(scenario.stepsize, length)
         seconds = time.thread_time() - started
-        network = excess + noise
-        test = variance * server + fleet.test_noise_variance
+        network, server, test = metrics_of(known.model, excess, server)
         tail = network[-max(length // 10, 1) :]
         level = math.isfinite(steady) and bool(np.all(np.abs(tail - steady) <= _SETTLED * steady))
         seen = _thinned(length)

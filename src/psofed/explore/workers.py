@@ -353,7 +353,9 @@ class _Answering:
                 self._newest = self._connection.recv()
             except (EOFError, OSError):
                 os._exit(0)  # the server is gone
-            except Exception:  # a scenario whose parts cannot be imported here; the server reports the exit code
+            except (
+                Exception
+            ):  # a scenario whose parts cannot be imported here; the server reports the exit code
                 traceback.print_exc()
                 os._exit(1)
             self._has_come.set()

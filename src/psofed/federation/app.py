@@ -21,6 +21,7 @@ from flwr.serverapp import Grid, ServerApp
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json, write_json
 from psofed.federation.attacks import PoisonedSource, rehearse
+from psofed.federation.bounds import MAX_CONFIG, READY_MADE_ENTRIES, check_scenario
 from psofed.federation.checkpoint import ServerState
 from psofed.federation.client import STATE_DIRECTORY, ClientFunction, Mod, partial_sharing
 from psofed.federation.columns import TableSource
@@ -47,7 +48,7 @@ server_app: ServerApp = ServerApp()
 def train(message: Message, context: Context) -> Message:
     """Learn from all samples since the last call, and share a part."""
     settings, function = _prepare(*_texts(context))
-    mods: list[Mod] = [partial_sharing(catch_up=True)]
+    mods: list[Mod] = [partial_sharing(catch_up=True, max_entries=READY_MADE_ENTRIES)]
     attack = _attack_of(dict(context.node_config), settings)
     if attack is not None and not attack.poisons_samples():
         mods.insert(0, rehearse(attack, seed=settings.seed))
@@ -57,8 +58,14 @@ def train(message: Message, context: Context) -> Message:
 class ReadyMadeApp:
     """The ready-made ClientApp as a long-lived node runs it."""
 
+    def __init__(self) -> None:
+        self._run_id: int | None = None
+
     def __call__(self, message: Message, context: Context) -> Message:
         """Answer a message."""
+        if context.run_id != self._run_id:
+            _prepare.cache_clear()  # what was made for earlier runs, by whatever they asked for
+            self._run_id = context.run_id
         return client_app(message, context)
 
     def learn_arrived(self, context: Context) -> int:
@@ -189,7 +196,11 @@ def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, OnlineRegr
     """Return a run's settings and a node's training function, made once and then kept."""
     node = json.loads(node_config)
     planned = bool(node.get("byzantine")) and "attack" not in node
-    settings = RunSettings.for_client(json.loads(run_config), attack=planned)
+    given = json.loads(run_config)
+    if len(str(given.get("scenario", ""))) > MAX_CONFIG:
+        raise PsofedError(f"the server's scenario is longer than {MAX_CONFIG:,} characters")
+    settings = RunSettings.for_client(given, attack=planned)
+    check_scenario(settings.scenario)
     source, scaled = _source_of(node, settings)
     return settings, online_regression(
         source, settings.scenario.stepsize, settings.samples_per_round, scaled=scaled

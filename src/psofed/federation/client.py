@@ -11,6 +11,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, M
 
 from psofed.common.errors import PsofedError
 from psofed.federation.aggregate import overwrite
+from psofed.federation.bounds import MAX_ENTRIES
 from psofed.federation.client_state import ClientState, commit_state, copy_records, find_state
 from psofed.federation.layout import Layout, Vector
 from psofed.federation.masks import MaskSource
@@ -35,7 +36,7 @@ Mod = Callable[[Message, Context, ClientFunction], Message]
 
 PHASE, ELAPSED, ROUND = "psofed-phase", "psofed-elapsed", "server-round"
 MISSED, CURRENT = "missed", "current"
-STATE_DIRECTORY = "psofed-state"
+STATE_DIRECTORY, NODE_NUMBER = "psofed-state", "psofed-number"
 REMARK = "psofed-remark"
 DIVERGED = (
     "training diverged: the model holds values that are not finite; a smaller stepsize or scaled data help"
@@ -47,6 +48,7 @@ def partial_sharing(
     state_directory: str | Path | None = None,
     catch_up: bool = False,
     masks: MaskSource | None = None,
+    max_entries: int = MAX_ENTRIES,
 ) -> Mod:
     """Return the mod that lets an ordinary training function take part in PSO-Fed.
 
@@ -67,6 +69,8 @@ def partial_sharing(
         ``config["psofed-elapsed"]`` is the number of rounds since its last one, this one included.
     masks : MaskSource, optional
         Masks supplied from outside, for checks; the strategy needs the same.
+    max_entries : int
+        Entries of a model, shared or not, that this client takes from a server.
 
     Examples
     --------
@@ -81,7 +85,10 @@ def partial_sharing(
     """
 
     def mod(message: Message, context: Context, call_next: ClientFunction) -> Message:
-        instruction = decode_instruction(message.content)
+        instruction = decode_instruction(message.content, max_entries)
+        number = context.node_config.get(NODE_NUMBER)
+        if number is not None and str(number) != str(instruction.node):
+            raise PsofedError(f"the server takes this node for number {instruction.node}; it is {number}")
         directory = _directory(state_directory, context)
         working = copy.copy(context)
         working.state = copy_records(context.state)
@@ -158,7 +165,8 @@ def _begin(
     """Return (layout, model, unshared arrays, elapsed rounds) to begin with, or None if the state is lost."""
     n = instruction.round_number
     if state is not None and state.epoch == instruction.epoch and state.round_number >= instruction.expected:
-        if state.layout.digest != instruction.digest:
+        fits = state.layout.dimension == instruction.masks.dimension
+        if state.layout.digest != instruction.digest or not fits:
             raise PsofedError("the server's model has another layout than this client's")
         if instruction.kind == SYNC:
             return state.layout, np.array(instruction.values), state.kept, 1

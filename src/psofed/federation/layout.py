@@ -94,6 +94,8 @@ class Layout:
         names, shapes, dtypes = zip(*rows, strict=True) if rows else ((), (), ())
         if any(side < 0 for shape in shapes for side in shape) or len(set(names)) != len(names):
             raise ValueError("not a layout: negative sizes or repeated names")
+        if any(np.dtype(dtype).kind not in "biufc" for dtype in dtypes):
+            raise ValueError("not a layout: arrays of something else than numbers")
         return cls(names, shapes, dtypes, private)
 
     def to_text(self) -> str:
@@ -122,6 +124,11 @@ class Layout:
         """D, the length of the shared vector."""
         rows = zip(self.names, self.shapes, self.dtypes, strict=True)
         return sum(math.prod(shape) for name, shape, dtype in rows if self._is_shared(name, dtype))
+
+    @cached_property
+    def entries(self) -> int:
+        """Entries of all arrays, shared or not; an empty array counts its longest side."""
+        return sum(math.prod(shape) or max(shape, default=1) for shape in self.shapes)
 
     def flatten(self, arrays: ArrayRecord) -> Vector:
         """Return the shared vector of `arrays`, a copy of shape (D,); ValueError if they do not fit."""

@@ -25,7 +25,7 @@ from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.federation.client import CURRENT, DIVERGED, ELAPSED, MISSED, PHASE, REMARK, ROUND
 from psofed.federation.client_state import STATE, commit_state, copy_records, latest_state
 from psofed.federation.columns import TableSource
-from psofed.federation.sources import MAX_SAMPLES_PER_CALL, Position, Samples, Source
+from psofed.federation.sources import Position, Samples, Source, most_samples
 from psofed.fleet.standardise import Standardiser
 
 STREAM = "psofed.stream"
@@ -88,7 +88,7 @@ class OnlineRegression:
         config = message.content.config_records["config"]
         phase, elapsed, n = str(config[PHASE]), int(str(config[ELAPSED])), int(str(config[ROUND]))
         stream = read_stream(context.state)
-        limit = MAX_SAMPLES_PER_CALL
+        limit = most_samples(model.size)
         if self.samples_per_round:
             limit = max(0, min(limit, self.samples_per_round * n - stream.position.samples))
         pending = self._read(stream, limit)
@@ -112,8 +112,10 @@ class OnlineRegression:
         if self.samples_per_round or STATE not in context.state:
             return 0
         stream = read_stream(context.state)
-        pending = self._read(stream, MAX_SAMPLES_PER_CALL)
-        if pending.end_after(stream.position) == stream.position or (state := latest_state(context)) is None:
+        if (state := latest_state(context)) is None:
+            return 0
+        pending = self._read(stream, most_samples(state.model.size))
+        if pending.end_after(stream.position) == stream.position:
             return 0
         model = state.model.copy()
         stream, learned = self._learn(model, stream, pending, len(pending))
@@ -263,7 +265,8 @@ def _report(errors: NDArray[np.float64], rounds: int, n: int, phase: str) -> dic
         return report
     squared = np.square(errors)
     # As many samples belong to each round, but for one more or less in a stream that does not keep time.
-    means = [float(part.mean()) for part in np.array_split(squared, rounds) if len(part)][-_ERRORS_REPORTED:]
+    parts = np.array_split(squared, min(rounds, len(squared)))  # rounds beyond the samples would have none
+    means = [float(part.mean()) for part in parts][-_ERRORS_REPORTED:]
     report["squared-errors"] = means
     if phase == CURRENT:
         report["mse"] = float(squared.mean())

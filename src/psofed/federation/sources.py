@@ -22,7 +22,18 @@ import numpy as np
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.types import FloatArray
 
-MAX_SAMPLES_PER_CALL = 1_000_000
+_MAX_SAMPLES, _MAX_NUMBERS = 1_000_000, 100_000_000
+
+
+def most_samples(dimension: int) -> int:
+    """Return how many samples are read and learned at once: a million, or what fits into 800 MB.
+
+    Examples
+    --------
+    >>> most_samples(5), most_samples(10_000_000)
+    (1000000, 10)
+    """
+    return max(1, min(_MAX_SAMPLES, _MAX_NUMBERS // max(1, dimension)))
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ class Suspects:
     def _number(self, name: str) -> int:
         if name not in self._names:
             self._names.append(name)
-            self._watch.make_room(len(self._names))
+            self._watch.resize(len(self._names))
         return self._names.index(name)
 
 

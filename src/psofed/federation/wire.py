@@ -15,6 +15,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
+from psofed.federation.bounds import MAX_ENTRIES, MAX_ROUND
 from psofed.federation.layout import Layout, Vector
 from psofed.federation.masks import DERIVATION, DerivedMasks
 
@@ -155,8 +156,11 @@ def encode_instruction(instruction: Instruction, config: ConfigRecord | None = N
     return content
 
 
-def decode_instruction(content: RecordDict) -> Instruction:
-    """Read an instruction; ValueError says what is wrong with it."""
+def decode_instruction(content: RecordDict, max_entries: int = MAX_ENTRIES) -> Instruction:
+    """Read an instruction; ValueError says what is wrong with it.
+
+    Nothing is allocated for a model of more than `max_entries` entries, shared or not.
+    """
     settings = content.get(SETTINGS)
     if not isinstance(settings, ConfigRecord):
         raise ValueError("the message is not from psofed's strategy: it has no settings record")
@@ -177,6 +181,11 @@ def decode_instruction(content: RecordDict) -> Instruction:
         coordinated=settings.get("coordinated") is True,
     )
     layout = Layout.from_text(_text(settings, "layout")) if "layout" in settings else None
+    entries = max(masks.dimension, 0 if layout is None else layout.entries)
+    if entries > max_entries:
+        raise ValueError(
+            f"the server's model has {entries:,} entries; this client takes at most {max_entries:,}"
+        )
     values = None
     if kind != EVALUATE:
         length = masks.dimension if kind in (FULL, SYNC) else masks.num_shared
@@ -186,11 +195,11 @@ def decode_instruction(content: RecordDict) -> Instruction:
         values = decode_array(record[VALUES], length, np.dtype(record[VALUES].dtype))
     return Instruction(
         session=_text(settings, "session"),
-        round_number=_integer(settings, "round"),
-        epoch=_integer(settings, "epoch"),
+        round_number=_integer(settings, "round", 1, MAX_ROUND),
+        epoch=_integer(settings, "epoch", 0, MAX_ROUND),
         node=_number(settings, "node"),
         kind=kind,
-        expected=_integer(settings, "expected"),
+        expected=_integer(settings, "expected", 0, MAX_ROUND),
         masks=masks,
         digest=_text(settings, "digest"),
         layout=layout,
@@ -309,10 +318,12 @@ def _num_examples(num_examples: Any) -> int:
     return num_examples
 
 
-def _integer(settings: ConfigRecord, name: str) -> int:
+def _integer(settings: ConfigRecord, name: str, low: float = -math.inf, high: float = math.inf) -> int:
     value = settings.get(name)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name} is not a whole number")
+    if not low <= value <= high:
+        raise ValueError(f"{name} is {value}, not between {low} and {high}")
     return value
 
 

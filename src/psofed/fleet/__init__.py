@@ -1,4 +1,4 @@
-"""Who the clients are: drawn fleets, tables of one's own data, features."""
+"""The clients: drawn fleets, your own data, features."""
 
 from psofed.fleet.fleet import Fleet, draw_fleet, draw_inputs
 

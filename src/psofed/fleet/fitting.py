@@ -1,4 +1,4 @@
-"""Fits a scenario to data of one's own: clients, dimension and length follow from the data."""
+"""Fit a scenario to your own data, which determine the clients, the dimension and the length."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def fit_scenario(data: "OwnData", mapping: Mapping[str, Any] | None = None) -> Scenario:
-    """Make a scenario for `data` from the fields of `mapping` (as in a scenario file; none must be given).
+    """Make a scenario for `data` from the fields of `mapping` (as in a scenario file; all are optional).
 
     ``num_clients``, ``dimension`` and ``iterations`` follow from the data: clients, columns (or random features) and
     rows. Given, they must agree; fewer iterations end the run early. The ``[data]`` table describes streams that
@@ -60,7 +60,7 @@ def check_fit(scenario: Scenario, data: "OwnData") -> None:
 
 
 def measured_scenario(scenario: Scenario, data: "OwnData") -> Scenario:
-    """Return the linear scenario with the moments measured in the data: what theory and tuning can work on.
+    """Return a linear scenario with the moments measured in the data, for theory and tuning.
 
     Covariances R_k are those of every client's standardised samples, noise variances those of what the least-squares
     solution on all samples leaves. The theory takes inputs for Gaussian and independent over time, and all clients for

@@ -1,4 +1,4 @@
-"""Fleets: what each client's stream looks like, drawn once from the scenario."""
+"""Fleets: statistics of each client's stream, drawn once from the scenario."""
 
 import math
 from dataclasses import dataclass, replace
@@ -71,7 +71,7 @@ class Fleet:
         return float(self.noise_variance.mean())
 
     def byzantine_mask(self, attack: Attack | None) -> NDArray[np.bool_]:
-        """Return which clients a fixed attack is by, shape (K,)."""
+        """Return which clients are Byzantine where the set is fixed, shape (K,)."""
         if attack is None:
             return np.zeros(self.num_clients, np.bool_)
         return attack.byzantine_mask(self.num_clients, self.names)
@@ -100,7 +100,7 @@ class Fleet:
 
 
 def draw_fleet(scenario: Scenario) -> Fleet:
-    """Draw the fleet of a scenario: always the same for the same scenario.
+    """Draw the fleet of a scenario; the same scenario always has the same fleet.
 
     The uniform draws depend on ``data.fleet_seed`` alone, and those of a smaller fleet are the first of
     a larger one.
@@ -125,7 +125,7 @@ def draw_fleet(scenario: Scenario) -> Fleet:
 
 
 def draw_inputs(scenario: Scenario) -> Fleet:
-    """Draw the fleet's variances; the target is the paper's, whatever the stream is."""
+    """Draw the fleet's variances, with the paper's target for any kind of stream."""
     data, clients = scenario.data, scenario.num_clients
     input_seed, noise_seed, target_seed = np.random.SeedSequence(data.fleet_seed).spawn(3)
     explicit = None if data.covariances is None else _read_only(np.array(data.covariances))
@@ -151,7 +151,7 @@ def _draw_variance(variance: Variance, clients: int, seed: np.random.SeedSequenc
 
 
 def _draw_offsets(spread: float, shape: tuple[int, int], seed: np.random.SeedSequence) -> FloatArray | None:
-    """d_k ~ N(0, spread · I), those of a smaller fleet being the first of a larger one."""
+    """Draw d_k ~ N(0, spread · I); a larger fleet starts with the offsets of a smaller one."""
     if spread == 0.0:
         return None
     offsets: FloatArray = _read_only(math.sqrt(spread) * np.random.default_rng(seed).standard_normal(shape))

@@ -1,7 +1,7 @@
-"""Reads a file as a data frame, after checking that it is what it says: CSV by pandas, Parquet by pyarrow.
+"""Read a CSV file (pandas) or a Parquet file (pyarrow) as a data frame, after checking its format.
 
 pandas fills up rows that are too short, takes longer ones for an index and reads over NUL bytes. So a CSV file's bytes
-are looked at first: encoding, header, as many fields in each row as the header has.
+are checked first: encoding, header, and the number of fields in each row.
 """
 
 import csv
@@ -29,8 +29,8 @@ _MISSING_TEXTS = sorted({form(text) for text in MISSING for form in (str, str.up
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
-    """A data frame and where it comes from.
+class TableFrame:
+    """A data frame and its source.
 
     Attributes
     ----------
@@ -50,11 +50,11 @@ class Frame:
     content: bytes = b""
 
     def line_of(self, row: int) -> int:
-        """Return where a row (from 0) is: its line in a CSV file, in which the header is line 1; else its number."""
+        """Return the line of a row (counted from 0) in a CSV file, whose header is line 1, or its number elsewhere."""
         return self._record(row)[0] if self.content else row + 1
 
     def field(self, row: int, column: str) -> Any:
-        """Return what stands in a field, as it stands there."""
+        """Return the content of a field as it was written."""
         if not self.content:
             return self.data[column].iloc[row]
         return self._record(row)[1][list(self.data.columns).index(column)].strip()
@@ -65,8 +65,8 @@ class Frame:
         return next(itertools.islice(records, row + 1, None))
 
 
-def read_frame(path: Path, text_column: str | None = None) -> Frame:
-    """Read a CSV or Parquet file; `text_column` is taken as it stands (``007`` and ``NA`` are names there)."""
+def read_frame(path: Path, text_column: str | None = None) -> TableFrame:
+    """Read a CSV or Parquet file; `text_column` is read as text (``007`` and ``NA`` are names there)."""
     return _read_parquet(path) if is_parquet(path) else _read_csv(path, text_column)
 
 
@@ -86,11 +86,11 @@ def parquet_rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[An
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file's name says that it is Parquet."""
+    """Tell whether a file name has a Parquet extension."""
     return path.suffix.lower() in PARQUET
 
 
-def _read_csv(path: Path, text_column: str | None) -> Frame:
+def _read_csv(path: Path, text_column: str | None) -> TableFrame:
     import pandas
 
     content = _read_bytes(path)
@@ -118,23 +118,23 @@ def _read_csv(path: Path, text_column: str | None) -> Frame:
     except pandas.errors.EmptyDataError:
         data = pandas.DataFrame({at: [] for at in range(len(header))})
     except (pandas.errors.ParserError, ValueError, OverflowError) as error:
-        raise PsofedError(f"{path}: is not CSV ({str(error).splitlines()[0]})") from None
+        raise PsofedError(f"{path}: not valid CSV ({str(error).splitlines()[0]})") from None
     data.columns = header
-    return Frame(data, str(path), delimiter, content)
+    return TableFrame(data, str(path), delimiter, content)
 
 
 def _exact_floats(version: str) -> dict[str, Any]:
-    """Ask pandas to read numbers to the last bit, as Python does: since 3.1 it always does."""
+    """Make pandas read numbers to the last bit, as Python does; since 3.1 it always does."""
     major, minor = (int(part) for part in version.split(".")[:2])
     return {} if (major, minor) >= (3, 1) else {"float_precision": "round_trip"}
 
 
 def _read_bytes(path: Path) -> bytes:
-    """Return a text file's bytes, checked: UTF-8, no NUL, lines that end in a line feed and are not endless."""
+    """Return the bytes of a text file after checking: UTF-8, no NUL byte, lines of limited length."""
     try:
         size = path.stat().st_size
         if size > _MOST_BYTES:
-            raise PsofedError(f"{path}: has {size:,} bytes; at most {_MOST_BYTES:,} are read")
+            raise PsofedError(f"{path}: has {size:,} bytes; the limit is {_MOST_BYTES:,}")
         content = path.read_bytes()
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None
@@ -149,18 +149,18 @@ def _read_bytes(path: Path) -> bytes:
         except UnicodeDecodeError as error:
             row = content.count(b"\n", 0, error.start) + 1
             raise PsofedError(
-                f"{path}: is not UTF-8 text (byte 0x{content[error.start]:02x} in row {row}); save it as CSV UTF-8"
+                f"{path}: not UTF-8 text (byte 0x{content[error.start]:02x} in row {row}); save it as CSV UTF-8"
             ) from None
     if (at := content.find(b"\0")) >= 0:
         row = content.count(b"\n", 0, at) + 1
-        raise PsofedError(f"{path}: row {row} holds a NUL byte; is it a text file?")
+        raise PsofedError(f"{path}: row {row} contains a NUL byte; is it a text file?")
     return content
 
 
 def _split_header(path: Path, content: bytes) -> tuple[list[str], str]:
     line = content[: content.find(b"\n")] if b"\n" in content else content
     if not line.strip():
-        raise PsofedError(f"{path}: is empty; a header line with the columns' names must come first")
+        raise PsofedError(f"{path}: the file is empty; it must start with a header line of column names")
     if len(line) > _LONGEST_LINE:
         raise PsofedError(f"{path}: row 1 is longer than {_LONGEST_LINE:,} bytes")
     text = line.decode("utf-8")
@@ -170,12 +170,12 @@ def _split_header(path: Path, content: bytes) -> tuple[list[str], str]:
     except csv.Error as error:
         raise PsofedError(f"{path}: the header is not CSV ({error})") from None
     if len(header) > _MOST_COLUMNS:
-        raise PsofedError(f"{path}: has {len(header):,} columns; at most {_MOST_COLUMNS:,} are read")
+        raise PsofedError(f"{path}: has {len(header):,} columns; the limit is {_MOST_COLUMNS:,}")
     return header, delimiter
 
 
 def _check_rows(path: Path, content: bytes, delimiter: str, width: int) -> None:
-    """Refuse a row that is too long, or has more or fewer fields than the header."""
+    """Refuse a row that is too long or whose number of fields differs from the header."""
     if b'"' in content:
         return _check_quoted_rows(path, content, delimiter, width)
     codes = np.frombuffer(content, np.uint8)
@@ -211,9 +211,9 @@ def _lines(content: bytes) -> Iterator[str]:
     return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="\n")
 
 
-def _read_parquet(path: Path) -> Frame:
+def _read_parquet(path: Path) -> TableFrame:
     table = _open_parquet(path)
-    return Frame(table.to_pandas(), str(path))
+    return TableFrame(table.to_pandas(), str(path))
 
 
 def _open_parquet(path: Path) -> Any:
@@ -221,12 +221,10 @@ def _open_parquet(path: Path) -> Any:
         from pyarrow import ArrowException
         from pyarrow.parquet import read_table as read
     except ImportError:
-        raise PsofedError(
-            f'{path}: Parquet needs pyarrow, which is not installed; pip install "psofed[parquet]"'
-        ) from None
+        raise PsofedError(f'{path}: reading Parquet needs pyarrow: pip install "psofed[parquet]"') from None
     try:
         return read(path)
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None
     except (ArrowException, OSError) as error:
-        raise PsofedError(f"{path}: is not Parquet ({str(error).splitlines()[0]})") from None
+        raise PsofedError(f"{path}: not valid Parquet ({str(error).splitlines()[0]})") from None

@@ -1,4 +1,4 @@
-"""What a model can at best make of streams y = f(x) + ν, estimated from a large sample drawn once.
+"""Best weights for streams y = f(x) + ν, estimated from one large sample.
 
 With features z = z(x) of client k's inputs, the best weights for the whole fleet are
 
@@ -6,7 +6,7 @@ With features z = z(x) of client k's inputs, the best weights for the whole flee
 
 the minimiser of the network MSE. Then y = w°ᵀz + e with e = ν + f(x) − w°ᵀz, noise and what the features cannot
 follow, so PSO-Fed's recursion and theory apply with w° for w and Var e for the noise variance. The covariances R_k
-are estimated likewise, which is what theory sees of the features.
+are estimated from the same sample; the theory uses them for features.
 """
 
 from dataclasses import dataclass, replace
@@ -63,7 +63,7 @@ def fit_best_weights(scenario: Scenario) -> FloatArray:
 
     Examples
     --------
-    >>> scenario = Scenario(num_clients=5, dimension=4, data=Data(function="linear"))
+    >>> scenario = Scenario(num_clients=5, dimension=4, data=Data(function="sum"))
     >>> fit_best_weights(scenario).round(2)
     array([0.5, 0.5, 0.5, 0.5])
     """
@@ -71,13 +71,13 @@ def fit_best_weights(scenario: Scenario) -> FloatArray:
 
 
 def best_mse(scenario: Scenario) -> float:
-    """Return the network MSE of w°: what is left when only the model's shape limits it."""
+    """Return the network MSE of w°, the lowest that the model can reach."""
     moments = estimate_moments(scenario)
     return float(moments.residual_variance(moments.best_weights()).mean())
 
 
 def measure_features(scenario: Scenario) -> Fleet:
-    """Return the linear fleet with the same second moments: what theory can say of a non-linear stream.
+    """Return the linear fleet with the same second moments, which the theory uses for a non-linear stream.
 
     Its inputs have the covariances R_k of the features, its noise the variance of y − w°ᵀz, its target is w°. The
     theory then takes inputs for Gaussian and noise for independent of them, which features and what they leave are
@@ -107,10 +107,10 @@ def linear_scenario(scenario: Scenario, covariances: FloatArray, noise_variance:
 
 
 def estimate_moments(scenario: Scenario) -> StreamMoments:
-    """Estimate the second moments of a scenario's streams from one large sample, always the same."""
+    """Estimate the second moments of a scenario's streams from one large sample with a fixed seed."""
     if scenario.data.function is None:
         raise PsofedError(
-            f'model.kind = "{scenario.model.kind}" needs a stream to learn: set data.function, or give --data'
+            f'model.kind = "{scenario.model.kind}" needs something to learn: set data.function or use --data'
         )
     return _estimate_moments(scenario.num_clients, scenario.dimension, scenario.model, scenario.data)
 

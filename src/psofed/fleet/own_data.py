@@ -1,4 +1,4 @@
-"""A table as the clients see it: standardised samples in order, and the statistics that theory needs of them."""
+"""Your own data as a fleet: standardised samples in order, and the statistics that the theory needs."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -79,7 +79,7 @@ class OwnData:
         return max(self.samples) * self.epochs
 
     def samples_from(self, iteration: int) -> FloatArray:
-        """Return how many samples each client still has from an iteration on, shape (K,)."""
+        """Return the number of samples that each client has left at an iteration, shape (K,)."""
         left = np.array(self.samples, dtype=np.float64) * self.epochs - iteration
         return np.asarray(np.maximum(left, 0.0))
 
@@ -104,7 +104,7 @@ class OwnData:
         return pooled.best_weights()
 
     def fleet(self, features: FeatureMap | None = None, higher_moments: bool = True) -> Fleet:
-        """Return the fleet as measured: w° for the target, the residuals' variances for the noise.
+        """Return the measured fleet: w° as the target, the variances of the residuals as the noise.
 
         Fourth moments, K·D⁴ numbers that only theory needs, can be left out.
         """
@@ -122,7 +122,7 @@ class OwnData:
         )
 
     def weighted_noise(self, weights: FloatArray, features: FeatureMap | None = None) -> FloatArray:
-        """Return E[ν² xxᵀ] of every client, (K, D, D), with ν = y − wᵀx what the given weights leave."""
+        """Return E[ν² xxᵀ] of every client, (K, D, D), with the residual ν = y − wᵀx of the given weights."""
         features = identity(self.num_columns) if features is None else features
         parts = []
         for inputs, targets in zip(self.inputs, self.targets, strict=True):
@@ -142,7 +142,7 @@ class OwnData:
         return np.array(parts)
 
     def describe(self) -> dict[str, Any]:
-        """Return what was read and what was done to it, as plain values."""
+        """Return a description of the data and their preparation, as plain values."""
         table = self.table
         return {
             "file": Path(table.path).name,
@@ -164,7 +164,7 @@ class OwnData:
         }
 
     def notes(self) -> list[str]:
-        """Return sentences on what a reader of the results should know of the data."""
+        """Return remarks on the data that matter for reading the results."""
         table, lines = self.table, []
         if table.left_out:
             listed = ", ".join(f"{name} ({holds})" for name, holds in table.left_out.items())
@@ -217,7 +217,7 @@ def read_data(
     min_rows: int | None = None,
     leave_out: Sequence[str] = (),
 ) -> OwnData:
-    r"""Read a table and make it a fleet: one client for each value of `client_column`, streaming its rows in order.
+    r"""Read a table as a fleet: one client for each value of `client_column`, streaming its rows in order.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ def from_arrays(
     min_rows: int | None = None,
     leave_out: Sequence[str] = (),
 ) -> OwnData:
-    """Make a fleet of arrays: inputs (rows, d), targets (rows,), and whose row it is (rows,).
+    """Make a fleet from arrays: inputs (rows, d), targets (rows,) and client IDs (rows,).
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ def stream_table(
     min_rows: int | None = None,
     leave_out: Sequence[str] = (),
 ) -> OwnData:
-    """Standardise every client's rows, and leave out the clients that have too few."""
+    """Standardise every client's rows, and leave out clients with too few rows."""
     epochs = check_integer("epochs", epochs, 1)
     warmup = check_integer("warmup", warmup, 2)
     clip = check_number("clip", clip, 0, open_low=True)
@@ -304,7 +304,7 @@ def stream_table(
     wanted = fewest if min_rows is None else check_integer("min_rows", min_rows, 1)
     unknown = [name for name in leave_out if name not in table.clients]
     if isinstance(leave_out, str) or unknown:
-        allowed = f"names of clients, such as {', '.join(table.clients[:3])}"
+        allowed = f"client names, such as {', '.join(table.clients[:3])}"
         raise InvalidValueError("leave_out", leave_out if isinstance(leave_out, str) else unknown[0], allowed)
     kept, inputs, targets, clipped = [], [], [], 0
     left_out: dict[str, str] = {}
@@ -341,7 +341,7 @@ def stream_table(
         raise PsofedError(f"{table.path}: client {first} cannot take part: {reason}{others}")
     if not any(x.any() for x in inputs):
         raise PsofedError(
-            f"{table.path}: no feature ever changes ({', '.join(table.features)}): nothing to learn from"
+            f"{table.path}: all features are constant ({', '.join(table.features)}), so there is nothing to learn"
         )
     return OwnData(_only(table, kept), tuple(inputs), tuple(targets), warmup, clip, clipped, epochs, left_out)
 

@@ -1,4 +1,4 @@
-"""Online standardisation: every value is scaled by what its client has seen so far, never by what comes later.
+"""Online standardisation: every value is scaled with the past values of its client only.
 
 For a client's row n, with running mean m and standard deviation s of each column over its rows 0 … n:
 
@@ -34,7 +34,7 @@ class Standardiser:
     width : int
         d, the number of inputs.
     warmup : int
-        So many rows at the start only feed the running means; they are not samples.
+        Number of rows at the start that only feed the running means and are not samples.
     clip : float
         Inputs beyond this many standard deviations are set to it.
 
@@ -72,7 +72,7 @@ class Standardiser:
             self.counts, self.means, self.squares = (np.zeros(self.width) for _ in range(3))
 
     def take(self, inputs: FloatArray, target: float) -> tuple[FloatArray, float] | None:
-        """Take in a row (NaN where an input is missing) and return it scaled, or None if it is no sample yet."""
+        """Add a row (NaN where an input is missing) and return it scaled, or None while there are too few rows."""
         counts, means, squares = self._with(inputs)
         sample = None
         if self.rows >= self.warmup and self.target_squares > 0.0:
@@ -87,7 +87,7 @@ class Standardiser:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the next row is a sample."""
+        """Whether enough rows have been seen to scale the next one."""
         return self.rows >= self.warmup and self.target_squares > 0.0
 
     @property
@@ -96,11 +96,11 @@ class Standardiser:
         return float(np.sqrt(self.target_squares / self.rows)) if self.rows else 0.0
 
     def scale(self, inputs: FloatArray) -> FloatArray:
-        """Return inputs as the next row's would be scaled, without taking them in; shape (d,)."""
+        """Scale inputs as those of the next row, without adding them; shape (d,)."""
         return _scaled(inputs, *self._with(inputs), self.clip)
 
     def restore(self, prediction: float) -> float:
-        """Return a scaled prediction in the target's own unit."""
+        """Return a scaled prediction in the unit of the target."""
         return self.target_mean + self.target_deviation * prediction
 
     def to_mapping(self) -> dict[str, Any]:
@@ -117,12 +117,12 @@ class Standardiser:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_mapping` gave; ValueError if it does not fit together."""
+        """Restore the state from :meth:`to_mapping`; ValueError if it is inconsistent."""
         counts, means, squares = (
             np.array(mapping[name], dtype=np.float64) for name in ("counts", "means", "squares")
         )
         if not counts.shape == means.shape == squares.shape or counts.ndim != 1 or counts.size == 0:
-            raise ValueError("counts, means and squares of different lengths")
+            raise ValueError("counts, means and squares must have the same length")
         mean, target_squares = mapping["target"]
         return cls(
             width=counts.size,
@@ -137,7 +137,7 @@ class Standardiser:
         )
 
     def _with(self, inputs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return counts, means and squares with one row more (Welford: nothing cancels, however far the mean)."""
+        """Return counts, means and squares after one more row (Welford's algorithm, which avoids cancellation)."""
         there = ~np.isnan(inputs)
         counts = self.counts + there
         step = np.where(there, inputs - self.means, 0.0)
@@ -155,7 +155,7 @@ def standardise(
     inputs, targets : array (rows, d), array (rows,)
         In the order of time, NaN where an input is missing.
     warmup : int
-        So many rows at the start only feed the running means; they are not samples.
+        Number of rows at the start that only feed the running means and are not samples.
     clip : float
         Inputs beyond this many standard deviations are set to it.
 

@@ -1,4 +1,4 @@
-"""A table with one row per observation, split into clients; from a file, a data frame or arrays, all distrusted."""
+"""A table with one row per observation, split into clients: from a file, a data frame or arrays, with validation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.types import FloatArray
-from psofed.fleet.frames import Frame, read_frame
+from psofed.fleet.frames import TableFrame, read_frame
 from psofed.fleet.values import client_name, is_text, is_time, number, shown
 
 if TYPE_CHECKING:
     import pandas
 
-# Whether a column holds numbers, times or text is judged by so many rows at the start.
+# Number of rows at the start that decide whether a column holds numbers, times or text.
 JUDGED_ROWS = 1000
 _MOST_NAMES = 12  # shown in an error
 
@@ -65,13 +65,13 @@ class Table:
 
     @property
     def missing(self) -> dict[str, int]:
-        """How many values are missing in each input column that misses any."""
+        """Number of missing values in each input column that has any."""
         counts = np.sum([np.isnan(x).sum(axis=0) for x in self.inputs], axis=0)
         return {name: int(count) for name, count in zip(self.features, counts, strict=True) if count}
 
     @property
     def constant(self) -> dict[str, tuple[str, ...]]:
-        """Input columns that never change, with the clients in which they do not."""
+        """Constant input columns, with the clients in which they are constant."""
         never = np.array([_is_constant(x) for x in self.inputs])
         return {
             name: tuple(client for client, is_so in zip(self.clients, never[:, j], strict=True) if is_so)
@@ -109,13 +109,13 @@ def read_table(
     frame = _open(source, client_column)
     data = frame.data
     if isinstance(features, str):
-        raise InvalidValueError("features", features, "a list of columns' names")
+        raise InvalidValueError("features", features, "a list of column names")
     candidates = _choose_columns(frame, client_column, target_column, features)
     left_out: dict[str, str] = {}
     values: dict[str, FloatArray] = {}
     with_commas = []
     if not len(data):
-        raise PsofedError(f"{frame.source}: has a header but no rows")
+        raise PsofedError(f"{frame.source}: there is a header but no rows")
     owner, names = _clients(frame, client_column)
     for name in (target_column, *candidates):
         holds = _content_of(frame, name)
@@ -158,7 +158,7 @@ def table_from_arrays(
     clients: ArrayLike,
     features: Sequence[str] | None = None,
 ) -> Table:
-    """Make a table of arrays: inputs (rows, d) or (rows,), targets (rows,) and whose row it is (rows,).
+    """Make a table from arrays: inputs (rows, d) or (rows,), targets (rows,) and client IDs (rows,).
 
     Examples
     --------
@@ -174,18 +174,18 @@ def table_from_arrays(
         shapes = f"X {x.shape}, y {y.shape}, clients {owner.shape}"
         raise InvalidValueError("arrays", shapes, "X (rows, d), y (rows,), clients (rows,)")
     if not len(x) == len(y) == len(owner):
-        raise InvalidValueError("arrays", f"{len(x)}, {len(y)} and {len(owner)} rows", "equally many rows")
+        raise InvalidValueError("arrays", f"{len(x)}, {len(y)} and {len(owner)} rows", "of equal length")
     names = [f"x{j + 1}" for j in range(x.shape[1])] if features is None else [str(name) for name in features]
     if len(names) != x.shape[1]:
         raise InvalidValueError("features", names, f"{x.shape[1]} names, one for each column of X")
     client, target = (_unused(name, names) for name in ("client", "y"))
     columns = {client: owner, target: y, **{name: x[:, j] for j, name in enumerate(names)}}
     if len(columns) != len(names) + 2:
-        raise InvalidValueError("features", names, "names that differ")
+        raise InvalidValueError("features", names, "distinct names")
     return read_table(pandas.DataFrame(columns), client, target, names)
 
 
-def _open(source: Any, client_column: str) -> Frame:
+def _open(source: Any, client_column: str) -> TableFrame:
     if isinstance(source, str | Path):
         return read_frame(Path(source), client_column)
     import pandas
@@ -196,13 +196,13 @@ def _open(source: Any, client_column: str) -> Frame:
         collected = source.collect() if hasattr(source, "collect") else source
         frame = pandas.DataFrame({name: collected[name].to_numpy() for name in collected.columns})
     else:
-        allowed = "a path, a pandas or a polars DataFrame; arrays go to psofed.from_arrays"
+        allowed = "a path or a pandas or polars DataFrame (for arrays use psofed.from_arrays)"
         raise InvalidValueError("data", type(source).__name__, allowed)
-    return Frame(frame.reset_index(drop=True), "DataFrame")
+    return TableFrame(frame.reset_index(drop=True), "DataFrame")
 
 
 def _choose_columns(
-    frame: Frame, client: str, target: str, features: Sequence[str] | None
+    frame: TableFrame, client: str, target: str, features: Sequence[str] | None
 ) -> tuple[str, ...]:
     header, source = list(frame.data.columns), frame.source
     repeated = [name for name in dict.fromkeys(header) if name and header.count(name) > 1]
@@ -217,13 +217,13 @@ def _choose_columns(
         if name not in header:
             there = ", ".join(header[:_MOST_NAMES]) + (", …" if len(header) > _MOST_NAMES else "")
             missing = "; is the header line missing?" if any(not is_text([n]) for n in header if n) else ""
-            raise PsofedError(f"{source}: no column {name}; there are {there}{missing}")
+            raise PsofedError(f"{source}: no column {name}; the columns are {there}{missing}")
     if client == target:
-        raise PsofedError(f"{source}: column {client} cannot be both client and target")
+        raise PsofedError(f"{source}: column {client} cannot be both the client and the target")
     for name in chosen:
         if name in (client, target):
             role = "client" if name == client else "target"
-            raise PsofedError(f"{source}: column {name} cannot be a feature, it is the {role}")
+            raise PsofedError(f"{source}: column {name} cannot be a feature because it is the {role}")
         if chosen.count(name) > 1:
             raise PsofedError(f"{source}: feature {name} is named {chosen.count(name)} times")
     if not chosen:
@@ -231,7 +231,7 @@ def _choose_columns(
     return chosen
 
 
-def _content_of(frame: Frame, name: str) -> str:
+def _content_of(frame: TableFrame, name: str) -> str:
     """Return what a column holds: "numbers", "times", "text", or "no name" if it has none."""
     if not name:
         return "no name"
@@ -248,7 +248,7 @@ def _content_of(frame: Frame, name: str) -> str:
     return "times" if 2 * times > len(there) else "text"
 
 
-def _numbers(frame: Frame, name: str, target: str, is_named: bool) -> tuple[FloatArray, bool]:
+def _numbers(frame: TableFrame, name: str, target: str, is_named: bool) -> tuple[FloatArray, bool]:
     """Return a column as numbers, NaN where one is missing, and whether any had a decimal comma."""
     column = frame.data[name]
     has_commas = False
@@ -278,30 +278,28 @@ def _numbers(frame: Frame, name: str, target: str, is_named: bool) -> tuple[Floa
     return values, has_commas
 
 
-def _refuse_mixed_points(frame: Frame, name: str, codes: NDArray[np.int64], distinct: Any) -> None:
+def _refuse_mixed_points(frame: TableFrame, name: str, codes: NDArray[np.int64], distinct: Any) -> None:
     for at, value in enumerate(distinct):
         if isinstance(value, str) and "." in value and "," not in value:
             what = f"{shown(value)} has a decimal point where other rows have decimal commas"
             raise _bad_field(frame, int(np.argmax(codes == at)), name, what)
 
 
-def _advice(frame: Frame, name: str, target: str, is_named: bool) -> str:
+def _advice(frame: TableFrame, name: str, target: str, is_named: bool) -> str:
     if name == target:
         return "the target must be a number, or empty where it is missing"
     if _content_of(frame, name) != "numbers":
         return f"{name} holds {_content_of(frame, name)}: leave it out of the features"
     if is_named:
-        return "mend the value, or leave it empty if it is missing"
-    return (
-        f"mend the value, leave it empty if it is missing, or leave {name} out by naming the features to use"
-    )
+        return "correct the value, or leave it empty if it is missing"
+    return f"correct the value, leave it empty if it is missing, or list the features to use without {name}"
 
 
-def _bad_field(frame: Frame, row: int, column: str, what: str) -> PsofedError:
+def _bad_field(frame: TableFrame, row: int, column: str, what: str) -> PsofedError:
     return PsofedError(f"{frame.source}: row {frame.line_of(row)}, column {column}: {what}")
 
 
-def _clients(frame: Frame, column: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def _clients(frame: TableFrame, column: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return each row's client as a number, and the clients' names in the order of their first rows."""
     import pandas
 
@@ -316,7 +314,7 @@ def _clients(frame: Frame, column: str) -> tuple[NDArray[np.int64], tuple[str, .
     owner = numbers[codes]
     if (owner < 0).any():
         row = frame.line_of(int(np.argmax(owner < 0)))
-        raise PsofedError(f"{frame.source}: row {row} names no client in column {column}")
+        raise PsofedError(f"{frame.source}: row {row} has no client in column {column}")
     return owner, tuple(names)
 
 

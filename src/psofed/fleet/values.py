@@ -1,4 +1,4 @@
-"""What a field of a table means: a number, a missing one, a client's name. One place for simulation and federation."""
+"""Interpret the fields of a table (numbers, missing values, client names), for simulation and federation alike."""
 
 import math
 import re
@@ -26,11 +26,11 @@ _LONGEST_SHOWN = 40
 
 
 class AmbiguousNumberError(ValueError):
-    """A number that can be read in two ways."""
+    """An ambiguous number, such as 1,234."""
 
 
 def number(value: Any, delimiter: str = ",") -> float:
-    """Return a field as a number; NaN where it is missing, infinity where it says so.
+    """Return a field as a number; NaN where it is missing.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def number(value: Any, delimiter: str = ",") -> float:
 
 
 def client_name(value: Any) -> str:
-    """Return whose row it is; empty if it is not said.
+    """Return the client ID of a row; empty if it is missing.
 
     Examples
     --------
@@ -97,12 +97,12 @@ def client_name(value: Any) -> str:
 
 
 def delimiter_of(line: str) -> str:
-    """Return the delimiter of a CSV file with this header line: the one that it has most of."""
+    """Return the delimiter of a CSV file: the most frequent one in its header line."""
     return max(DELIMITERS, key=line.count)
 
 
 def is_text(values: Iterable[Any], delimiter: str = ",") -> bool:
-    """Whether a column holds text rather than numbers: fewer than half of the values that are there are numbers.
+    """Tell whether a column holds text: fewer than half of its values are numbers.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def is_text(values: Iterable[Any], delimiter: str = ",") -> bool:
 def numeric_columns(
     header: Sequence[str], rows: Sequence[Sequence[Any]], delimiter: str = ","
 ) -> tuple[str, ...]:
-    """Return the columns that have a name and hold numbers, judged by some rows."""
+    """Return the named columns that hold numbers, judged by some rows."""
     return tuple(
         name
         for at, name in enumerate(header)
@@ -132,7 +132,7 @@ def numeric_columns(
 
 
 def is_time(value: Any) -> bool:
-    """Whether a field reads as a date or a time.
+    """Tell whether a field is a date or a time.
 
     Examples
     --------
@@ -143,6 +143,6 @@ def is_time(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Return a value as an error shows it: short, on one line."""
+    """Return a value in the short form that errors quote."""
     text = repr(value) if isinstance(value, str) else repr(str(value))
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 2]}…'"

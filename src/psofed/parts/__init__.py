@@ -1,6 +1,6 @@
 """Parts of a scenario: what they promise, where they are found, and the built-in ones, a folder for each family.
 
-A part is a frozen value that every room takes: simulation, theory, sweeps, the federation, TOML, the command line.
+A part is a frozen value that every package takes: simulation, theory, sweeps, the federation, TOML, the command line.
 Own ones are classes that derive from one of the bases here; see ``docs/adding_a_part.md``.
 """
 

@@ -2,7 +2,7 @@
 
 The theory is exact for attacks that are affine in the models. Such an attack says so by returning one of these two
 values; one that returns neither is refused by name. Only numbers are stated here: who attacks, and how often, is
-the theory's business (:mod:`psofed.theory.corruption`). NumPy alone is imported.
+the theory's business (:mod:`psofed.theory.steps.corruption`). NumPy alone is imported.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What each family of parts promises: the classes that parts are made from."""
+"""Base classes of the families of parts, and what the engine expects of each."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -29,14 +29,14 @@ class Attack(Part):
     Parameters
     ----------
     num_byzantine : int
-        |S_B|: how many clients are Byzantine; clients 0 … num_byzantine − 1, as in the paper, unless `clients` names
-        them.
+        |S_B|: the number of Byzantine clients. They are clients 0 … num_byzantine − 1, as in the paper, unless
+        `clients` names them.
     clients : sequence of int or str
-        Who they are: numbers, or names of clients in data of your own. Then `num_byzantine` need not be given.
+        The Byzantine clients: numbers, or names in your own data. Then `num_byzantine` may be omitted.
     probability : float
-        p_a: probability that a Byzantine client attacks in an iteration (if it participates at all).
+        p_a: probability that a participating Byzantine client attacks in an iteration.
     byzantine_set : str
-        ``"fixed"``, or ``"redrawn"``: in each iteration a fresh choice of `num_byzantine` of the clients.
+        ``"fixed"``, or ``"redrawn"``: `num_byzantine` clients are drawn in each iteration.
 
     Attributes
     ----------
@@ -52,17 +52,19 @@ class Attack(Part):
     knows: ClassVar[str] = "upload"
     not_affine_because: ClassVar[str] = "it does not state its moments"
 
-    num_byzantine: int = option(  # type: ignore[assignment]  # or as many as `clients` names
-        default=None, low=0, text="|S_B|: how many clients are Byzantine"
+    num_byzantine: int = option(  # type: ignore[assignment]  # default: the length of `clients`
+        default=None, low=0, text="|S_B|: number of Byzantine clients"
     )
     clients: Sequence[int | str] = option(
-        default=(), text="which clients are Byzantine: numbers, or names in own data"
+        default=(), text="which clients are Byzantine: numbers, or names in your own data"
     )
     probability: float = option(
-        default=0.2, low=0.0, high=1.0, text="p_a: of an attack, when a Byzantine client could"
+        default=0.2, low=0.0, high=1.0, text="p_a: probability that a participating Byzantine client attacks"
     )
     byzantine_set: str = option(
-        default="fixed", choices=("fixed", "redrawn"), text="for good, or drawn anew each iteration"
+        default="fixed",
+        choices=("fixed", "redrawn"),
+        text="same Byzantine clients throughout, or redrawn",
     )
 
     def __post_init__(self) -> None:
@@ -103,7 +105,7 @@ class Attack(Part):
         return 0
 
     def strengths(self) -> tuple[float, ...]:
-        """Return the strengths that attackers try against the server's rule, each iteration anew; none: as it is.
+        """Return the strengths that attackers try against the server's rule in every iteration; empty: no search.
 
         They use the one that takes the server's next model farthest from what the mean of the honest uploads would make
         it.
@@ -120,7 +122,7 @@ class Attack(Part):
 
     @property
     def strength(self) -> float:
-        """The value of the one field that says how strong the attack is."""
+        """Value of the option that sets the attack's strength."""
         value: float = getattr(self, self.strength_field())
         return value
 
@@ -132,21 +134,21 @@ class Attack(Part):
 
     @classmethod
     def poisons_samples(cls) -> bool:
-        """Whether it changes what clients learn from, and not what they upload."""
+        """Tell whether it changes the samples that clients learn from, instead of their uploads."""
         return cls.poison is not Attack.poison
 
     @classmethod
     def crafts_vectors(cls) -> bool:
-        """Whether it changes uploads as vectors, and not number by number."""
+        """Tell whether it changes uploads as vectors, instead of entry by entry."""
         return cls.craft is not Attack.craft
 
     @property
     def is_idle(self) -> bool:
-        """Whether it never happens."""
+        """Whether it has no effect: no Byzantine clients, or probability 0."""
         return self.num_byzantine == 0 or self.probability == 0.0
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with some options changed, checked anew; who is Byzantine may be said either way."""
+        """Return a validated copy with some options changed; `clients` and `num_byzantine` replace each other."""
         if "clients" in changes and "num_byzantine" not in changes:
             changes["num_byzantine"] = None
         elif "num_byzantine" in changes and "clients" not in changes and self.clients:
@@ -154,7 +156,7 @@ class Attack(Part):
         return super().replace(**changes)
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return kind and options side by side, as they stand in TOML."""
+        """Return the kind and the options as in TOML."""
         plain = super().to_mapping()
         plain.pop("num_byzantine" if self.clients else "clients")
         return {"kind": self.kind, **plain}
@@ -199,7 +201,7 @@ class Attack(Part):
 
 
 class Aggregation(Part):
-    """How the server puts together what the participants sent.
+    """Rule by which the server combines the uploads.
 
     The engine leaves out numbers that are not finite or beyond ±1e150, calls :meth:`combine`, and moves each entry by
     the share of participants who answered towards what it returned; nothing moves where nobody did. So every rule is
@@ -212,7 +214,7 @@ class Aggregation(Part):
         number. ``"vectors"``: it is shown all :class:`~psofed.parts.contexts.Updates` and returns a change, shape
         (E,); or, faster, takes a second argument `out` and writes the change into it.
     has_root_data : bool
-        Whether the server has a few samples of its own, `root_size` of them.
+        Whether the server holds `root_size` samples.
     """
 
     family: ClassVar[str] = "aggregation"
@@ -238,7 +240,7 @@ class Aggregation(Part):
 
 
 class PreAggregation(Part):
-    """What is done with the uploads before a rule puts them together: each is replaced by a mixture of them.
+    """Mixing of the uploads before a rule combines them.
 
     The engine forms the mixed updates Σ_p weight(p) · u_p, where u_p is 0, the server's own value, in entries that
     participant p did not share. A mixed upload holds the entries that one of those mixed into it shared. The rule then
@@ -253,16 +255,16 @@ class PreAggregation(Part):
         raise NotImplementedError
 
     def uploads_after(self, participants: int) -> int:
-        """Return how many mixed uploads there are, at most as many as participants."""
+        """Return the number of mixed uploads, at most `participants`."""
         return participants
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return kind and options side by side, as they stand in TOML."""
+        """Return the kind and the options as in TOML."""
         return {"kind": self.kind, **super().to_mapping()}
 
 
 class Defence(Part):
-    """Watches what each client uploads, and leaves out those it suspects.
+    """Detection and exclusion of suspicious clients.
 
     The engine subtracts from each uploaded number what it could be expected to be, divides by the deviation of an
     honest client, and calls :meth:`suspicion`. Above a threshold that is an alarm: the client is left out of the
@@ -271,14 +273,14 @@ class Defence(Part):
     Parameters
     ----------
     false_alarm_every : float
-        One honest client of the whole fleet is left out by mistake in so many iterations. The threshold follows from
-        it, by running the scenario without its attack.
+        Expected number of iterations until an honest client of the fleet is excluded by mistake. The threshold is
+        derived from it by running the scenario without its attack.
     threshold : float, optional
-        The threshold itself, instead.
+        The threshold itself; replaces `false_alarm_every`.
     return_after : int
-        After how many uploads without a new alarm a client is let in again; 0: never.
+        Number of uploads without an alarm after which a client is readmitted; 0: never.
     excluded_download : bool
-        Whether who is left out still downloads, and so learns from the others.
+        Whether excluded clients still download, and so learn from the others.
     reference : str
         What an upload is compared with: ``"participants"``, the median of what the other participants sent for the
         entry and of the server's own number; or ``"server"``, the server's own number alone.
@@ -289,7 +291,7 @@ class Defence(Part):
     Attributes
     ----------
     memory_size : int
-        How many numbers it keeps of each client.
+        Number of values it keeps for each client.
     """
 
     family: ClassVar[str] = "defence"
@@ -299,31 +301,35 @@ class Defence(Part):
     false_alarm_every: float = option(
         default=10_000.0,
         low=1.0,
-        text="iterations per honest client left out by mistake, over the whole fleet",
+        text="iterations per wrongly excluded honest client, over the whole fleet",
     )
     threshold: float | None = option(
-        default=None, low=0.0, text="of the suspicion, instead of false_alarm_every"
+        default=None, low=0.0, text="alarm threshold of the suspicion; replaces false_alarm_every"
     )
     return_after: int = option(
-        default=100, low=0, text="uploads without a new alarm until a client is let in again; 0: never"
+        default=100, low=0, text="uploads without an alarm until a client is readmitted; 0: never"
     )
-    excluded_download: bool = option(default=True, text="whether who is left out still downloads")
+    excluded_download: bool = option(default=True, text="whether excluded clients still download")
     reference: str = option(
-        default="participants", choices=("participants", "server"), text="what an upload is compared with"
+        default="participants",
+        choices=("participants", "server"),
+        text="what uploads are compared with",
     )
     variance: str = option(
-        default="auto", choices=("auto", "theory", "estimated"), text="of honest residuals: where it is from"
+        default="auto",
+        choices=("auto", "theory", "estimated"),
+        text="source of the honest residuals' variance",
     )
 
     def suspicion(self, evidence: "Evidence", memory: "FloatArray") -> float:
-        """Return how suspect a client is after an upload, at least 0.
+        """Return the suspicion against a client after an upload, at least 0.
 
         `memory` (memory_size,) holds what is kept of this client, zeros at first, and is to be changed in place.
         """
         raise NotImplementedError
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return kind and options side by side, as they stand in TOML."""
+        """Return the kind and the options as in TOML."""
         return {"kind": self.kind, **super().to_mapping()}
 
 
@@ -345,7 +351,7 @@ class Pattern(Part):
         return None
 
     def mask_period(self, dimension: int, num_shared: int) -> int | None:
-        """Return after how many iterations a window of M neighbouring entries is back where it began; else None."""
+        """Return the period of a moving window of M neighbouring entries, in iterations; None for other patterns."""
         return None
 
 
@@ -360,27 +366,27 @@ class Drift(Part):
         raise NotImplementedError
 
     def check(self, iterations: int) -> None:
-        """Refuse a run too short for it."""
+        """Refuse runs that are too short."""
 
     def increment_variance(self) -> float | None:
         """Return the variance of each entry's step w*_{n+1} − w*_n, if steps are white; what theory needs."""
         return None
 
     def mean_square(self) -> float | None:
-        """Return the mean of ‖w*_n − w*_0‖² over a swing, if it swings."""
+        """Return the mean of ‖w*_n − w*_0‖² over a period, for periodic drifts."""
         return None
 
     def jump_iteration(self) -> int | None:
-        """Return the iteration of a jump, if it is one."""
+        """Return the iteration of the jump, for jumps."""
         return None
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return kind and options side by side, as they stand in TOML."""
+        """Return the kind and the options as in TOML."""
         return {"kind": self.kind, **super().to_mapping()}
 
 
 class Model(Part):
-    """What the clients fit: ŷ = wᵀz(x), linear in features of the inputs.
+    """Model that the clients fit: ŷ = wᵀz(x), linear in features of the inputs.
 
     Attributes
     ----------
@@ -397,11 +403,11 @@ class Model(Part):
 
     @property
     def num_features(self) -> int | None:
-        """How many features there are, where the model says so."""
+        """Number of features, where the model determines it."""
         return None
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return kind and options side by side, as they stand in TOML."""
+        """Return the kind and the options as in TOML."""
         return {"kind": self.kind, **super().to_mapping()}
 
 
@@ -426,7 +432,7 @@ class Function(Part):
 class Algorithm(Part):
     """An algorithm: what clients and server exchange, and what it costs.
 
-    Where clients hold no model of their own (all but PSO-Fed), the server alone has a model w_n. In an iteration with
+    Where clients hold no model (all algorithms but PSO-Fed), only the server has a model w_n. In an iteration with
     an exchange each participant k receives w_n and forms its LMS update u_k = μ x_k e_k, e_k = y_k − w_nᵀx_k. Then
 
         encode   u_k → the numbers that k sends
@@ -441,7 +447,7 @@ class Algorithm(Part):
     Attributes
     ----------
     holds_models : bool
-        Whether clients hold models of their own, which the engine alone knows how to run.
+        Whether clients hold models; only the engine can run such an algorithm.
     """
 
     family: ClassVar[str] = "algorithm"
@@ -449,17 +455,17 @@ class Algorithm(Part):
     holds_models: ClassVar[bool] = False
 
     def check(self, scenario: "Scenario") -> None:
-        """Refuse what the algorithm gives no meaning to."""
+        """Refuse settings that have no meaning for the algorithm."""
         if not self.holds_models and scenario.uplink != "same":
-            allowed = f'"same" for algorithm = "{self.kind}", whose clients hold no model to upload from'
+            allowed = f'"same" with algorithm = "{self.kind}", whose clients hold no model'
             raise InvalidValueError("uplink", scenario.uplink, allowed)
 
     def traffic(self, scenario: "Scenario") -> "Traffic":
-        """Return what an exchange costs and how often there is one."""
+        """Return the cost and the frequency of exchanges."""
         raise NotImplementedError
 
     def exchange(self, scenario: "Scenario") -> "Exchange":
-        """Return how many numbers and random numbers an exchange takes."""
+        """Return the values and random numbers that an exchange needs."""
         raise NotImplementedError
 
     def encode(self, message: "Message", out: "FloatArray") -> None:
@@ -467,16 +473,16 @@ class Algorithm(Part):
         raise NotImplementedError
 
     def decode(self, received: "Received", out: "FloatArray") -> None:
-        """Write the update read out of numbers into ``out`` (D,); without it numbers are joined as they are."""
+        """Write the decoded update into ``out`` (D,); without this method values are combined as they are."""
         raise NotImplementedError
 
     def apply(self, received: "Received", memory: "FloatArray", out: "FloatArray") -> None:
-        """Write the change of w_n into ``out`` (D,); without it, what is joined is the change."""
+        """Write the change of w_n into ``out`` (D,); without this method the combined value is the change."""
         for i in range(out.size):
             out[i] = received.numbers[i]
 
     def most_participants(self, scenario: "Scenario") -> int:
-        """Return how many clients take part in an iteration, at most."""
+        """Return the largest number of participants in an iteration."""
         if self.holds_models:
             return scenario.num_participants
         most = self.traffic(scenario).most_in_iteration
@@ -486,7 +492,7 @@ class Algorithm(Part):
         return max(scenario.num_participants, most)
 
     def num_joined(self, scenario: "Scenario") -> int:
-        """Return how many uploads, or clients' momenta, the aggregation rule joins at a time, at most."""
+        """Return the largest number of uploads or momenta that the aggregation rule combines."""
         most = self.most_participants(scenario)
         if self.holds_models or self.exchange(scenario).server_momentum is None:
             return most
@@ -494,7 +500,7 @@ class Algorithm(Part):
 
     @classmethod
     def decodes(cls) -> bool:
-        """Whether it reads updates out of the numbers before (or after) they are joined."""
+        """Tell whether it decodes updates, before or after they are combined."""
         return cls.decode is not Algorithm.decode
 
 
@@ -502,7 +508,7 @@ BASES = (Attack, Aggregation, PreAggregation, Defence, Pattern, Drift, Model, Fu
 
 
 def _check_clients(clients: Any) -> tuple[int | str, ...]:
-    allowed = "different numbers or names of clients, for example [3, 7]"
+    allowed = "distinct client numbers or names, for example [3, 7]"
     if isinstance(clients, str | bytes) or not hasattr(clients, "__iter__"):
         raise InvalidValueError("attack.clients", clients, allowed)
     checked: list[int | str] = []
@@ -519,7 +525,9 @@ def _number_of(client: int | str, num_clients: int, names: Sequence[str]) -> int
     if isinstance(client, str):
         if client not in names:
             allowed = (
-                f"one of {', '.join(names[:20])}" if names else "a number, since these clients have no names"
+                f"one of {', '.join(names[:20])}"
+                if names
+                else "a number, because these clients have no names"
             )
             raise InvalidValueError("attack.clients", client, allowed)
         return list(names).index(client)

@@ -1,4 +1,4 @@
-"""What parts are shown: the arguments of their bodies, as named tuples of numbers and arrays.
+"""Arguments of the parts' bodies, as named tuples of numbers and arrays.
 
 A body is plain Python on ``self.<field>``, one of these, and NumPy or :mod:`math`. It runs as it is, and compiled
 by the engine. Everything here is of models, never of errors, and of one trial.
@@ -13,7 +13,7 @@ from psofed.common.types import FloatArray
 
 
 class Upload(NamedTuple):
-    """One number that an attacker is about to upload: what ``knows = "upload"`` is shown.
+    """One entry that an attacker is about to upload: the argument of attacks with ``knows = "upload"``.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Upload(NamedTuple):
 
 
 class UploadAndServer(NamedTuple):
-    """``knows = "server"``: an :class:`Upload`, and the server's own number before the upload."""
+    """``knows = "server"``: also the server's value of the entry."""
 
     value: float
     entry: int
@@ -48,7 +48,7 @@ class UploadAndServer(NamedTuple):
 
 
 class UploadAndAccomplices(NamedTuple):
-    """``knows = "accomplices"``: likewise, and what the attackers of this iteration would honestly send.
+    """``knows = "accomplices"``: also the clean uploads of all who attack in this iteration.
 
     Attributes
     ----------
@@ -68,13 +68,13 @@ class UploadAndAccomplices(NamedTuple):
 
 
 class UploadAndEveryone(NamedTuple):
-    """``knows = "everyone"``: likewise, and the clean uploads of all; such an attacker is omniscient.
+    """``knows = "everyone"``: also the clean uploads of everyone; such an attacker is omniscient.
 
     Attributes
     ----------
     honest : array (count,)
         Numbers of this entry by all participants who do not attack in this iteration, in the order of clients;
-        empty if none of them shares the entry.
+        empty if nobody else shares the entry.
     """
 
     value: float
@@ -89,7 +89,7 @@ class UploadAndEveryone(NamedTuple):
 
 
 class Conspiracy(NamedTuple):
-    """All uploads of an iteration as vectors: what an attack that has ``craft`` is shown, and so knows everyone's.
+    """All uploads of an iteration as vectors: the argument of ``craft``, which therefore knows everyone's uploads.
 
     Clients are in the order of their numbers.
 
@@ -113,9 +113,9 @@ class Conspiracy(NamedTuple):
     num_clients, dimension, iteration : int
         K, D and n.
     memory : array (any,)
-        Kept from iteration to iteration, zeros at first: as many as ``memory_size`` says.
-    room : array (any,)
-        Memory to work in, at least P² + 2 · P + 2 · E numbers.
+        Kept from iteration to iteration, zeros at first; its length is ``memory_size``.
+    scratch : array (any,)
+        Scratch memory of at least P² + 2 · P + 2 · E numbers.
     """
 
     honest: FloatArray
@@ -130,10 +130,10 @@ class Conspiracy(NamedTuple):
     dimension: int
     iteration: int
     memory: FloatArray
-    room: FloatArray
+    scratch: FloatArray
 
 
-# What an attack says it knows, from least to most, and what it is shown for it.
+# Values of `Attack.knows`, from least to most, and the context that each gives.
 KNOWLEDGE: dict[str, type[Upload | UploadAndServer | UploadAndAccomplices | UploadAndEveryone]] = {
     "upload": Upload,
     "server": UploadAndServer,
@@ -165,7 +165,7 @@ class Sample(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """What was sent for one entry: what a rule ``over = "entries"`` is shown.
+    """Values sent for one entry: the argument of a rule ``over = "entries"``.
 
     Attributes
     ----------
@@ -180,13 +180,13 @@ class Numbers(NamedTuple):
     server: float
 
 
-def room_for(count: int, entries: int) -> int:
-    """Return how many numbers the room of :class:`Updates` holds at least."""
+def scratch_size(count: int, entries: int) -> int:
+    """Return the least size of the scratch of :class:`Updates`."""
     return count * count + 2 * count + 2 * entries
 
 
 class Updates(NamedTuple):
-    """The uploads as vectors: what a rule ``over = "vectors"`` is shown.
+    """Uploads as vectors: the argument of a rule ``over = "vectors"``.
 
     Attributes
     ----------
@@ -198,9 +198,9 @@ class Updates(NamedTuple):
     server : array (E,)
         The server's own numbers.
     own_step : array (E,)
-        The step the server would take on root data of its own; zeros unless the rule has ``root_size``.
-    room : array (any,)
-        Memory to work in, at least count² + 2 · count + 2 · E numbers: new arrays are slow to get where a rule is
+        The step the server would take on its root data; zeros unless the rule has ``root_size``.
+    scratch : array (any,)
+        Scratch memory of at least count² + 2 · count + 2 · E numbers: new arrays are slow to get where a rule is
         called millions of times.
     """
 
@@ -208,11 +208,11 @@ class Updates(NamedTuple):
     shared: NDArray[np.bool_]
     server: FloatArray
     own_step: FloatArray
-    room: FloatArray
+    scratch: FloatArray
 
 
 class Evidence(NamedTuple):
-    """What one upload says about the client that sent it: what a defence is shown.
+    """Evidence on a client from one upload: the argument of a defence.
 
     Attributes
     ----------
@@ -230,7 +230,7 @@ class Evidence(NamedTuple):
 
 
 class AllUpdates(NamedTuple):
-    """The uploads of all participants as vectors: what a pre-aggregation is shown.
+    """Uploads of all participants as vectors: the argument of a pre-aggregation.
 
     Attributes
     ----------
@@ -243,19 +243,19 @@ class AllUpdates(NamedTuple):
         The server's own numbers.
     uniforms : array (P,)
         A random number in [0, 1) of each participant, fresh in each iteration.
-    room : array (any,)
-        Memory to work in, at least P² + 2 · P + 2 · E numbers.
+    scratch : array (any,)
+        Scratch memory of at least P² + 2 · P + 2 · E numbers.
     """
 
     changes: FloatArray
     shared: NDArray[np.bool_]
     server: FloatArray
     uniforms: FloatArray
-    room: FloatArray
+    scratch: FloatArray
 
 
 class Mask(NamedTuple):
-    """A mask to be chosen: what a pattern is shown.
+    """Request for a mask: the argument of a pattern.
 
     Attributes
     ----------
@@ -278,7 +278,7 @@ class Mask(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Where the target stands before it moves: what a drift is shown.
+    """Position of the target before it moves: the argument of a drift.
 
     Attributes
     ----------
@@ -299,7 +299,7 @@ class Step(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A participant's update before it is encoded, and the random numbers at hand: what an algorithm is shown.
+    """A participant's update before encoding, with random numbers: the argument of ``encode``.
 
     Attributes
     ----------
@@ -308,9 +308,9 @@ class Message(NamedTuple):
     stepsize : float
         μ.
     normals, uniforms : array (any,)
-        Random numbers that server and clients share, as many as the exchange asks for.
+        Random numbers shared by server and clients; the exchange sets their number.
     client_uniforms : array (any,)
-        Random numbers of this client alone, likewise.
+        Random numbers of this client alone; the exchange sets their number.
     """
 
     update: FloatArray

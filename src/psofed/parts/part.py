@@ -72,14 +72,14 @@ class Part(Settings):
 
     @classmethod
     def own_options(cls) -> Options:
-        """Return the fields that not every part of its family has."""
+        """Return the fields that are specific to this kind."""
         base: Any = next(parent for parent in cls.__mro__ if Part in parent.__bases__)
         common = base.options()
         return {name: field for name, field in cls.options().items() if name not in common}
 
 
 def kebab_case(name: str) -> str:
-    """Return a class's name as a kind: ``LittleIsEnough`` is ``"little-is-enough"``.
+    """Return the kind of a class name: ``LittleIsEnough`` is ``"little-is-enough"``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Parts at work on one trial's arrays, in plain Python: for literal forms, the federation and the debugger.
+"""Apply parts to the arrays of one trial in plain Python, for the reference, the federation and the debugger.
 
 The engine does the same in compiled loops over many trials, and is tested against this.
 """
@@ -21,10 +21,10 @@ from psofed.parts.contexts import (
     Upload,
     UploadAndAccomplices,
     UploadAndEveryone,
-    room_for,
+    scratch_size,
 )
 
-# So many numbers an attack may keep in each trial; beyond that a fleet of large models would fill the memory.
+# Largest memory of an attack, in values per trial; a fleet of large models would exhaust the machine's memory.
 MOST_MEMORY = 20_000_000
 
 # Beyond this the sum of squares of two numbers and more overflows; such a number counts as not sent.
@@ -32,12 +32,12 @@ LARGEST = 1e150
 
 
 def check_memory(attack: Attack | None, num_clients: int, dimension: int) -> None:
-    """Refuse an attack that keeps more numbers than there is room for."""
+    """Refuse an attack whose memory exceeds the limit."""
     size = 0 if attack is None else attack.memory_size(num_clients, dimension)
     if attack is not None and size > MOST_MEMORY:
         raise NotCoveredError(
-            f'attack.kind = "{attack.kind}" keeps {size:,} numbers for {num_clients} clients and {dimension} entries; '
-            f"at most {MOST_MEMORY:,} can be kept"
+            f'attack.kind = "{attack.kind}" needs {size:,} values of memory for {num_clients} clients and '
+            f"{dimension} entries; the limit is {MOST_MEMORY:,}"
         )
 
 
@@ -130,7 +130,7 @@ def _craft(
         Conspiracy(
             changes[~attacking], shared[~attacking], np.asarray(clients)[~attacking], changes[attacking],
             shared[attacking], own, entries, common_normals[entries], num_clients, len(server), iteration, memory,
-            np.empty(room_for(*changes.shape)),
+            np.empty(scratch_size(*changes.shape)),
         ),
         crafted,
     )  # fmt: skip
@@ -151,7 +151,7 @@ def corrupt_at_best(
     own_step: FloatArray | None = None,
     **known: Any,
 ) -> FloatArray:
-    """Return the uploads as the server receives them from attackers who choose their strength to hurt most.
+    """Return the uploads as the server receives them from attackers who choose the most harmful strength.
 
     Each of :meth:`Attack.strengths` is tried against the rule. The one is used that takes the server's next model
     farthest from where the mean of the clean uploads would take it; of equally harmful ones the first.
@@ -192,7 +192,7 @@ def poison_sample(
 def mix_uploads(
     pre: PreAggregation, uploads: FloatArray, server: FloatArray, *, uniforms: FloatArray
 ) -> FloatArray:
-    """Return the mixed uploads that a rule is given instead of what the participants sent.
+    """Return the mixed uploads that the rule receives instead of those of the participants.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def mix_uploads(
     Returns
     -------
     array (P', D)
-        NaN in entries that none of those mixed into an upload shared.
+        NaN in entries that no participant in the mixture shared.
     """
     usable = np.abs(uploads) <= LARGEST
     entries = np.flatnonzero(usable.any(axis=0))
@@ -217,7 +217,7 @@ def mix_uploads(
     changes = np.where(shared, uploads[:, entries] - own, 0.0)
     weights = np.zeros((pre.uploads_after(len(uploads)), len(uploads)))
     if len(entries):
-        pre.weigh(AllUpdates(changes, shared, own, uniforms, np.empty(room_for(*changes.shape))), weights)
+        pre.weigh(AllUpdates(changes, shared, own, uniforms, np.empty(scratch_size(*changes.shape))), weights)
     mixed = np.full((len(weights), len(server)), np.nan)
     held = ((weights != 0.0).astype(np.int64) @ shared.astype(np.int64)) > 0
     mixed[:, entries] = np.where(held, own + weights @ changes, np.nan)
@@ -238,7 +238,7 @@ def combine_uploads(
     server : array (D,)
         w_n.
     own_step : array (D,), optional
-        The server's step on root data of its own, for a rule that has some.
+        The server's step on its root data, for rules that have some.
 
     Examples
     --------
@@ -282,8 +282,8 @@ def _move_by_vectors(
         return following
     shared = usable[answered][:, entries]
     changes = np.where(shared, uploads[answered][:, entries] - server[entries], 0.0)
-    room = np.empty(room_for(*changes.shape))
-    updates = Updates(changes, shared, following[entries], own_step[entries], room)
+    scratch = np.empty(scratch_size(*changes.shape))
+    updates = Updates(changes, shared, following[entries], own_step[entries], scratch)
     if rule.writes_change():
         agreed = np.zeros(len(entries))
         rule.combine(updates, agreed)

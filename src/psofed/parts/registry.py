@@ -1,7 +1,7 @@
-"""Finds parts by name: the built-in ones, those of installed packages, and those of the user's own modules.
+"""Find parts by name: built-in parts, parts of installed packages, and parts in the user's modules.
 
 A built-in part is one file, ``parts/attacks/scaled_update.py``; its kind is the file's name, so listing kinds imports
-nothing. A class of the user's is registered when it is defined. An installed package names a module with parts in the
+nothing. A user's class is registered when it is defined. An installed package names a module with parts in the
 entry-point group ``psofed.parts``.
 """
 
@@ -78,7 +78,7 @@ def find_part(family: str, kind: Any, field: str | None = None) -> Any:
 
 
 def register(part: type[Part]) -> None:
-    """Make a class known by its kind; called for every part when its class is defined."""
+    """Register a class under its kind; called for every part when its class is defined."""
     key = part.family, part.kind
     known = _REGISTERED.get(key)
     same = known is not None and (known.__module__, known.__qualname__) == (
@@ -86,16 +86,16 @@ def register(part: type[Part]) -> None:
         part.__qualname__,
     )
     if (known is not None and not same) or (part.kind in _built_in(part.family) and not _is_built_in(part)):
-        owner = f"{known.__module__}.{known.__qualname__}" if known is not None else "psofed's own"
+        owner = f"{known.__module__}.{known.__qualname__}" if known is not None else "built in"
         raise PsofedError(
-            f'{part.__module__}.{part.__qualname__}: the {part.family} "{part.kind}" is {owner}; '
-            "name the class otherwise, or give it another `kind`"
+            f'{part.__module__}.{part.__qualname__}: the {part.family} "{part.kind}" already exists ({owner}); '
+            "rename the class or set another `kind`"
         )
     _REGISTERED[key] = part
 
 
 def load_plugin(source: str | Path) -> ModuleType:
-    """Import a module of one's own parts: a ``.py`` file, or the name of a module.
+    """Import a module that defines parts: a ``.py`` file, or the name of a module.
 
     It can then be named in scenarios, and travels to worker processes and Dask clusters.
 
@@ -127,13 +127,13 @@ def load_plugin(source: str | Path) -> ModuleType:
 
 
 def plugin_of(part: Part) -> str | None:
-    """Return the module that defines a part, if it is not psofed's own and can be imported by name."""
+    """Return the module that defines a user's part, if it can be imported by name."""
     module = type(part).__module__
     return None if module == "__main__" or _is_built_in(type(part)) else module
 
 
 def plugin_files() -> list[str]:
-    """Return the files of the user's own modules, for clusters where they are not installed."""
+    """Return the files of modules with user-defined parts, for clusters where they are not installed."""
     modules = {part.__module__ for part in _REGISTERED.values() if not _is_built_in(part)} - {"__main__"}
     files = (
         getattr(sys.modules.get(module), "__file__", None) for module in sorted(modules) if "." not in module
@@ -176,7 +176,7 @@ def _is_built_in(part: type[Part]) -> bool:
 
 @cache
 def _load_named_modules() -> None:
-    """Load parts of installed packages, and of plugins that the process which started this one had loaded."""
+    """Load parts of installed packages, and the plugins of the parent process."""
     from importlib.metadata import entry_points
 
     for plugin in filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)):
@@ -186,7 +186,7 @@ def _load_named_modules() -> None:
             entry.load()
         except Exception as error:
             raise PsofedError(
-                f"the parts of {entry.value} (an installed package) cannot be loaded: {error}"
+                f"cannot load the parts of the installed package {entry.value}: {error}"
             ) from error
 
 
@@ -198,7 +198,7 @@ def _load_file(path: Path) -> ModuleType:
     if known is not None:
         if getattr(known, "__file__", None) and Path(str(known.__file__)).resolve() == path.resolve():
             return known
-        raise PsofedError(f"--plugin {path}: a module named {name} is there already; name the file otherwise")
+        raise PsofedError(f"--plugin {path}: a module named {name} is already loaded; rename the file")
     # On the path, so that worker processes find it under the same name.
     if folder not in sys.path:
         sys.path.append(folder)

@@ -1,4 +1,4 @@
-"""What an algorithm's exchange costs, how often the budget allows one, and what it takes."""
+"""Communication cost of an algorithm: bits per exchange, exchanges per iteration, values and memories needed."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,17 +17,17 @@ BITS_PER_NUMBER = 8 * BYTES_PER_NUMBER
 
 @dataclass(frozen=True)
 class Traffic:
-    """What one participant's exchange costs, and how often the budget allows one.
+    """Cost of one participant's exchange, and how often the budget allows one.
 
     Attributes
     ----------
     bits_up, bits_down : int
-        What one participant sends and receives in one exchange.
+        Bits that one participant sends and receives in one exchange.
     budget : int
         Bits per iteration, each way, for all participants together: |S_n| · M · 64.
     group : int
-        How many participants' exchanges are saved up for and made together; more than |S_n| where an algorithm needs
-        more clients at a time, K at most.
+        Number of exchanges that are made together; above |S_n| (up to K) where an algorithm needs more clients at a
+        time.
 
     Examples
     --------
@@ -49,20 +49,20 @@ class Traffic:
 
     @property
     def exchanges_per_iteration(self) -> Fraction:
-        """Participants' exchanges per iteration, on long average."""
+        """Exchanges per iteration, averaged over a long run."""
         return Fraction(self.budget, max(self.bits_up, self.bits_down))
 
     @property
     def most_in_iteration(self) -> int:
-        """Exchanges made in an iteration, at most."""
+        """Largest number of exchanges in an iteration."""
         return self.group * -(-self.budget // (self.group * max(self.bits_up, self.bits_down)))
 
     def exchanges_before(self, n: int) -> int:
-        """Exchanges made in iterations 0 … n − 1: as many groups as the budget has paid for."""
+        """Return the number of exchanges in iterations 0 … n − 1: all groups that the budget has paid for."""
         return self.group * (n * self.budget // (self.group * max(self.bits_up, self.bits_down)))
 
     def exchanges_in(self, n: int) -> int:
-        """Exchanges made in iteration n: by so many of the clients in the order drawn, the first of whom are S_n."""
+        """Return the number of exchanges in iteration n; the first clients in the order drawn make them."""
         return self.exchanges_before(n + 1) - self.exchanges_before(n)
 
 
@@ -85,14 +85,14 @@ def spend_budget(scenario: "Scenario", *, bits_up: int, bits_down: int, group: i
 
 @dataclass(frozen=True, kw_only=True)
 class Momentum:
-    """A memory of D numbers for each of the K clients, from zero: how an exchange changes it.
+    """How an exchange changes the memories: D values for each of the K clients, zero at first.
 
     Attributes
     ----------
     keep, take : float
-        Of who takes part: m ← keep · m + take · u, entry by entry, where u arrived.
+        For participants: m ← keep · m + take · u, entry by entry, where u arrived.
     absent : float
-        Of all others, and where nothing arrived: m ← absent · m.
+        For all others, and where nothing arrived: m ← absent · m.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class Momentum:
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """How many numbers and random numbers an exchange takes, where clients hold no model of their own.
+    """Values and random numbers of an exchange, for algorithms whose clients hold no model.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class Exchange:
     client_uniforms : int
         Random numbers that each client draws for itself.
     fresh : bool
-        Shared random numbers are drawn afresh in each iteration, or once.
+        Whether shared random numbers are redrawn in each iteration, or drawn once.
     memory : int
         Numbers the server keeps from one exchange to the next.
     client_momentum : Momentum, optional

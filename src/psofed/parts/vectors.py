@@ -1,4 +1,4 @@
-"""A small vocabulary for the bodies of rules: NumPy here, loops without memory of their own where compiled.
+"""Vector operations for the bodies of rules: NumPy here, loops without allocation where compiled.
 
 Bodies may use all of NumPy that Numba knows; these are for what a rule does very often. Those that look for low and
 high values (:func:`middle`, :func:`sum_of_lowest`, :func:`mean_of_inner`, :func:`mean_near`) may leave them in another
@@ -178,8 +178,8 @@ def mean_near(values: FloatArray, centre: float, count: int) -> float:
     return float(np.mean(ordered[first:end]))
 
 
-def middle_of_each(changes: FloatArray, room: FloatArray, out: FloatArray) -> None:
-    """Write the median of every column of ``changes`` (count, E) into ``out`` (E,), working in ``room`` (count,).
+def middle_of_each(changes: FloatArray, scratch: FloatArray, out: FloatArray) -> None:
+    """Write the median of every column of ``changes`` (count, E) into ``out`` (E,), working in ``scratch`` (count,).
 
     Examples
     --------

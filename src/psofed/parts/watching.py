@@ -1,4 +1,4 @@
-"""A defence at work on one trial's uploads, in plain Python: for literal forms, the federation and the debugger.
+"""Apply a defence to one trial's uploads in plain Python, for the reference, the federation and the debugger.
 
 The engine does the same in compiled loops over many trials (:mod:`psofed.engine.frames.defence`), and is tested
 against this.
@@ -39,7 +39,7 @@ _BEGINNINGS = {
 
 @dataclass(frozen=True, eq=False)
 class WatchPlan:
-    """What a defence needs to know before a run.
+    """Thresholds and variances that a defence needs before a run.
 
     Attributes
     ----------
@@ -59,12 +59,12 @@ class WatchPlan:
 
     @property
     def is_estimated(self) -> bool:
-        """Whether variances are estimated on the way."""
+        """Whether variances are estimated during the run."""
         return self.variance.size == 0
 
 
 class Watch:
-    """Watches one trial, or one federation.
+    """A defence with its memory, for one trial or one federation.
 
     Attributes
     ----------
@@ -91,8 +91,8 @@ class Watch:
         self._finished = np.zeros(num_clients, np.int64)
         self.suspicion: FloatArray = np.zeros(num_clients)
 
-    def make_room(self, num_clients: int) -> None:
-        """Let more clients be watched, who come later."""
+    def resize(self, num_clients: int) -> None:
+        """Make space for clients that join later."""
         more = num_clients - len(self.left)
         if more <= 0:
             return
@@ -102,11 +102,11 @@ class Watch:
             setattr(self, name, np.concatenate([known, new]))
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return all that it has kept as plain lists, as JSON holds them."""
+        """Return the memory as plain lists, for JSON."""
         return {"level": self._level, **{name: getattr(self, name).tolist() for name in _BEGINNINGS}}
 
     def restore(self, known: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`to_mapping` gave."""
+        """Restore the memory from :meth:`to_mapping`."""
         self._level = float(known["level"])
         for name in _BEGINNINGS:
             was = getattr(self, name)
@@ -114,17 +114,17 @@ class Watch:
 
     @property
     def is_out(self) -> NDArray[np.bool_]:
-        """Who is left out, shape (K,)."""
+        """Which clients are excluded, shape (K,)."""
         return np.asarray(self.left != 0)
 
     def time_out(self, iterations: int) -> NDArray[np.int64]:
-        """For how many of the first `iterations` each client was left out."""
+        """Return in how many of the first `iterations` each client was excluded."""
         return np.asarray(self._finished + np.where(self.is_out, iterations - self.since, 0))
 
     def judge(
         self, uploads: FloatArray, server: FloatArray, clients: NDArray[Any], iteration: int
     ) -> NDArray[np.bool_]:
-        """Look at the uploads of an iteration and return whose of them are to be left out, shape (P,).
+        """Judge the uploads of an iteration; return which participants are excluded, shape (P,).
 
         Parameters
         ----------

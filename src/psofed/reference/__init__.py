@@ -1,1 +1,1 @@
-"""Literal forms of the recursions, slow and plain, on the very draws that the engine makes."""
+"""Literal implementations of the recursions, on the same draws as the engine."""

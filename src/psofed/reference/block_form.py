@@ -1,4 +1,4 @@
-"""The paper's block form, written literally: slow, and what the fast engine is tested against.
+"""The paper's block form, written literally, to test the fast engine against.
 
 With w_e = col{w_n, w_{1,n}, …, w_{K,n}} of (K + 1)·D entries (eq10):
 
@@ -21,7 +21,7 @@ from psofed.scenario import Scenario
 
 @dataclass(frozen=True, eq=False)
 class ReferenceRun:
-    """What the recursion gave, iteration by iteration.
+    """Models and errors of the recursion, iteration by iteration.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class ReferenceRun:
 
 
 def run_reference(scenario: Scenario, draws: Draws) -> ReferenceRun:
-    """Run the recursion on given draws, from models that are zero.
+    """Run the recursion on given draws, starting from zero models.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def run_reference(scenario: Scenario, draws: Draws) -> ReferenceRun:
 
 
 def is_covered(scenario: Scenario) -> bool:
-    """Whether the block form says what the scenario is: an attack that adds something, and the mean."""
+    """Tell whether the block form covers the scenario: an additive attack and the mean."""
     statement = None if scenario.attack is None else scenario.attack.affine()
     adds = scenario.attack is None or (
         isinstance(statement, Affine) and (statement.own, statement.server) == (1.0, 0.0)
@@ -84,7 +84,7 @@ def is_covered(scenario: Scenario) -> bool:
 def _perturbations(scenario: Scenario, draws: Draws) -> FloatArray:
     """Return β_k τ_{k,n} δ_{k,n+1}, shape (N, K, D), as the attack states it."""
     if not is_covered(scenario):
-        raise NotCoveredError("the paper's block form knows attacks that add something, and the mean")
+        raise NotCoveredError("the paper's block form covers additive attacks and the mean only")
     shocks = draws.shocks
     if scenario.attack is None:
         return np.zeros_like(shocks.normals)

@@ -1,4 +1,4 @@
-"""All randomness of one trial, as plain arrays: the very draws that the fast engine makes on the way."""
+"""All random numbers of one trial as plain arrays: the same draws as those of the fast engine."""
 
 from dataclasses import dataclass
 
@@ -96,7 +96,7 @@ def draw_trial(scenario: Scenario, seed: int, trial: int) -> Draws:
 def draw_mix_uniforms(
     scenario: Scenario, seed: int, trial: int, n: int, clients: NDArray[np.int64]
 ) -> FloatArray:
-    """Return the random number in [0, 1) that the pre-aggregation has for each of the `clients` in iteration n."""
+    """Return the random numbers in [0, 1) of the pre-aggregation for the `clients` in iteration n."""
     stream = make_stream(seed, "pre_aggregation", [trial])
     words = stream.words(n * scenario.num_clients, scenario.num_clients)[clients, 0]
     uniforms: FloatArray = np.float64(2.0**-53) * (words >> np.uint64(11)).astype(np.float64)

@@ -30,7 +30,7 @@ from psofed.scenario import Scenario
 
 
 def run_trial(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | None = None) -> ReferenceRun:
-    """Run one trial in the plainest form there is for it: the paper's block form, or literally.
+    """Run one trial in the paper's block form where it applies, else literally.
 
     `plan` is what a defence needs to know; without it nobody is watched.
     """
@@ -42,7 +42,7 @@ def run_trial(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | None 
 
 
 def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | None = None) -> ReferenceRun:
-    """Run one trial, from models that are zero, on the draws that the fast engine makes for it.
+    """Run one trial from zero models, on the draws of the fast engine.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How much arithmetic an exchange takes: an algorithm's own bodies, run on numbers that count what is done to them.
+"""Count the arithmetic of an exchange by running an algorithm's bodies on numbers that count their operations.
 
 What is counted is the plain form, as written in the equations: nothing is skipped because a number happens to be zero.
 """
@@ -23,7 +23,7 @@ from psofed.scenario import Scenario
 
 @dataclass
 class Operations:
-    """A tally of operations on real numbers; copying, indexing and random numbers are not among them.
+    """A tally of operations on real numbers; copying, indexing and random draws do not count.
 
     Examples
     --------
@@ -39,13 +39,13 @@ class Operations:
 
     @property
     def total(self) -> float:
-        """All of them, each as one."""
+        """Total number of operations."""
         return self.additions + self.multiplications + self.divisions + self.comparisons + self.roots
 
 
 @dataclass(frozen=True)
 class ExchangeCost:
-    """What an algorithm computes.
+    """Number of operations of an algorithm.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class ExchangeCost:
 
 
 def count_operations(scenario: Scenario, seed: int = 0) -> ExchangeCost:
-    """Count what one exchange of the scenario's algorithm takes, by running it in plain Python.
+    """Count the operations of one exchange of the scenario's algorithm, by running it in plain Python.
 
     Parameters
     ----------
@@ -103,7 +103,9 @@ def count_operations(scenario: Scenario, seed: int = 0) -> ExchangeCost:
     (11, 10, 4)
     """
     if scenario.aggregation.kind != "mean" or scenario.pre_aggregation is not None:
-        raise NotCoveredError('operations are counted for aggregation = "mean" without a pre-aggregation')
+        raise NotCoveredError(
+            'operations are counted only for aggregation = "mean" without a pre-aggregation'
+        )
     if scenario.algorithm.holds_models:
         return _count_pso_fed(scenario, seed)
     return _count_server_model(scenario, seed)
@@ -199,7 +201,7 @@ def _count_server_model(scenario: Scenario, seed: int) -> ExchangeCost:
 
 
 def _server_model(scenario: Scenario) -> Any:
-    """Return a model on its way to the target, no entry of which is zero."""
+    """Return a partly converged model without zero entries."""
     return 0.5 * draw_fleet(scenario).target + 0.1
 
 
@@ -244,7 +246,7 @@ def _mean_of(tallies: list[Operations]) -> Operations:
 
 
 class _Number:
-    """A number that notes in its tally what is done to it."""
+    """A number that counts the operations on it."""
 
     __slots__ = ("tally", "value")
     __array_ufunc__ = None  # NumPy's scalars leave mixed operations to this class
@@ -301,7 +303,7 @@ def _numbers(values: Any, tally: Operations) -> Any:
 
 
 def _counting(body: Any, tally: Operations) -> Callable[..., None]:
-    """Return an algorithm's method with a NumPy and a math of its own, which keep numbers that count as they are."""
+    """Return an algorithm's method with NumPy and math replaced by versions that keep counted numbers."""
     function = body.__func__
     names = {**function.__globals__, "np": _CountingNumPy(), "math": _CountingMath(tally)}
     copy = types.FunctionType(

@@ -1,4 +1,4 @@
-"""Algorithms whose clients hold no model, written literally: slow, and what their kernel is tested against.
+"""Algorithms whose clients hold no model, written literally, to test their kernel against.
 
 The loop is here; what one exchange does is the algorithm's own bodies, run as plain Python.
 """
@@ -27,7 +27,7 @@ from psofed.scenario import Scenario
 def run_server_model_reference(
     scenario: Scenario, seed: int, trial: int, plan: WatchPlan | None = None
 ) -> ReferenceRun:
-    """Run one trial on the draws that the fast engine makes, from a model that is zero."""
+    """Run one trial from a zero model, on the draws of the fast engine."""
     algorithm = scenario.algorithm
     exchange, traffic = algorithm.exchange(scenario), algorithm.traffic(scenario)
     if scenario.aggregation.has_root_data:
@@ -53,7 +53,9 @@ def run_server_model_reference(
     attack = scenario.attack
     kept = np.zeros(0 if attack is None else attack.memory_size(scenario.num_clients, exchange.numbers))
     if attack is not None and attack.strengths():
-        raise NotCoveredError(f'the literal form does not try strengths of "{attack.kind}" against the rule')
+        raise NotCoveredError(
+            f'the literal form does not search the strength of "{attack.kind}" against the rule'
+        )
     for n in range(scenario.iterations):
         model = models[n, 0]
         network_mse[n] = np.mean((draws.inputs[n] @ (target - model) + draws.noise[n]) ** 2)
@@ -140,7 +142,7 @@ def _decode(scenario: Scenario, received: Received) -> FloatArray:
 
 
 def _sample(scenario: Scenario, draws: Draws, target: FloatArray, n: int, k: int) -> tuple[FloatArray, float]:
-    """Return what client k learns from in iteration n."""
+    """Return the sample of client k in iteration n."""
     x = draws.inputs[n, k]
     y = float(target @ x + draws.noise[n, k])
     attack, shocks = scenario.attack, draws.shocks

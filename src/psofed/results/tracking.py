@@ -26,7 +26,7 @@ class Tracking:
     lag : float or None
         Random walk: how many iterations old the server's knowledge seems, MSD/(D·q), since w* is D·q·τ away (squared)
         from where it was τ iterations ago. Noise and attack count as lag,
-        too; :func:`psofed.simulation.lag.measure_lag` takes them out.
+        too; ``measure_lag`` in ``examples/lag.py`` takes them out.
     untracked : float or None
         Sinusoid: MSD over the mean square A²/2 of the motion; 1 for a server that stands still at the centre.
     recovery : int or None

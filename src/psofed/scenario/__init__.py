@@ -1,4 +1,4 @@
-"""What is simulated and predicted: :class:`Scenario` and its tables, in Python and as TOML."""
+"""The scenario that is simulated and predicted, and its tables, in Python and as TOML."""
 
 from psofed.scenario.scenario import UPLINKS, Scenario
 from psofed.scenario.tables import Data, Evasion, Selection, Uniform, Variance

@@ -59,9 +59,9 @@ byzantine_set = "fixed"          # the first of the fleet; or "redrawn" in each 
 probability = 0.2                # of an attack, each time a Byzantine client participates
 variance = 0.5                   # of the noise; each kind has options of its own
 
-# [defence]                      # watch the uploads, and leave out who lies: docs/defence.md
+# [defence]                      # watch the uploads and exclude Byzantine clients: docs/defence.md
 # kind = "cusum"
-# false_alarm_every = 10000      # iterations per honest client left out by mistake, over the whole fleet
+# false_alarm_every = 10000      # iterations per wrongly excluded honest client, over the whole fleet
 # return_after = 100             # uploads without a new alarm until a client is let in again
 
 # [evasion]                      # measure errors on inputs that are moved to hurt most as well
@@ -86,7 +86,7 @@ def read_scenario(
     path : path
         The file.
     plugins : sequence of path or str
-        Files or modules with parts of one's own that it names (:func:`psofed.load_plugin`).
+        Files or modules with your own parts that it names (:func:`psofed.load_plugin`).
     changes : mapping
         Fields to set by dotted name before anything is checked.
 

@@ -1,1 +1,1 @@
-"""Monte Carlo simulation of scenarios, and what own data give without a federation."""
+"""Monte Carlo simulation of scenarios, and baselines without a federation."""

@@ -1,4 +1,4 @@
-"""What the same samples give without a federation: each client alone, all data pooled, no model at all.
+"""Baselines on the same samples without a federation: each client alone, all data pooled, no model.
 
 All see the samples of the simulation in the same order, with the same stepsize, and are judged by the error made
 *before* learning from a sample:

@@ -1,4 +1,4 @@
-"""A block of trials from start to end: advances an algorithm chunk by chunk and gathers its metrics."""
+"""Run a block of trials: advance an algorithm chunk by chunk and gather its metrics."""
 
 from dataclasses import dataclass, replace
 from threading import Event
@@ -37,7 +37,7 @@ class Run(Protocol):
 
 @dataclass(frozen=True)
 class Recording:
-    """What is kept of a run.
+    """Quantities to record in a run.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Recording:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """What a block of trials came to.
+    """Result of a block of trials.
 
     Attributes
     ----------
@@ -96,11 +96,11 @@ class Block:
 
 
 class Stopped(Exception):  # noqa: N818 (it is no error)
-    """Ends a block whose result nobody waits for any more."""
+    """Raised to stop a block whose result is no longer needed."""
 
 
 class Progress:
-    """Counts finished trial-iterations and carries the wish to stop; shared by threads, not by processes."""
+    """Count of finished trial-iterations, and a request to stop; shared by threads, not by processes."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -116,7 +116,7 @@ def run_block(
     source: SampleSource | None = None,
     plan: WatchPlan | None = None,
 ) -> Block:
-    """Run some trials in lock step. A trial's result depends on scenario, seed and trial alone, bit for bit.
+    """Run some trials in lock step. The bits of a trial depend only on scenario, seed and trial number.
 
     Clients learn from `source` if it is given, else from the streams that the scenario describes. `plan` is what the
     scenario's defence needs to know.
@@ -174,7 +174,7 @@ def run_block(
 
 
 def _watched(watching: Any, iterations: int, count: int) -> dict[str, Any]:
-    """Return what a defence has kept of the trials that are looked at."""
+    """Return the exclusions that a defence recorded in the watched trials."""
     if watching is None:
         return {}
     time_out = watching.finished + np.where(watching.left != 0, iterations - watching.since, 0)
@@ -188,7 +188,7 @@ def _watched(watching: Any, iterations: int, count: int) -> dict[str, Any]:
 
 
 def _notes(scenario: Scenario) -> tuple[str, ...]:
-    """Say which parts ran as plain Python, and why."""
+    """Return notes on parts that ran as plain Python, with the reason."""
     reasons = ((part, why_python(part)) for part in scenario.parts())
     return tuple(
         f'{part.family} "{part.kind}" ran as plain Python, more slowly, since Numba cannot compile it: {reason}'
@@ -264,7 +264,7 @@ def _gather(
 
 @compiled(allocates=False)
 def _mark_diverged(metrics: FloatArray, t: int, n: int, diverged_at: IntArray) -> None:
-    """Note which trials diverge in iteration n; one that has counts as infinite from then on, whatever NaN it holds."""
+    """Record which trials diverge in iteration n; their errors count as infinite from then on, even if they are NaN."""
     for q in range(metrics.shape[1]):
         for lane in range(diverged_at.size):
             if diverged_at[lane] < 0 and not metrics[t, q, lane] <= _DIVERGED:

@@ -1,4 +1,4 @@
-"""Evasion: errors on inputs that somebody moves, by at most ε, so as to hurt most.
+"""Evasion: errors on inputs that an attacker moves by at most ε.
 
 A linear model errs by e = y − wᵀx. Moving x by δ changes that by −wᵀδ, so at worst |e| becomes |e| + ε‖w‖, in the norm
 dual to that of δ: the 2-norm for the 2-norm, the sum of magnitudes for the largest. For Gaussian inputs e is
@@ -22,24 +22,24 @@ INSTANTS = 64
 
 
 def check_evasion(scenario: Scenario, has_own_data: bool) -> None:
-    """Refuse what there is no closed form for, by name."""
+    """Refuse scenarios without a closed form, by name."""
     if scenario.evasion is None:
         return
     if not scenario.is_linear:
-        raise NotCoveredError("[evasion] is measured on linear models of linear streams, y = wᵀx + ν")
+        raise NotCoveredError("[evasion] needs a linear model on a linear stream, y = wᵀx + ν")
     if has_own_data:
-        raise NotCoveredError("[evasion] is measured on Gaussian streams, not on data of your own")
+        raise NotCoveredError("[evasion] needs Gaussian streams and cannot use your own data")
     if scenario.drift is not None:
-        raise NotCoveredError("[evasion] is not measured while the target moves ([drift])")
+        raise NotCoveredError("[evasion] cannot be combined with [drift]")
 
 
 def instants(tail: int) -> int:
-    """Return after how many iterations models are looked at again."""
+    """Return the iterations after which models are evaluated."""
     return max(1, tail // INSTANTS)
 
 
 def worst_mean_square(evasion: Evasion, models: FloatArray, variance: FloatArray) -> FloatArray:
-    """Return the mean square error on inputs moved to hurt most.
+    """Return the mean square error on inputs moved in the worst direction.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def worst_mean_square(evasion: Evasion, models: FloatArray, variance: FloatArray
 
 
 def measure(scenario: Scenario, fleet: Fleet, run: Any, count: int) -> FloatArray:
-    """Return the server's and the clients' mean square error on moved inputs, shape (2, trials), as a run stands."""
+    """Return the current mean square error of server and clients on moved inputs, shape (2, trials)."""
     evasion = scenario.evasion
     assert evasion is not None
     server = run.server[:, :count]

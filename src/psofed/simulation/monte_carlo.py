@@ -1,4 +1,4 @@
-"""Monte Carlo: cuts the trials into blocks, runs them on an executor, puts the blocks together in order."""
+"""Monte Carlo: split the trials into blocks, run them on an executor, and combine the blocks in order."""
 
 import os
 import time
@@ -51,7 +51,7 @@ def simulate(
     progress: ProgressCallback | None = None,
     data: "OwnData | None" = None,
 ) -> SimulationResult:
-    """Simulate a scenario many times over and average.
+    """Simulate a scenario in independent trials and average over them.
 
     Parameters
     ----------
@@ -121,28 +121,28 @@ def simulate(
 
 
 def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
-    """Refuse what the scenario's algorithm cannot simulate, by name."""
+    """Refuse combinations that the algorithm cannot simulate, by name."""
     check_evasion(scenario, data is not None)
     drift = scenario.drift
     wanted = {
         "a target that moves ([drift])": drift is not None,
         "streams and models that are not linear": not scenario.is_linear,
-        "data of your own": data is not None,
-        "clients that have targets of their own (data.target_spread)": scenario.data.target_spread > 0,
+        "your own data": data is not None,
+        "a different target per client (data.target_spread)": scenario.data.target_spread > 0,
     }
     algorithm, rule, defence = scenario.algorithm, scenario.aggregation, scenario.defence
     if defence is not None and not defence.excluded_download and not algorithm.holds_models:
         raise NotCoveredError(
-            f'defence.excluded_download = false: with algorithm = "{algorithm.kind}" clients hold no model to keep'
+            f'defence.excluded_download = false needs clients with models; algorithm = "{algorithm.kind}" has none'
         )
     for name, is_wanted in wanted.items():
         if is_wanted and rule.has_root_data:
             raise NotCoveredError(
-                f'aggregation = "{rule.kind}" has root data drawn from linear streams, and is not simulated with {name}'
+                f'aggregation = "{rule.kind}" draws root data from linear streams and cannot be combined with {name}'
             )
         if is_wanted and not algorithm.holds_models:
             raise NotCoveredError(
-                f'algorithm = "{algorithm.kind}" is not simulated with {name}; "pso-fed" is'
+                f'algorithm = "{algorithm.kind}" cannot be combined with {name}; use "pso-fed"'
             )
     if drift is not None:
         drift.check(scenario.iterations)
@@ -151,11 +151,11 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
 
         check_fit(scenario, data)
     elif scenario.attack is not None:
-        scenario.attack.byzantine_mask(scenario.num_clients)  # names are for data of one's own
+        scenario.attack.byzantine_mask(scenario.num_clients)  # names need your own data
 
 
 def _load_kernels(scenario: Scenario, seed: int, trials: range, data: "OwnData | None") -> None:
-    """Load or compile the kernels here, once, instead of in every thread, and outside the time taken."""
+    """Load or compile the kernels once, before the threads start and before the clock does."""
     parts = (*map(type, scenario.parts()), data is None)
     # One at a time: scenarios simulated side by side would compile the same kernels side by side.
     with _LOADING:
@@ -168,7 +168,7 @@ def _load_kernels(scenario: Scenario, seed: int, trials: range, data: "OwnData |
 
 
 def cut_into_blocks(trials: int) -> list[range]:
-    """Cut trial numbers into ranges that advance in lock step: full blocks, then what is left.
+    """Split trial numbers into ranges that advance in lock step: full blocks, then the rest.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def _run_blocks(
     data: "OwnData | None",
     plan: WatchPlan | None = None,
 ) -> Iterator[Block]:
-    """Yield the blocks' results in the order of their trials, keeping only a few under way."""
+    """Yield the results of the blocks in the order of their trials, with only a few running at a time."""
     local = executor is None
     progress = Progress()
     pool = executor if executor is not None else ThreadPoolExecutor(threads)

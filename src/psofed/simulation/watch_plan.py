@@ -1,6 +1,6 @@
-"""What a defence needs to know before a run: variances of honest residuals, and the threshold for its false alarms.
+"""Prepare a defence: variances of honest residuals, and the threshold for a rate of false alarms.
 
-The threshold is found by running the scenario without its attack, in trials of their own, and counting how high
+The threshold is found by running the scenario without its attack, in separate trials, and counting how high
 suspicion climbs. Residuals are products of Gaussians, and those of successive uploads are correlated: no formula for
 independent Gaussian ones would hold.
 """
@@ -44,7 +44,7 @@ _NO_VARIANCE = np.zeros((0, 0))
 
 
 def make_plan(scenario: Scenario, source: "SampleSource | None" = None) -> WatchPlan | None:
-    """Return what the scenario's defence needs to know; None without a defence.
+    """Return the plan of the scenario's defence; None without a defence.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def _plan_of(honest: Scenario, source: "SampleSource | None") -> WatchPlan:
     if defence.variance == "theory" or (defence.variance == "auto" and source is None):
         if source is not None:
             raise NotCoveredError(
-                'defence.variance = "theory" is for streams that the scenario describes; with data of your own take '
+                'defence.variance = "theory" needs streams described by the scenario; for your own data use '
                 '"estimated"'
             )
         try:
@@ -98,7 +98,7 @@ def measure_level(honest: Scenario, variance: FloatArray, source: "SampleSource 
 def count_peaks(
     honest: Scenario, plan: WatchPlan, source: "SampleSource | None" = None
 ) -> tuple[NDArray[np.int64], int]:
-    """Run honest trials and count the peaks of suspicion by height; also return over how many iterations.
+    """Run honest trials and count the peaks of suspicion by height; also return the number of iterations.
 
     The threshold of `plan` is infinite.
     """
@@ -119,7 +119,7 @@ def count_peaks(
 
 
 def find_threshold(counts: NDArray[np.int64], allowed: float) -> float:
-    """Return the height that as many peaks as `allowed` exceed.
+    """Return the height that `allowed` peaks exceed.
 
     Where that is too few to be counted, the tail is taken for a power law through the highest peaks, which has more far
     peaks than the suspicion's own has: the threshold errs to the safe side.
@@ -143,7 +143,7 @@ def find_threshold(counts: NDArray[np.int64], allowed: float) -> float:
     if above[0] == 0:
         return LOWEST_PEAK
     if allowed >= _ENOUGH_PEAKS:
-        # The lowest edge with no more peaks above than allowed.
+        # The lowest edge with at most the allowed number of peaks above it.
         return float(heights[int(np.argmax(np.append(above, 0) <= allowed))])
     kept = min(_TAIL_PEAKS, int(above[0]))
     lowest = int(np.flatnonzero(above >= kept)[-1])

@@ -14,7 +14,7 @@ from psofed.common.types import ProgressCallback
 from psofed.results import METRIC_TITLES, Estimate, estimate, find_unsteady
 from psofed.scenario import Scenario
 
-# Rooms that cannot change what a simulation comes to. All others count, so a new one is never forgotten.
+# Packages that cannot change the result of a simulation. All others count, so a new package is never forgotten.
 _BYSTANDERS = (
     "advice",
     "cli",
@@ -32,7 +32,7 @@ _BYSTANDERS = (
 
 @dataclass(frozen=True)
 class Cell:
-    """What is simulated: everything that decides the result.
+    """One simulation of a sweep: everything that determines its result.
 
     An attack that never happens (no Byzantine client, probability 0) is left out, so that all such cells are one.
 
@@ -81,7 +81,7 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class CellResult:
-    """What a cell came to, small enough to travel and to keep by the thousand.
+    """Result of a cell, small enough to send between processes and to store by the thousand.
 
     Attributes
     ----------
@@ -165,5 +165,5 @@ def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellRe
 
 
 def engine_digest() -> str:
-    """Return a digest of the sources that decide a simulation's bits: of all rooms but a few bystanders."""
+    """Return a digest of the sources that decide a simulation's bits: of all packages but a few bystanders."""
     return source_digest(without=_BYSTANDERS)

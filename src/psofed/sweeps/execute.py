@@ -80,7 +80,7 @@ def run_cells(
         for cell, result in _compute(order, threads, executor, report):
             if result.engine != engine_digest():
                 raise PsofedError(
-                    "a worker runs another psofed than this machine; install the same version on both"
+                    "a worker runs a different version of psofed; install the same version on all machines"
                 )
             if store is not None:
                 store.save(cell, result)
@@ -128,7 +128,7 @@ def _knock(address: str) -> None:
         comm: Any = await open_comm(address, timeout=10)  # type: ignore[no-untyped-call]
         await comm.close()
 
-    # In a thread of its own: that of a notebook runs an event loop already.
+    # In a separate thread, because a notebook's thread already runs an event loop.
     with ThreadPoolExecutor(1) as thread:
         thread.submit(lambda: asyncio.run(open_and_close())).result()
 
@@ -139,11 +139,13 @@ class SweepInterrupted(KeyboardInterrupt):
     Examples
     --------
     >>> print(SweepInterrupted(5, 20, True))
-    interrupted: 5 of 20 points kept; run again to go on
+    interrupted: 5 of 20 points kept; run again to continue
     """
 
     def __init__(self, done: int, total: int, is_kept: bool) -> None:
-        after = "kept; run again to go on" if is_kept else "were finished, but not kept: there is no store"
+        after = (
+            "kept; run again to continue" if is_kept else "were finished, but not kept (there is no store)"
+        )
         super().__init__(f"interrupted: {done} of {total} points {after}")
         self.done: int = done
         self.total: int = total

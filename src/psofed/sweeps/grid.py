@@ -105,14 +105,10 @@ class Grid:
         for axis in self.axes:
             for field in axis.fields:
                 if field in seen:
-                    raise InvalidValueError(
-                        f"grid.{field}", "given twice", "one list of values for each field"
-                    )
+                    raise InvalidValueError(f"grid.{field}", "given twice", "given once")
                 seen.add(field)
             if len(set(map(json.dumps, axis.labels))) < len(axis.values):
-                raise InvalidValueError(
-                    f"grid.{axis.name}", axis.labels, "values that differ from each other"
-                )
+                raise InvalidValueError(f"grid.{axis.name}", axis.labels, "a list of distinct values")
 
     def place(self, field: str) -> int:
         """Return which axis varies a field; refuse a field that does not vary, by name."""
@@ -157,7 +153,9 @@ def make_grid(
     ((3, 2), ['none', 'gaussian', 'sign-flip'])
     """
     if not isinstance(grid, Mapping):
-        raise InvalidValueError("grid", grid, 'lists of values by field, for example {"num_shared": [1, 5]}')
+        raise InvalidValueError(
+            "grid", grid, 'a mapping of fields to values, for example {"num_shared": [1, 5]}'
+        )
     axes = []
     for key, values in grid.items():
         fields = key if isinstance(key, tuple) else (key,)
@@ -169,9 +167,11 @@ def make_grid(
             tuple(value) if isinstance(key, tuple) else (_plain_number(value),) for value in values
         )
         if not points:
-            raise InvalidValueError(f"grid.{fields[0]}", [], "at least one value")
+            raise InvalidValueError(f"grid.{fields[0]}", [], "a list of at least one value")
         if any(len(point) != len(fields) for point in points):
-            raise InvalidValueError(f"grid.{fields[0]}", list(values), f"tuples of {len(fields)} values")
+            raise InvalidValueError(
+                f"grid.{fields[0]}", list(values), f"a list of tuples of {len(fields)} values"
+            )
         axes.append(Axis(fields, points))
     return checked_grid(Grid(as_scenario(base, "base"), tuple(axes), trials=trials, seed=seed, tail=tail))
 
@@ -238,9 +238,7 @@ def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
     elif isinstance(base, Mapping):
         scenario = scenario_from_mapping(base)
     else:
-        raise InvalidValueError(
-            "base", base, 'a scenario [base], or the name of its file, base = "scenario.toml"'
-        )
+        raise InvalidValueError("base", base, 'a table [base] or a file name, base = "scenario.toml"')
     grid = values.get("grid")
     if not isinstance(grid, Mapping) or not grid:
         raise InvalidValueError("grid", grid, "a table [grid] with a list of values for at least one field")

@@ -1,4 +1,4 @@
-"""What a sweep found: labelled by the fields that vary, saved as NetCDF, CSV and JSON."""
+"""Results of a sweep, labelled by the fields that vary, and saved as NetCDF, CSV and JSON."""
 
 import itertools
 from collections.abc import Mapping
@@ -133,12 +133,12 @@ class SweepResult:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What should be known of how the points were computed, each once."""
+        """Notes on how the points were computed, each once."""
         return tuple(dict.fromkeys(note for cell in self.cells for note in cell.notes))
 
     @property
     def titles(self) -> dict[str, str]:
-        """What was measured at every point, with its title."""
+        """Metrics measured at every point, with their titles."""
         return METRIC_TITLES | (EVASION_TITLES if self.has_evasion else {})
 
     @property
@@ -318,7 +318,9 @@ class SweepResult:
         found = self.select(point)
         if len(found.cells) != 1:
             open_fields = [axis.name for axis in found.grid.axes if len(axis.values) > 1]
-            raise InvalidValueError("point", dict(point), f"a value for {', '.join(open_fields)} as well")
+            raise InvalidValueError(
+                "point", dict(point), f"complete; add a value for {', '.join(open_fields)}"
+            )
         return found.cells[0]
 
 

@@ -43,7 +43,7 @@ class CellStore:
         self._made: list[Path] = []
         for place in (self.folder, *self.folder.parents):
             if place.exists() and not place.is_dir():
-                raise PsofedError(f"{place}: is a file; the cells need a folder")
+                raise PsofedError(f"{place}: this is a file; the store needs a folder")
 
     def check_writable(self) -> None:
         """Refuse a folder in which nothing can be kept, before anything is computed for it."""

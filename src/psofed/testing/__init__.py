@@ -1,4 +1,4 @@
-"""For those who write parts of their own: :func:`check_part` says in words whether one keeps its promises."""
+"""Conformance tests for your own parts: :func:`check_part` reports what a part gets wrong."""
 
 from psofed.testing.check import PartReport, check_part
 

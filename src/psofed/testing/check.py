@@ -1,4 +1,4 @@
-"""Runs the conformance suite on one part, a built-in one or the user's own."""
+"""Run the conformance tests on one part, built in or your own."""
 
 import dataclasses
 import pickle
@@ -20,16 +20,16 @@ SIZES = {"num_clients": 8, "dimension": 4, "num_participants": 5, "num_shared": 
 
 @dataclass(frozen=True)
 class PartReport:
-    """What was found.
+    """Result of a check.
 
     Attributes
     ----------
     part : Part
-        What was checked.
+        The part that was checked.
     problems : tuple of str
-        What is wrong, in words; none if all is well.
+        Descriptions of problems; empty if the part passes.
     notes : tuple of str
-        What is allowed but should be known.
+        Remarks, such as that Numba cannot compile the body.
     """
 
     part: Part
@@ -38,35 +38,35 @@ class PartReport:
 
     def __str__(self) -> str:
         name = f'{self.part.family} "{self.part.kind}"'
-        lines = [f"{name}: {'all is well' if not self.problems else f'{len(self.problems)} problem(s)'}"]
-        lines += [f"  wrong: {problem}" for problem in self.problems]
+        lines = [f"{name}: {'passed' if not self.problems else f'{len(self.problems)} problem(s)'}"]
+        lines += [f"  problem: {problem}" for problem in self.problems]
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 
 def check_part(part: "type[Part] | Part") -> PartReport:
-    """Check that a part keeps the promises of its family, in every room.
+    """Check that a part meets the requirements of its family in every package.
 
     Parameters
     ----------
     part : class or value
-        A class is made with its default options (and, an attack, with two Byzantine clients); one that has options
-        without a default must be given as a value.
+        A class is checked with its default options (an attack with two Byzantine clients). Pass a value if an option
+        has no default.
 
     Returns
     -------
     PartReport
-        If nothing is wrong; its notes say, for example, that Numba cannot compile the body.
+        If the part passes.
 
     Raises
     ------
     AssertionError
-        With a list in words of all that is wrong.
+        With a list of all problems.
 
     Examples
     --------
     >>> from psofed.parts.attacks import SignFlip
     >>> print(check_part(SignFlip))
-    attack "sign-flip": all is well
+    attack "sign-flip": passed
     """
     value = _make(part)
     problems: list[str] = []
@@ -75,11 +75,11 @@ def check_part(part: "type[Part] | Part") -> PartReport:
         _check_options,
         _check_files,
         _check_simulation,
-        *families.CHECKS[value.family],
+        families.CHECKS[value.family],
     ):
         problems += _run(check, value)
         if problems:
-            break  # later checks would only repeat what is wrong
+            break  # later checks would report the same problem
     report = PartReport(value, tuple(problems), tuple(_notes(value)))
     if problems:
         raise AssertionError(str(report))
@@ -106,12 +106,12 @@ def _make(part: "type[Part] | Part") -> Part:
     if isinstance(part, Part):
         return part
     if not (isinstance(part, type) and issubclass(part, Part)) or part.family not in FAMILIES:
-        raise PsofedError(f"{part!r} is no part: derive it from psofed.Attack, psofed.Aggregation, …")
+        raise PsofedError(f"{part!r} is not a part; derive it from psofed.Attack, psofed.Aggregation, …")
     try:
         return part(num_byzantine=2, probability=0.5) if part.family == "attack" else part()  # type: ignore[call-arg]
     except TypeError as error:
         raise PsofedError(
-            f"{part.__name__} cannot be made without options ({error}); give check_part a value"
+            f"{part.__name__} needs options ({error}); pass check_part a value instead of the class"
         ) from None
 
 
@@ -124,18 +124,18 @@ def _run(check: Callable[[Part], Iterator[str]], part: Part) -> list[str]:
 
 def _check_value(part: Part) -> Iterator[str]:
     if not part.summary() or part.summary().startswith(f"{type(part).__name__}("):
-        yield "it has no docstring; its first sentence stands in tables"
+        yield "it has no docstring, whose first sentence is shown in tables"
     if hash(part) != hash(part.replace()) or part != part.replace():
         yield "two parts with the same options are not equal"
     if pickle.loads(pickle.dumps(part)) != part:
-        yield "it is not the same after pickling, so it cannot travel to other processes"
+        yield "it changes when pickled, so it cannot be sent to other processes"
 
 
 def _check_options(part: Part) -> Iterator[str]:
     for name, field in type(part).own_options().items():
         about = option_of(field)
         if not about.text:
-            yield f"option {name} has no text that says what it means: {name}: … = option(…, text=…)"
+            yield f"option {name} has no description; add one: {name}: … = option(…, text=…)"
         if field.default is not dataclasses.MISSING:
             try:
                 part.replace(**{name: field.default})
@@ -146,7 +146,7 @@ def _check_options(part: Part) -> Iterator[str]:
 def _check_files(part: Part) -> Iterator[str]:
     scenario = scenario_with(part)
     if Scenario.from_toml(scenario.to_toml()) != scenario:
-        yield "a scenario with it is another one after TOML and back"
+        yield "a scenario with it changes when written as TOML and read back"
 
 
 def _check_simulation(part: Part) -> Iterator[str]:
@@ -163,7 +163,7 @@ def _check_simulation(part: Part) -> Iterator[str]:
         alone = simulate(scenario, trials=1, seed=3, threads=1)
         where = f" (with {', '.join(f'{k} = {v}' for k, v in change.items())})" if change else ""
         if not np.array_equal(result.steady_state["server_msd"][0], alone.steady_state["server_msd"][0]):
-            yield f"a trial comes out differently when others run beside it{where}"
+            yield f"the result of a trial depends on other trials{where}"
         yield from _compare_with_reference(scenario, result, where)
 
 
@@ -181,7 +181,7 @@ def _compare_with_reference(scenario: Scenario, result: Any, where: str) -> Iter
         if not same.all():
             n = int(np.flatnonzero(~same)[0])
             yield (
-                f"the compiled body does not do what it does as plain Python: {metric} at iteration {n} is "
+                f"the compiled method and plain Python disagree: {metric} at iteration {n} is "
                 f"{found[n]:.6g} instead of {expected[n]:.6g}{where}"
             )
             return

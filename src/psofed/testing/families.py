@@ -1,4 +1,4 @@
-"""What each family of parts promises beyond being a value, as checks that yield what is wrong."""
+"""Requirements of each family of parts, as checks that yield problems."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from psofed.parts.plain import combine_uploads, corrupt_uploads, mix_uploads
 
 
 def check_attack(attack: Any) -> Iterator[str]:
-    """Check that it does one of two things, in every corner, and what it states."""
+    """Check that it has one method of attack, copes with few uploads, and states the right moments."""
     own = type(attack)
     has = (own.corrupt is not Attack.corrupt, own.craft is not Attack.craft, own.poison is not Attack.poison)
     if sum(has) != 1:
@@ -22,14 +22,14 @@ def check_attack(attack: Any) -> Iterator[str]:
         yield f"knows = {attack.knows!r} is not one of {', '.join(KNOWLEDGE)}"
         return
     if not isinstance(attack.strength, int | float):
-        yield f"its strength, {type(attack).strength_field()}, is no number"
+        yield f"its strength, {type(attack).strength_field()}, is not a number"
     if not attack.poisons_samples():
         yield from _check_few_uploads(attack)
         yield from _check_statement(attack, attack.affine())
 
 
 def _check_few_uploads(attack: Any) -> Iterator[str]:
-    """Try nobody honest, nobody else at all, an entry that one alone shares: the corners of what it may be shown."""
+    """Try corner cases: no honest client, a single client, an entry shared by one client only."""
     for participants in (1, 2, 5):
         for attacking in (np.ones(participants, bool), np.arange(participants) < 1):
             uploads = np.where(np.eye(participants, 5) > 0, 1.5, np.nan)
@@ -38,9 +38,8 @@ def _check_few_uploads(attack: Any) -> Iterator[str]:
             except Exception as error:
                 honest = participants - int(attacking.sum())
                 yield (
-                    f"what it does to uploads fails with {type(error).__name__}: {error}, where {participants} "
-                    "client(s) take part, "
-                    f"{honest} of them honest, and no two share an entry"
+                    f"it fails with {type(error).__name__}: {error} on uploads of {participants} participant(s), "
+                    f"{honest} of them honest, who share no entry"
                 )
                 return
 
@@ -56,7 +55,7 @@ def _check_statement(attack: Any, statement: Any) -> Iterator[str]:
     expected = statement.own * uploads[0] + statement.server * server + statement.offset
     noise = statement.variance**0.5 * normals + statement.common_variance**0.5 * common
     if not np.allclose(received, expected + noise, rtol=1e-9, atol=1e-9):
-        yield f"affine() states {statement}, which is not what corrupt does"
+        yield f"affine() states {statement}, but corrupt does something else"
 
 
 def _corrupt(attack: Any, uploads: Any, attacking: Any, server: Any, normals: Any, common: Any = None) -> Any:
@@ -68,7 +67,7 @@ def _corrupt(attack: Any, uploads: Any, attacking: Any, server: Any, normals: An
 
 
 def check_aggregation(rule: Any) -> Iterator[str]:
-    """Check that no bad number reaches the model, nobody's silence moves it, and who speaks first does not matter."""
+    """Check that only finite values that were sent move the model, and that their order does not matter."""
     if rule.over not in ("entries", "vectors"):
         yield f'over = {rule.over!r} is neither "entries" nor "vectors"'
         return
@@ -78,7 +77,7 @@ def check_aggregation(rule: Any) -> Iterator[str]:
         uploads = np.where(rng.random((participants, 6)) < 0.6, rng.standard_t(2, (participants, 6)), np.nan)
         moved = combine_uploads(rule, uploads, server, step)
         if moved.shape != server.shape or not np.isfinite(moved).all():
-            yield f"with {participants} participants its result is no finite model"
+            yield f"with {participants} participants its result is not a finite model"
             return
         untouched = ~np.isfinite(uploads).any(axis=0)
         if not np.array_equal(moved[untouched], server[untouched]):
@@ -89,17 +88,17 @@ def check_aggregation(rule: Any) -> Iterator[str]:
         bad = uploads.copy()
         bad[rng.random(bad.shape) < 0.5] = np.inf
         if not np.isfinite(combine_uploads(rule, bad, server, step)).all():
-            yield "infinite numbers that were sent reach the model"
+            yield "infinite uploads reach the model"
     silent = np.full((3, 6), np.nan)
     if not np.array_equal(combine_uploads(rule, silent, server, step), server):
         yield "the model moves although nobody sent anything"
 
 
 def check_defence(defence: Any) -> Iterator[str]:
-    """Check that its suspicion is a number, a matter of the client's own uploads, and not of their order."""
+    """Check that its suspicion is a finite number that does not depend on the order of the values."""
     rng = np.random.default_rng(5)
     if not isinstance(defence.memory_size, int) or defence.memory_size < 1:
-        yield f"memory_size = {defence.memory_size!r} is no integer at least 1"
+        yield f"memory_size = {defence.memory_size!r} is not an integer of at least 1"
         return
     for count in (1, 2, 5):
         ahead, back = np.zeros(defence.memory_size), np.zeros(defence.memory_size)
@@ -109,15 +108,15 @@ def check_defence(defence: Any) -> Iterator[str]:
             one = defence.suspicion(Evidence(given, 0, n), ahead)
             other = defence.suspicion(Evidence(given[::-1].copy(), 0, n), back)
             if np.ndim(one) or not np.isfinite(one) or one < 0 or not np.isfinite(ahead).all():
-                yield f"suspicion returns {one!r} where a finite number at least 0 is wanted"
+                yield f"suspicion returns {one!r} instead of a finite number of at least 0"
                 return
             if not np.isclose(one, other, rtol=1e-9):
-                yield "its suspicion depends on the order of the numbers in an upload"
+                yield "its suspicion depends on the order of the values in an upload"
                 return
 
 
 def check_pre_aggregation(pre: Any) -> Iterator[str]:
-    """Check that silence stays silence, bad numbers stay out, and who speaks first does not matter."""
+    """Check that only finite values that were sent are mixed, and that their order does not matter."""
     from psofed.parts.aggregations.mean import Mean
 
     rng, mean = np.random.default_rng(5), Mean()
@@ -127,14 +126,14 @@ def check_pre_aggregation(pre: Any) -> Iterator[str]:
         uniforms = rng.random(participants)
         count = pre.uploads_after(participants)
         if not 1 <= count <= participants:
-            yield f"uploads_after({participants}) is {count}, where 1 to {participants} are wanted"
+            yield f"uploads_after({participants}) is {count}; it must be between 1 and {participants}"
             return
         mixed = mix_uploads(pre, uploads, server, uniforms=uniforms)
         if np.isinf(mixed).any():
             yield f"with {participants} participants a mixed upload is not finite"
         untouched = ~np.isfinite(uploads).any(axis=0)
         if np.isfinite(mixed[:, untouched]).any():
-            yield "a mixed upload holds an entry that nobody sent"
+            yield "a mixed upload has an entry that nobody sent"
         turned = mix_uploads(pre, uploads[::-1], server, uniforms=uniforms[::-1])
         first, second = (combine_uploads(mean, each, server) for each in (mixed, turned))
         if not np.allclose(first, second, rtol=1e-9, atol=1e-12):
@@ -142,13 +141,13 @@ def check_pre_aggregation(pre: Any) -> Iterator[str]:
         bad = uploads.copy()
         bad[rng.random(bad.shape) < 0.5] = np.inf
         if np.isinf(mix_uploads(pre, bad, server, uniforms=uniforms)).any():
-            yield "infinite numbers that were sent reach a mixed upload"
+            yield "infinite uploads reach a mixed upload"
     if np.isfinite(mix_uploads(pre, np.full((3, 6), np.nan), server, uniforms=rng.random(3))).any():
-        yield "something is made of nothing that was sent"
+        yield "mixed uploads are not empty although nobody sent anything"
 
 
 def check_pattern(pattern: Any) -> Iterator[str]:
-    """Check that masks hold M different entries, and have the moments that are stated."""
+    """Check that masks have M distinct entries and the stated moments."""
     rng, dimension = np.random.default_rng(2), 5
     for shared in range(1, dimension + 1):
         stated = pattern.mask_moments(dimension, shared)
@@ -157,8 +156,8 @@ def check_pattern(pattern: Any) -> Iterator[str]:
             out = np.zeros(shared, np.int64)
             pattern.select(Mask(n, 1, dimension, shared, rng.random(shared), float(rng.random())), out)
             if len(set(out.tolist())) < shared or out.min() < 0 or out.max() >= dimension:
-                wanted = f"{shared} different entries from 0 to {dimension - 1}"
-                yield f"select writes {out.tolist()} where {wanted} are wanted"
+                wanted = f"{shared} distinct entries between 0 and {dimension - 1}"
+                yield f"select writes {out.tolist()} instead of {wanted}"
                 return
             masks[n, out] = 1.0
         if stated is not None:
@@ -175,22 +174,22 @@ def check_pattern(pattern: Any) -> Iterator[str]:
 
 
 def check_drift(drift: Any) -> Iterator[str]:
-    """Check that it moves a vector to a vector of the same size."""
+    """Check that it returns a finite vector of the right size."""
     rng = np.random.default_rng(3)
     for n in (0, 1, 50):
         after = np.asarray(drift.move(Step(n, np.zeros(3), rng.normal(size=3), np.array([1.0, 0.0, 0.0]))))
         if after.shape != (3,) or not np.isfinite(after).all():
-            yield f"move returns {after!r} at iteration {n}, where 3 finite numbers are wanted"
+            yield f"move returns {after!r} at iteration {n}, instead of 3 finite numbers"
             return
 
 
 def check_function(function: Any) -> Iterator[str]:
-    """Check that it is a finite number wherever x is."""
+    """Check that its values are finite."""
     rng, size = np.random.default_rng(4), function.num_inputs or 3
     for x in (np.zeros(size), *rng.normal(size=(20, size))):
         value = function.value(x)
         if np.ndim(value) or not np.isfinite(value):
-            yield f"value({x.tolist()}) is {value!r}, where a finite number is wanted"
+            yield f"value({x.tolist()}) is {value!r} instead of a finite number"
             return
 
 
@@ -210,17 +209,17 @@ def check_model(model: Any) -> Iterator[str]:
     """Check that its features have the promised shape."""
     z = model.make_features(4, 4)(np.zeros((2, 4)))
     if z.shape != (2, 4):
-        yield f"make_features(4, 4) makes {z.shape[1]} features, where 4 are wanted"
+        yield f"make_features(4, 4) makes {z.shape[1]} features instead of 4"
 
 
-CHECKS: dict[str, tuple[Callable[[Any], Iterator[str]], ...]] = {
-    "attack": (check_attack,),
-    "aggregation": (check_aggregation,),
-    "defence": (check_defence,),
-    "pre_aggregation": (check_pre_aggregation,),
-    "pattern": (check_pattern,),
-    "drift": (check_drift,),
-    "function": (check_function,),
-    "algorithm": (check_algorithm,),
-    "model": (check_model,),
+CHECKS: dict[str, Callable[[Any], Iterator[str]]] = {
+    "attack": check_attack,
+    "aggregation": check_aggregation,
+    "defence": check_defence,
+    "pre_aggregation": check_pre_aggregation,
+    "pattern": check_pattern,
+    "drift": check_drift,
+    "function": check_function,
+    "algorithm": check_algorithm,
+    "model": check_model,
 }

@@ -1,4 +1,4 @@
-"""What does the theory not cover? Refusals by name, each with its reason."""
+"""Cases that the theory does not cover: refusals by name, each with its reason."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from psofed.parts.patterns.round_robin import RoundRobin
 from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
-    from psofed.theory.models import Model
+    from psofed.theory.model import TheoryModel
 
 
 # Input variances below this vanish when they are squared twice; a product with the stepsize below the second one, when
@@ -59,7 +59,7 @@ def check_scenario(scenario: Scenario) -> None:
         )
 
 
-def check_attack(model: "Model") -> None:
+def check_attack(model: "TheoryModel") -> None:
     """Refuse an attack, a drift or targets that a model's theory does not cover.
 
     Raises
@@ -106,7 +106,7 @@ def check_attack(model: "Model") -> None:
         )
 
 
-def check_stepsize(model: "Model", stepsize: float) -> None:
+def check_stepsize(model: "TheoryModel", stepsize: float) -> None:
     """Refuse a stepsize at which, to rounding, nothing is ever learned.
 
     Raises

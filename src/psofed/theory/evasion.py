@@ -1,4 +1,4 @@
-"""What theory says of errors on inputs that are moved to hurt most.
+"""Bounds the server's error on inputs that are moved to hurt most.
 
 With e ~ N(0, s²) given the server's model w, the mean square is E[s²] + 2 √(2/π) ε E[s‖w‖] + ε² E‖w‖². For the 2-norm
 the first and the last term follow exactly from the second moments: E[s²] is the test MSE, and with a model that is
@@ -7,6 +7,7 @@ unbiased E‖w‖² = ‖w*‖² + MSD. The middle term is a mean of a product o
     σ_ν ‖w*‖ ≤ E[s‖w‖] ≤ √(E[s²] E‖w‖²)
 
 (s ≥ σ_ν and Jensen on one side, Cauchy and Schwarz on the other). Where the model varies little both are close.
+ε = ``evasion.epsilon``, E[s²] = ``error``, ε² E‖w‖² = ``reach``.
 """
 
 import math
@@ -28,9 +29,9 @@ class EvasionPrediction:
     error : float
         E[s²], the test MSE; exact.
     reach : float
-        ε² E‖w‖², the square of what moving an input can add; exact.
+        ε² E‖w‖², the square of the most that moving an input can add; exact.
     lower, upper : float
-        What the mean square error on moved inputs lies between.
+        Bounds on the mean square error on moved inputs.
     """
 
     error: float

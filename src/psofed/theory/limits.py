@@ -7,8 +7,8 @@ from typing import Any
 
 from psofed.common.errors import InvalidValueError
 from psofed.scenario import Scenario
-from psofed.theory.models import Model
-from psofed.theory.steady import Solver
+from psofed.theory.model import TheoryModel
+from psofed.theory.solve import select
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def attack_limits(scenario: Scenario) -> AttackLimits:
 
     def stable(**changes: Any) -> bool:
         changed = scenario.replace(attack=_changed(attack, **changes))
-        return Solver(Model(changed)).is_stable(scenario.stepsize)
+        return select(TheoryModel(changed)).is_stable(scenario.stepsize)
 
     count = _largest_count(lambda n: stable(num_byzantine=n), scenario.num_clients)
     has_scale = "scale" in attack.to_mapping()

@@ -1,7 +1,11 @@
-"""What is predicted for a scenario: steady state, learning curve, stability and the best stepsize."""
+"""Predicts one scenario: steady state, learning curve, stability and the best stepsize.
+
+The steady state x = F x + s gives the excess network MSE and the server's MSD by source
+(:mod:`psofed.theory.solve.method`); names and formulas of metrics and terms are in :mod:`psofed.theory.metrics`.
+"""
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,45 +22,19 @@ from psofed.results.show import draw, html_card, text_table
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.theory.coverage import check_stepsize
-from psofed.theory.models import Model
-from psofed.theory.recursion import Level
+from psofed.theory.metrics import Metrics, SteadyState, Terms, metrics_of
+from psofed.theory.model import TheoryModel
+from psofed.theory.moments.level import NOTHING, Level
+from psofed.theory.solve import select
+from psofed.theory.solve.method import Method
 from psofed.theory.stability import mean_square_stepsize_bound, mean_stepsize_bound, stability_limit
-from psofed.theory.steady import Solver, SteadyState
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
+    from psofed.fleet import Fleet
     from psofed.theory.evasion import EvasionPrediction
-
-
-@dataclass(frozen=True)
-class Terms:
-    """The terms that the steady-state network MSE (SSMSE) is the sum of.
-
-    `data`, `noise`, `drift` and `targets` are those of the same fleet without the attack. `attack` is what the attack
-    adds to that: also what it does to the effect of noise, walk and targets, and all products with first moments. It
-    is negative where an attack does good.
-
-    Attributes
-    ----------
-    data : float
-        E_φ: the clients' observation noise, through the models.
-    attack : float
-        E_ω: what the attack adds.
-    noise : float
-        E_Θ: the observation noise itself, the mean of σ_νk².
-    drift : float
-        The lag behind a target that walks; 0 if it stays where it is.
-    targets : float
-        The price of sharing one model among clients with targets of their own; 0 if they have none.
-    """
-
-    data: float
-    attack: float
-    noise: float
-    drift: float = 0.0
-    targets: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +53,7 @@ class LearningCurve:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """A theory's answer for one scenario; what takes longer is computed when first asked for.
+    """A theory's answer for one scenario; what takes longer is computed on first use.
 
     Parameters
     ----------
@@ -84,6 +62,12 @@ class Prediction:
         ``"exact"`` or ``"paper"``.
     small_stepsize : bool
         The paper's small-stepsize approximation.
+    measured : Fleet, optional
+        Measured statistics of the streams, in the place of those the scenario describes.
+    shared : Method, optional
+        The method of a prediction that differs in the stepsize alone; see :meth:`at`.
+    known_stable : bool, optional
+        Whether the stepsize is stable, where that is known already.
 
     Notes
     -----
@@ -93,79 +77,93 @@ class Prediction:
     scenario: Scenario
     theory: str = "exact"
     small_stepsize: bool = False
+    measured: "Fleet | None" = field(default=None, repr=False)
+    shared: Method | None = field(default=None, repr=False)
+    known_stable: bool | None = field(default=None, repr=False)
+
+    def at(self, stepsize: float, is_stable: bool | None = None) -> "Prediction":
+        """Predict the same scenario at another stepsize; what does not depend on the stepsize is computed once.
+
+        `is_stable` says whether the stepsize is, where that is known already.
+        """
+        scenario = self.scenario.replace(stepsize=stepsize)
+        return replace(self, scenario=scenario, shared=self.method, known_stable=is_stable)
 
     @cached_property
-    def model(self) -> Model:
+    def method(self) -> Method:
+        """The method that solves the model."""
+        if self.shared is not None:
+            return self.shared
+        return select(TheoryModel(self.scenario, self.theory, self.small_stepsize, self.measured))
+
+    @property
+    def model(self) -> TheoryModel:
         """The scenario as the theory sees it."""
-        return Model(self.scenario, self.theory, self.small_stepsize)
-
-    @cached_property
-    def solver(self) -> Solver:
-        """What solves the model."""
-        return Solver(self.model)
+        return self.method.model
 
     @cached_property
     def is_stable(self) -> bool:
         """Whether all second moments stay bounded."""
+        if self.known_stable is not None:
+            return self.known_stable
         check_stepsize(self.model, self.scenario.stepsize)
-        return self.solver.is_stable(self.scenario.stepsize)
+        return self.method.is_stable(self.scenario.stepsize)
 
     @property
     def network_mse(self) -> float:
         """Steady-state network MSE, (1/K) Σ_k E[ε_k²], the observation noise included."""
-        terms = self.terms
-        return terms.data + terms.attack + terms.noise + terms.drift + terms.targets
+        return self._metrics.network_mse
 
     @property
     def server_msd(self) -> float:
         """Steady-state E‖w_n − w*‖² at the server."""
-        return self.steady_state.total.server
+        return self._metrics.server_msd
 
     @property
     def test_mse(self) -> float:
-        """Steady-state MSE of the server on its test set."""
-        return test_mse_of(self.model, self.server_msd)
+        """Steady-state MSE of the server on its test set; NaN where the model is not linear."""
+        return self._metrics.test_mse
+
+    @property
+    def _metrics(self) -> Metrics[float]:
+        total = self.steady_state.total
+        return metrics_of(self.model, total.excess, total.server)
 
     @cached_property
     def evasion(self) -> "EvasionPrediction | None":
-        """What is predicted of the server's error on inputs moved to hurt most; None without ``[evasion]``."""
+        """Bounds on the server's error on inputs moved to hurt most; None without ``[evasion]``."""
         from psofed.theory.evasion import predict_evasion
 
         return predict_evasion(self)
 
-    @cached_property
+    @property
     def terms(self) -> Terms:
-        """The three terms of the network MSE."""
-        noise = float(self.model.fleet.noise_variance.mean())
-        state = self.steady_state
-        return Terms(state.data.excess, state.attack.excess, noise, state.drift.excess, state.targets.excess)
+        """The terms of the network MSE."""
+        return self.steady_state.terms(self.model)
 
     @cached_property
     def steady_state(self) -> SteadyState:
         """Both metrics by source; infinite where there is no steady state."""
+        stepsize, model, method = self.scenario.stepsize, self.model, self.method
         if self.is_stable:
-            return self.solver.steady_state(self.scenario.stepsize)
-        model, nothing, endless = self.model, Level(0.0, 0.0), Level(math.inf, math.inf)
-        if model.clean is not model and self.solver.clean.is_stable(self.scenario.stepsize):
-            return replace(self.solver.clean.steady_state(self.scenario.stepsize), attack=endless)
-        return SteadyState(
-            endless,
-            endless if model.statement is not None else nothing,
-            nothing,
-            endless if model.walk else nothing,
-            endless if model.clean.has_direction else nothing,
-        )
+            return method.steady_state(stepsize)
+        endless = Level(math.inf, math.inf)
+        if model.clean is not model and method.clean.is_stable(stepsize):
+            return replace(method.clean.steady_state(stepsize), attack=endless)
+        # None of the sources that are present has a steady state of its own.
+        present = (True, model.statement is not None, model.walk > 0, model.clean.has_direction)
+        return SteadyState(*(endless if there else NOTHING for there in present))
 
     @cached_property
     def spectral_radius(self) -> float:
         """ρ(𝓕) of the recursion of second moments."""
-        return self.solver.spectral_radius(self.scenario.stepsize)
+        return self.method.spectral_radius(self.scenario.stepsize)
 
     @cached_property
     def max_stepsize(self) -> float:
-        """Below it the mean square is bounded: the true limit (exact), or the paper's bound (rhoFcond)."""
+        """Largest stable stepsize: the true one (exact), or the paper's bound (rhoFcond); 0 if none is stable."""
         bound = mean_square_stepsize_bound(self.model.fleet)
-        return bound if self.theory == "paper" else stability_limit(self.solver.growth, bound)
+        return bound if self.theory == "paper" else stability_limit(self.method.growth, bound)
 
     @cached_property
     def mean_max_stepsize(self) -> float:
@@ -174,10 +172,19 @@ class Prediction:
 
     @cached_property
     def optimal_stepsize(self) -> float:
-        """The stepsize with the lowest predicted network MSE; 0 without an attack and a target that walks."""
-        from psofed.theory.stepsize import optimal_stepsize
+        """The stepsize with the lowest predicted network MSE.
 
-        return optimal_stepsize(self.scenario, self.theory)
+        0 where smaller is always better, as it is without an attack and a target that walks; NaN where no stepsize is
+        stable.
+        """
+        from psofed.theory.stepsize import NoStableStepsizeError, best_stepsize
+
+        # The approximation for small stepsizes has no say in which one is best.
+        method = select(replace(self.model, small_stepsize=False)) if self.small_stepsize else self.method
+        try:
+            return best_stepsize(method)
+        except NoStableStepsizeError:
+            return math.nan
 
     def learning_curve(self, iterations: int | None = None) -> LearningCurve:
         """Predict the metrics over the iterations, from models that are all zero.
@@ -187,10 +194,8 @@ class Prediction:
         iterations : int, optional
             How many; the scenario's own by default.
         """
-        excess, server = self.solver.curve(self.scenario.stepsize, iterations or self.scenario.iterations)
-        noise = float(self.model.fleet.noise_variance.mean())
-        test = self.scenario.data.test_input_variance * server + self.model.fleet.test_noise_variance
-        return LearningCurve(excess + noise, server, test)
+        excess, server = self.method.curve(self.scenario.stepsize, iterations or self.scenario.iterations)
+        return LearningCurve(*metrics_of(self.model, excess, server))
 
     def plot(self) -> "Figure":
         """Draw the predicted learning curve in dB; returns a Matplotlib figure."""
@@ -223,10 +228,11 @@ class Prediction:
     def summary(self) -> str:
         """Return the steady state, its sources and what is stable, as text."""
         terms = ", ".join(f"{name} {value:.4g}" for name, value in asdict(self.terms).items() if value)
-        best = (
-            f"best {self.optimal_stepsize:.4g}" if self.optimal_stepsize else "best: the smaller the better"
-        )
-        limits = f"  stepsize {self.scenario.stepsize:g}: stable below {self.max_stepsize:.4g}, {best}"
+        best = f"best {self.optimal_stepsize:.4g}" if self.optimal_stepsize else "the smaller the better"
+        limits = f"stable below {self.max_stepsize:.4g}, {best}"
+        if math.isnan(self.optimal_stepsize):
+            limits = "no stepsize is stable"
+        limits = f"  stepsize {self.scenario.stepsize:g}: {limits}"
         return f"{self!r}\n  network MSE by source: {terms}\n{limits}"
 
     def __repr__(self) -> str:
@@ -308,16 +314,3 @@ def predict(
     prediction = Prediction(as_scenario(scenario), theory, small_stepsize)
     _ = prediction.terms  # refuses what is not covered, and does the work that is always needed
     return prediction
-
-
-def test_mse_of(model: Model, server_msd: float) -> float:
-    """MSE of the server on white test inputs: their variance times the MSD, plus the mean observation noise.
-
-    NaN where test inputs become features, whose covariance is another than the identity.
-    """
-    if not model.scenario.is_linear:
-        return math.nan
-    return model.scenario.data.test_input_variance * server_msd + model.fleet.test_noise_variance
-
-
-test_mse_of.__test__ = False  # type: ignore[attr-defined]

@@ -1,4 +1,9 @@
-"""How long it takes to recover once liars are left out: the exact learning curve from the poisoned state on."""
+"""Predicts the recovery after Byzantine clients are excluded: the exact learning curve from the poisoned state on.
+
+Until then the moments follow x' = F x + s of the attacked fleet, after that x' = F₀ x + s₀ of the same fleet whose
+excluded clients upload nothing. The start is the state of iteration ``at``, or the steady state x = F x + s; the end
+is x = F₀ x + s₀, approached as ρ(F₀)ⁿ (``rate``).
+"""
 
 import math
 from dataclasses import dataclass
@@ -10,13 +15,15 @@ from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer, check_number
 from psofed.parts.attacks.drop_out import DropOut
 from psofed.scenario import Scenario
-from psofed.theory.models import Model
-from psofed.theory.recursion import Level, Recursion, Sources, State
+from psofed.theory.maps.general import Recursion
+from psofed.theory.model import TheoryModel
+from psofed.theory.moments.level import Level, Sources
+from psofed.theory.moments.second import MomentState
 
 
 @dataclass(frozen=True, eq=False)
 class Recovery:
-    """What follows when clients are left out from one iteration on.
+    """The metrics after clients are excluded in one iteration.
 
     Attributes
     ----------
@@ -25,9 +32,9 @@ class Recovery:
     poisoned, recovered : Level
         Excess network MSE and server MSD in that iteration, and in the end.
     noise : float
-        The observation noise itself, which is in every network MSE.
+        The irreducible observation noise, which is in every network MSE.
     rate : float
-        By what factor what is left of the poison shrinks in an iteration, in the end.
+        Factor by which the remaining poison shrinks per iteration, in the end.
     """
 
     network_mse: FloatArray
@@ -38,7 +45,7 @@ class Recovery:
     rate: float
 
     def iterations(self, within: float = 0.1, metric: str = "network_mse") -> float:
-        """Return after how many iterations a metric is within so many dB of where it ends, for good.
+        """Count iterations until a metric is, and stays, within `within` dB of its final value.
 
         Infinite if the curve ends before.
         """
@@ -62,8 +69,8 @@ def predict_recovery(
 ) -> Recovery:
     """Predict the recovery after an exclusion, exactly.
 
-    The state that the attack has brought about is taken as it is, and from then on nothing that the excluded clients
-    upload is taken in; they still download.
+    It starts from the state that the attack has brought about. From then on the server ignores the excluded clients'
+    uploads; they still download.
 
     Parameters
     ----------
@@ -72,7 +79,7 @@ def predict_recovery(
     at : int, optional
         The iteration of the exclusion; the poisoned steady state by default.
     clients : tuple of int, optional
-        Who is left out; all Byzantine clients by default.
+        The excluded clients; all Byzantine clients by default.
     iterations : int
         Length of the curve.
 
@@ -91,10 +98,10 @@ def predict_recovery(
     """
     iterations = check_integer("iterations", iterations, 1)
     scenario = scenario.replace(defence=None)
-    before = Model(scenario)
+    before = TheoryModel(scenario)
     attack = scenario.attack
     if attack is None or before.statement is None:
-        raise NotCoveredError("there is nothing to recover from: the scenario has no attack")
+        raise NotCoveredError("There is nothing to recover from: the scenario has no attack.")
     who = tuple(np.flatnonzero(attack.byzantine_mask(scenario.num_clients)).tolist())
     if clients is not None:
         who = tuple(
@@ -103,20 +110,20 @@ def predict_recovery(
     elif attack.byzantine_set == "redrawn":
         raise InvalidValueError("clients", None, 'a choice of clients where attack.byzantine_set = "redrawn"')
     if set(who) < set(np.flatnonzero(attack.byzantine_mask(scenario.num_clients)).tolist()):
-        raise NotCoveredError("recovery is predicted where all Byzantine clients are left out; some are not")
-    after = Model(scenario.replace(attack=DropOut(clients=who, probability=1.0)))
+        raise NotCoveredError("Recovery is predicted where all Byzantine clients are excluded; some are not.")
+    after = TheoryModel(scenario.replace(attack=DropOut(clients=who, probability=1.0)))
     if len(before.branches) != 1 or len(before.branches[0].exchanges) != 1:
-        raise NotCoveredError("recovery is predicted where masks are alike in all iterations")
+        raise NotCoveredError("Recovery is predicted where masks are alike in all iterations.")
     if before.has_direction or after.has_direction:
         raise NotCoveredError(
-            f'recovery is predicted from attacks of mean zero on clients with one target, not from "{attack.kind}"'
+            f'Recovery is predicted from attacks of mean zero on clients with one target, not from "{attack.kind}".'
         )
     poisoned, healing = (m.recursion(scenario.stepsize, m.branches[0], lumped=False) for m in (before, after))
     v = _state_at(poisoned, at)
     ended, _ = healing.steady_state(Sources())
     levels = []
     for _ in range(iterations):
-        levels.append(healing.level(v))
+        levels.append(healing.level(v.clients))
         v = healing.step(v)
     noise = float(before.fleet.noise_variance.mean())
     return Recovery(
@@ -129,11 +136,12 @@ def predict_recovery(
     )
 
 
-def _state_at(recursion: Recursion, at: int | None) -> State:
+def _state_at(recursion: Recursion, at: int | None) -> MomentState:
     if at is None:
         if recursion.spectral_radius() >= 1.0:
             raise NotCoveredError(
-                "the attack leads the models away without limit; give the iteration of the exclusion"
+                "Under this attack the models diverge, so there is no steady state to start from; give `at`, the "
+                "iteration of the exclusion."
             )
         return recursion.steady_state(Sources())[1]
     v = recursion.initial

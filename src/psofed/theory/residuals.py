@@ -1,4 +1,11 @@
-"""How far an honest client's upload is from the server's model: the variance that a defence measures it by."""
+"""The distance of an honest client's upload from the server's model: the variance that a defence measures it by.
+
+With u the number that client k uploads and g the server's own before the upload, both given that k uploads,
+
+    E[(u − g)²] = E[u²] + E[g²] − 2 E[u g],
+
+which are the moments ``own1``, ``server`` and ``cross1`` after the LMS step (:mod:`psofed.theory.moments.second`).
+"""
 
 from functools import lru_cache
 
@@ -7,10 +14,10 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.scenario import Scenario
-from psofed.theory.exchange import CommonMask, IndependentMasks
-from psofed.theory.models import Model
+from psofed.theory.model import TheoryModel
+from psofed.theory.steps.exchange import SeparableMasks
 
-# Once no client's variance changes by more than this in an iteration, they are taken to stay.
+# Once no client's variance changes by more than this in an iteration, they count as settled.
 _STILL = 1e-6
 
 # Numbers of pair moments beyond which an iteration takes too long.
@@ -21,14 +28,9 @@ _MOST_MOMENTS = 400_000
 def honest_variance(scenario: Scenario) -> FloatArray:
     """Return the mean of (u − g)² over the entries that client k uploads in iteration n, shape (N, K).
 
-    u is client k's number, g the server's own before the upload, both given that k uploads; with no attack, and models
-    that are zero at first. Attack, defence and aggregation of the scenario play no part: it is that of the mean, and
-    other rules are taken to change the level alone. Rows end where the variance has settled:
-    in all iterations that follow it is that of the last row.
-
-        E[(u − g)²] = E[u²] + E[g²] − 2 E[u g],
-
-    which are the moments ``own1``, ``server`` and ``cross1`` after the LMS step (:mod:`psofed.theory.moments`).
+    There is no attack, and models are zero at first. The scenario's attack, defence and aggregation play no part: it is
+    the variance under the mean, and other rules are taken to change the level alone. Rows end where the variance has
+    settled; the last row holds for all later iterations.
 
     Raises
     ------
@@ -40,15 +42,17 @@ def honest_variance(scenario: Scenario) -> FloatArray:
     >>> honest_variance(Scenario(num_clients=6, dimension=2, iterations=200))[[0, -1]].mean(axis=1).round(4)
     array([0.0276, 0.0005])
     """
-    model = Model(scenario.replace(attack=None, defence=None, pre_aggregation=None, aggregation="mean"))
+    model = TheoryModel(scenario.replace(attack=None, defence=None, pre_aggregation=None, aggregation="mean"))
     branches = model.branches if not model.is_scattered else ()
     clients, size = scenario.num_clients, model.entries.size
     if len(branches) != 1 or len(branches[0].exchanges) != 1:
-        raise NotCoveredError("the variance of honest residuals: masks that are not alike in all iterations")
+        raise NotCoveredError(
+            "The variance of honest residuals needs masks that are alike in all iterations."
+        )
     if clients * clients * size > _MOST_MOMENTS:
-        raise NotCoveredError(f"the variance of honest residuals: {clients} clients take too long")
+        raise NotCoveredError(f"The variance of honest residuals takes too long for {clients} clients.")
     (exchange,) = branches[0].exchanges
-    assert isinstance(exchange, CommonMask | IndependentMasks)
+    assert isinstance(exchange, SeparableMasks)
     recursion = model.recursion(scenario.stepsize, branches[0], lumped=False)
     weight = exchange.mask.row * model.entries.diagonal
     weight /= weight.sum()
@@ -67,7 +71,7 @@ def honest_variance(scenario: Scenario) -> FloatArray:
     variance = np.array(rows)
     if not np.isfinite(variance).all():
         raise NotCoveredError(
-            f"the variance of honest residuals: it grows without bound at stepsize = {scenario.stepsize:g}"
+            f"The variance of honest residuals grows without bound at stepsize = {scenario.stepsize:g}."
         )
     variance.flags.writeable = False
     return variance

@@ -1,4 +1,9 @@
-"""The best stepsize: the true minimiser of a predicted error, and the paper's closed form."""
+"""Finds the best stepsize: the minimiser of a predicted error over all stable stepsizes.
+
+An attack that adds something, or a target that walks, makes small stepsizes costly, so that the error over (0, μ_max)
+first falls and then rises. Without either it falls with the stepsize all the way down, and the answer is 0. μ_max is
+the largest stable stepsize (:func:`stable_range`); if it is 0 there is no answer.
+"""
 
 import math
 from collections.abc import Callable
@@ -6,15 +11,28 @@ from pathlib import Path
 
 import numpy as np
 
-from psofed.common.validation import check_choice
+from psofed.common.errors import NotCoveredError
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
-from psofed.theory.models import Model
+from psofed.theory.metrics import METRICS, check_metric, metrics_of
+from psofed.theory.model import TheoryModel
+from psofed.theory.solve import select
+from psofed.theory.solve.method import Method
 from psofed.theory.stability import mean_square_stepsize_bound, stability_limit
-from psofed.theory.steady import Solver
 
-_AS_GOOD_AS_ZERO = 1e-5  # of the limit: below, the error has stopped falling with the stepsize
-METRICS = ("network", "test", "msd")
+_AS_GOOD_AS_ZERO = (
+    1e-5  # of the largest stable stepsize: below, the error has stopped falling with the stepsize
+)
+
+
+class NoStableStepsizeError(NotCoveredError):
+    """No stepsize is stable, so there is no steady state to predict or to minimise."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "No stepsize is stable: under this attack the models diverge however small the steps are. Fewer Byzantine "
+            "clients or a smaller scale may be (psofed.attack_limits finds both)."
+        )
 
 
 def optimal_stepsize(
@@ -22,7 +40,7 @@ def optimal_stepsize(
 ) -> float:
     """Find the stepsize with the lowest predicted steady-state error under attack, or with a target that walks.
 
-    Without either, or where the attack is no worse at small stepsizes, the error falls all the way: the answer is 0.
+    Without either, or where the attack is no worse at small stepsizes, smaller is always better and the answer is 0.
 
     Parameters
     ----------
@@ -32,6 +50,11 @@ def optimal_stepsize(
         ``"exact"`` or ``"paper"``.
     metric : str
         ``"network"``, ``"test"`` or ``"msd"``; the last two have the same minimiser.
+
+    Raises
+    ------
+    NotCoveredError
+        Where the theory does not cover the scenario, or no stepsize is stable.
 
     Examples
     --------
@@ -43,20 +66,27 @@ def optimal_stepsize(
     >>> 0.02 < optimal_stepsize(Scenario(num_clients=50, dimension=5, attack=attack)) < 0.06
     True
     """
-    model = Model(as_scenario(scenario), theory)
+    check_metric(metric)
+    return best_stepsize(select(TheoryModel(as_scenario(scenario), theory)), metric)
+
+
+def best_stepsize(method: Method, metric: str = "network") -> float:
+    """Find the stepsize with the lowest steady-state error of a model; 0 where smaller is always better."""
+    model = method.model
     if not (has_optimum(model) or model.has_direction):
+        if not model.is_contraction:
+            stable_range(method)  # refuses where even the smallest stepsizes diverge
         return 0.0
-    solver = Solver(model)
-    limit = stable_range(solver)
-    best = minimise(lambda mu: error_at(solver, mu, metric), limit)
+    limit = stable_range(method)
+    best = minimise(lambda mu: error_at(method, mu, metric), limit)
     return best if best > _AS_GOOD_AS_ZERO * limit else 0.0
 
 
-def has_optimum(model: Model) -> bool:
+def has_optimum(model: TheoryModel) -> bool:
     """Whether small stepsizes have a price: an attack that adds something, or a target to keep up with.
 
     An attack that only multiplies (flipped, scaled or missing updates) does nothing where there are no updates, and
-    poisoned samples or targets of the clients' own pull the model to one side, the same at all small stepsizes.
+    poisoned samples or clients' own targets pull the model to one side, the same at all small stepsizes.
     """
     if model.walk > 0 or model.law.corruption.constant is not None:
         return True
@@ -64,37 +94,38 @@ def has_optimum(model: Model) -> bool:
     return bool(np.any(model.attackers.chance)) and affine.variance + affine.common_variance > 0
 
 
-def stable_range(solver: Solver, tolerance: float = 1e-4) -> float:
-    """Find the largest stable stepsize of a model."""
-    return stability_limit(solver.growth, mean_square_stepsize_bound(solver.model.fleet), tolerance=tolerance)
+def stable_range(method: Method, tolerance: float = 1e-4) -> float:
+    """Find the largest stable stepsize of a model.
+
+    Raises
+    ------
+    NoStableStepsizeError
+        If there is none.
+    """
+    guess = mean_square_stepsize_bound(method.model.fleet)
+    limit = stability_limit(method.growth, guess, tolerance=tolerance)
+    if limit == 0.0:
+        raise NoStableStepsizeError
+    return limit
 
 
-def check_metric(metric: str) -> None:
-    """Refuse a metric that is not one."""
-    check_choice("metric", metric, METRICS)
-
-
-def error_at(solver: Solver, stepsize: float, metric: str) -> float:
+def error_at(method: Method, stepsize: float, metric: str) -> float:
     """Predicted steady-state error at one stable stepsize."""
-    check_metric(metric)
-    total = solver.steady_state(stepsize).total
-    return float(_metric_of(solver, total.excess, total.server, metric))
+    total = method.steady_state(stepsize).total
+    return _error(method, total.excess, total.server, metric)
 
 
-def mean_error(solver: Solver, stepsize: float, metric: str, horizon: int) -> float:
+def mean_error(method: Method, stepsize: float, metric: str, horizon: int) -> float:
     """(1/N) Σ_{n<N} of a metric's exact learning curve at one stepsize, N = `horizon`."""
-    check_metric(metric)
-    excess, server = solver.curve(stepsize, horizon)
-    return float(_metric_of(solver, float(excess.mean()), float(server.mean()), metric))
+    excess, server = method.curve(stepsize, horizon)
+    return _error(method, float(excess.mean()), float(server.mean()), metric)
 
 
-def _metric_of(solver: Solver, excess: float, server: float, metric: str) -> float:
-    fleet, data = solver.model.fleet, solver.model.scenario.data
-    if metric == "network":
-        return excess + float(fleet.noise_variance.mean())
-    if metric == "test":
-        return data.test_input_variance * server + fleet.test_noise_variance
-    return server
+def _error(method: Method, excess: float, server: float, metric: str) -> float:
+    error: float = getattr(metrics_of(method.model, excess, server), METRICS[metric])
+    if math.isnan(error) and not math.isnan(server):
+        raise NotCoveredError("The theory does not predict the test MSE of models that are not linear.")
+    return error
 
 
 def minimise(error: Callable[[float], float], limit: float, tolerance: float = 2e-5) -> float:

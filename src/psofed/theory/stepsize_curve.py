@@ -1,4 +1,8 @@
-"""What is predicted for many stepsizes of one scenario: the steady state at each, computed together."""
+"""Predicts one scenario at many stepsizes μ: the steady state x = F(μ) x + s(μ) at each.
+
+Everything that does not depend on μ is computed once, and where uploads are honest, stability is decided by
+bisection: all stepsizes below a stable one are stable.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -16,8 +20,9 @@ from psofed.results.show import draw, html_card
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.theory.coverage import check_stepsize
+from psofed.theory.metrics import TERMS
 from psofed.theory.prediction import Prediction
-from psofed.theory.steady import Solver
+from psofed.theory.solve.method import Method
 
 if TYPE_CHECKING:
     import pandas
@@ -37,7 +42,7 @@ class StepsizeCurve:
     is_stable : array of bool (n,)
     network_mse, server_msd, test_mse : array (n,)
     data, attack, noise, drift, targets : array (n,)
-        The terms of the network MSE (:class:`~psofed.theory.prediction.Terms`).
+        The terms of the network MSE (:class:`~psofed.theory.metrics.Terms`).
     sampling_error : array (n,)
         Standard error of the network MSE where the clients' offsets were sampled, else 0.
     """
@@ -127,34 +132,37 @@ def predict_stepsizes(
     first = Prediction(scenario, theory)
     for mu in values:
         check_stepsize(first.model, float(mu))
-    stable = _which_are_stable(first.solver, values)
+    stable = _which_are_stable(first.method, values)
     rows = []
     for done, mu in enumerate(values):
         if progress is not None:
             progress(done, values.size)
-        point = Prediction(scenario.replace(stepsize=float(mu)), theory)
-        # One model and solver for all: what does not depend on the stepsize is computed once.
-        point.__dict__.update(model=first.model, solver=first.solver, is_stable=bool(stable[done]))
-        terms, error = point.terms, point.steady_state.sampling_error.excess
+        point = first.at(float(mu), is_stable=bool(stable[done]))
         rows.append(
             (
-                *(point.is_stable, point.network_mse, point.server_msd, point.test_mse),
-                *(terms.data, terms.attack, terms.noise, terms.drift, terms.targets, error),
+                *(point.network_mse, point.server_msd, point.test_mse),
+                *(getattr(point.terms, name) for name in TERMS),
+                point.steady_state.sampling_error.excess,
             )
         )
     if progress is not None:
         progress(values.size, values.size)
-    columns = [np.array(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0)] * 10
-    return StepsizeCurve(scenario, theory, values, columns[0].astype(bool), *columns[1:])
+    return StepsizeCurve(
+        scenario,
+        theory,
+        values,
+        stable,
+        *np.reshape(rows, (values.size, -1)).T if rows else [np.zeros(0)] * 9,
+    )
 
 
-def _which_are_stable(solver: Solver, stepsizes: FloatArray) -> NDArray[np.bool_]:
+def _which_are_stable(method: Method, stepsizes: FloatArray) -> NDArray[np.bool_]:
     """Tell which stepsizes are stable; where uploads are honest all below the limit are, so few are tried."""
-    if not solver.model.is_contraction:
-        return np.array([solver.is_stable(float(mu)) for mu in stepsizes], dtype=bool)
+    if not method.model.is_contraction:
+        return np.array([method.is_stable(float(mu)) for mu in stepsizes], dtype=bool)
     ordered = np.unique(stepsizes)
     low, high = -1, ordered.size  # of those between, none is known yet
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if solver.is_stable(float(ordered[middle])) else (low, middle)
+        low, high = (middle, high) if method.is_stable(float(ordered[middle])) else (low, middle)
     return np.asarray(stepsizes <= (ordered[low] if low >= 0 else -1.0))

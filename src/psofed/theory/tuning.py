@@ -1,4 +1,9 @@
-"""Setting up a fleet: for each number of shared entries the best stepsize, and which to choose."""
+"""Sets up a fleet: the best stepsize for each number M of shared entries, and which M to choose.
+
+For each M the error E(μ) is minimised over stable stepsizes: the steady-state metric, or its mean (1/N) Σ_{n<N}
+E[error_n] over a horizon of N iterations. The recommended M is the one with the fewest values sent within 0.1 dB of
+the lowest error.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,16 +16,18 @@ import numpy as np
 from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_integer
 from psofed.fleet import Fleet
+from psofed.results import METRIC_TITLES
 from psofed.results.estimates import in_decibels
 from psofed.results.show import draw, html_card, text_table
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
-from psofed.theory.models import Model
-from psofed.theory.steady import Solver
+from psofed.theory.metrics import METRICS, Metrics, check_metric, metrics_of
+from psofed.theory.model import TheoryModel
+from psofed.theory.solve import select
+from psofed.theory.solve.method import Method
 from psofed.theory.stepsize import (
-    METRICS,
-    check_metric,
+    NoStableStepsizeError,
     error_at,
     has_optimum,
     mean_error,
@@ -42,7 +49,7 @@ _MOST_PAIR_STEPS = 2e9  # moments times iterations that a settling time may cost
 
 @dataclass(frozen=True)
 class TuningPoint:
-    """What one number of shared entries offers.
+    """Best stepsize and error for one number of shared entries.
 
     Attributes
     ----------
@@ -146,7 +153,7 @@ class Tuning:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What was tuned, kept so that its curves can be drawn."""
+    """Model and settings of a tuning, kept to draw its curves."""
 
     scenario: Scenario
     theory: str
@@ -155,7 +162,7 @@ class Plan:
     def curves(self, tuning: Tuning) -> tuple[FloatArray, dict[int, FloatArray]]:
         """Return stepsizes around the best ones, and the errors there by number of shared entries."""
         top = max(point.max_stepsize for point in tuning.points)
-        bottom = min(0.3 * min(point.stepsize for point in tuning.points), 0.01 * top)
+        bottom = min(0.3 * min(p.stepsize for p in tuning.points if p.max_stepsize > 0), 0.01 * top)
         stepsizes = np.geomspace(bottom, 0.98 * top, 32)
         return stepsizes, {
             point.num_shared: error_curve(
@@ -196,7 +203,7 @@ def tune(
     theory : str
         ``"exact"`` or ``"paper"``.
     horizon : int, optional
-        N: minimise the mean error over the first so many iterations. By default the steady state where it has a best
+        N: minimise the mean error over the first N iterations. By default the steady state where it has a best
         stepsize, else the scenario's own iterations.
     progress : callable, optional
         Called with the number of choices done and their total.
@@ -217,7 +224,7 @@ def tune(
     scenario = as_scenario(scenario)
     check_metric(metric)
     counts = tuple(shared) if shared is not None else tuple(range(1, scenario.dimension + 1))
-    if horizon is None and not has_optimum(Model(scenario, theory, measured=measured)):
+    if horizon is None and not has_optimum(TheoryModel(scenario, theory, measured=measured)):
         horizon = scenario.iterations
     if horizon is not None:
         horizon = check_integer("horizon", horizon, 1)
@@ -241,9 +248,12 @@ def error_curve(
     measured: Fleet | None = None,
 ) -> FloatArray:
     """Predicted error at each stepsize: of the steady state, or its mean over a horizon; infinite where unstable."""
-    solver = Solver(Model(scenario, theory, measured=measured))
-    limit = stable_range(solver)
-    error = _error_of(solver, metric, horizon)
+    method = select(TheoryModel(scenario, theory, measured=measured))
+    try:
+        limit = stable_range(method)
+    except NoStableStepsizeError:
+        limit = 0.0
+    error = _error_of(method, metric, horizon)
     return np.array([error(float(mu)) if mu < limit else math.inf for mu in stepsizes])
 
 
@@ -251,21 +261,21 @@ def metric_of(point: TuningPoint, metric: str) -> float:
     """Return the error of a point that was minimised."""
     if point.horizon_error is not None:
         return point.horizon_error
-    return {"network": point.network_mse, "test": point.test_mse, "msd": point.server_msd}[metric]
+    error: float = getattr(point, METRICS[metric])
+    return error
 
 
-def settling_time(solver: Solver, stepsize: float, steady: float) -> int | None:
+def settling_time(method: Method, stepsize: float, steady: float) -> int | None:
     """Count iterations until the network MSE is, and stays, within 1 dB of `steady`, on either side of it.
 
     Read off the exact learning curve, which is made longer until its second half is settled.
     """
-    model = solver.model
-    floor = float(model.fleet.noise_variance.mean())
+    model = method.model
     rows = model.recursion(stepsize, model.branches[0]).law.rows
     moments = 3 * rows**2 * model.entries.size
     length = _FIRST_LOOK
     while length <= _LONGEST and length * moments <= _MOST_PAIR_STEPS:
-        curve = solver.curve(stepsize, length)[0] + floor
+        curve = metrics_of(model, *method.curve(stepsize, length)).network_mse
         outside = np.nonzero((curve > _WITHIN * steady) | (curve * _WITHIN < steady))[0]
         if outside.size == 0 or outside[-1] < length // 2:
             return int(outside[-1] + 1) if outside.size else 0
@@ -273,41 +283,48 @@ def settling_time(solver: Solver, stepsize: float, steady: float) -> int | None:
     return None
 
 
-def _error_of(solver: Solver, metric: str, horizon: int | None) -> Callable[[float], float]:
+def _error_of(method: Method, metric: str, horizon: int | None) -> Callable[[float], float]:
     if horizon is None:
-        return lambda mu: error_at(solver, mu, metric)
-    return lambda mu: mean_error(solver, mu, metric, horizon)
+        return lambda mu: error_at(method, mu, metric)
+    return lambda mu: mean_error(method, mu, metric, horizon)
 
 
 def _point(
     scenario: Scenario, metric: str, theory: str, horizon: int | None, measured: Fleet | None
 ) -> TuningPoint:
-    solver = Solver(Model(scenario, theory, measured=measured))
-    # With correlated inputs, or over a horizon, every evaluation takes its time, and the minimum is flat.
-    coarse = solver.model.entries.is_full
-    limit = stable_range(solver, 1e-2 if coarse else 1e-4)
-    error = _error_of(solver, metric, horizon)
-    stepsize = minimise(error, limit, 3e-2 if coarse or horizon is not None else 2e-5)
-    errors = {name: error_at(solver, stepsize, name) for name in METRICS}
+    method = select(TheoryModel(scenario, theory, measured=measured))
     traffic = measure_communication(scenario)
+    numbers = int(traffic.numbers_down + traffic.numbers_up)
+    # With correlated inputs, or over a horizon, every evaluation takes its time, and the minimum is flat.
+    coarse = method.model.entries.is_full
+    try:
+        limit = stable_range(method, 1e-2 if coarse else 1e-4)
+    except NoStableStepsizeError:
+        endless = None if horizon is None else math.inf
+        inf = math.inf
+        return TuningPoint(scenario.num_shared, math.nan, inf, inf, inf, 0.0, None, numbers, endless)
+    error = _error_of(method, metric, horizon)
+    stepsize = minimise(error, limit, 3e-2 if coarse or horizon is not None else 2e-5)
+    total = method.steady_state(stepsize).total
+    steady: Metrics[float] = metrics_of(method.model, total.excess, total.server)
     return TuningPoint(
         num_shared=scenario.num_shared,
         stepsize=stepsize,
-        network_mse=errors["network"],
-        server_msd=errors["msd"],
-        test_mse=errors["test"],
+        **steady._asdict(),
         max_stepsize=limit,
-        convergence_iterations=settling_time(solver, stepsize, errors["network"]),
-        numbers_per_iteration=int(traffic.numbers_down + traffic.numbers_up),
+        convergence_iterations=settling_time(method, stepsize, steady.network_mse),
+        numbers_per_iteration=numbers,
         horizon_error=None if horizon is None else error(stepsize),
     )
 
 
 def _recommend(points: tuple[TuningPoint, ...], metric: str, horizon: int | None) -> tuple[TuningPoint, str]:
     best = min(points, key=lambda point: metric_of(point, metric))
+    if best.max_stepsize == 0.0:
+        raise NoStableStepsizeError
     close = [p for p in points if metric_of(p, metric) <= _NEARLY_AS_GOOD * metric_of(best, metric)]
     chosen = min(close, key=lambda point: point.numbers_per_iteration)
-    title = {"network": "network MSE", "test": "test MSE", "msd": "server MSD"}[metric]
+    title = METRIC_TITLES[METRICS[metric]]
     what = f"steady-state {title}" if horizon is None else f"mean {title} over {horizon} iterations"
     reason = f"M = {chosen.num_shared} at stepsize {chosen.stepsize:.4g} has "
     if chosen is best:

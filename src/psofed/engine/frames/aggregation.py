@@ -7,7 +7,7 @@ from psofed.engine.bodies import Body, Frame, Hook, MakeFrame, Unpack, make_hook
 from psofed.engine.compiling import jitable
 from psofed.engine.hooks import AGGREGATION, RuleMemory, Uploads
 from psofed.parts.base import Aggregation
-from psofed.parts.contexts import Numbers, Updates, room_for
+from psofed.parts.contexts import Numbers, Updates, scratch_size
 from psofed.parts.plain import LARGEST
 from psofed.parts.vectors import part_of
 
@@ -18,9 +18,9 @@ def aggregation_hook(rule: Aggregation) -> Hook:
 
 
 def make_memory(participants: int, shared: int, dimension: int) -> RuleMemory:
-    """Return what a rule's frame works in."""
+    """Return the scratch of a rule's frame."""
     most = min(dimension, participants * shared)
-    numbers = participants * most + 3 * most + room_for(participants, most) + max(participants, 1)
+    numbers = participants * most + 3 * most + scratch_size(participants, most) + max(participants, 1)
     return RuleMemory(
         numbers=np.empty(numbers),
         flags=np.empty(participants * most, np.bool_),
@@ -83,7 +83,7 @@ def _make_frame_over_entries(unpack: Unpack, body: Body) -> Frame:
 
 @jitable
 def _share_all(uploads: Uploads) -> bool:
-    """Whether all participants upload the same entries, in every lane."""
+    """Tell whether all participants upload the same entries, in every lane."""
     entries = uploads.entries
     participants, shared, lanes = entries.shape
     same = True
@@ -133,7 +133,7 @@ def _gather(
     memory: RuleMemory,
     server: FloatArray,
 ) -> tuple[int, int]:
-    """Put the uploads of one lane together as vectors; return them, and how many participants and entries there are."""
+    """Gather the uploads of one lane as vectors; also return the number of participants and of entries."""
     entries, sent = uploads.entries, uploads.sent
     participants, shared, _ = sent.shape
     row_of, entry_of, rank, numbers = memory.row_of, memory.entry_of, memory.counts, memory.numbers
@@ -194,14 +194,14 @@ def _make_frame_that_writes(unpack: Unpack, body: Body) -> Frame:
             if answered == 0:
                 continue
             first, step, last = answered * met, (answered + 1) * met, (answered + 2) * met
-            room = part_of(numbers, last + met, (numbers.size - last - met,))
+            scratch = part_of(numbers, last + met, (numbers.size - last - met,))
             # Compiled twice: with one entry, all vectors are numbers.
             if met == 1:
                 body(
                     self,
                     Updates(
                         part_of(numbers, 0, (answered, 1)), part_of(flags, 0, (answered, 1)),
-                        part_of(numbers, first, (1,)), part_of(numbers, step, (1,)), room,
+                        part_of(numbers, first, (1,)), part_of(numbers, step, (1,)), scratch,
                     ),
                     part_of(numbers, last, (1,)),
                 )  # fmt: skip
@@ -210,7 +210,7 @@ def _make_frame_that_writes(unpack: Unpack, body: Body) -> Frame:
                     self,
                     Updates(
                         part_of(numbers, 0, (answered, met)), part_of(flags, 0, (answered, met)),
-                        part_of(numbers, first, (met,)), part_of(numbers, step, (met,)), room,
+                        part_of(numbers, first, (met,)), part_of(numbers, step, (met,)), scratch,
                     ),
                     part_of(numbers, last, (met,)),
                 )  # fmt: skip

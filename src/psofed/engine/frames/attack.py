@@ -1,4 +1,4 @@
-"""The frame of attacks on uploads: one call of the body for each number that is attacked."""
+"""Frame of attacks on uploads: one call of the body for each attacked entry."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from psofed.common.types import FloatArray
 from psofed.engine.attackers import attacks_now, common_normal, first_word, own_normal, redraw_byzantine
 from psofed.engine.bodies import Body, Frame, Hook, MakeFrame, Unpack, make_function, make_hook
 from psofed.engine.compiling import compiled, jitable
-from psofed.engine.hooks import ATTACK, CORRUPT, Attackers, Uploads, take_corrupt
+from psofed.engine.hooks import ATTACK, CORRUPT, AttackState, Uploads, take_corrupt
 from psofed.parts.base import Attack
 from psofed.parts.contexts import (
     Conspiracy,
@@ -115,10 +115,10 @@ def _and_everyone(
 
 
 def _make_frame_alone(unpack: Unpack, body: Body, context: Body) -> Frame:
-    """Return the frame of attackers who see none of the others' uploads."""
+    """Return the frame of attackers who see only their own upload."""
 
     def frame(
-        token: int, n: int, attackers: Attackers, target: FloatArray, server: FloatArray, uploads: Uploads
+        token: int, n: int, attackers: AttackState, target: FloatArray, server: FloatArray, uploads: Uploads
     ) -> None:
         self = unpack(attackers.options)
         clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
@@ -162,7 +162,7 @@ def _make_frame_together(unpack: Unpack, body: Body, context: Body) -> Frame:
     """Return the frame of attackers who see what others upload: lane by lane, with clients in order."""
 
     def frame(
-        token: int, n: int, attackers: Attackers, target: FloatArray, server: FloatArray, uploads: Uploads
+        token: int, n: int, attackers: AttackState, target: FloatArray, server: FloatArray, uploads: Uploads
     ) -> None:
         self = unpack(attackers.options)
         clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
@@ -224,7 +224,7 @@ def _make_crafting_frame(unpack: Unpack, body: Body) -> Frame:
     """Return the frame of attackers who see all uploads as vectors: lane by lane, with clients in order."""
 
     def frame(
-        token: int, n: int, attackers: Attackers, target: FloatArray, server: FloatArray, uploads: Uploads
+        token: int, n: int, attackers: AttackState, target: FloatArray, server: FloatArray, uploads: Uploads
     ) -> None:
         self = unpack(attackers.options)
         clients, entries, sent = uploads.clients, uploads.entries, uploads.sent

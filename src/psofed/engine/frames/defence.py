@@ -1,4 +1,4 @@
-"""The frame of defences: one call of the body for each upload, and who is left out then.
+"""Frame of defences: calls the body for each upload and excludes suspicious clients.
 
 What :class:`psofed.parts.watching.Watch` does, in loops over trials.
 """
@@ -48,7 +48,7 @@ def make_watching(
     dimension: int,
     lanes: int,
 ) -> Watching:
-    """Return what a defence's frame keeps and works in; `numbers` is how many an upload holds at most."""
+    """Return a defence's memory and scratch; `numbers` is the largest number of values in an upload."""
     rows = min(dimension, participants * numbers)
     counts_peaks = plan.threshold == inf
     whole, real = (clients, lanes), participants * (numbers + rows + 4) + numbers + 1
@@ -76,11 +76,11 @@ def make_watching(
 
 
 def all_peaks(watching: Watching, lanes: int) -> NDArray[np.int64]:
-    """Return how many peaks of the first so many trials lie in each bin.
+    """Return the number of peaks of the first trials in each bin.
 
     A peak counts once suspicion has fallen to half of it. What has not by the end of a run counts with the highest it
-    came to: a client whose honest uploads differ from the others' for good climbs all the time, and is what raises most
-    alarms.
+    came to: the suspicion of a client whose honest uploads always differ from the others' keeps climbing, and is what
+    raises most alarms.
     """
     still = watching.peak[:, :lanes].ravel()
     still = still[still >= LOWEST_PEAK]
@@ -93,7 +93,7 @@ def all_peaks(watching: Watching, lanes: int) -> NDArray[np.int64]:
 def _expect(
     p: int, i: int, participants: int, own: float, row: int, values: FloatArray, scratch: FloatArray
 ) -> float:
-    """Return the median of the others' numbers for entry i and of the server's own."""
+    """Return the median of the others' values for entry i and the server's value."""
     count = 1
     scratch[0] = own
     for q in range(participants):
@@ -106,7 +106,7 @@ def _expect(
 
 @jitable
 def _middle_of_others(p: int, participants: int, values: FloatArray, scratch: FloatArray) -> float:
-    """Return the median of the values that are numbers, but for one; NaN if there are none."""
+    """Return the median of the finite values except one; NaN if there are none."""
     count = 0
     for q in range(participants):
         if q != p and values[q] == values[q]:
@@ -117,7 +117,7 @@ def _middle_of_others(p: int, participants: int, values: FloatArray, scratch: Fl
 
 @jitable
 def _group(lane: int, uploads: Uploads, watch: Watching, values: FloatArray) -> int:
-    """Write what was sent for each entry by those who are in, one row for each entry; return how many entries."""
+    """Group the values of included clients by entry, one row per entry; return the number of entries."""
     entries, sent, clients = uploads.entries, uploads.sent, uploads.clients
     participants, shared, _ = sent.shape
     met = 0
@@ -142,7 +142,7 @@ def _group(lane: int, uploads: Uploads, watch: Watching, values: FloatArray) -> 
 
 @jitable
 def _follow(typical: float, lane: int, watch: Watching) -> None:
-    """Let the fleet's level follow the median of an iteration."""
+    """Update the fleet's level from the median of an iteration."""
     level = watch.level[lane]
     if level == 0.0:
         watch.level[lane] = typical
@@ -166,7 +166,7 @@ def _count_peak(suspicion: float, k: int, lane: int, watch: Watching) -> None:
 
 @jitable
 def _take_note(suspicion: float, n: int, k: int, lane: int, watch: Watching) -> None:
-    """Exclude a client, or let it in."""
+    """Exclude or readmit a client."""
     if watch.peaks.shape[0]:
         _count_peak(suspicion, k, lane, watch)
     if not suspicion <= watch.threshold:
@@ -194,7 +194,7 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
         size, memory_size = watch.left.shape[0] * lanes, watch.memory.shape[2]
         estimated = watch.variance.shape[0] == 0
         at = min(n, watch.variance.shape[0] - 1)
-        # Residuals by participant and number; their mean squares, scales, ratios; room for medians; scores; groups.
+        # Residuals by participant and number; their mean squares, scales, ratios; scratch for medians; scores; groups.
         numbers, offset = watch.numbers, participants * shared
         residuals = part_of(numbers, 0, (participants, shared))
         squares = part_of(numbers, offset, (participants,))

@@ -5,7 +5,7 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.engine.attackers import attacks_now, first_word, own_normal
 from psofed.engine.bodies import Body, Frame, Hook, Unpack, make_hook
-from psofed.engine.hooks import POISON, Attackers
+from psofed.engine.hooks import POISON, AttackState
 from psofed.parts.base import Attack
 from psofed.parts.contexts import Sample
 
@@ -20,7 +20,7 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
         token: int,
         n: int,
         k: int,
-        attackers: Attackers,
+        attackers: AttackState,
         target: FloatArray,
         inputs: FloatArray,
         noise: FloatArray,

@@ -11,7 +11,7 @@ from psofed.engine.hooks import MIX, MixMemory, Uploads
 from psofed.engine.normals import mix_word, unit_uniform
 from psofed.engine.streams import Stream
 from psofed.parts.base import PreAggregation
-from psofed.parts.contexts import AllUpdates, room_for
+from psofed.parts.contexts import AllUpdates, scratch_size
 from psofed.parts.plain import LARGEST
 from psofed.parts.vectors import part_of
 
@@ -24,7 +24,7 @@ def mix_hook(pre: PreAggregation) -> Hook:
 def make_mix_memory(
     pre: PreAggregation | None, participants: int, entries: int, dimension: int, lanes: int
 ) -> MixMemory:
-    """Return what the frame works in; next to nothing without a pre-aggregation.
+    """Return the scratch of the frame; nearly empty without a pre-aggregation.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def make_mix_memory(
     if pre is None:
         participants = entries = dimension = lanes = 0
     uploads = 0 if pre is None else pre.uploads_after(participants)
-    numbers = participants * (entries + 1 + uploads) + entries + room_for(participants, entries)
+    numbers = participants * (entries + 1 + uploads) + entries + scratch_size(participants, entries)
     mixed = Uploads(
         np.zeros((uploads, lanes), np.int32),
         np.zeros((uploads, entries, lanes), np.int32),

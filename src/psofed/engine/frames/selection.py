@@ -69,8 +69,8 @@ class Selector:
         ordered = np.sort(out, axis=2)
         if out.min() < 0 or out.max() >= self._dimension or (np.diff(ordered, axis=2) == 0).any():
             raise PsofedError(
-                f'pattern "{self._pattern.kind}" does not choose {self._num_shared} different entries '
-                f"from 0 to {self._dimension - 1}"
+                f'pattern "{self._pattern.kind}" must choose {self._num_shared} distinct entries '
+                f"between 0 and {self._dimension - 1}"
             )
 
 

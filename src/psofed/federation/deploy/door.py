@@ -4,12 +4,13 @@ The SuperLink serves three APIs on one port. Fleet, which nodes use, asks for a 
 runs and registers keys, asks for nothing. So the SuperLink listens on loopback, and everything from outside comes
 through here: TLS ends here, a request's head is read strictly and within a deadline, its key and signature are
 checked, and only then is anything opened inward. Then the body is read, too, and passed on only if it is a call that
-an honest node could make in its own name (:func:`psofed.federation.flower.why_refused`).
+an honest node could make in its own name (:class:`psofed.federation.flower.Gate`).
 
 A connection is a *guest* until it has proved a key. Guests are few: when there are too many, from one address or
 altogether, the longest waiting one goes. An honest node proves its key within milliseconds, so a flood of idle or
 half-sent connections pushes out itself. Behind a proved key there are a limit on connections, a limit on a body's
-length near the model's size, and a quota on bytes that is filled up when the node is asked for a reply.
+length near the model's size, and quotas on bytes and requests that are filled up when the node is asked for a reply.
+A signature opens one request and no second one, whatever it asks for.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ import ssl
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -30,14 +31,7 @@ from psofed.federation.deploy.credentials import Credentials
 from psofed.federation.deploy.requests import MAX_HEAD, KeyRing, RefusedError, Request, read_head
 from psofed.federation.deploy.traffic import CountingSocket, Meter
 from psofed.federation.deploy.upstream import Upstream, UpstreamError
-from psofed.federation.flower import (
-    CHUNK_BYTES,
-    Sender,
-    activated_id,
-    most_objects,
-    number_of_key,
-    why_refused,
-)
+from psofed.federation.flower import CHUNK_BYTES, NOTED, Gate, most_objects, number_of_key
 
 _SMALL_BODY = 4096  # more than any request has but those that push a message or an object
 _ANNOUNCEMENT = 1 << 15  # a reply without its content: the reason of an error, and an object tree
@@ -73,6 +67,12 @@ class DoorLimits:
         Largest body before a model's size is known; then it is that plus the model.
     polling_rate : float
         Bytes per second by which a node's quota grows, for its questions and heartbeats.
+    request_rate : float
+        Requests per second by which a node's quota grows.
+    requests_per_message : int
+        Requests that a node may make besides for each message it is sent, and for each chunk of a model.
+    longest_wait : float
+        Seconds that a request beyond the quota is made to wait at most; one that would have to wait longer is refused.
     hold_seconds : float
         How long a node's question waits for the bell.
     """
@@ -86,6 +86,9 @@ class DoorLimits:
     body_rate: float = 50_000.0
     base_body: int = 1 << 20
     polling_rate: float = 32_000.0
+    request_rate: float = 4.0
+    requests_per_message: int = 32
+    longest_wait: float = 5.0
     hold_seconds: float = 3.0
 
 
@@ -95,6 +98,15 @@ class _Guest:
 
     address: str
     task: asyncio.Task[None] | None = None
+
+
+@dataclass
+class _Quota:
+    """Bytes and requests that a node has left, and when that was so."""
+
+    bytes: float
+    requests: float
+    when: float
 
 
 class FrontDoor:
@@ -139,9 +151,9 @@ class FrontDoor:
         self._bell = BellService(bell, self._set_size, self._fill)
         self._guests: OrderedDict[int, _Guest] = OrderedDict()
         self._connections: dict[int, int] = {}
-        self._node_ids: dict[bytes, int] = {}  # Flower's, by public key; the SuperLink says them
+        self._gate = Gate()
         self._model_bytes = 0
-        self._quotas: dict[int, tuple[float, float]] = {}
+        self._quotas: dict[int, _Quota] = {}
         self._ready = threading.Event()
         self._failure: OSError | None = None
         self._loop = asyncio.new_event_loop()
@@ -283,6 +295,7 @@ class FrontDoor:
                 request = read_head(head)
                 if not self.keys.knows(request, key):
                     raise RefusedError("unknown-key")
+                self.keys.use_once(request, key)
         except RefusedError as refusal:
             await _refuse(writer, refusal)
         finally:
@@ -302,19 +315,19 @@ class FrontDoor:
         number = number_of_key(key)
         if request.length > self._longest_body(request.call):
             raise RefusedError(f"{request.call}: a body of {request.length} bytes", 413)
-        self._spend(number, len(head) + request.length)
+        wait = self._spend(number, len(head) + request.length)
         deadline = self.limits.body_seconds + request.length / self.limits.body_rate
         async with asyncio.timeout(deadline):
             body = await reader.readexactly(request.length)
-        sender = Sender(key, self._node_ids.get(key))
-        reason = why_refused(request.call, body, sender, most_objects(self._model_bytes))
+        await asyncio.sleep(wait)
+        reason = self._gate.why_refused(request.call, body, key, most_objects(self._model_bytes))
         if reason is not None:
             raise RefusedError(reason)
         if request.call == "pull-messages":
             await self._bell.hold(number, self.limits.hold_seconds)
             if reader.at_eof() or writer.is_closing():
                 raise EOFError  # gone meanwhile: a message handed out now would be lost
-        note = partial(self._learn_id, key) if request.call == "activate-node" else None
+        note = partial(self._gate.note, request.call, key, body) if request.call in NOTED else None
         try:
             await self._upstream.exchange(head, body, writer, deadline, note)
         except UpstreamError as error:
@@ -327,29 +340,33 @@ class FrontDoor:
             return _ANNOUNCEMENT + _BYTES_PER_OBJECT * most_objects(self._model_bytes)
         return _SMALL_BODY
 
-    def _learn_id(self, key: bytes, answer: bytes) -> None:
-        """Remember the id that the SuperLink has activated a key's node with."""
-        with contextlib.suppress(ValueError):
-            self._node_ids[key] = activated_id(answer)
-
     def _set_size(self, model_bytes: int) -> None:
         self._model_bytes = max(0, min(model_bytes, 1 << 40))
         self.max_body = self.limits.base_body + self._model_bytes
 
-    def _full(self) -> float:
-        return 4.0 * self.max_body
+    def _full(self) -> _Quota:
+        return _Quota(4.0 * self.max_body, 2.0 * self._requests_per_message(), time.monotonic())
+
+    def _requests_per_message(self) -> float:
+        return self.limits.requests_per_message + 2.0 * (self._model_bytes // CHUNK_BYTES)
 
     def _fill(self, number: int) -> None:
-        self._quotas[number] = (self._full(), time.monotonic())
+        """Give a node what it needs to answer a message."""
+        full = self._full()
+        left = self._quotas.get(number, full).requests
+        self._quotas[number] = replace(full, requests=min(full.requests, left + self._requests_per_message()))
 
-    def _spend(self, number: int, count: int) -> None:
-        """Take `count` bytes from a node's quota, or raise RefusedError."""
-        left, when = self._quotas.get(number, (self._full(), time.monotonic()))
-        now = time.monotonic()
-        left = min(self._full(), left + (now - when) * self.limits.polling_rate) - count
-        if left < 0:
+    def _spend(self, number: int, count: int) -> float:
+        """Take a request of `count` bytes from a node's quota and return how long it must wait, or refuse it."""
+        full = self._full()
+        left = self._quotas.get(number, full)
+        elapsed, limits = full.when - left.when, self.limits
+        bytes_left = min(full.bytes, left.bytes + elapsed * limits.polling_rate) - count
+        requests = min(full.requests, left.requests + elapsed * limits.request_rate) - 1.0
+        if bytes_left < 0 or -requests > limits.longest_wait * limits.request_rate:
             raise RefusedError("the node's quota is used up", 429)
-        self._quotas[number] = (left, now)
+        self._quotas[number] = _Quota(bytes_left, requests, full.when)
+        return max(0.0, -requests / limits.request_rate)
 
 
 def _hang_up(connection: CountingSocket, _: object) -> None:

@@ -20,6 +20,7 @@ from flwr.app import Context, Message
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json, write_json
+from psofed.federation.client import NODE_NUMBER
 from psofed.federation.flower import (
     HEARTBEAT,
     BadMessageError,
@@ -89,6 +90,7 @@ class LongLivedNode:
         self.app = app
         self.say = say
         self._fleet = Fleet(server, key, authority)
+        self.settings[NODE_NUMBER] = str(self._fleet.number)
         self._lock = threading.Lock()
         self._context: Context | None = None
         self._said = ""

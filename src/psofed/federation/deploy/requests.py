@@ -6,22 +6,28 @@ a public key that was registered and the key's signature over the present time, 
 
 import base64
 import binascii
+import contextlib
+import math
 import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from psofed.common.errors import PsofedError
 from psofed.federation.flower import (
     KEY_HEADER,
     SIGNATURE_HEADER,
+    SIGNATURE_SECONDS,
     TIMESTAMP_HEADER,
+    USED_SIGNATURE,
     is_signed,
     is_timely,
     public_key_of,
 )
 
 MAX_HEAD = 16 * 1024
+_MOST_SIGNATURES = 100_000  # of one key, within SIGNATURE_SECONDS
 _REQUEST = re.compile(rb"POST /v1/fleet/([a-z-]+) HTTP/1\.1")
 _HEADER = re.compile(rb"([A-Za-z0-9-]+):[ \t]*([\x20-\x7e\t]*)")
 _LENGTH = re.compile(rb"[0-9]{1,12}")
@@ -100,13 +106,17 @@ class KeyRing:
         self.folder = folder
         self._state: tuple[int, ...] = ()
         self._names: dict[bytes, str] = {}
+        self._used: dict[bytes, _Recent] = {}
 
     def names(self) -> dict[bytes, str]:
         """Return the nodes' names by public key."""
         paths = sorted(self.folder.glob("*.pub"))
         state = tuple(_stamps(paths))
         if state != self._state:
-            self._names = {public_key_of(path): path.stem for path in paths}
+            self._names = {}
+            for path in paths:
+                with contextlib.suppress(PsofedError):  # the server names such a file when it starts
+                    self._names[public_key_of(path)] = path.stem
             self._state = state
         return self._names
 
@@ -125,7 +135,18 @@ class KeyRing:
             raise RefusedError("wrong-signature")
         if not is_timely(timestamp, time.time()):
             raise RefusedError("wrong-time")
+        self.use_once(request, key)
         return key
+
+    def use_once(self, request: Request, key: bytes) -> None:
+        """Raise RefusedError if the time that `request` carries, which its key has signed, was used before.
+
+        Flower signs the time and nothing else, so a request's headers would do for any other one within five minutes.
+        """
+        if not self._used.setdefault(key, _Recent()).add(
+            request.headers.get(TIMESTAMP_HEADER, ""), time.monotonic()
+        ):
+            raise RefusedError(USED_SIGNATURE)
 
     def knows(self, request: Request, key: bytes) -> bool:
         """Whether `request` carries the public key `key`, and that key is still registered."""
@@ -134,6 +155,26 @@ class KeyRing:
         except (binascii.Error, ValueError):
             return False
         return carried == key and key in self.names()
+
+
+class _Recent:
+    """The times that one key has signed lately, each kept for at least as long as Flower accepts it."""
+
+    def __init__(self) -> None:
+        self._now: set[int] = set()
+        self._before: set[int] = set()
+        self._turned = -math.inf
+
+    def add(self, timestamp: str, now: float) -> bool:
+        """Add a time, and return whether it is new; False, too, if there are more than any node needs."""
+        if now - self._turned > SIGNATURE_SECONDS:
+            self._before = self._now if now - self._turned < 2 * SIGNATURE_SECONDS else set()
+            self._now, self._turned = set(), now
+        mark = hash(timestamp)
+        if mark in self._now or mark in self._before or len(self._now) >= _MOST_SIGNATURES:
+            return False
+        self._now.add(mark)
+        return True
 
 
 def _stamps(paths: Iterable[Path]) -> Iterable[int]:

@@ -7,7 +7,7 @@ with any minor version, so they are tested against :data:`TESTED_MINORS`; on oth
 client`` falls back to Flower's own SuperNode.
 """
 
-from psofed.federation.flower.calls import NOT_ACTIVATED, SUPERLINK, Sender, activated_id, why_refused
+from psofed.federation.flower.calls import NOT_ACTIVATED, SUPERLINK, Sender, why_refused
 from psofed.federation.flower.control import Control
 from psofed.federation.flower.errors import (
     BadMessageError,
@@ -19,10 +19,13 @@ from psofed.federation.flower.errors import (
     WrongAuthorityError,
 )
 from psofed.federation.flower.fleet import HEARTBEAT, Fleet, Question
+from psofed.federation.flower.gate import NOTED, Gate
 from psofed.federation.flower.keys import (
     KEY_HEADER,
     SIGNATURE_HEADER,
+    SIGNATURE_SECONDS,
     TIMESTAMP_HEADER,
+    USED_SIGNATURE,
     is_signed,
     is_timely,
     number_of_key,
@@ -37,16 +40,20 @@ __all__ = [
     "CHUNK_BYTES",
     "HEARTBEAT",
     "KEY_HEADER",
+    "NOTED",
     "NOT_ACTIVATED",
     "SIGNATURE_HEADER",
+    "SIGNATURE_SECONDS",
     "SUPERLINK",
     "TESTED_MINORS",
     "TIMESTAMP_HEADER",
+    "USED_SIGNATURE",
     "BadMessageError",
     "BadTreeError",
     "Control",
     "Fleet",
     "ForgottenError",
+    "Gate",
     "IncompleteReplyError",
     "NotRunningError",
     "Question",
@@ -56,7 +63,6 @@ __all__ = [
     "UnknownKeyError",
     "UnreachableError",
     "WrongAuthorityError",
-    "activated_id",
     "error_reply",
     "identify",
     "is_signed",

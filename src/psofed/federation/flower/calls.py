@@ -51,8 +51,8 @@ class Sender:
     node_id: int | None
 
 
-class _RefusalError(ValueError):
-    """A body that is not passed on."""
+class RefusedCallError(ValueError):
+    """A call that is not passed on."""
 
 
 def why_refused(call: str, body: bytes, sender: Sender, most_objects: int = MAX_OBJECTS) -> str | None:
@@ -79,10 +79,19 @@ def why_refused(call: str, body: bytes, sender: Sender, most_objects: int = MAX_
     'register-node: not a call of a node'
     """
     try:
-        _check(call, body, sender, most_objects)
-    except (_RefusalError, BadTreeError) as error:
-        return NOT_ACTIVATED if str(error) == NOT_ACTIVATED else f"{call}: {error}"
+        read_call(call, body, sender, most_objects)
+    except RefusedCallError as error:
+        return str(error)
     return None
+
+
+def read_call(call: str, body: bytes, sender: Sender, most_objects: int = MAX_OBJECTS) -> Any:
+    """Return a call's request as a protobuf message; RefusedCallError says why it is not passed on."""
+    try:
+        return _check(call, body, sender, most_objects)
+    except (RefusedCallError, BadTreeError) as error:
+        reason = str(error) if str(error) == NOT_ACTIVATED else f"{call}: {error}"
+        raise RefusedCallError(reason) from None
 
 
 def activated_id(answer: bytes) -> int:
@@ -99,23 +108,24 @@ def activated_id(answer: bytes) -> int:
     return node_id
 
 
-def _check(call: str, body: bytes, sender: Sender, most_objects: int) -> None:
+def _check(call: str, body: bytes, sender: Sender, most_objects: int) -> Any:
     found = _rules().get(call)
     if found is None:
-        raise _RefusalError("not a call of a node")
+        raise RefusedCallError("not a call of a node")
     kind, rule = found
     request = _read(kind, body)
     if call == "activate-node":
         _demand(request.public_key == sender.public_key, "the public key is not the one that signed")
         _check_interval(request.heartbeat_interval)
-        return
+        return request
     if call == "deactivate-node":
         # A node that was killed takes its leave before it activates itself again; Flower compares id and key too.
         _demand(sender.node_id in (None, request.node_id), "the node id is not that of the key")
-        return
+        return request
     _demand(sender.node_id is not None, NOT_ACTIVATED)
     _demand(request.node.node_id == sender.node_id, "the node id is not that of the key")
     rule(request, most_objects)
+    return request
 
 
 def _read(kind: Any, body: bytes) -> Any:
@@ -127,7 +137,7 @@ def _read(kind: Any, body: bytes) -> Any:
         request.DiscardUnknownFields()
         canonical = request.SerializeToString(deterministic=True)
     except (DecodeError, ValueError):
-        raise _RefusalError("the body cannot be read") from None
+        raise RefusedCallError("the body cannot be read") from None
     _demand(canonical == body, "the body is not written as Flower writes it")
     return request
 
@@ -214,4 +224,4 @@ def _check_interval(seconds: float) -> None:
 
 def _demand(condition: bool, otherwise: str) -> None:
     if not condition:
-        raise _RefusalError(otherwise)
+        raise RefusedCallError(otherwise)

@@ -1,6 +1,8 @@
 """The Fleet API, which nodes speak: one node's connection to a SuperLink."""
 
+import io
 import time
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +23,7 @@ from psofed.federation.flower.errors import (
     WrongAuthorityError,
 )
 from psofed.federation.flower.http import bound_answers, open_client
-from psofed.federation.flower.keys import number_of_key
+from psofed.federation.flower.keys import USED_SIGNATURE, number_of_key
 from psofed.federation.flower.trees import (
     BadTreeError,
     collect_message,
@@ -36,6 +38,7 @@ HEARTBEAT = 10.0
 MAX_MESSAGE = 1 << 30
 """Bytes of the largest message that a node fetches unless told otherwise."""
 
+_MAX_BUNDLE = 1 << 20  # bytes, packed and, of its configuration, unpacked
 _FETCH_SECONDS = 120.0  # for all objects of a message
 _REASON = "psofed-reason"
 
@@ -239,6 +242,7 @@ class Fleet:
         run = run_from_proto(self._call("GetRun", GetRunRequest(node=self._node(), run_id=run_id)).run)
         request = GetFabRequest(node=self._node(), hash_str=run.fab_hash, run_id=run_id)
         fab = fab_from_proto(self._call("GetFab", request).fab)
+        _check_bundle(fab.content)
         return Context(
             run_id=run_id,
             node_id=self.node_id,
@@ -269,7 +273,7 @@ class Fleet:
     def _call(self, method: str, request: Any) -> Any:
         """Call Flower's client and turn its errors into ours; what is left is an httpx.HTTPStatusError."""
         try:
-            return getattr(self._client, method)(request)
+            return self._call_signed(method, request)
         except httpx.HTTPStatusError as error:
             reason = error.response.headers.get(_REASON, "")
             if reason == "unknown-key":
@@ -301,3 +305,25 @@ class Fleet:
             raise UnreachableError(
                 f"{self.server} cannot be reached: {text or type(error).__name__}"
             ) from None
+
+    def _call_signed(self, method: str, request: Any) -> Any:
+        """Call Flower's client; once more if another thread has signed the same microsecond."""
+        try:
+            return getattr(self._client, method)(request)
+        except httpx.HTTPStatusError as error:
+            if error.response.headers.get(_REASON) != USED_SIGNATURE:
+                raise
+            return getattr(self._client, method)(request)
+
+
+def _check_bundle(content: bytes) -> None:
+    """Refuse an app bundle whose configuration would unpack to more than any run's; nothing else of it is unpacked."""
+    if len(content) > _MAX_BUNDLE:
+        raise BadMessageError(f"the server sent an app of {len(content):,} bytes")
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as bundle:
+            size = bundle.getinfo("pyproject.toml").file_size
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError, NotImplementedError) as error:
+        raise BadMessageError(f"the server sent no app ({type(error).__name__})") from None
+    if size > _MAX_BUNDLE:
+        raise BadMessageError(f"the server sent an app whose configuration has {size:,} bytes")

@@ -9,6 +9,13 @@ KEY_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER = "flwr-public-key", "flwr-signat
 """Headers by which a node proves in each request who it is: its public key, and a signed time."""
 
 
+SIGNATURE_SECONDS = 310.0
+"""How long Flower accepts a signed time, from the earliest clock to the latest."""
+
+USED_SIGNATURE = "used-signature"
+"""Reason for refusing a request whose signed time was used before; it should be signed again."""
+
+
 def number_of_key(public_key: bytes) -> int:
     """Return the 64-bit number of a node, by which its masks and its participation are drawn.
 

@@ -25,25 +25,25 @@ def length_key(vector: FloatArray) -> float:
     return float(spread - (spread - size) + 1e-7 * total)
 
 
-def write_krum_ranks(changes: FloatArray, tolerated: int, room: FloatArray) -> None:
+def write_krum_ranks(changes: FloatArray, tolerated: int, scratch: FloatArray) -> None:
     """Write each participant's rank, from 0: by score, of equal scores by the update's length.
 
     A score is the sum of squared distances to the max(1, P' − f − 2) nearest others. Ranks are written to the front of
-    ``room``, which is that of :class:`psofed.parts.contexts.Updates`.
+    ``scratch``, which is that of :class:`psofed.parts.contexts.Updates`.
 
     Examples
     --------
     Scores are 1.25, 1.25, 105.25 and 0.5.
 
-    >>> room = np.empty(26)
-    >>> write_krum_ranks(np.array([[1.0], [2.0], [9.0], [1.5]]), 0, room)
-    >>> room[:4]
+    >>> scratch = np.empty(26)
+    >>> write_krum_ranks(np.array([[1.0], [2.0], [9.0], [1.5]]), 0, scratch)
+    >>> scratch[:4]
     array([1., 2., 3., 0.])
     """
     count = changes.shape[0]
-    scores, lengths = part_of(room, count, (count,)), part_of(room, 2 * count, (count,))
+    scores, lengths = part_of(scratch, count, (count,)), part_of(scratch, 2 * count, (count,))
     # From each participant to the others.
-    distances = part_of(room, 3 * count, (count, count - 1))
+    distances = part_of(scratch, 3 * count, (count, count - 1))
     for p in range(count):
         for other in range(p):
             distances[p, other] = squared_distance(changes[p], changes[other])
@@ -52,4 +52,4 @@ def write_krum_ranks(changes: FloatArray, tolerated: int, room: FloatArray) -> N
     for p in range(count):
         scores[p] = sum_of_lowest(distances[p], neighbours)
         lengths[p] = length_key(changes[p])
-    ranks(scores, lengths, part_of(room, 0, (count,)))
+    ranks(scores, lengths, part_of(scratch, 0, (count,)))

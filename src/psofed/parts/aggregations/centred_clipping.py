@@ -8,7 +8,7 @@ from psofed.parts.vectors import TINY, add_scaled, distance, middle, part_of, sc
 
 
 class CentredClipping(Aggregation):
-    """Centred clipping: a mean of updates, none of which counts for more than a radius around the running estimate.
+    """Centred clipping: a mean of updates, each clipped to a radius around the running estimate.
 
     From the server's own model, v = 0, on the updates u_k of the P' participants who answered:
 
@@ -16,9 +16,10 @@ class CentredClipping(Aggregation):
 
     The server moves by P'/|S_n| · v. An infinite radius would give the mean.
 
-    The radius is fixed, as in the paper, and must fit the lengths of honest updates: far above them it clips a liar to
-    something that still outweighs everybody. With a `factor` the radius follows the updates instead: in each iteration
-    it is that many times their median distance from v, as in Huber's location estimate with a scale of its own.
+    The radius is fixed, as in the paper, and must fit the lengths of honest updates: far above them it clips a
+    Byzantine client to something that still outweighs everybody. With a `factor` the radius follows the updates
+    instead: in each iteration it is that many times their median distance from v, as in Huber's location estimate with
+    an estimated scale.
 
     References
     ----------
@@ -41,11 +42,13 @@ class CentredClipping(Aggregation):
     over = "vectors"
 
     radius: float = option(
-        default=0.1, low=0.0, open_low=True, text="how far an update may reach from the centre"
+        default=0.1, low=0.0, open_low=True, text="largest distance of an update from the centre"
     )
-    iterations: int = option(default=3, low=1, text="how often the centre is moved")
+    iterations: int = option(default=3, low=1, text="number of times the centre is moved")
     factor: float = option(
-        default=0.0, low=0.0, text="if not 0, the radius is so many median distances from the centre instead"
+        default=0.0,
+        low=0.0,
+        text="radius as a multiple of the median distance from the centre; 0: use radius",
     )
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
@@ -53,7 +56,7 @@ class CentredClipping(Aggregation):
         changes = updates.changes
         count = changes.shape[0]
         # What a median is taken of may be reordered.
-        factors, ordered = part_of(updates.room, 0, (count,)), part_of(updates.room, count, (count,))
+        factors, ordered = part_of(updates.scratch, 0, (count,)), part_of(updates.scratch, count, (count,))
         radius = self.radius
         for _ in range(self.iterations):
             for p in range(count):

@@ -33,14 +33,14 @@ class CGE(Aggregation):
     kind = "cge"
     over = "vectors"
 
-    tolerated: int = option(default=1, low=0, text="f: how many updates are left out, the longest ones")
+    tolerated: int = option(default=1, low=0, text="f: number of longest updates left out")
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Average the shorter updates."""
-        changes, room = updates.changes, updates.room
+        changes, scratch = updates.changes, updates.scratch
         count = changes.shape[0]
         kept = max(1, count - self.tolerated)
-        order, lengths = part_of(room, 0, (count,)), part_of(room, count, (count,))
+        order, lengths = part_of(scratch, 0, (count,)), part_of(scratch, count, (count,))
         for p in range(count):
             lengths[p] = length_key(changes[p])
         ranks(lengths, lengths, order)

@@ -8,7 +8,7 @@ from psofed.parts.vectors import TINY, add_scaled, inner, keep_where, length, pa
 
 
 class FLTrust(Aggregation):
-    """FLTrust: the server learns from a small root set of its own, and trusts updates that point the same way.
+    """FLTrust: the server learns from a small root set, and trusts updates that point the same way.
 
     The server's own step on its root set is u_0 = μ/N Σ_r x_r (y_r − x_rᵀ w_n). With u_k the update of participant k,
     and u_0 taken on the entries that k sent, its trust is t_k = max(0, cos(u_k, u_0)), and its update is brought to the
@@ -41,13 +41,13 @@ class FLTrust(Aggregation):
     over = "vectors"
     has_root_data = True
 
-    root_size: int = option(default=100, low=1, text="N: samples of the server's own")
+    root_size: int = option(default=100, low=1, text="N: number of samples the server holds")
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Average the trusted updates, each at the length of the server's own step."""
         changes, trusts = updates.changes, 0.0
         count, size = changes.shape
-        own = part_of(updates.room, 0, (size,))
+        own = part_of(updates.scratch, 0, (size,))
         for p in range(count):
             keep_where(updates.own_step, updates.shared[p], own)
             product, own_length, its_length = inner(changes[p], own), length(own), length(changes[p])

@@ -37,16 +37,18 @@ class GeometricMedian(Aggregation):
 
     over = "vectors"
 
-    smoothing: float = option(default=1e-3, low=0.0, open_low=True, text="distances below this count as this")
+    smoothing: float = option(
+        default=1e-3, low=0.0, open_low=True, text="smallest distance used; shorter ones are raised to it"
+    )
     tolerance: float = option(
-        default=1e-3, low=1e-12, text="how short the last step must be, in median distances"
+        default=1e-3, low=1e-12, text="stop when a step is shorter than this many median distances"
     )
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Iterate until it stands still."""
-        changes, room = updates.changes, updates.room
+        changes, scratch = updates.changes, updates.scratch
         count, size = changes.shape
-        distances, following = part_of(room, 0, (count,)), part_of(room, count, (size,))
+        distances, following = part_of(scratch, 0, (count,)), part_of(scratch, count, (size,))
         middle_of_each(changes, distances, out)
         for _ in range(_MOST_STEPS):
             clear(following)

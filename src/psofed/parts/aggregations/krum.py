@@ -32,13 +32,13 @@ class Krum(Aggregation):
 
     over = "vectors"
 
-    tolerated: int = option(default=1, low=0, text="f: how many attackers among the participants are assumed")
+    tolerated: int = option(default=1, low=0, text="f: assumed number of Byzantine participants")
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Take the update with the lowest score."""
         changes = updates.changes
-        write_krum_ranks(changes, self.tolerated, updates.room)
+        write_krum_ranks(changes, self.tolerated, updates.scratch)
         best = 0
         for p in range(changes.shape[0]):
-            best = p if updates.room[p] == 0.0 else best
+            best = p if updates.scratch[p] == 0.0 else best
         add_scaled(1.0, changes[best], out)

@@ -39,26 +39,29 @@ class MDA(Aggregation):
     kind = "mda"
     over = "vectors"
 
-    tolerated: int = option(default=1, low=0, text="f: how many updates are left out")
+    tolerated: int = option(default=1, low=0, text="f: number of updates left out")
 
     def check_participants(self, participants: int) -> None:
         """Refuse more ways to leave out f of the participants than can be tried."""
         ways = math.comb(participants, min(self.tolerated, (participants - 1) // 2))
         if ways > MOST_SUBSETS:
             allowed = (
-                f"at most {MOST_SUBSETS:,} ways to leave out tolerated of the participants, all of which "
-                f'"mda" tries; with {participants} participants there are {ways:,}'
+                f'small enough for "mda" to try all subsets: {participants} participants have {ways:,} of that size, '
+                f"and at most {MOST_SUBSETS:,} are tried"
             )
             raise InvalidValueError("aggregation_options.tolerated", self.tolerated, allowed)
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Try all subsets."""
-        changes, room = updates.changes, updates.room
+        changes, scratch = updates.changes, updates.scratch
         count = changes.shape[0]
         left_out = min(self.tolerated, (count - 1) // 2)
-        distances = part_of(room, 0, (count, count))
+        distances = part_of(scratch, 0, (count, count))
         # Who is left out, in ascending order, now and in the best way so far; then a flag for each.
-        now, best = part_of(room, count * count, (count,)), part_of(room, count * count + count, (count,))
+        now, best = (
+            part_of(scratch, count * count, (count,)),
+            part_of(scratch, count * count + count, (count,)),
+        )
         for p in range(count):
             for other in range(p):
                 distances[p, other] = squared_distance(changes[p], changes[other])

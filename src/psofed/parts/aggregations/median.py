@@ -28,7 +28,9 @@ class Median(Aggregation):
     2.0
     """
 
-    quorum: int = option(default=3, low=1, text="how many numbers an entry needs; the server's own fill up")
+    quorum: int = option(
+        default=3, low=1, text="values an entry needs; the server's own value replaces missing ones"
+    )
 
     def combine(self, numbers: Numbers) -> float:
         """Return the median."""

@@ -30,8 +30,8 @@ class MultiKrum(Aggregation):
 
     over = "vectors"
 
-    tolerated: int = option(default=1, low=0, text="f: how many attackers among the participants are assumed")
-    selected: int = option(default=0, low=0, text="how many updates are averaged; 0: all who answered but f")
+    tolerated: int = option(default=1, low=0, text="f: assumed number of Byzantine participants")
+    selected: int = option(default=0, low=0, text="number of updates averaged; 0: all received but f")
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Average the updates with the lowest scores."""
@@ -39,7 +39,7 @@ class MultiKrum(Aggregation):
         count = changes.shape[0]
         wanted = self.selected if self.selected > 0 else count - self.tolerated
         selected = min(max(1, wanted), count)
-        write_krum_ranks(changes, self.tolerated, updates.room)
+        write_krum_ranks(changes, self.tolerated, updates.scratch)
         for p in range(count):
-            if updates.room[p] < selected:
+            if updates.scratch[p] < selected:
                 add_scaled(1.0 / selected, changes[p], out)

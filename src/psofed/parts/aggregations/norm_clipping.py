@@ -33,13 +33,13 @@ class NormClipping(Aggregation):
 
     over = "vectors"
 
-    factor: float = option(default=1.0, low=0.0, open_low=True, text="longest allowed update, in medians")
+    factor: float = option(default=1.0, low=0.0, open_low=True, text="longest update, in median lengths")
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Average the clipped updates."""
         changes = updates.changes
         count = changes.shape[0]
-        lengths, ordered = part_of(updates.room, 0, (count,)), part_of(updates.room, count, (count,))
+        lengths, ordered = part_of(updates.scratch, 0, (count,)), part_of(updates.scratch, count, (count,))
         for p in range(count):
             lengths[p] = ordered[p] = length(changes[p])
         bound = self.factor * middle(ordered)

@@ -26,8 +26,8 @@ class Phocas(Aggregation):
     2.0
     """
 
-    tolerated: int = option(default=1, low=0, text="f: how many numbers are left out, the farthest ones")
-    quorum: int = option(default=0, low=0, text="how many numbers an entry needs; 0: 2 · tolerated + 1")
+    tolerated: int = option(default=1, low=0, text="f: number of farthest values left out")
+    quorum: int = option(default=0, low=0, text="values an entry needs; 0: 2 · tolerated + 1")
 
     def combine(self, numbers: Numbers) -> float:
         """Average what is nearest to the trimmed mean."""

@@ -26,8 +26,8 @@ class TrimmedMean(Aggregation):
     3.0
     """
 
-    trim: int = option(default=1, low=0, text="how many numbers are left out at either end")
-    quorum: int = option(default=0, low=0, text="how many numbers an entry needs; 0: 2 · trim + 1")
+    trim: int = option(default=1, low=0, text="values dropped at each end")
+    quorum: int = option(default=0, low=0, text="values an entry needs; 0: 2 · trim + 1")
 
     def combine(self, numbers: Numbers) -> float:
         """Return the mean of the inner numbers; at least one or two in the middle are left."""

@@ -30,8 +30,8 @@ class CSFed(Algorithm):
     number, down D numbers, so there is an exchange every D/M iterations (rarer if q > 64(D − 1)).
 
     *Chosen*: q = 16, fresh Φ_n, 20 steps, decoding per client, and m_k: with them CS-Fed ties PSO-Fed within 0.1 dB,
-    nearly as in the paper's Fig. 1 (0.1 to 0.4 dB behind it under attack). The paper gives none of it. The attack
-    gets at m_k above all: without it the level is −16.2 dB whatever the number of Byzantine clients.
+    nearly as in the paper's Fig. 1 (0.1 to 0.4 dB behind it under attack). The paper does not state these values. The
+    attack gets at m_k above all: without it the level is −16.2 dB whatever the number of Byzantine clients.
 
     References
     ----------
@@ -42,12 +42,14 @@ class CSFed(Algorithm):
 
     kind = "cs-fed"
 
-    measurements: int = option(default=16, low=1, text="q, rows of Φ_n")
-    decoding_steps: int = option(default=20, low=1, text="steps of binary iterative hard thresholding")
-    joint: bool = option(
-        default=False, text="decode once from the joined measurements, or each client's by itself"
+    measurements: int = option(default=16, low=1, text="q: number of rows of Φ_n")
+    decoding_steps: int = option(
+        default=20, low=1, text="number of steps of binary iterative hard thresholding"
     )
-    magnitude: bool = option(default=True, text="send ‖u_k‖ beside the bits")
+    joint: bool = option(
+        default=False, text="decode the averaged measurements once, instead of each client's"
+    )
+    magnitude: bool = option(default=True, text="also send ‖u_k‖")
 
     def traffic(self, scenario: "Scenario") -> Traffic:
         """Count q bits (and a number) up, D numbers down."""

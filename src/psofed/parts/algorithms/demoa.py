@@ -22,10 +22,10 @@ class DeMoA(Algorithm):
         server           m̃_k = m_k + δ_k as received from k ∈ S_n, m̃_k ← (1 − α p) m̃_k of the others
                          w_{n+1} = w_n + rule(m̃_1, …, m̃_K)
 
-    with the scenario's aggregation rule and δ_k the attack. So liars are as few among what is joined as they are in the
-    fleet, however many of them are drawn. ``unseen = "kept"`` is the paper's first version, D-Byz-SGDM, where momenta
-    of those who do not take part stay as they are, and those who do have m_k ← (1 − α) m_k + α u_k. D numbers go up and
-    down, so there is an exchange every D/M iterations.
+    with the scenario's aggregation rule and δ_k the attack. So the fraction of Byzantine clients among the joined
+    momenta is that of the fleet, however many of them are drawn. ``unseen = "kept"`` is the paper's first version,
+    D-Byz-SGDM, where momenta of those who do not take part stay as they are, and those who do have m_k ← (1 − α) m_k +
+    α u_k. D numbers go up and down, so there is an exchange every D/M iterations.
 
     *Chosen*: m_k = 0 at first and α = 0.1; what is public of the paper gives neither. There each client is drawn with
     probability p by itself, here |S_n| of them.
@@ -38,11 +38,11 @@ class DeMoA(Algorithm):
 
     kind = "demoa"
 
-    alpha: float = option(default=0.1, low=0.0, high=1.0, open_low=True, text="α, the weight of a new update")
+    alpha: float = option(default=0.1, low=0.0, high=1.0, open_low=True, text="α: weight of a new update")
     unseen: str = option(
         default="shrunk",
         choices=("shrunk", "kept"),
-        text="what becomes of momenta of clients that do not take part",
+        text="how momenta of absent clients change",
     )
 
     def traffic(self, scenario: "Scenario") -> Traffic:

@@ -19,9 +19,9 @@ class OnlineFed(Algorithm):
 
         w_{n+1} = 1/|S_n| Σ_{k∈S_n} (w_n + u_k + δ_k)
 
-    δ_k being the attack. An exchange costs D numbers each way, so within PSO-Fed's budget of M numbers there is
-    one every D/M iterations with all |S_n| participants; ``budget = "fewer-participants"`` has an exchange in
-    every iteration with |S_n|·M/D participants instead (where that is no integer, with as many whole participants
+    δ_k being the attack. An exchange costs D numbers each way, so within PSO-Fed's budget of M numbers there is one
+    every D/M iterations with all |S_n| participants; ``budget = "fewer-participants"`` has an exchange in every
+    iteration with |S_n|·M/D participants instead (where that is not an integer, with the number of whole participants
     as the budget has paid for by then, so sometimes none). With M = D both are PSO-Fed's server.
 
     Nothing is fitted. The paper says only that all algorithms have the same communication budget; that exchanges
@@ -35,7 +35,7 @@ class OnlineFed(Algorithm):
     budget: str = option(
         default="fewer-exchanges",
         choices=("fewer-exchanges", "fewer-participants"),
-        text="how the communication budget is kept",
+        text="how the communication budget is met",
     )
 
     def traffic(self, scenario: "Scenario") -> Traffic:

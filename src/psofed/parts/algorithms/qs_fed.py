@@ -32,7 +32,7 @@ class QSFed(Algorithm):
     (without error feedback Δ is taken from T_u). Up go r·c numbers, down D, so there is an exchange every
     max(D, rc)/M iterations.
 
-    *Chosen*: r = 5, c = 1, k = 5 with fresh hashes come closest to the paper's Fig. 1. The paper gives none of
+    *Chosen*: r = 5, c = 1, k = 5 with fresh hashes come closest to the paper's Fig. 1. The paper states none of
     it, and no variant we tried follows its super-linear growth with the number of Byzantine clients.
 
     References
@@ -43,16 +43,16 @@ class QSFed(Algorithm):
 
     kind = "qs-fed"
 
-    rows: int = option(default=5, low=1, text="r of the sketch")
-    columns: int = option(default=1, low=1, text="c of the sketch")
-    top: int = option(default=5, low=1, text="k, how many entries the server changes at most in an exchange")
+    rows: int = option(default=5, low=1, text="r: number of rows of the sketch")
+    columns: int = option(default=1, low=1, text="c: number of columns of the sketch")
+    top: int = option(default=5, low=1, text="k: largest number of entries changed in an exchange")
     hashes: str = option(
-        default="fresh", choices=("fresh", "fixed"), text="drawn in each exchange, or once for the run"
+        default="fresh", choices=("fresh", "fixed"), text="hashes drawn in each exchange, or once per run"
     )
-    momentum: float = option(default=0.0, low=0.0, high=1.0, open_high=True, text="ρ; needs fixed hashes")
-    error_feedback: bool = option(
-        default=False, text="keep what top-k left out for later; needs fixed hashes"
+    momentum: float = option(
+        default=0.0, low=0.0, high=1.0, open_high=True, text="ρ: momentum; needs fixed hashes"
     )
+    error_feedback: bool = option(default=False, text="carry over what top-k left out; needs fixed hashes")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,12 +115,12 @@ class QSFed(Algorithm):
                 magnitudes[i] = abs(out[i])
             # Entries above the threshold stay, and of those on it the first, until there are k.
             threshold = np.sort(magnitudes)[dimension - top]
-            room = top
+            places = top
             for i in range(dimension):
-                room -= magnitudes[i] > threshold
+                places -= magnitudes[i] > threshold
             for i in range(dimension):
-                if magnitudes[i] == threshold and room > 0:
-                    room -= 1
+                if magnitudes[i] == threshold and places > 0:
+                    places -= 1
                 elif not magnitudes[i] > threshold:
                     out[i] = 0.0
         if self.error_feedback:

@@ -38,7 +38,9 @@ class RoSDHB(Algorithm):
 
     kind = "rosdhb"
 
-    momentum: float = option(default=0.9, low=0.0, high=1.0, open_high=True, text="β, of each client")
+    momentum: float = option(
+        default=0.9, low=0.0, high=1.0, open_high=True, text="β: momentum of each client"
+    )
 
     def traffic(self, scenario: "Scenario") -> Traffic:
         """Count M numbers up, D down, for all K clients at a time."""

@@ -41,11 +41,11 @@ class SignSGD(Algorithm):
     kind = "signsgd"
 
     signs: str = option(
-        default="stochastic", choices=("stochastic", "deterministic"), text="how signs are taken"
+        default="stochastic", choices=("stochastic", "deterministic"), text="how values are reduced to signs"
     )
-    bound: float = option(default=3.0, low=0.0, open_low=True, text="b of the stochastic signs")
+    bound: float = option(default=3.0, low=0.0, open_low=True, text="b: bound of the stochastic signs")
     vote: str = option(
-        default="majority", choices=("majority", "mean", "sum"), text="what the server makes of them"
+        default="majority", choices=("majority", "mean", "sum"), text="how the server combines the signs"
     )
 
     def traffic(self, scenario: "Scenario") -> Traffic:

@@ -13,23 +13,23 @@ from psofed.parts.vectors import add_scaled, clear, part_of, scale
 
 @dataclass(frozen=True, kw_only=True)
 class Hiding:
-    """What both know, and how far and where to they can be told to go."""
+    """Knowledge and options that both attacks share."""
 
     knows: ClassVar[str] = "everyone"
     not_affine_because: ClassVar[str] = "distances between uploads are not affine in the models"
 
     scale: float = option(
-        default=1.0, low=0.0, text="what is gone of the largest possible way", strength=True
+        default=1.0, low=0.0, text="fraction of the largest undetected distance", strength=True
     )
     direction: str = option(
-        default="deviation", choices=("deviation", "unit", "sign"), text="p: away in what direction"
+        default="deviation", choices=("deviation", "unit", "sign"), text="p: direction of the perturbation"
     )
 
 
-def take_aim(honest: FloatArray, direction: str, room: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the mean of the honest updates and the direction to move away in, (E,) each; both lie in ``room``."""
+def take_aim(honest: FloatArray, direction: str, scratch: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the mean of the honest updates and the direction to move away in, (E,) each; both lie in ``scratch``."""
     size = honest.shape[1]
-    mean, away = part_of(room, 0, (size,)), part_of(room, size, (size,))
+    mean, away = part_of(scratch, 0, (size,)), part_of(scratch, size, (size,))
     write_mean(honest, mean)
     write_direction(honest, mean, direction, away)
     return mean, away

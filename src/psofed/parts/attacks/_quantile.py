@@ -1,4 +1,4 @@
-"""Φ⁻¹, in words that can be compiled."""
+"""Φ⁻¹, in operations that Numba compiles."""
 
 import math
 

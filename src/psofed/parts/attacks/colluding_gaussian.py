@@ -11,9 +11,9 @@ from psofed.parts.contexts import Upload
 class ColludingGaussian(Attack):
     """All who attack in an iteration add the same δ_n ~ N(0, σ_B² I): noise that does not average out.
 
-    w'_{k,n+1} = w_{k,n+1} + β_k τ_{k,n} δ_n. Each still attacks with probability p_a of its own. It breaks assumption
-    A2 of the paper, perturbations that are independent between clients. Two colluders who share different entries add
-    the entries of δ_n that they share.
+    w'_{k,n+1} = w_{k,n+1} + β_k τ_{k,n} δ_n. Each client still decides independently, with probability p_a, whether to
+    attack. It breaks assumption A2 of the paper, perturbations that are independent between clients. Two colluders who
+    share different entries add the entries of δ_n that they share.
 
     Examples
     --------

@@ -18,7 +18,7 @@ class ConstantBias(Attack):
     3.0
     """
 
-    bias: float = option(default=0.5, text="b: what is added to every number", strength=True)
+    bias: float = option(default=0.5, text="b: value added to every entry", strength=True)
 
     def corrupt(self, upload: Upload) -> float:
         """Add b."""

@@ -10,11 +10,11 @@ from psofed.parts.contexts import UploadAndEveryone
 class InnerProduct(Attack):
     """Inner-product manipulation: all attackers send the honest mean update, turned round.
 
-    In each entry i an attacker sends  w'_i = w_{n,i} − scale · (m_i − w_{n,i}),  with w_n the server's model before
-    the upload and m_i the mean of the clean uploads of that entry in this iteration, which the attackers see. The
-    inner product of true and aggregated update becomes negative once scale · attackers > honest ones. Where no clean
-    upload holds the entry, the attacker sends its own value. With ``search`` the attackers try so many scales, up to
-    the given one, against the server's rule in every iteration, and use the one that takes the server farthest from
+    In each entry i an attacker sends  w'_i = w_{n,i} − scale · (m_i − w_{n,i}),  with w_n the server's model before the
+    upload and m_i the mean of the clean uploads of that entry in this iteration, which the attackers see. The inner
+    product of true and aggregated update becomes negative once scale · attackers > honest ones. Where no clean upload
+    holds the entry, the attacker sends its own value. With ``search`` > 0 the attackers try that number of scales, up
+    to the given one, against the server's rule in every iteration, and use the one that takes the server farthest from
     the mean of the honest.
 
     References
@@ -27,15 +27,13 @@ class InnerProduct(Attack):
         "what an attacker sends depends on how many others attack in the same entry and iteration"
     )
 
-    scale: float = option(
-        default=2.0, low=0.0, text="ε: how far the turned mean update reaches", strength=True
-    )
+    scale: float = option(default=2.0, low=0.0, text="ε: length of the reversed mean update", strength=True)
 
     search: int = option(
         default=0,
         low=0,
         high=1000,
-        text="how many scales, up to the given one, are tried against the rule; 0: none",
+        text="number of scales, up to the given one, tried against the rule; 0: no search",
     )
 
     def strengths(self) -> tuple[float, ...]:

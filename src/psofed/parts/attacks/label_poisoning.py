@@ -19,7 +19,7 @@ class LabelPoisoning(Attack):
     flipped classes become a flipped sign in regression.
     """
 
-    scale: float = option(default=1.0, low=0.0, text="how large the flipped label is", strength=True)
+    scale: float = option(default=1.0, low=0.0, text="factor of the flipped label", strength=True)
 
     def poison(self, sample: Sample) -> tuple[FloatArray, float]:
         """Flip the label."""

@@ -27,9 +27,9 @@ class LittleIsEnough(Attack):
     all do where nobody is honest.
 
     Stronger forms: ``deviations`` fixes z. With ``statistics = "honest"`` attackers are omniscient: m and s are of the
-    clean uploads of all others (s is 0 where there is but one). With ``search`` they try so many values of z, up to
-    ``deviations`` (or 3), against the server's rule in every iteration, and use the one that takes the server farthest
-    from the mean of the honest.
+    clean uploads of all others (s is 0 where there is but one). With ``search`` > 0 they try that number of values of
+    z, up to ``deviations`` (or 3), against the server's rule in every iteration, and use the one that takes the server
+    farthest from the mean of the honest.
 
     References
     ----------
@@ -41,19 +41,19 @@ class LittleIsEnough(Attack):
 
     deviations: float = option(
         default=0.0,
-        text="z: how many standard deviations from the mean; 0: as n and a give it",
+        text="z: distance from the mean in standard deviations; 0: derived from n and a",
         strength=True,
     )
     statistics: str = option(
         default="accomplices",
         choices=("accomplices", "honest"),
-        text="whose uploads mean and deviation are of",
+        text="whose uploads define the mean and the deviation",
     )
     search: int = option(
         default=0,
         low=0,
         high=1000,
-        text="how many z, up to the given one, are tried against the rule; 0: none",
+        text="number of values of z, up to the given one, tried against the rule; 0: no search",
     )
 
     def strengths(self) -> tuple[float, ...]:

@@ -36,11 +36,13 @@ class Mimic(Attack):
         "which client is copied depends on who participates and who attacks, so the copy is not affine"
     )
 
-    victim: str = option(default="variance", choices=("variance", "lowest"), text="who is copied")
-    warm_up: int = option(default=200, low=1, text="after how many iterations the choice stands")
+    victim: str = option(
+        default="variance", choices=("variance", "lowest"), text="which honest client is copied"
+    )
+    warm_up: int = option(default=200, low=1, text="iterations until the choice of the victim is final")
 
     def memory_size(self, num_clients: int, dimension: int) -> int:
-        """Return room for what is known of the updates: second moments, mean, z, and a sum for each client."""
+        """Return memory for what is known of the updates: second moments, mean, z, and a sum for each client."""
         if self.victim == "lowest":
             return 0
         return 1 + dimension * (dimension + 3 + num_clients)
@@ -60,13 +62,13 @@ class Mimic(Attack):
         seen, moments = conspiracy.memory[0], part_of(conspiracy.memory, 1, (dimension, dimension))
         mean = part_of(conspiracy.memory, 1 + dimension * dimension, (dimension,))
         axis = part_of(conspiracy.memory, 1 + dimension * (dimension + 1), (dimension,))
-        room = part_of(conspiracy.memory, 1 + dimension * (dimension + 2), (dimension,))
+        scratch = part_of(conspiracy.memory, 1 + dimension * (dimension + 2), (dimension,))
         # Last, so that the memory can grow with the number of clients.
         sums = part_of(
             conspiracy.memory, 1 + dimension * (dimension + 3), (conspiracy.num_clients, dimension)
         )
         if seen < self.warm_up:
-            _watch(conspiracy, moments, mean, axis, sums, room)
+            _watch(conspiracy, moments, mean, axis, sums, scratch)
             conspiracy.memory[0] = seen + 1.0
         best, victim = -1.0, -1
         for h in range(count):
@@ -87,7 +89,7 @@ def _watch(
     mean: FloatArray,
     axis: FloatArray,
     sums: FloatArray,
-    room: FloatArray,
+    scratch: FloatArray,
 ) -> None:
     """Take in the clean updates of an iteration, and turn the axis towards where they vary most."""
     honest, entries, clients = conspiracy.honest, conspiracy.entries, conspiracy.honest_clients
@@ -111,10 +113,10 @@ def _watch(
             axis[entries[i]] = 1.0 / (1.0 + entries[i])  # anything but perpendicular to what is sought
     total = 0.0
     for i in range(conspiracy.dimension):
-        room[i] = 0.0
+        scratch[i] = 0.0
         for j in range(conspiracy.dimension):
-            room[i] += moments[i, j] * axis[j]
-        total += room[i] * room[i]
+            scratch[i] += moments[i, j] * axis[j]
+        total += scratch[i] * scratch[i]
     if total > 0.0:
         for i in range(conspiracy.dimension):
-            axis[i] = room[i] / math.sqrt(total)
+            axis[i] = scratch[i] / math.sqrt(total)

@@ -44,7 +44,7 @@ class MinMax(Hiding, Attack):
         count = honest.shape[0]
         if count == 0:
             return
-        mean, direction = take_aim(honest, self.direction, conspiracy.room)
+        mean, direction = take_aim(honest, self.direction, conspiracy.scratch)
         widest = 0.0
         for h in range(count):
             for other in range(h):

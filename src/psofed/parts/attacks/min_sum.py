@@ -45,7 +45,7 @@ class MinSum(Hiding, Attack):
         count = honest.shape[0]
         if count == 0:
             return
-        mean, direction = take_aim(honest, self.direction, conspiracy.room)
+        mean, direction = take_aim(honest, self.direction, conspiracy.scratch)
         largest = spread = 0.0
         for h in range(count):
             total = 0.0

@@ -25,7 +25,7 @@ class ScaledUpdate(Attack):
 
     knows = "server"
 
-    scale: float = option(default=10.0, low=0.0, text="what the update is multiplied by", strength=True)
+    scale: float = option(default=10.0, low=0.0, text="factor that multiplies the update", strength=True)
 
     def corrupt(self, upload: UploadAndServer) -> float:
         """Multiply the update."""

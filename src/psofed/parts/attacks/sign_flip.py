@@ -32,10 +32,10 @@ class SignFlip(Attack):
 
     knows = "server"
 
-    scale: float = option(
-        default=1.0, low=0.0, text="how far the turned update or model reaches", strength=True
+    scale: float = option(default=1.0, low=0.0, text="factor of the reversed update or model", strength=True)
+    of: str = option(
+        default="model", choices=("model", "update"), text="what is reversed: the model or its update"
     )
-    of: str = option(default="model", choices=("model", "update"), text="what is turned round")
 
     def corrupt(self, upload: UploadAndServer) -> float:
         """Turn round what is sent, seen from the origin or from the server's model."""

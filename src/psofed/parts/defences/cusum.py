@@ -10,7 +10,7 @@ from psofed.parts.contexts import Evidence
 
 
 class Cusum(Defence):
-    """Adds up log-likelihood ratios of residuals: of a larger variance, and of a mean shifted up or down.
+    """CUSUM charts: sums of log-likelihood ratios of residuals, for a larger variance and for a shifted mean.
 
     With s a residual over its honest deviation, the three sums of a client become with every upload
 
@@ -25,10 +25,15 @@ class Cusum(Defence):
     memory_size: ClassVar[int] = 3
 
     ratio: float = option(
-        default=10.0, low=1.0, open_low=True, text="variance of a liar's residuals over an honest client's"
+        default=10.0,
+        low=1.0,
+        open_low=True,
+        text="residual variance, Byzantine over honest",
     )
     shift: float = option(
-        default=1.0, low=0.0, text="mean of a liar's residuals, in honest deviations; 0: not looked for"
+        default=1.0,
+        low=0.0,
+        text="mean of Byzantine residuals, in honest deviations; 0: ignored",
     )
 
     def suspicion(self, evidence: Evidence, memory: FloatArray) -> float:

@@ -8,7 +8,7 @@ from psofed.parts.contexts import Evidence
 
 
 class None_(Defence):  # noqa: N801 (None itself is Python's)
-    """Watches nobody: a scenario with it is one without a defence."""
+    """No defence: every client is included."""
 
     kind: ClassVar[str] = "none"
 

@@ -20,7 +20,7 @@ class Jump(Drift):
     """
 
     size: float = option(low=0.0, text="Euclidean length of the jump; w* itself has length 1")
-    at: int = option(low=0, text="the first iteration whose labels come from the new target")
+    at: int = option(low=0, text="first iteration with labels from the new target")
 
     def move(self, step: Step) -> FloatArray:
         """Return 0 before iteration `at` and the jump from then on."""

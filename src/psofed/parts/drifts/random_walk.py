@@ -9,9 +9,9 @@ from psofed.parts.contexts import Step
 
 
 class RandomWalk(Drift):
-    """Random walk: w*_{n+1} = w*_n + q_n with q_n ~ N(0, q I), the usual model of a target that wanders off."""
+    """Random walk: w*_{n+1} = w*_n + q_n with q_n ~ N(0, q I), the usual model of a wandering target."""
 
-    variance: float = option(low=0.0, text="q: variance of the step of each entry in each iteration")
+    variance: float = option(low=0.0, text="q: variance of each entry's step per iteration")
 
     def move(self, step: Step) -> FloatArray:
         """Take a step; the walk starts at iteration 0."""

@@ -34,15 +34,17 @@ class Rff(Model):
     64
     """
 
-    features: int | None = option(default=None, low=1, text="how many; it is the scenario's dimension")
+    features: int | None = option(
+        default=None, low=1, text="number of features, which is the scenario's dimension"
+    )
     bandwidth: float = option(
         default=1.0, low=0.0, open_low=True, text="b of the kernel exp(−‖x − x'‖²/(2b²))"
     )
-    seed: int = option(default=0, low=0, text="of the features, which server and clients share")
+    seed: int = option(default=0, low=0, text="seed of the features, shared by server and clients")
 
     @property
     def num_features(self) -> int | None:
-        """How many features there are, where the model says so."""
+        """Number of features."""
         return self.features
 
     def make_features(self, input_dimension: int, dimension: int) -> FeatureMap:

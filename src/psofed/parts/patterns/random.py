@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from psofed.parts.base import Pattern
 from psofed.parts.contexts import Mask
 
-# Up to so many entries, looking through those chosen is cheaper than shuffling all.
+# Up to this number of entries, searching those already chosen is cheaper than shuffling all.
 _FEW = 32
 
 

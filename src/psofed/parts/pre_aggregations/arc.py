@@ -35,13 +35,13 @@ class ARC(PreAggregation):
 
     kind = "arc"
 
-    tolerated: int = option(default=1, low=0, text="f: how many attackers among the participants are assumed")
+    tolerated: int = option(default=1, low=0, text="f: assumed number of Byzantine participants")
 
     def weigh(self, updates: AllUpdates, out: FloatArray) -> None:
         """Shorten the longest."""
-        changes, shared, room = updates.changes, updates.shared, updates.room
+        changes, shared, scratch = updates.changes, updates.shared, updates.scratch
         count = changes.shape[0]
-        lengths, order = part_of(room, 0, (count,)), part_of(room, count, (count,))
+        lengths, order = part_of(scratch, 0, (count,)), part_of(scratch, count, (count,))
         answered = 0
         for p in range(count):
             # The silent stand before all others.

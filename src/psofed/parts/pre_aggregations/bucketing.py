@@ -32,7 +32,7 @@ class Bucketing(PreAggregation):
            [2.]])
     """
 
-    size: int = option(default=2, low=1, text="s: how many updates are averaged in a bucket")
+    size: int = option(default=2, low=1, text="s: number of updates averaged in a bucket")
 
     def uploads_after(self, participants: int) -> int:
         """Return the number of buckets."""
@@ -41,7 +41,7 @@ class Bucketing(PreAggregation):
     def weigh(self, updates: AllUpdates, out: FloatArray) -> None:
         """Weigh the members of a bucket equally."""
         count = updates.changes.shape[0]
-        order = part_of(updates.room, 0, (count,))
+        order = part_of(updates.scratch, 0, (count,))
         ranks(updates.uniforms, updates.uniforms, order)
         for p in range(count):
             bucket = int(order[p]) // self.size

@@ -34,13 +34,13 @@ class NNM(PreAggregation):
 
     kind = "nnm"
 
-    tolerated: int = option(default=1, low=0, text="f: how many attackers among the participants are assumed")
+    tolerated: int = option(default=1, low=0, text="f: assumed number of Byzantine participants")
 
     def weigh(self, updates: AllUpdates, out: FloatArray) -> None:
         """Weigh the nearest equally."""
-        changes, shared, room = updates.changes, updates.shared, updates.room
+        changes, shared, scratch = updates.changes, updates.shared, updates.scratch
         count = changes.shape[0]
-        distances, order = part_of(room, 0, (count,)), part_of(room, count, (count,))
+        distances, order = part_of(scratch, 0, (count,)), part_of(scratch, count, (count,))
         answered = 0
         for p in range(count):
             if has_answered(shared[p]):

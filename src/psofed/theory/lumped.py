@@ -1,0 +1,62 @@
+"""A model's fleet lumped together: samples and uploads of a few nodes in the place of all clients.
+
+The number of nodes is the smallest of :data:`NODES` at which sums over clients are exact to 1e-10
+(:mod:`psofed.theory.maps.lumps`), which depends on the stepsize: near the largest stable one moments are less smooth.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from psofed.theory.maps.lumps import NODES, Lumps
+from psofed.theory.steps.corruption import AttackChances
+from psofed.theory.steps.samples import Mixture
+from psofed.theory.steps.uploads import UploadLaw
+
+if TYPE_CHECKING:
+    from psofed.theory.model import TheoryModel
+
+
+class LumpedFleet:
+    """The lumped fleet of a model, computed once for each number of nodes.
+
+    Parameters
+    ----------
+    model : TheoryModel
+        Over white inputs, with separable masks; its clients differ in variances and chances only.
+    """
+
+    def __init__(self, model: "TheoryModel") -> None:
+        self._model = model
+        self._by_nodes: dict[int, tuple[Lumps, Mixture, UploadLaw]] = {}
+
+    def at(self, stepsize: float) -> tuple[Mixture, UploadLaw] | None:
+        """Return samples and uploads of the nodes; None where all clients must be, or may as well be, kept."""
+        variance = self._model.fleet.input_variance
+        # Poisoned inputs have a larger variance, so that clients diverge at a smaller stepsize: at most by this factor.
+        widest = np.max([samples.covariance.max() for _, samples in self._model.mixture.branches])
+        pole = 2.0 / (stepsize * (self._model.scenario.dimension + 2)) * float(variance.max()) / float(widest)
+        for nodes in NODES:
+            lumps, mixture, law = self._lumped(nodes)
+            if 2 * lumps.copies.size >= variance.size:
+                return None
+            if lumps.is_precise(variance, pole):
+                return mixture, law
+        return None
+
+    def _lumped(self, nodes: int) -> tuple[Lumps, Mixture, UploadLaw]:
+        if nodes not in self._by_nodes:
+            model = self._model
+            fleet, corruption, chance = model.fleet, model.law.corruption, model.attackers.chance
+            if model.is_additive and model.scenario.selection.coordinated:
+                # With one mask for all, noise that is added counts by its sum alone.
+                chance = np.full_like(chance, chance.mean())
+            lumps = Lumps.of(fleet.input_variance, fleet.noise_variance, chance, nodes)
+            fleet = replace(fleet, input_variance=lumps.input_variance, noise_variance=lumps.noise_variance)
+            attackers = AttackChances(lumps.chance, model.attackers.pair_factor)
+            honest = not np.any(corruption.attackers.chance)
+            uploading = AttackChances(np.zeros_like(lumps.chance)) if honest else attackers
+            law = replace(model.law, corruption=replace(corruption, attackers=uploading), copies=lumps.copies)
+            self._by_nodes[nodes] = (lumps, model.mixture_of(fleet, attackers), law)
+        return self._by_nodes[nodes]

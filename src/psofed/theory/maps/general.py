@@ -1,0 +1,210 @@
+"""One iteration of PSO-Fed on all second moments, and the curves and fixed points that follow from it.
+
+From the download of iteration n to that of iteration n + 1 the moments x go through
+
+    LMS step → (mixing, if the upload set is drawn independently) → relabelling → upload and download → the target's
+    walk,
+
+which is x' = F_n x + s_n: linear, and periodic in n where masks are round-robin. The steady state averages over one
+period of x = F x + s, ρ(𝓕) is the spectral radius of F (of one iteration: its T-th root for a period T), and the
+learning curve iterates from x₀ = w* w*ᵀ in every block. ``lms`` is the LMS step, ``exchanges`` the uploads and
+downloads of one period, ``law`` the uploads, ``target`` w*, ``walk`` q.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from psofed.common.types import FloatArray
+from psofed.theory.maps.krylov import dominant_eigenvalue, solve_fixed_point
+from psofed.theory.moments.first import FirstMoments
+from psofed.theory.moments.layout import Entries, Participation
+from psofed.theory.moments.level import NO_SOURCES, NOTHING, Level, Sources
+from psofed.theory.moments.second import ClientMoments, MomentState, PairMoments, pack
+from psofed.theory.steps.exchange import MaskLaw
+from psofed.theory.steps.lms import CorrelatedLms, WhiteLms
+from psofed.theory.steps.uploads import UploadLaw
+
+
+@dataclass(frozen=True, eq=False)
+class Recursion:
+    """The linear recursion of all second moments, from one download to the next.
+
+    Parameters
+    ----------
+    lms : WhiteLms or CorrelatedLms
+        The clients' LMS step.
+    exchanges : tuple of MaskLaw
+        Upload and next download of iterations n = 0, 1, …, T − 1, repeated with period T.
+    drawn : Participation
+    entries : Entries
+    redrawn : bool
+        Whether the uploading participants are an independent draw.
+    law : UploadLaw
+        The law of the uploads.
+    target : array (D,)
+        w*, the error that all models start from.
+    walk : float
+        q: variance of the step each entry of w* takes per iteration. All errors, the server's included, move by the
+        same vector, so every block gains q I; downloads and uploads average errors, so it does not matter on
+        which side of them the target moves.
+    has_direction : bool
+        Whether first moments are needed at all.
+    """
+
+    lms: WhiteLms | CorrelatedLms
+    exchanges: tuple[MaskLaw, ...]
+    drawn: Participation
+    entries: Entries
+    redrawn: bool
+    law: UploadLaw
+    target: FloatArray
+    walk: float = 0.0
+    has_direction: bool = False
+
+    @cached_property
+    def initial(self) -> MomentState:
+        """The state when all models are 0: every block is w* w*ᵀ."""
+        clients = self.law.rows
+        if self.entries.is_full:
+            block = np.outer(self.target, self.target).ravel()
+        else:
+            block = np.full(self.entries.size, float(self.target @ self.target) / self.entries.dimension)
+        single = np.tile(block, (clients, 1))
+        pair = self.law.without_same(np.tile(block, (clients, clients, 1)))
+        return MomentState(
+            ClientMoments(block, single, single, single, single), PairMoments(pair, pair, pair)
+        )
+
+    @cached_property
+    def initial_first(self) -> FirstMoments:
+        """First moments when all models are 0: every one is w*."""
+        target = np.array(self.entries.vector(self.target))
+        everyone = np.broadcast_to(target, (self.law.rows, *target.shape))
+        return FirstMoments(target, everyone, everyone)
+
+    def step(
+        self, v: MomentState, n: int = 0, sources: Sources | None = None, first: FirstMoments | None = None
+    ) -> MomentState:
+        """Take the state after the download of iteration n to that of iteration n + 1.
+
+        `first` are the first moments after the download of iteration n, None to leave out what has a direction.
+        """
+        sources = Sources() if sources is None else sources
+        z = self.lms.clients(v.clients, sources.noise, sources.attack, first)
+        pairs = self.lms.pairs(v.pairs, first)
+        before = None if first is None else self.first_before_upload(first)
+        if first is not None:
+            # Displacements push a client's pair with itself too, which is not one of these moments.
+            pairs = pairs.map(self.law.without_same)
+        if self.redrawn:
+            pairs = pairs.mixed(self.drawn, self.entries)
+        exchange = self.exchanges[n % len(self.exchanges)]
+        result = exchange.exchange(
+            self.law, self.before_upload(z), pairs.map(self.entries.roll), before, sources.attack
+        )
+        return self._moved(self._symmetric(result), sources.drift * self.walk)
+
+    def before_upload(self, z: ClientMoments) -> ClientMoments:
+        """Mix and relabel the moments of server and clients between LMS step and upload."""
+        return (z.mixed(self.drawn) if self.redrawn else z).map(self.entries.roll)
+
+    def first_before_upload(self, v: FirstMoments) -> FirstMoments:
+        """Take first moments after a download to those before the next upload."""
+        z, roll = self.lms.first(v), self.entries.roll_first
+        z = z.mixed(self.drawn) if self.redrawn else z
+        return FirstMoments(*map(roll, z))
+
+    def step_first(self, v: FirstMoments, n: int = 0) -> FirstMoments:
+        """Take first moments after the download of iteration n to those of iteration n + 1."""
+        return self.exchanges[n % len(self.exchanges)].first(self.law, self.first_before_upload(v))
+
+    def steady_first(self) -> tuple[FirstMoments, ...]:
+        """Find the fixed point of the first moments over one period: their values at each of its iterations."""
+        shape, clients = self.entries.first_shape, self.law.rows
+
+        def period(x: FloatArray) -> FloatArray:
+            v = FirstMoments.unpack(x, clients, shape)
+            for n in range(len(self.exchanges)):
+                v = self.step_first(v, n)
+            return pack(v)
+
+        source = period(np.zeros((1 + 2 * clients) * int(np.prod(shape))))
+        vector = solve_fixed_point(lambda x: period(x) - source, source)
+        firsts = [FirstMoments.unpack(vector, clients, shape)]
+        for n in range(len(self.exchanges) - 1):
+            firsts.append(self.step_first(firsts[-1], n))
+        return tuple(firsts)
+
+    def level(self, v: ClientMoments, first: FirstMoments | None = None) -> Level:
+        """Excess network MSE and server MSD of a state."""
+        mean = None if first is None else first.average(self.drawn)
+        excess = self.law.total(self.lms.excess(self.drawn.mix(v.own1, v.own0), mean)) / self.drawn.clients
+        return Level(float(excess), float(self.entries.trace(v.server)))
+
+    def curve(self, iterations: int, start: int = 0) -> tuple[FloatArray, FloatArray]:
+        """Excess network MSE and server MSD at iterations 0 … `iterations` − 1, masks beginning at phase `start`."""
+        excess, server = np.empty(iterations), np.empty(iterations)
+        v = self.initial
+        first = self.initial_first if self.has_direction else None
+        # A diverging recursion grows to infinity, which is its result.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for n in range(iterations):
+                level = self.level(v.clients, first)
+                excess[n], server[n] = level.excess, level.server
+                v = self.step(v, start + n, first=first)
+                if first is not None:
+                    first = self.step_first(first, start + n)
+        return excess, server
+
+    def steady_state(self, sources: Sources) -> tuple[Level, MomentState]:
+        """Find the fixed point of one period: its level, averaged over the period, and the state at its start."""
+        firsts: tuple[FirstMoments | None, ...] = (None,) * len(self.exchanges)
+        if sources.direction and self.has_direction:
+            firsts = self.steady_first()
+        zero = np.zeros(MomentState.length(self.law.rows, self.entries.size))
+        v = beginning = self._unpack(solve_fixed_point(self._period, self._period(zero, sources, firsts)))
+        total = NOTHING
+        for n, first in enumerate(firsts):
+            total += self.level(v.clients, first)
+            v = self.step(v, n, sources, first)
+        return total.scaled(1.0 / len(self.exchanges)), beginning
+
+    def spectral_radius(self) -> float:
+        """ρ(𝓕), per iteration."""
+        return float(dominant_eigenvalue(self._period, self.initial.pack()) ** (1.0 / len(self.exchanges)))
+
+    def _period(
+        self,
+        vector: FloatArray,
+        sources: Sources = NO_SOURCES,
+        firsts: tuple[FirstMoments | None, ...] | None = None,
+    ) -> FloatArray:
+        v = self._unpack(vector)
+        for n in range(len(self.exchanges)):
+            v = self.step(v, n, sources, firsts[n] if firsts else None)
+        return v.pack()
+
+    def _unpack(self, vector: FloatArray) -> MomentState:
+        return MomentState.unpack(vector, self.law.rows, self.entries.size)
+
+    def _moved(self, v: MomentState, walk: float) -> MomentState:
+        if walk == 0.0:
+            return v
+        moved = walk * self.entries.diagonal
+        return MomentState(
+            v.clients.map(lambda x: x + moved), v.pairs.map(lambda x: self.law.without_same(x + moved))
+        )
+
+    def _symmetric(self, v: MomentState) -> MomentState:
+        """Make covariances symmetric again: rounding is not, and formulas that rely on symmetry may amplify it."""
+        if not self.entries.is_full:
+            return v
+        clients, pairs, flip, flip_pairs = *v, self.entries.flip, self.entries.flip_pairs
+        server, own1, own0 = (0.5 * (x + flip(x)) for x in (clients.server, clients.own1, clients.own0))
+        both, none = (0.5 * (x + flip_pairs(x)) for x in (pairs.both, pairs.none))
+        return MomentState(
+            ClientMoments(server, clients.cross1, clients.cross0, own1, own0),
+            PairMoments(both, pairs.one, none),
+        )

@@ -1,0 +1,139 @@
+"""Names and formulas of terms and metrics, defined once.
+
+With E‖w̃‖² of the server and the excess (1/K) Σ_k tr(R_k E[w̃_k w̃_kᵀ]) of the clients,
+
+    network MSE = excess + (1/K) Σ_k σ_νk²,    server MSD = E‖w̃‖²,    test MSE = ς_test² E‖w̃‖² + σ_ν,test².
+
+The network MSE is the sum of :class:`Terms`. ``excess`` and ``server`` come from a theory, the variances from the
+model.
+"""
+
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from psofed.common.types import FloatArray
+from psofed.common.validation import check_choice
+from psofed.theory.moments.level import NOTHING, Level, Sources
+
+if TYPE_CHECKING:
+    from psofed.theory.model import TheoryModel
+
+Value = TypeVar("Value", float, FloatArray)
+
+# What users may minimise, and the metric it stands for
+METRICS = {"network": "network_mse", "test": "test_mse", "msd": "server_msd"}
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms that the steady-state network MSE (SSMSE) is the sum of.
+
+    `data`, `noise`, `drift` and `targets` are those of the same fleet without the attack. `attack` is what the attack
+    adds to that, including its influence on the effect of noise, walk and targets, and all products with first
+    moments. It is negative where an attack does good.
+
+    Attributes
+    ----------
+    data : float
+        E_φ: the clients' observation noise, absorbed by the models.
+    attack : float
+        E_ω: what the attack adds.
+    noise : float
+        E_Θ: the irreducible observation noise, the mean of σ_νk².
+    drift : float
+        The lag behind a target that walks; 0 if it stays where it is.
+    targets : float
+        The price of sharing one model among clients with their own targets; 0 if they have none.
+    """
+
+    data: float
+    attack: float
+    noise: float
+    drift: float = 0.0
+    targets: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """The network MSE."""
+        return float(sum(getattr(self, name) for name in TERMS))
+
+
+TERMS = tuple(field.name for field in fields(Terms))
+
+
+class Metrics(NamedTuple, Generic[Value]):
+    """The three metrics, numbers or arrays."""
+
+    network_mse: Value
+    server_msd: Value
+    test_mse: Value
+
+
+def metrics_of(model: "TheoryModel", excess: Value, server: Value) -> Metrics[Value]:
+    """Return the metrics from excess network MSE and server MSD.
+
+    The test MSE is NaN where test inputs become features, whose covariance is not the identity.
+    """
+    fleet = model.fleet
+    variance = model.scenario.data.test_input_variance if model.scenario.is_linear else math.nan
+    return Metrics(
+        excess + float(fleet.noise_variance.mean()), server, variance * server + fleet.test_noise_variance
+    )
+
+
+def check_metric(metric: str) -> None:
+    """Refuse an unknown metric."""
+    check_choice("metric", metric, tuple(METRICS))
+
+
+@dataclass(frozen=True, eq=False)
+class SteadyState:
+    """Levels of the steady state by source, and the standard error of the average over offsets.
+
+    Attributes
+    ----------
+    data : Level
+        Due to the clients' observation noise, without the attack: E_φ, and its part of the server's MSD.
+    attack : Level
+        What the attack adds to the same fleet without it: E_ω, and its part of the server's MSD. All products of the
+        attack's effect with noise, walk and targets count here. Negative if the attack does good.
+    drift : Level
+        Due to the target's random walk, without the attack: the lag behind it.
+    targets : Level
+        Due to clients with their own targets, without the attack.
+    sampling_error : Level
+        Standard error of the total where offsets were sampled, else zero.
+    """
+
+    data: Level
+    attack: Level
+    drift: Level = NOTHING
+    targets: Level = NOTHING
+    sampling_error: Level = NOTHING
+
+    @property
+    def total(self) -> Level:
+        """All sources together."""
+        return self.data + self.attack + self.drift + self.targets
+
+    @classmethod
+    def of(cls, levels: FloatArray, error: FloatArray | None = None) -> "SteadyState":
+        """Name the rows of levels (4, 2): excess and MSD by :data:`ALONE`."""
+        data, attack, drift, targets = (Level(*level) for level in levels)
+        return cls(data, attack, drift, targets, NOTHING if error is None else Level(*error))
+
+    def terms(self, model: "TheoryModel") -> Terms:
+        """Return the terms of the network MSE."""
+        noise = float(model.fleet.noise_variance.mean())
+        return Terms(self.data.excess, self.attack.excess, noise, self.drift.excess, self.targets.excess)
+
+
+# Each source alone, in the order of SteadyState: noise, attack, walk, and clients' own targets
+ALONE = (
+    Sources(1.0, 0.0, 0.0, direction=False),
+    Sources(0.0, 1.0, 0.0, direction=False),
+    Sources(0.0, 0.0, 1.0, direction=False),
+    Sources(0.0, 0.0, 0.0, direction=True),
+)
+NOISE, ATTACK = 0, 1

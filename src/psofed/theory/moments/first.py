@@ -1,0 +1,43 @@
+"""First moments E[g], E[v_k | a_k = 1] and E[v_k | a_k = 0].
+
+They are needed where something has a direction: attacks with an offset, poisoned samples, clients with their own
+targets. Everything else has mean-zero errors in the steady state, and second moments suffice.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from psofed.common.types import FloatArray
+from psofed.theory.moments.layout import Participation
+
+
+class FirstMoments(NamedTuple):
+    """First moments; F is the shape of one vector (:class:`~psofed.theory.moments.layout.Entries`).
+
+    Attributes
+    ----------
+    server : array (F)
+        E[g].
+    taking, idle : array (K, F)
+        E[v_k | a_k = 1], of a client that has just downloaded, and E[v_k | a_k = 0].
+    """
+
+    server: FloatArray
+    taking: FloatArray
+    idle: FloatArray
+
+    def mixed(self, drawn: Participation) -> "FirstMoments":
+        """Forget who downloaded, as it must be where the upload set is drawn independently."""
+        average = self.average(drawn)
+        return FirstMoments(self.server, average, average)
+
+    def average(self, drawn: Participation) -> FloatArray:
+        """E[v_k], whoever participates."""
+        return drawn.mix(self.taking, self.idle)
+
+    @classmethod
+    def unpack(cls, vector: FloatArray, clients: int, shape: tuple[int, ...]) -> "FirstMoments":
+        """Undo :func:`~psofed.theory.moments.second.pack`; the fields are views."""
+        size = int(np.prod(shape))
+        return cls(vector[:size].reshape(shape), *vector[size:].reshape(2, clients, *shape))
