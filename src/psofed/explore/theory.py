@@ -18,7 +18,7 @@ from psofed.explore.answers import METRICS, Curve, Design, Optimum, Point, Theor
 from psofed.parts.base import Drift
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
-from psofed.theory.metrics import TERMS, metrics_of
+from psofed.theory.metrics import metrics_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.prediction import Prediction
 from psofed.theory.stability import contraction_bound
@@ -52,17 +52,10 @@ class Known:
 
     def __init__(self, scenario: Scenario, measured: "Fleet | None" = None) -> None:
         self.scenario = scenario
-<<<<<<< HEAD
-        self.model: Model = Model(scenario, measured=measured)
-        self.solver: Solver = Solver(self.model)
-        self.points: dict[float, Point] = {}
-        self.grid: set[float] = set()  # stepsizes of the curve over the stepsize
-=======
         self.prediction: Prediction = Prediction(scenario, measured=measured)
         self.model: TheoryModel = self.prediction.model
-        self.rows: dict[float, Row] = {}
-        self.grid: set[float] = set()  # those of the rows that the picture over the stepsize is made of
->>>>>>> main
+        self.points: dict[float, Point] = {}
+        self.grid: set[float] = set()  # stepsizes of the curve over the stepsize
         self.best: dict[str, float | None] = {}
         self.seconds: float = 0.0  # that the last point took
         self._limit: float | None = None
@@ -71,24 +64,11 @@ class Known:
         """Return the steady state at one stepsize."""
         if stepsize not in self.points:
             started = time.thread_time()
-<<<<<<< HEAD
-            found = Prediction(self.scenario.replace(stepsize=stepsize))
-            found.__dict__.update(model=self.model, solver=self.solver)
+            found = self.prediction.at(stepsize)
             metrics = {name: getattr(found, name) for name in METRICS}
             self.points[stepsize] = Point(
                 stepsize, **metrics, terms=asdict(found.terms), evasion=_evasion_bounds(found)
             )
-=======
-            point = self.prediction.at(stepsize)
-            terms = point.terms
-            self.rows[stepsize] = {
-                "stepsize": stepsize,
-                **{name: getattr(point, name) for name in METRICS},
-                **{name: getattr(terms, name) for name in TERMS},
-                "evasion": _evasion_bounds(point),
-                "sampling_error": point.steady_state.sampling_error.excess if point.is_stable else 0.0,
-            }
->>>>>>> main
             self.seconds = time.thread_time() - started
         return self.points[stepsize]
 
@@ -261,13 +241,7 @@ def _learning_curve(known: Known, scenario: Scenario, point: Point) -> Iterator[
     """Yield the learning curve from its start, each time longer, until it has settled or the run ends."""
     total = scenario.iterations
     length = min(total, _FIRST_ITERATIONS // 4 if known.is_slow else _FIRST_ITERATIONS)
-<<<<<<< HEAD
-    noise = float(known.model.fleet.noise_variance.mean())
-    fleet, variance = known.model.fleet, scenario.data.test_input_variance
     steady = point.network_mse
-=======
-    steady = point["network_mse"]
->>>>>>> main
     while True:
         started = time.thread_time()
         excess, server = known.prediction.method.curve(scenario.stepsize, length)
