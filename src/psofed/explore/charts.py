@@ -70,7 +70,7 @@ class Charts:
     def __init__(self, sides: tuple[str, ...] = ("A", "B")) -> None:
         self._sides = sides
         self.stepsize: _Picture = _Picture("MSE by stepsize", "stepsize μ", sides, marks=True)
-        self.shared: _Picture = _Picture("MSE by shared parameters", "shared parameters M", sides, dots=True)
+        self.shared: _Picture = _Picture("MSE by sharing", "shared parameters M", sides, dots=True)
         self.curve: _Picture = _Picture("Learning curve", "iteration", sides, x_log=True)
         self.traffic: _Picture = _Picture("Traffic and error", "values sent per iteration", sides, dots=True,
                                           second=True)  # fmt: skip
@@ -96,7 +96,7 @@ class Charts:
         title = METRIC_TITLES[metric]
         capital = f"{title[0].upper()}{title[1:]}"
         self.stepsize.figure.title.text = f"{capital} by stepsize"
-        self.shared.figure.title.text = f"{capital} by shared parameters"
+        self.shared.figure.title.text = f"{capital} by sharing"
         self.curve.figure.title.text = f"{capital} over time"
         self.traffic.figure.title.text = f"Traffic and {title}"
         for name in self._sides:
@@ -272,7 +272,7 @@ class _Terms:
             self.figure.add_tools(HoverTool(renderers=[bars], tooltips=tips))
         legend = self.figure.legend[0]
         self.figure.add_layout(legend, "below")
-        legend.orientation, legend.ncols = "horizontal", 5
+        legend.orientation, legend.ncols = "horizontal", 2
         legend.border_line_color = None
         legend.label_text_font = _FONT
         legend.label_text_font_size, legend.glyph_width = "12px", 14

@@ -36,10 +36,10 @@ _LABELS = {
     "evasion.epsilon": "largest change ε",
 }
 _CHOICES = {
-    "selection.coordinated": {"true": "once for all clients", "false": "for each client"},
-    "uplink": {"same": "the clients that downloaded", "redrawn": "clients drawn again"},
-    "attack.byzantine_set": {"fixed": "always the same", "redrawn": "drawn in each iteration"},
-    "evasion.norm": {"": "not measured", "2": "up to ε in the 2-norm", "inf": "up to ε per entry"},
+    "selection.coordinated": {"true": "for all clients", "false": "for each client"},
+    "uplink": {"same": "the same clients", "redrawn": "other clients"},
+    "attack.byzantine_set": {"fixed": "always the same", "redrawn": "redrawn"},
+    "evasion.norm": {"": "not at all", "2": "by ε in the 2-norm", "inf": "by ε per entry"},
 }
 _YES_NO = {"true": "yes", "false": "no"}
 _OPEN_GROUPS = ("Sharing", "Attack", "Fleet")
