@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Tests start many processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install test test-slow test-all coverage breaks soak byzantine bench peers lint format reproduce docs constraints dist dist-oldest clean
+.PHONY: install test test-slow test-all coverage breaks soak simulated byzantine bench peers lint format reproduce docs constraints dist dist-oldest clean
 
 install: $(STAMP)
 
@@ -32,6 +32,11 @@ breaks: install
 MINUTES ?= 20
 soak: install
 	$(BIN)/python tests/federation/soak.py --minutes $(MINUTES)
+
+# Replays one seed and tells what happened in words; without SEED runs new seeds for MINUTES.
+ROUNDS ?= 100
+simulated: install
+	$(BIN)/python tests/simulated --rounds $(ROUNDS) $(if $(SEED),$(SEED) --story,--minutes $(MINUTES))
 
 byzantine: install
 	$(BIN)/python tests/federation/byzantine.py

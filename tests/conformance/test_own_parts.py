@@ -574,12 +574,12 @@ def test_a_pattern_that_does_not_choose_different_entries_is_refused_by_name(
 
 
 def test_a_part_of_the_name_of_a_built_in_one_is_refused_where_it_is_defined() -> None:
-    with pytest.raises(PsofedError, match='the attack "sign-flip" is psofed'):
+    with pytest.raises(PsofedError, match='the attack "sign-flip" already exists'):
 
         class SignFlip(psofed.Attack):
             """Of the same name."""
 
-    with pytest.raises(PsofedError, match='the aggregation "krum" is psofed'):
+    with pytest.raises(PsofedError, match='the aggregation "krum" already exists'):
 
         class Other(psofed.Aggregation):
             """Of the same kind."""
@@ -601,7 +601,7 @@ def test_two_parts_of_one_name_are_refused_and_a_class_defined_anew_replaces_its
     define(1.0)
     again = define(2.0)
     assert find_part("attack", "redefined") is again
-    with pytest.raises(PsofedError, match=r'the attack "redefined" is .*Redefined'):
+    with pytest.raises(PsofedError, match=r'the attack "redefined" already exists .*Redefined'):
 
         class Another(psofed.Attack):
             """Of the same kind, from elsewhere."""

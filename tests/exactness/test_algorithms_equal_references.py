@@ -280,7 +280,7 @@ def test_what_does_not_arrive_changes_a_memory_as_absence_does(
 
 def test_a_momentum_of_each_client_is_refused_where_it_fills_the_memory() -> None:
     scenario = Scenario(num_clients=30_000, dimension=1_000, algorithm="demoa", iterations=1)
-    with pytest.raises(NotCoveredError, match="keeps 30,000,000 numbers"):
+    with pytest.raises(NotCoveredError, match="needs 30,000,000 values"):
         simulate(scenario, trials=1)
 
 

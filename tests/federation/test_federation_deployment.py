@@ -464,8 +464,8 @@ def test_help_imports_nothing_of_flower():
 
 def test_a_run_can_be_drawn_beside_its_prediction(finished, tmp_path):
     from psofed.federation.demo import Prediction
-    from psofed.federation.plots import plot_federation
-    from psofed.plots.curves import save_figure
+    from psofed.federation.outcome import plot_federation
+    from psofed.render.figures import save_figure
 
     result = read_json(finished.result)
     flat = [0.1] * 60

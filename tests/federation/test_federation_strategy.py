@@ -803,7 +803,7 @@ def test_rounds_begin_at_their_interval_or_when_the_last_has_ended(
         clock.now += takes
         ended.append(clock.now)
 
-    monkeypatch.setattr("psofed.federation.strategy.time", clock)
+    monkeypatch.setattr("psofed.federation.strategy.scheduler", lambda: clock)
     run(InProcessGrid({node: make_app() for node in NODES}), rounds=4, interval=interval, on_round=on_round)
     assert ended == pytest.approx([100.0 + takes + begun * n for n in range(4)])
 
@@ -818,7 +818,7 @@ def test_a_run_that_is_stopped_between_two_rounds_ends_soon(make_app, monkeypatc
                 raise RuntimeError("the run is stopped")
             return super().get_node_ids()
 
-    monkeypatch.setattr("psofed.federation.strategy.time", clock)
+    monkeypatch.setattr("psofed.federation.strategy.scheduler", lambda: clock)
     with pytest.raises(RuntimeError, match="stopped"):
         run(Stopped({node: make_app() for node in NODES}), rounds=4, interval=3600.0)
     assert clock.now < 115.0

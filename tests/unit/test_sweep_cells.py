@@ -131,7 +131,7 @@ def test_nothing_but_whole_cells_is_left_in_the_folder(tmp_path):
 
 def test_a_file_where_the_cells_should_be_is_refused(tmp_path):
     (tmp_path / "cells").write_text("")
-    with pytest.raises(PsofedError, match="need a folder"):
+    with pytest.raises(PsofedError, match="needs a folder"):
         CellStore(tmp_path / "cells")
 
 

@@ -13,15 +13,15 @@ withdrawn, and an answer that arrives later is deleted.
 """
 
 import logging
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import httpx
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from psofed.common.scheduler import scheduler
 from psofed.federation.deploy.bell import Bell
 from psofed.federation.flower import (
     BadTreeError,
@@ -69,16 +69,11 @@ class _Pull:
         self.message: Message | None = None
         self.error: Exception | None = None
         self.packed = False
-        # A daemon: one that never ends must not keep the process from ending.
-        self._thread = threading.Thread(
-            target=self._work, args=(grid, message_id, node_id, bounds), daemon=True
-        )
-        self._thread.start()
+        self._task = scheduler().start(partial(self._work, grid, message_id, node_id, bounds), "reply")
 
     def wait(self, seconds: float) -> bool:
         """Wait at most `seconds`, and return whether it is done."""
-        self._thread.join(max(0.0, seconds))
-        return not self._thread.is_alive()
+        return self._task.wait(seconds)
 
     def _work(self, grid: Grid, message_id: str, node_id: int, bounds: ReplyBounds) -> None:
         try:
@@ -130,7 +125,7 @@ class Exchange:
         answers = Answers()
         if not messages:
             return answers
-        start = time.monotonic()
+        start = scheduler().monotonic()
         numbers = {node_id: node.number for node_id, node in nodes.items()}
         waiting = self._push(grid, messages, numbers, timeout)
         self._withdraw(grid)
@@ -151,19 +146,19 @@ class Exchange:
                 bounds = ReplyBounds(
                     objects=most_objects(self._model_bytes),
                     bytes=2 * self._model_bytes + _REPLY_BYTES,
-                    seconds=start + timeout - time.monotonic(),
+                    seconds=start + timeout - scheduler().monotonic(),
                 )
                 under_way[message_id] = _Pull(grid, message_id, waiting[message_id], bounds)
             if under_way[message_id].wait(seconds):
                 self._take(under_way.pop(message_id), message_id, waiting, numbers, answers)
                 if message_id not in waiting and message_id in names:
-                    wait.answered(names[message_id], time.monotonic() - start)
+                    wait.answered(names[message_id], scheduler().monotonic() - start)
 
         while waiting:
-            now = time.monotonic()
+            now = scheduler().monotonic()
             pause = max(0.0, min(next_look, end()) - now)
             heard = self.bell.wait(min(pause, _SLOW_LOOK_EVERY) if under_way else pause)
-            now = time.monotonic()
+            now = scheduler().monotonic()
             everybody = now >= next_look or now >= end()
             if everybody:
                 next_look = now + look_every
@@ -180,7 +175,7 @@ class Exchange:
                 for message_id in [key for key, node_id in waiting.items() if node_id not in online]:
                     pull(message_id, _PATIENCE)
                     waiting.pop(message_id, None)
-        wait.close(time.monotonic() - start)
+        wait.close(scheduler().monotonic() - start)
         expiry = start + timeout + _LIFE_AFTER_DEADLINE
         answered = {message.metadata.reply_to_message_id for message in answers.replies} | answers.unreadable
         self._unanswered |= {key: expiry for key in sent if key not in answered and key not in under_way}
@@ -189,7 +184,7 @@ class Exchange:
     def _withdraw(self, grid: Grid) -> None:
         """Delete messages of earlier rounds that nobody has answered, and answers that came too late."""
         for message_id, expiry in list(self._unanswered.items()):
-            if withdraw(grid, message_id) or time.monotonic() > expiry:
+            if withdraw(grid, message_id) or scheduler().monotonic() > expiry:
                 del self._unanswered[message_id]
 
     def _push(

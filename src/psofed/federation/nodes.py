@@ -4,12 +4,12 @@ Masks and participants follow from the node's *number*, which belongs to its key
 SuperLink and changes when a node is registered anew, as it is whenever a SuperLink that keeps all in memory restarts.
 """
 
-import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from flwr.serverapp import Grid
 
+from psofed.common.scheduler import scheduler
 from psofed.federation.flower import number_of_key
 
 
@@ -57,10 +57,10 @@ def wait_for_nodes(
 
     A benched node counts as there: a resumed run need not wait for those who may not play anyway.
     """
-    deadline = time.monotonic() + seconds
+    deadline = scheduler().monotonic() + seconds
     while True:
         online = nodes_of(grid)
         there = [node for node in online if node.name not in benched]
-        if (there and len(online) >= wanted) or time.monotonic() >= deadline:
+        if (there and len(online) >= wanted) or scheduler().monotonic() >= deadline:
             return len(online), there
-        time.sleep(0.1)
+        scheduler().sleep(0.1)

@@ -1,6 +1,5 @@
 """How a federation begins: anew from a model, or where an earlier run of it has stopped."""
 
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 from flwr.app import ArrayRecord
 
 from psofed.common.errors import PsofedError
+from psofed.common.scheduler import scheduler
 from psofed.federation.checkpoint import CheckpointStore, ServerState
 from psofed.federation.layout import Layout
 
@@ -15,7 +15,7 @@ from psofed.federation.layout import Layout
 def new_session(initial: ArrayRecord, layout: Layout, settings: Mapping[str, Any]) -> ServerState:
     """Return the state before the first round."""
     return ServerState(
-        session=uuid.uuid4().hex,
+        session=scheduler().new_id(),
         settings=dict(settings),
         round_number=0,
         model=layout.flatten(initial),

@@ -5,7 +5,6 @@ The server's step is in :mod:`psofed.federation.step`, what participants are sen
 """
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.scheduler import scheduler
 from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.federation.attacks import Rehearsal
 from psofed.federation.checkpoint import KEEP, CheckpointStore, ServerState
@@ -199,7 +199,7 @@ class PSOFed(Strategy):
         self._nodes: dict[int, Node] = {}
         self._unreadable: set[str] = set()
         self._begun = False
-        self._round_started = time.monotonic()
+        self._round_started = scheduler().monotonic()
 
     def summary(self) -> None:
         """Log the settings."""
@@ -262,8 +262,8 @@ class PSOFed(Strategy):
 
     def _wait_for_its_time(self, grid: Grid) -> None:
         """Wait until a round may begin. Meanwhile the grid is asked for its nodes: it says if the run is stopped."""
-        while (pause := self._round_started + self.interval - time.monotonic()) > 0.0:
-            time.sleep(min(pause, _ASK_GRID_EVERY))
+        while (pause := self._round_started + self.interval - scheduler().monotonic()) > 0.0:
+            scheduler().sleep(min(pause, _ASK_GRID_EVERY))
             grid.get_node_ids()
 
     def _ask(self, grid: Grid, messages: Iterable[Message], timeout: float) -> list[Message]:
@@ -311,7 +311,7 @@ class PSOFed(Strategy):
         nodes = self._nodes_to_draw_from(grid, server_round)
         numbers = {node.number: node for node in nodes}
         drawn = self._participants.draw(server_round, list(numbers), self.num_participants or len(nodes))
-        self._round_started = time.monotonic()
+        self._round_started = scheduler().monotonic()
         self._asked = [
             self.instructor.train(state, numbers[number], server_round, config) for number in drawn
         ]
@@ -357,7 +357,7 @@ class PSOFed(Strategy):
                 replies_by_name,
                 dict(dropped),
                 state.layout.dtype.itemsize,
-                time.monotonic() - self._round_started,
+                scheduler().monotonic() - self._round_started,
                 None if self.step.suspects is None else outcome.suspects,
             )
         )

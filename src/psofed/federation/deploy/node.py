@@ -7,8 +7,6 @@ psofed's own app runs here, whatever the server submits: a run's code is never l
 
 import contextlib
 import signal
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +18,7 @@ from flwr.app import Context, Message
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json, write_json
+from psofed.common.scheduler import scheduler
 from psofed.federation.client import NODE_NUMBER
 from psofed.federation.flower import (
     HEARTBEAT,
@@ -91,22 +90,19 @@ class LongLivedNode:
         self.say = say
         self._fleet = Fleet(server, key, authority)
         self.settings[NODE_NUMBER] = str(self._fleet.number)
-        self._lock = threading.Lock()
+        self._lock = scheduler().lock()
         self._context: Context | None = None
         self._said = ""
-        self._forgotten = threading.Event()
-        self._ended = threading.Event()
+        self._forgotten = scheduler().event()
+        self._ended = scheduler().event()
 
     def run(self) -> None:
         """Work until interrupted; raise only for what cannot heal: an unknown key or a wrong authority."""
         with only_one(self.home / "lock", f"another node works in {self.home} already"), self._fleet:
-            threads = [
-                threading.Thread(target=work, daemon=True) for work in (self._beat, self._learn_arrived)
-            ]
             try:
                 self._connect()
-                for thread in threads:
-                    thread.start()
+                scheduler().start(self._beat, "heartbeat")
+                scheduler().start(self._learn_arrived, "learning")
                 while True:
                     try:
                         self._serve()
@@ -148,7 +144,7 @@ class LongLivedNode:
             if problem != said:
                 self.say(problem)
                 said = problem
-            time.sleep(pause)
+            scheduler().sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         self._forgotten.clear()
         try:
@@ -181,37 +177,37 @@ class LongLivedNode:
         while True:
             if self._forgotten.is_set():
                 raise ForgottenError("the server does not know this node any more")
-            asked = time.monotonic()
+            asked = scheduler().monotonic()
             try:
                 question = self._fleet.ask()
             except BadMessageError as error:
                 self.say(f"ignored: {error}")
-                time.sleep(_AFTER_NONSENSE)
+                scheduler().sleep(_AFTER_NONSENSE)
                 continue
             if question is not None:
                 self._answer(question)
                 pause = 0.05
-            elif time.monotonic() - asked < 0.5:
+            elif scheduler().monotonic() - asked < 0.5:
                 # A server without our front door does not make us wait.
-                time.sleep(pause)
+                scheduler().sleep(pause)
                 pause = min(2 * pause, 0.5)
 
     def _answer(self, question: Question) -> None:
-        run_id, started = question.message.metadata.run_id, time.monotonic()
+        run_id, started = question.message.metadata.run_id, scheduler().monotonic()
         try:
             if self._context is None or self._context.run_id != run_id:
                 self._context = self._fleet.run_context(run_id, self.settings)
             message = self._fleet.fetch(question)
             identify(run_id, self._fleet.node_id)
             reply = self._work(message, self._context)
-            self._fleet.send(reply, time.monotonic() - started)
+            self._fleet.send(reply, scheduler().monotonic() - started)
         except NotRunningError:
             pass  # the run has ended meanwhile
         except (UnknownKeyError, WrongAuthorityError, ForgottenError):
             raise
         except BadMessageError as error:
             self.say(f"ignored: {error}")
-            time.sleep(_AFTER_NONSENSE)
+            scheduler().sleep(_AFTER_NONSENSE)
         except Exception as error:
             self.say(f"a reply was lost: {_reason(error)}")
 

@@ -1,7 +1,6 @@
 """The Fleet API, which nodes speak: one node's connection to a SuperLink."""
 
 import io
-import time
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import httpx
 from flwr.app import Context, Message, RecordDict
 
 from psofed.common.errors import PsofedError
+from psofed.common.scheduler import scheduler
 from psofed.federation.flower.calls import NOT_ACTIVATED, SUPERLINK
 from psofed.federation.flower.errors import (
     BadMessageError,
@@ -167,7 +167,7 @@ class Fleet:
 
         announced = question.message.metadata
         run, identity = announced.run_id, announced.message_id
-        deadline = time.monotonic() + _FETCH_SECONDS
+        deadline = scheduler().monotonic() + _FETCH_SECONDS
         try:
             ids = list_objects(question.tree, most_objects(most_bytes))
             message = collect_message(identity, ids, lambda one: self._pull(run, one, deadline), most_bytes)
@@ -263,11 +263,11 @@ class Fleet:
         while True:
             request = PullObjectRequest(node=self._node(), run_id=run, object_id=identity)
             answer = self._call("PullObject", request)
-            if not answer.object_found or time.monotonic() > deadline:
+            if not answer.object_found or scheduler().monotonic() > deadline:
                 raise NotRunningError("a message's content is not there any more")
             if answer.object_available:
                 return bytes(answer.object_content)
-            time.sleep(pause)
+            scheduler().sleep(pause)
             pause = min(2 * pause, 1.0)
 
     def _call(self, method: str, request: Any) -> Any:

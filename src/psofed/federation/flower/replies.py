@@ -7,7 +7,6 @@ message that was sent, by the node that it was sent to, is fetched. So whatever 
 own doing.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ import httpx
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from psofed.common.scheduler import scheduler
 from psofed.federation.flower.calls import SUPERLINK
 from psofed.federation.flower.trees import BadTreeError, collect_message, list_objects
 
@@ -40,7 +40,6 @@ def pull_reply(
     message_id: str,
     node_id: int,
     bounds: ReplyBounds,
-    sleep: Callable[[float], None] = time.sleep,
 ) -> Message | None:
     """Return the reply of node `node_id` to message `message_id`, or None if there is none yet.
 
@@ -65,7 +64,7 @@ def pull_reply(
             _forget(client, proto.metadata.run_id, proto.metadata.message_id)  # neither fetched nor kept
     if found is None:
         return None
-    message = _collect(client, *found, bounds, sleep)
+    message = _collect(client, *found, bounds)
     # The object's own metadata is the sender's word; the SuperLink has checked those that it lists.
     if not _answers(message.metadata, message_id, node_id, message.has_error()):
         raise BadTreeError("a reply that claims to be another")
@@ -105,13 +104,11 @@ def _answers(metadata: Any, message_id: str, node_id: int, is_error: bool) -> bo
     return metadata.reply_to_message_id == message_id and metadata.src_node_id in senders
 
 
-def _collect(
-    client: Any, about: Any, tree: Any, bounds: ReplyBounds, sleep: Callable[[float], None]
-) -> Message:
+def _collect(client: Any, about: Any, tree: Any, bounds: ReplyBounds) -> Message:
     from flwr.proto.message_pb2 import PullObjectRequest
     from flwr.proto.node_pb2 import Node
 
-    deadline = time.monotonic() + bounds.seconds
+    deadline = scheduler().monotonic() + bounds.seconds
 
     def pull(object_id: str) -> bytes:
         pause = _SHORTEST_PAUSE
@@ -122,9 +119,9 @@ def _collect(
             answer = _call(client.PullObject, request)
             if answer.object_available:
                 return bytes(answer.object_content)
-            if not answer.object_found or time.monotonic() + pause > deadline:
+            if not answer.object_found or scheduler().monotonic() + pause > deadline:
                 raise IncompleteReplyError(f"object {object_id[:8]} has not arrived")
-            sleep(pause)
+            scheduler().sleep(pause)
             pause = min(2.0 * pause, _LONGEST_PAUSE)
 
     try:

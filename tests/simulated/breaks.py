@@ -1,0 +1,241 @@
+"""Deliberate breaks: each opens a hole again that was closed, and the simulation must find it.
+
+A break replaces a few functions by what they were, or by what a careless change might make of them.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from flwr.app import Message
+from simulated_link import Link
+
+from psofed.common import files
+from psofed.common.disk import disk
+from psofed.federation import checkpoint, client, exchange, step
+from psofed.federation.checkpoint import CheckpointStore, ServerState
+from psofed.federation.deploy.node import LongLivedNode
+from psofed.federation.flower import fleet, replies
+from psofed.federation.flower.fleet import Fleet
+from psofed.federation.flower.gate import Gate
+
+Change = tuple[Any, str, Any]
+
+
+def _open_door() -> list[Change]:
+    return [(Gate, "why_refused", lambda *ignored: None)]
+
+
+def _take_everything() -> list[Change]:
+    """Take whatever is pulled for the reply of the node that was asked, as Flower's Grid gives it."""
+
+    def pull_reply(grid: Any, message_id: str, node_id: int, bounds: Any) -> Message | None:
+        pulled = _pull_as_flower_does(grid, message_id)
+        return pulled[-1] if pulled else None
+
+    return [(exchange, "pull_reply", pull_reply), *_open_door()]
+
+
+def _filter_late() -> list[Change]:
+    """Let Flower fetch and build everything, and only then look for the reply."""
+
+    def pull_reply(grid: Any, message_id: str, node_id: int, bounds: Any) -> Message | None:
+        pulled = _pull_as_flower_does(grid, message_id)
+        return next(
+            (message for message in pulled if message.metadata.reply_to_message_id == message_id), None
+        )
+
+    return [(exchange, "pull_reply", pull_reply), *_open_door()]
+
+
+def _pull_as_flower_does(grid: Any, message_id: str) -> list[Message]:
+    """Pull all that is there, and raise BadTreeError if any of it cannot be built."""
+    pulled = []
+    for proto, tree in replies._pull_all(grid._runtime_client, message_id):
+        bounds = replies.ReplyBounds(objects=10**6, bytes=10**9, seconds=180.0)
+        pulled.append(replies._collect(grid._runtime_client, proto.metadata, tree, bounds))
+    return pulled
+
+
+def _trust_any_instruction() -> list[Change]:
+    return [*_open_door(), (Fleet, "_check_origin", lambda self, message: None)]
+
+
+def _die_of_a_bad_tree() -> list[Change]:
+    def answer(self: LongLivedNode, question: Any) -> None:
+        run_id = question.message.metadata.run_id
+        if self._context is None or self._context.run_id != run_id:
+            self._context = self._fleet.run_context(run_id, self.settings)
+        try:
+            message = self._fleet.fetch(question)
+        except fleet.NotRunningError:
+            return
+        except fleet.BadMessageError as error:
+            raise fleet.UnknownKeyError(str(error)) from None  # one of the few that end a node
+        try:
+            fleet_identify(run_id, self._fleet.node_id)
+            self._fleet.send(self._work(message, self._context), 0.1)
+        except Exception as error:
+            self.say(f"a reply was lost: {error}")
+
+    return [*_open_door(), (LongLivedNode, "_answer", answer)]
+
+
+def fleet_identify(run_id: int, node_id: int) -> None:
+    """Say whose messages this process makes."""
+    from psofed.federation.flower import identify
+
+    identify(run_id, node_id)
+
+
+def _rollback_removes_first() -> list[Change]:
+    def rollback(self: CheckpointStore, round_number: int) -> ServerState:
+        state = self.load(round_number)
+        state.epoch += 1
+        state.seen = dict.fromkeys(state.seen, -1)
+        for number in self._numbered():
+            if number > round_number:
+                disk().unlink(self._file(number))
+        data = "".join(json.dumps(entry) + "\n" for entry in state.history).encode()
+        for path in self.history_paths:
+            disk().unlink(path)
+            disk().create(path, 0o600)
+            disk().append(path, data)
+        self.save(state)
+        return state
+
+    return [(CheckpointStore, "rollback", rollback)]
+
+
+def _link_without_sync() -> list[Change]:
+    def replace_by_link(source: Path, target: Path) -> None:
+        temporary = files._temporary(target)
+        disk().link(source, temporary)
+        disk().rename(temporary, target)
+
+    return [(checkpoint, "replace_by_link", replace_by_link)]
+
+
+def _write_without_sync() -> list[Change]:
+    def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
+        files._make_folders(path.parent, 0o700, [])
+        temporary = files._temporary(path)
+        disk().create(temporary, mode)
+        disk().append(temporary, data)
+        disk().rename(temporary, path)
+        disk().sync_folder(path.parent)
+
+    return [
+        (checkpoint, "write_atomically", write_atomically),
+        ("psofed.federation.archive", "write_atomically", write_atomically),
+    ]
+
+
+def _offer_every_round() -> list[Change]:
+    return [(CheckpointStore, "rounds", CheckpointStore._numbered)]
+
+
+def _history_last() -> list[Change]:
+    def save(self: CheckpointStore, state: ServerState) -> None:
+        numbered = self._file(state.round_number)
+        checkpoint.write_archive(numbered, *checkpoint._to_archive(state))
+        checkpoint.replace_by_link(numbered, self.path)
+        self._save_history(state)
+        self._tidy(state)
+
+    return [(CheckpointStore, "save", save)]
+
+
+def _epoch_of_the_checkpoint() -> list[Change]:
+    def epochs(self: CheckpointStore, kept: list[int]) -> list[int]:
+        return [checkpoint._from_archive(self._file(kept[0])).epoch]
+
+    return [(CheckpointStore, "_epochs", epochs)]
+
+
+def _join_by_arrival() -> list[Change]:
+    return [(step, "sorted", lambda values, **options: list(values))]
+
+
+def _learn_twice() -> list[Change]:
+    """Let a client forget that it has answered a round already."""
+
+    def find_state(*arguments: Any) -> Any:
+        from dataclasses import replace
+
+        state = _find_state(*arguments)
+        return None if state is None else replace(state, round_number=state.round_number - 1)
+
+    return [(client, "find_state", find_state)]
+
+
+def _keep_instructions() -> list[Change]:
+    def push(self: Any, grid: Any, messages: Any, numbers: Any, timeout: float) -> dict[str, int]:
+        return _push(self, grid, messages, numbers, 12 * 3600.0)
+
+    return [(exchange.Exchange, "_push", push)]
+
+
+def _wait_for_everything() -> list[Change]:
+    """Wait for a reply that is under way, however long it takes."""
+    return [(exchange._Pull, "wait", lambda self, seconds: self._task.wait(1e9))]
+
+
+def _ignore_revocation() -> list[Change]:
+    def revoke(self: Link, name: str) -> None:
+        pass
+
+    return [(Link, "revoke", revoke)]
+
+
+def _signatures_for_ever() -> list[Change]:
+    return [(Link, "is_new", lambda self, signature: True)]
+
+
+_find_state, _push = client.find_state, exchange.Exchange._push
+
+BREAKS: Mapping[str, tuple[str, Callable[[], list[Change]]]] = {
+    "take-everything": (
+        "the server takes every message it pulls for the reply it waits for",
+        _take_everything,
+    ),
+    "filter-late": ("the server fetches foreign messages before it filters them", _filter_late),
+    "trust-any-instruction": (
+        "a node obeys instructions that another node has forged",
+        _trust_any_instruction,
+    ),
+    "die-of-a-bad-tree": ("an object tree without its children ends a node", _die_of_a_bad_tree),
+    "open-door": ("the front door passes on every call of a known key", _open_door),
+    "rollback-removes-first": ("rollback unlinks and truncates before it writes", _rollback_removes_first),
+    "link-without-sync": ("the newest checkpoint's folder is not synced", _link_without_sync),
+    "write-without-sync": ("files are renamed before their content is synced", _write_without_sync),
+    "offer-every-round": ("rollback offers rounds that were never completed", _offer_every_round),
+    "history-last": ("the history is written after the checkpoint", _history_last),
+    "epoch-of-the-checkpoint": ("a second rollback can repeat an epoch", _epoch_of_the_checkpoint),
+    "join-by-arrival": ("uploads are joined in the order of arrival", _join_by_arrival),
+    "learn-twice": ("a client asked again learns again", _learn_twice),
+    "keep-instructions": ("instructions live for twelve hours", _keep_instructions),
+    "wait-for-everything": (
+        "a reply that is under way is waited for beyond the deadline",
+        _wait_for_everything,
+    ),
+    "signatures-for-ever": ("a request that arrives twice is served twice", _signatures_for_ever),
+    "ignore-revocation": ("a revoked key still opens the door", _ignore_revocation),
+}
+"""For each break a sentence, and what it changes."""
+
+
+@contextmanager
+def broken(name: str) -> Iterator[None]:
+    """Break the code within the block."""
+    with ExitStack() as stack:
+        for target, attribute, value in BREAKS[name][1]():
+            if isinstance(target, str):
+                import importlib
+
+                target = importlib.import_module(target)
+            stack.enter_context(patch.object(target, attribute, value, create=attribute == "sorted"))
+        yield

@@ -1,0 +1,164 @@
+"""What will happen in a simulation, drawn from its seed before it begins.
+
+A plan is a value: a federation, and a list of incidents. Taking incidents out of a plan that breaks a promise, as long
+as it still does, leaves those that matter.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+ROUGH = {
+    "kill app": (3, "the ServerApp is killed"),
+    "kill server": (2, "the server's SuperLink, front door and ServerApp are killed"),
+    "power loss": (3, "the server's machine loses power"),
+    "kill at file operation": (6, "the ServerApp will be killed between two of its next file operations"),
+    "power loss at file operation": (4, "the server will lose power between two of its next file operations"),
+    "full disk": (3, "the server's disk is full for a while"),
+    "rollback": (2, "the operator stops the run to roll it back"),
+    "server clock": (2, "the server's clock jumps"),
+    "kill node": (4, "{who} is killed, and started again later"),
+    "node power loss": (2, "the machine of {who} loses power, and starts again later"),
+    "node leaves": (2, "{who} leaves, and returns later"),
+    "node disk full": (2, "the disk of {who} is full for a while"),
+    "node clock": (1, "the clock of {who} jumps"),
+    "slow": (3, "{who} is slow for a while"),
+    "silent": (2, "{who} is silent for a while"),
+    "training fails": (2, "training fails at {who} for a while"),
+    "requests lost": (3, "some requests of {who} get lost for a while"),
+    "answers lost": (3, "some answers to {who} get lost for a while"),
+    "requests doubled": (3, "some requests of {who} arrive twice for a while"),
+    "long delays": (3, "the line to {who} is slow for a while"),
+    "revoke": (2, "the key of {who} is revoked"),
+    "replay": (2, "{who} sends its last replies once more"),
+    "flood": (1, "{who} floods the server with small requests"),
+    "empty reply_to": (3, "{who} sends a message in the name of the SuperLink to the SuperLink"),
+    "empty reply_to, never sent": (3, "{who} announces such a message and never sends its objects"),
+    "instruction to another": (3, "{who} sends a forged instruction to an honest node"),
+    "instruction without children": (
+        3,
+        "{who} sends an honest node an instruction whose object tree has no children",
+    ),
+    "foreign source": (2, "{who} sends a reply in the name of an honest node"),
+    "repeated ids": (1, "{who} sends an object tree that repeats ids"),
+    "replies to nothing": (2, "{who} sends replies to messages that nobody has sent"),
+    "own reply never sent": (2, "{who} announces its own reply and never sends its objects"),
+    "own reply twice": (1, "{who} replies twice"),
+    "own reply garbage": (2, "{who} replies with objects that fit no message"),
+}
+"""Kinds of incidents: how often they are drawn, in proportion, and what happens."""
+
+EXACT = (
+    "kill app", "kill server", "power loss", "kill at file operation", "power loss at file operation", "full disk",
+    "requests doubled", "long delays", "replay", "flood", "empty reply_to", "empty reply_to, never sent",
+    "instruction to another", "instruction without children", "foreign source", "repeated ids", "replies to nothing",
+)  # fmt: skip
+"""Kinds after which the model must be, bit for bit, the one of a run in which nothing happens."""
+
+HOSTILE = (
+    "replay", "flood", "empty reply_to", "empty reply_to, never sent", "instruction to another",
+    "instruction without children", "foreign source", "repeated ids", "own reply never sent", "own reply twice",
+    "own reply garbage", "replies to nothing",
+)  # fmt: skip
+LIES = ("nan", "infinite", "huge", "short", "stale", "foreign session", "boasting")
+
+
+@dataclass(frozen=True)
+class Incident:
+    """Something that happens once: `after` seconds into round `round_number`, to or by node `who`."""
+
+    kind: str
+    round_number: int
+    after: float
+    who: str
+    amount: float
+
+    @property
+    def sentence(self) -> str:
+        """What happens, in words."""
+        return ROUGH[self.kind][1].format(who=self.who)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A federation and what happens to it.
+
+    Attributes
+    ----------
+    honest, liars, forgers : tuple of str
+        The nodes. A liar sends a bad reply now and then; a forger answers as an honest node does and has other hands
+        beside.
+    exact : bool
+        Whether the model must be that of a run without incidents.
+    """
+
+    seed: int
+    rounds: int
+    honest: tuple[str, ...]
+    liars: tuple[str, ...]
+    forgers: tuple[str, ...]
+    participants: int
+    num_shared: int
+    deadline: float
+    bell: bool
+    weighted: bool
+    exact: bool
+    incidents: tuple[Incident, ...]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """All nodes."""
+        return (*self.honest, *self.liars, *self.forgers)
+
+    @property
+    def undisturbed(self) -> "Plan":
+        """The same federation, to which nothing happens."""
+        return replace(self, incidents=())
+
+    def only(self, incidents: Sequence[Incident]) -> "Plan":
+        """Return the plan with these incidents alone."""
+        return replace(self, incidents=tuple(incidents))
+
+
+def draw_plan(seed: int, rounds: int = 100) -> Plan:
+    """Draw a plan.
+
+    Examples
+    --------
+    >>> draw_plan(7) == draw_plan(7)
+    True
+    """
+    random = Random(f"plan {seed}")
+    exact = random.random() < 0.4
+    honest = tuple(f"honest-{k}" for k in range(random.randint(2, 4)))
+    forgers = tuple(f"forger-{k}" for k in range(random.choice((0, 1, 1, 2))))
+    liars = () if exact else tuple(f"liar-{k}" for k in range(random.choice((0, 0, 1))))
+    nodes = (*honest, *liars, *forgers)
+    kinds = {kind: weight for kind, (weight, _) in ROUGH.items() if not exact or kind in EXACT}
+    if not forgers:
+        kinds = {kind: weight for kind, weight in kinds.items() if kind not in HOSTILE}
+    count = random.randint(2, 4) * max(1, rounds // 10)
+    drawn = random.choices(list(kinds), list(kinds.values()), k=count)
+    incidents = []
+    for kind in drawn:
+        who = random.choice(forgers) if kind in HOSTILE else random.choice(nodes)
+        if kind == "revoke" and (who in honest or any(other.kind == "revoke" for other in incidents)):
+            continue
+        incidents.append(
+            Incident(kind, random.randint(1, rounds), random.expovariate(8.0), who, random.random())
+        )
+    incidents.sort(key=lambda incident: (incident.round_number, incident.after))
+    return Plan(
+        seed=seed,
+        rounds=rounds,
+        honest=honest,
+        liars=liars,
+        forgers=forgers,
+        participants=random.randint(max(1, len(nodes) - 2), len(nodes)),
+        num_shared=random.randint(1, 4),
+        deadline=random.choice((5.0, 10.0, 20.0)),
+        bell=random.random() < 0.7,
+        weighted=random.random() < 0.3,
+        exact=exact,
+        incidents=tuple(incidents),
+    )

@@ -1,0 +1,510 @@
+"""A whole federation in one process: server, nodes, clocks, disks and network, from one seed."""
+
+import atexit
+import logging
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+from hostile import Hands
+from plans import HOSTILE, LIES, Incident, Plan
+from promises import Promises
+from simulated_disk import SimulatedDisk
+from simulated_link import SERVER, FleetClient, Link, Violation, simulated_flower
+from simulated_time import Process, World
+
+from psofed.common.disk import use_disk
+from psofed.common.errors import PsofedError
+from psofed.common.scheduler import use_scheduler
+from psofed.federation.app import apply_mods
+from psofed.federation.checkpoint import CheckpointStore
+from psofed.federation.checks import ReplyLimits
+from psofed.federation.client import partial_sharing
+from psofed.federation.deploy.node import LongLivedNode
+from psofed.federation.exchange import Exchange
+from psofed.federation.flower import identify, number_of_key
+from psofed.federation.online import online_regression
+from psofed.federation.strategy import PSOFed
+from psofed.federation.synthetic import SyntheticSource
+from psofed.federation.wire import SETTINGS
+from psofed.scenario import Data, Scenario
+
+CHECKPOINT = SERVER / "home" / "checkpoint.npz"
+DIMENSION = 6
+# With one sample and few entries an honest reply can be ten times as far off as the others; lies here are cruder.
+LIMITS = ReplyLimits(max_deviation=1000.0)
+_LONGEST = 200_000.0  # simulated seconds
+_MOST_STEPS = 3_000_000
+
+
+class Finding(Exception):  # noqa: N818 - a result
+    """A broken promise; `simulation` has the story that led to it."""
+
+    def __init__(self, text: str, simulation: "Simulation") -> None:
+        super().__init__(text)
+        self.simulation = simulation
+
+
+class Simulation:
+    """One run of a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        What happens.
+    expected : mapping, optional
+        The model after each round of a run in which nothing happens, if the two must be equal.
+    """
+
+    def __init__(self, plan: Plan, expected: dict[int, bytes] | None = None) -> None:
+        self.plan = plan
+        self.world = World(plan.seed)
+        self.disk = SimulatedDisk(self._before_operation, self.world.monotonic)
+        self.disk.full = lambda path: any(machine in path.parents for machine in self.full)
+        self.full: dict[Path, int] = {}
+        self.faults: Counter[str] = Counter()
+        self.happened: list[Incident] = []
+        self.finished = False
+        self.history: list[dict[str, Any]] = []
+        self.app: Process | None = None
+        self.round_number = 0
+        self.round_began = 0.0
+        self.undisturbed = True
+        self._operations_left = -1
+        self._power = False
+        self._rollback: float | None = None
+        self._due = list(plan.incidents)
+        self.link = Link(self.world, {name: key_of(name)[1] for name in plan.nodes})
+        self.nodes = {name: NodeActor(self, name) for name in plan.nodes}
+        self.promises = Promises(self, expected)
+
+    @property
+    def models(self) -> dict[int, bytes]:
+        """The model after each round."""
+        return {number: model for (_, number), model in self.promises.models.items()}
+
+    def run(self) -> "Simulation":
+        """Run it; a Finding says which promise was broken."""
+        logging.getLogger("psofed.federation").setLevel(logging.CRITICAL)
+        logging.getLogger("flwr").setLevel(logging.CRITICAL)
+        with ExitStack() as stack:
+            stack.enter_context(use_disk(self.disk))
+            stack.enter_context(use_scheduler(self.world))
+            stack.enter_context(simulated_flower(self.world))
+            stack.enter_context(patch("psofed.federation.flower.fleet.open_client", self._open_client))
+            stack.enter_context(patch("psofed.federation.flower.fleet.bound_answers", lambda client: None))
+            supervisor = Process("supervisor", SERVER)
+            try:
+                for node in self.nodes.values():
+                    node.start()
+                self.world.spawn(supervisor, self._supervise)
+                ended = self.world.run(
+                    lambda: self.finished or supervisor.failure is not None, _LONGEST, _MOST_STEPS
+                )
+                if supervisor.failure is not None:
+                    raise supervisor.failure
+                if not ended:
+                    raise Violation(
+                        f"progress: after {self.world.now:.0f} s only {self.promises.completed} rounds"
+                    )
+                self.promises.check_end()
+            except Violation as violation:
+                raise Finding(str(violation), self) from violation
+            finally:
+                for process in [supervisor, self.app, *(node.process for node in self.nodes.values())]:
+                    if process is not None and process.alive:
+                        self.world.kill(process)
+        return self
+
+    # --- the server -----------------------------------------------------------------------------------
+
+    def _supervise(self) -> None:
+        """Start the ServerApp again whenever it has ended, as the server's supervisor does."""
+        while not self.finished:
+            if not self.link.up:
+                self.world.sleep(1.0)
+                self.link.restart()
+                self.world.tell("the server's machine is up again")
+            self._roll_back()
+            self.promises.check_disk()
+            self.app = Process("ServerApp", SERVER, must_live=False)
+            self.world.spawn(self.app, self._serve)
+            beats = 0
+            while self.app.threads and self.app.alive:
+                self.world.sleep(0.25)
+                beats += 1
+                if beats % 20 == 0 and self.link.up and self.link.task is not None:
+                    with self.world.clock_of(SERVER):
+                        self.link.state.acknowledge_task_heartbeat(self.link.task.task_id)
+                self.promises.check_processes()
+            failure = self.app.failure
+            if isinstance(failure, Violation):
+                raise failure
+            if failure is not None:
+                self.promises.check_failure(failure)
+            self.link.end_run()
+            if not self.finished:
+                self.undisturbed = False
+                self.world.sleep(1.0)
+
+    def _serve(self) -> None:
+        grid = self.link.start_run()
+        self.link.bell.is_connected = self.plan.bell
+        identify(grid.run.run_id, 1)
+        plan = self.plan
+        strategy = PSOFed(
+            num_shared=plan.num_shared,
+            coordinated=False,
+            seed=plan.seed,
+            num_participants=plan.participants,
+            min_nodes=len(plan.nodes) if plan.exact else 1,
+            wait_for_nodes=120.0,
+            weighted=plan.weighted,
+            limits=LIMITS,
+            checkpoint=CHECKPOINT,
+            resume=self.disk.exists(CHECKPOINT),
+            on_round=self.promises.check_round,
+        )
+        strategy._exchange = Exchange(self.link.bell)  # type: ignore[arg-type]
+        begin = strategy.configure_train
+
+        def configure_train(server_round: int, *rest: Any) -> Any:
+            messages = begin(server_round, *rest)
+            self._begin_round(server_round)
+            return messages
+
+        strategy.configure_train = configure_train  # type: ignore[method-assign]
+        strategy.start(grid, np.zeros(DIMENSION), num_rounds=plan.rounds, timeout=plan.deadline)
+        self.finished = True
+
+    def _begin_round(self, number: int) -> None:
+        self.round_number, self.round_began = number, self.world.now
+        while self._due and self._due[0].round_number <= number:
+            incident = self._due.pop(0)
+            self.world.at(self.world.now + incident.after, lambda incident=incident: self._happen(incident))
+
+    def _roll_back(self) -> None:
+        if self._rollback is None:
+            return
+        store = CheckpointStore(CHECKPOINT)
+        kept = store.rounds()
+        if kept:
+            number = kept[int(self._rollback * len(kept))]
+            self.world.tell(f"the operator rolls back to round {number}")
+            try:
+                store.rollback(number)
+                self.promises.rolled_back(number)
+            except PsofedError as error:
+                self.world.tell(f"the rollback failed: {error}")
+        self._rollback = None
+
+    # --- incidents ------------------------------------------------------------------------------------
+
+    def _happen(self, incident: Incident) -> None:
+        if self.finished:
+            return
+        self.faults[incident.kind] += 1
+        self.happened.append(incident)
+        self.world.tell(f"round {self.round_number}: {incident.sentence}")
+        node, amount = self.nodes[incident.who], incident.amount
+        seconds = 0.5 + 20.0 * amount
+        actions: dict[str, Callable[[], None]] = {
+            "kill app": self._kill_app,
+            "kill server": lambda: self._crash(False),
+            "power loss": lambda: self._crash(True),
+            "kill at file operation": lambda: self._plan_kill(int(40 * amount), False),
+            "power loss at file operation": lambda: self._plan_kill(int(40 * amount), True),
+            "full disk": lambda: self._fill(SERVER, seconds / 4),
+            "rollback": lambda: (setattr(self, "_rollback", amount), self._kill_app()),
+            "server clock": lambda: self._jump(SERVER, 240.0 * (amount - 0.5)),
+            "node clock": lambda: self._jump(node.machine, 240.0 * (amount - 0.5)),
+            "kill node": lambda: node.stop(False, seconds),
+            "node power loss": lambda: node.stop(True, seconds),
+            "node leaves": lambda: node.leave(seconds),
+            "node disk full": lambda: self._fill(node.machine, seconds),
+            "slow": lambda: node.set(seconds, pause=self.plan.deadline * amount),
+            "silent": lambda: node.set(seconds, pause=3.0 * self.plan.deadline),
+            "training fails": lambda: node.set(seconds, fails=True),
+            "requests lost": lambda: node.set(seconds, lost=0.2 * amount),
+            "answers lost": lambda: node.set(seconds, unanswered=0.2 * amount),
+            "requests doubled": lambda: node.set(seconds, doubled=0.5 * amount),
+            "long delays": lambda: node.set(seconds, delay=(0.02 if self.plan.exact else 0.3) * amount),
+            "revoke": lambda: self._revoke(incident.who),
+        }
+        if incident.kind in HOSTILE:
+            node.forge(incident)
+        else:
+            actions[incident.kind]()
+
+    def _kill_app(self) -> None:
+        self.undisturbed = False
+        if self.app is not None and self.app.alive:
+            self.world.kill(self.app)
+
+    def _crash(self, power: bool) -> None:
+        """Let the server's machine go down: SuperLink, front door and ServerApp."""
+        self.link.up = False
+        for events in self.link.bell._held.values():
+            for event in events:
+                event._raised = True
+                for ticket in event._waiting:
+                    self.world.at(self.world.now, ticket.fire)
+        if power:
+            self.disk.lose_power(SERVER, Random(f"power {self.plan.seed} {self.world.steps}"))
+        self._kill_app()
+
+    def _plan_kill(self, operations: int, power: bool) -> None:
+        self._operations_left, self._power = operations, power
+
+    def _before_operation(self, operation: str, path: Path) -> None:
+        self.world.check_alive()
+        if self.world.process is not self.app or self._operations_left < 0:
+            return
+        self._operations_left -= 1
+        if self._operations_left < 0:
+            self.world.tell(f"the ServerApp is killed before it can {operation} {path.name}")
+            self._crash(self._power) if self._power else self._kill_app()
+
+    def _fill(self, machine: Path, seconds: float) -> None:
+        self.full[machine] = self.full.get(machine, 0) + 1
+        self.undisturbed = False
+
+        def empty() -> None:
+            self.full[machine] -= 1
+            if not self.full[machine]:
+                del self.full[machine]
+
+        self.world.at(self.world.now + seconds, empty)
+
+    def _jump(self, machine: Path, seconds: float) -> None:
+        self.undisturbed = False
+        self.world.offsets[machine] = self.world.offsets.get(machine, 0.0) + seconds
+
+    def _revoke(self, name: str) -> None:
+        if name in self.link.keys:
+            self.link.revoke(name)
+            self.promises.revoked[name] = self.world.now
+            self.nodes[name].process.must_live = False
+
+    def _open_client(self, *_: Any) -> FleetClient:
+        return self.nodes[self.world.process.name].open_client()
+
+
+class NodeActor:
+    """One node: its machine, its process, and what is wrong with it at the moment."""
+
+    def __init__(self, simulation: Simulation, name: str) -> None:
+        self.simulation, self.world, self.name = simulation, simulation.world, name
+        self.machine = Path("/") / name
+        self.random = Random(f"{name} {simulation.plan.seed}")
+        self.latency = self.random.uniform(0.001, 0.02)
+        self.key_file, self.public_key = key_of(name)
+        self.process = Process(name, self.machine)
+        self.node: LongLivedNode | None = None
+        self.heard: Any = None
+        self.instruction: RecordDict | None = None
+        self.sent: list[tuple[str, bytes]] = []
+        self._wrong: dict[str, tuple[float, Any]] = {}
+        self._leaving = False
+        partition = simulation.plan.nodes.index(name)
+        source = SyntheticSource(_scenario(len(simulation.plan.nodes)), partition, simulation.plan.seed)
+        self._train = online_regression(source, stepsize=0.1, samples_per_round=1, scaled=False)
+
+    def start(self) -> None:
+        """Start the process."""
+        self.process = Process(self.name, self.machine, must_live=self.name in self.simulation.link.keys)
+        self.world.spawn(self.process, self._run)
+
+    def _run(self) -> None:
+        self.node = LongLivedNode(
+            "server:443", self.key_file, self.key_file, self.machine, {"psofed-state": str(self.machine / "state")},
+            self, self._say,
+        )  # fmt: skip
+        self.node.run()
+
+    def _say(self, line: str) -> None:
+        if "connected to" not in line and "connecting again" not in line and "reached" not in line:
+            self.world.tell(f"{self.name} says: {line}")
+
+    # --- the app --------------------------------------------------------------------------------------
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        """Answer a message, as the ready-made app does."""
+        self.instruction = message.content
+        self.world.sleep(self.random.uniform(0.0, 0.01) + self.wrong("pause", 0.0))
+        if self.wrong("fails", False):
+            raise RuntimeError("training failed")
+        reply = apply_mods(self._train, [partial_sharing(catch_up=True)])(message, context)
+        if self.name in self.simulation.plan.liars and self.random.random() < 0.3:
+            return lie(self.random.choice(LIES), reply)
+        return reply
+
+    def learn_arrived(self, context: Context) -> int:
+        """Learn nothing: samples are counted out by round."""
+        return 0
+
+    # --- what goes wrong ------------------------------------------------------------------------------
+
+    def set(self, seconds: float, **wrong: Any) -> None:
+        """Let something be wrong for a while."""
+        for name, value in wrong.items():
+            self._wrong[name] = (self.world.now + seconds, value)
+
+    def wrong(self, name: str, otherwise: Any) -> Any:
+        """Return what is wrong at the moment."""
+        until, value = self._wrong.get(name, (0.0, otherwise))
+        return value if self.world.now < until else otherwise
+
+    def _here(self) -> bool:
+        return self.process.alive and bool(self.process.threads) and not self._leaving
+
+    def stop(self, power: bool, seconds: float) -> None:
+        """Kill the process, and start it again after a while."""
+        if not self._here():
+            return
+        self.world.kill(self.process)
+        if power:
+            self.simulation.disk.lose_power(self.machine, self.random)
+        self.world.at(self.world.now + seconds, self.start)
+
+    def leave(self, seconds: float) -> None:
+        """Let the process end by itself, and start it again after a while."""
+        if not self._here():
+            return
+        process = self.process
+        process.must_live = False
+        self._leaving = True
+        self.world.interrupt(process)
+
+        def again() -> None:
+            if process.alive:
+                self.world.kill(process)
+            self._leaving = False
+            self.start()
+
+        self.world.at(self.world.now + max(seconds, 15.0), again)
+
+    def open_client(self) -> FleetClient:
+        """Return a client for this node's key."""
+        client = FleetClient(self.simulation.link, self.public_key, self._weather)
+        client.heard = self._hear
+        client.sent = self.sent
+        return client
+
+    def _weather(self, call: str) -> tuple[float, float, str]:
+        draw, accident = self.random.random(), ""
+        for chance, name in (
+            (self.wrong("lost", 0.0), "lost"),
+            (self.wrong("unanswered", 0.0), "answer lost"),
+            (self.wrong("doubled", 0.0) if call.startswith("push") else 0.0, "doubled"),
+        ):
+            if draw < chance:
+                accident = name
+                break
+            draw -= chance
+        if accident:
+            self.simulation.faults[f"a request {accident}"] += 1
+        delay = self.latency + self.wrong("delay", 0.0)
+        return self.random.expovariate(1.0 / delay), self.random.expovariate(1.0 / delay), accident
+
+    def _hear(self, call: str, answer: Any) -> None:
+        if call == "pull-messages" and answer.messages_list:
+            self.heard = answer.messages_list[0]
+
+    # --- other hands ----------------------------------------------------------------------------------
+
+    def forge(self, incident: Incident) -> None:
+        """Do something hostile, beside whatever this node is doing."""
+        simulation = self.simulation
+        if self.node is None or not self.node._fleet.node_id or simulation.link.task is None:
+            return
+        victim = simulation.nodes[simulation.plan.honest[0]]
+        hands = Hands(
+            self.world,
+            self.open_client(),
+            node_id=self.node._fleet.node_id,
+            victim=0 if victim.node is None else victim.node._fleet.node_id,
+            victim_number=number_of_key(victim.public_key),
+            question="0" * 64 if self.heard is None else self.heard.metadata.message_id,
+            instruction=self.instruction,
+            run_id=simulation.link.task.run_id,
+        )
+        process = Process(f"{self.name}'s other hand", self.machine, must_live=False)
+        self.world.spawn(process, lambda: hands.do(incident.kind, incident.amount))
+
+
+def lie(kind: str, reply: Message) -> Message:
+    """Return a reply that must not count."""
+    content = reply.content
+    settings = content[SETTINGS]
+    assert isinstance(settings, ConfigRecord)
+    for name, record in list(content.array_records.items()):
+        changed = {}
+        for key, array in record.items():
+            values = np.array(array.numpy(), dtype=np.float64)
+            if kind in ("nan", "infinite", "huge"):
+                values[0] = {"nan": np.nan, "infinite": np.inf, "huge": 1e200}[kind]
+            elif kind == "short":
+                values = np.concatenate([values, values])
+            changed[key] = Array(values)
+        content[name] = ArrayRecord(changed)
+    if kind == "stale":
+        settings["round"] = int(str(settings["round"])) - 1
+    elif kind == "foreign session":
+        settings["session"] = "another"
+    elif kind == "boasting":
+        for record in content.metric_records.values():
+            for key in record:
+                record[key] = -5
+    return reply
+
+
+@cache
+def key_of(name: str) -> tuple[Path, bytes]:
+    """Return a file with a node's private key, which follows from its name, and its public key."""
+    private = ec.derive_private_key(int.from_bytes(name.encode(), "big"), ec.SECP384R1())
+    path = _folder() / f"{name}.key"
+    path.write_bytes(
+        private.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+        )
+    )
+    return path, public_key_to_bytes(private.public_key())
+
+
+@cache
+def _folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="psofed-simulated-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@cache
+def _scenario(nodes: int) -> Scenario:
+    return Scenario(
+        num_clients=nodes, dimension=DIMENSION, num_participants=nodes, num_shared=1, data=Data(fleet_seed=1)
+    )
+
+
+def simulate(plan: Plan, expected: dict[int, bytes] | None = None) -> Simulation:
+    """Run a plan; one that is exact is compared with `expected`, by default a run of it without incidents."""
+    if plan.exact and plan.incidents and expected is None:
+        expected = expected_models(plan)
+    return Simulation(plan, expected).run()
+
+
+def expected_models(plan: Plan) -> dict[int, bytes]:
+    """Return the model after each round if nothing happens."""
+    return Simulation(plan.undisturbed).run().models

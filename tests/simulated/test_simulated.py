@@ -1,0 +1,56 @@
+"""The federation's promises, under whatever the seeds bring: see docs/federation.md, *A simulated year*."""
+
+import pytest
+from breaks import broken
+from plans import EXACT, HOSTILE, ROUGH, draw_plan
+from shrinking import promise_of, shrink, tell
+from simulation import Finding, Simulation, simulate
+
+pytestmark = [pytest.mark.federation, pytest.mark.common]
+
+SEEDS, ROUNDS = 30, 50
+FOUND_BY = {
+    "take-everything": 1, "filter-late": 1, "trust-any-instruction": 1, "die-of-a-bad-tree": 1, "open-door": 1,
+    "link-without-sync": 1, "write-without-sync": 1,
+}  # fmt: skip
+"""For each break a seed that finds it."""
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_every_promise_is_kept_whatever_happens(seed):
+    try:
+        simulate(draw_plan(seed, ROUNDS))
+    except Finding as finding:
+        pytest.fail(f"{tell(finding)}\nReplay it: make simulated SEED={seed} ROUNDS={ROUNDS}", pytrace=False)
+
+
+def test_a_seed_always_tells_the_same_story():
+    first, second = (Simulation(draw_plan(4, 20)).run() for _ in range(2))
+    assert first.world.story == second.world.story
+    assert first.models == second.models
+    assert first.world.steps == second.world.steps
+
+
+def test_every_kind_of_incident_is_drawn():
+    drawn = {incident.kind for seed in range(4 * SEEDS) for incident in draw_plan(seed, ROUNDS).incidents}
+    assert drawn == set(ROUGH)
+    assert set(EXACT) | set(HOSTILE) <= set(ROUGH)
+
+
+@pytest.mark.slow
+def test_a_finding_is_shortened_to_what_matters():
+    with broken("link-without-sync"):
+        with pytest.raises(Finding) as found:
+            simulate(draw_plan(FOUND_BY["link-without-sync"], ROUNDS))
+        short = shrink(found.value)
+    assert promise_of(short) == "no round is lost"
+    (incident,) = short.simulation.plan.incidents
+    assert "power" in incident.sentence
+    assert incident.sentence in tell(short)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FOUND_BY)
+def test_a_hole_that_is_opened_again_is_found(name):
+    with broken(name), pytest.raises(Finding):
+        simulate(draw_plan(FOUND_BY[name], ROUNDS))
