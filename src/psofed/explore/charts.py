@@ -9,9 +9,11 @@ from bokeh.models import ColumnDataSource, CustomJSTickFormatter, HoverTool, Ran
 from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 
+from psofed.common.numbers import to_decibels
 from psofed.explore.answers import Answers, Curve, Dot, Point
 from psofed.results import METRIC_TITLES
 from psofed.scenario import Scenario
+from psofed.theory.reports import TERM_TITLES
 
 SIDE_COLOURS = {"light": {"A": "#0072B2", "B": "#D55E00"}, "dark": {"A": "#56B4E9", "B": "#FF9D5C"}}
 TERM_COLOURS = {
@@ -20,13 +22,6 @@ TERM_COLOURS = {
     "attack": "#E0523E",
     "drift": "#E69F00",
     "targets": "#CC79A7",
-}
-TERM_TITLES = {
-    "noise": "irreducible noise",
-    "data": "noise absorbed by the models",
-    "attack": "attack",
-    "drift": "drift",
-    "targets": "different targets",
 }
 _INK = {
     "light": {"text": "#3A4350", "grid": "#E6E9EE", "axis": "#9AA4B2", "paper": "#FFFFFF"},
@@ -211,9 +206,9 @@ class _Picture:
         shown = [mark for mark in marks if _finite(mark.y)]
         data: dict[str, list[Any]] = {
             "x": [max(mark.x, 1) if self._x_log else mark.x for mark in shown],
-            "y": [_db(mark.y) for mark in shown],
-            "low": [_db(mark.low if _finite(mark.low) else mark.y / 4) for mark in shown],
-            "high": [_db(mark.high if _finite(mark.high) else mark.y) for mark in shown],
+            "y": [to_decibels(mark.y) for mark in shown],
+            "low": [to_decibels(mark.low if _finite(mark.low) else mark.y / 4) for mark in shown],
+            "high": [to_decibels(mark.high if _finite(mark.high) else mark.y) for mark in shown],
             "trials": [mark.trials for mark in shown],
         }
         self._set(side, "points", data)
@@ -362,7 +357,7 @@ def _along(curve: Curve | None, metric: str) -> list[Mark]:
 
 def _columns(marks: Iterable[Mark]) -> dict[str, list[Any]]:
     shown = [mark for mark in marks if _finite(mark.y)]
-    return {"x": [float(mark.x) for mark in shown], "y": [_db(mark.y) for mark in shown]}
+    return {"x": [float(mark.x) for mark in shown], "y": [to_decibels(mark.y) for mark in shown]}
 
 
 def _move(axis: Any, start: float, end: float) -> None:
@@ -372,7 +367,3 @@ def _move(axis: Any, start: float, end: float) -> None:
 
 def _finite(value: float) -> bool:
     return math.isfinite(value) and value > 0
-
-
-def _db(value: float) -> float:
-    return 10 * math.log10(value)

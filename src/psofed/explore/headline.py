@@ -8,15 +8,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from psofed.common.numbers import to_decibels
 from psofed.explore.answers import Dot, Optimum, Simulation, Theory
 from psofed.explore.sides import Side
 from psofed.explore.theory import values_sent
+from psofed.render.numbers import fixed
 from psofed.results import METRIC_TITLES
 from psofed.results.metrics import EVASION_TITLES
 from psofed.scenario import Scenario
 
 PATIENCE = 1.5  # seconds after which the page says that theory is still computing
-MINUS = "−"
 _EVASION = "evasion_test_mse"
 
 
@@ -192,7 +193,7 @@ def decibels(value: float | None, digits: int = 1) -> str:
         return "…"
     if math.isinf(value):
         return "diverges"
-    return "none" if value <= 0 else f"{_signed(10 * math.log10(value), digits)} dB"
+    return "none" if value <= 0 else f"{fixed(to_decibels(value), digits)} dB"
 
 
 def difference(first: float | None, second: float | None) -> str:
@@ -207,8 +208,7 @@ def difference(first: float | None, second: float | None) -> str:
         return "…"
     if math.isinf(first) or math.isinf(second):
         return "both diverge" if first == second else "diverges" if math.isinf(second) else "converges"
-    text = _signed(10 * math.log10(second / first))
-    return f"{'' if text.startswith(MINUS) or text == '0.0' else '+'}{text} dB"
+    return f"{fixed(to_decibels(second / first), 1, signed=True)} dB"
 
 
 def ratio(first: float | None, second: float | None) -> str:
@@ -329,11 +329,6 @@ def _evasion_tile(sides: Mapping[str, Side]) -> Tile:
             text = f"{decibels(bounds[0]).removesuffix(' dB')} to {decibels(bounds[1])}"
         values.append(TileValue(name, "evasion", text, side.theory.point is None))
     return Tile(EVASION_TITLES[_EVASION], tuple(values))
-
-
-def _signed(value: float, digits: int = 1) -> str:
-    text = f"{value:.{digits}f}"
-    return text.removeprefix("-") if float(text) == 0 else text.replace("-", MINUS)
 
 
 def _two_digits(value: float | None) -> str:
