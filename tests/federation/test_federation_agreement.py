@@ -8,8 +8,8 @@ import psofed
 from psofed import Data, Scenario, Selection
 from psofed.attacks import Gaussian
 from psofed.federation import PSOFed, online_regression, partial_sharing
-from psofed.federation.attacks import rehearse
-from psofed.federation.synthetic import SyntheticSource, evaluate_model
+from psofed.federation.client.attacks import rehearse
+from psofed.federation.client.synthetic import SyntheticSource, evaluate_model
 from psofed.federation.testing import InProcessGrid
 
 pytestmark = pytest.mark.federation
@@ -35,6 +35,7 @@ def server_msd(scenario: Scenario, seed: int, *, share_with: Scenario | None = N
     shared = share_with or scenario
     strategy = PSOFed(
         num_shared=shared.num_shared,
+        aggregation="mean",
         pattern=shared.selection.pattern,
         coordinated=shared.selection.coordinated,
         num_participants=scenario.num_participants,

@@ -1,15 +1,44 @@
 """The contract with Flower's internals: what psofed uses of them must be there, in the form that it uses."""
 
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from psofed.federation import flower
+from psofed.federation.flower.clock import SteadyClock
 
 pytestmark = pytest.mark.federation
 
 SOURCE = Path(inspect.getfile(flower)).parents[1]
+
+
+def test_the_superlinks_heartbeats_are_kept_by_a_clock_that_does_not_jump():
+    """Set one minute ahead or back, it follows by a tenth of the time that passes; Flower's keepers read it."""
+    wall, passed = [1000.0], [0.0]
+    clock = SteadyClock(lambda: wall[0], lambda: passed[0])
+    for jump in (60.0, -120.0, 0.0):
+        wall[0] += jump + 10.0
+        passed[0] += 10.0
+        before = clock._seconds
+        assert 9.0 - 1e-9 <= clock.seconds() - before <= 11.0 + 1e-9
+    for _ in range(100):
+        wall[0] += 10.0
+        passed[0] += 10.0
+        clock.seconds()
+    assert clock.seconds() == pytest.approx(wall[0])
+    code = (
+        "from psofed.federation.flower.clock import keep_time_steady; keep_time_steady();"
+        "from flwr.server.superlink.linkstate import in_memory_linkstate as link;"
+        "from flwr.supercore.corestate import in_memory_corestate as core;"
+        "print(type(link.now.__self__).__name__, type(core.now.__self__).__name__)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.split() == ["SteadyClock", "SteadyClock"]
 
 
 def test_the_installed_flower_is_one_that_the_long_lived_node_was_tested_with():
@@ -137,7 +166,7 @@ def test_the_headers_and_the_shortest_heartbeat_are_flowers():
 def test_packed_nonsense_is_a_value_error(data):
     from flwr.app import ConfigRecord, RecordDict
 
-    from psofed.federation.packing import PACKED, unpack
+    from psofed.federation.protocol.packing import PACKED, unpack
 
     with pytest.raises(ValueError):
         unpack(RecordDict({PACKED: ConfigRecord({"records": data})}))
@@ -150,7 +179,7 @@ def test_a_nodes_number_belongs_to_its_key(tmp_path):
 
     path = make_node_key(tmp_path / "pump-1.key")
     number = flower.number_of_key(flower.public_key_of(path))
-    with flower.Fleet("127.0.0.1:9", tmp_path / "pump-1.key", make_authority(tmp_path)) as fleet:
+    with flower.FleetConnection("127.0.0.1:9", tmp_path / "pump-1.key", make_authority(tmp_path)) as fleet:
         assert fleet.number == number
     assert 0 <= number < 1 << 64
 

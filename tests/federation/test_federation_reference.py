@@ -9,10 +9,10 @@ from flwr.clientapp import ClientApp
 from psofed import Scenario, Selection
 from psofed.attacks import Gaussian
 from psofed.federation import PSOFed, SuppliedMasks, online_regression, partial_sharing
-from psofed.federation.attacks import perturbing
-from psofed.federation.client_state import find_state
-from psofed.federation.participants import SuppliedParticipants
-from psofed.federation.sources import Position, Samples
+from psofed.federation.client.attacks import perturbing
+from psofed.federation.client.sources import Position, Samples
+from psofed.federation.client.state import find_state
+from psofed.federation.server.participants import SuppliedParticipants
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet import draw_fleet
 from psofed.reference.block_form import run_reference
@@ -76,6 +76,7 @@ def run_federation(scenario, draws, upload_shift=0):
     drawn = {n + 1: [nodes[k] for k in np.flatnonzero(a)] for n, a in enumerate(draws.participants)}
     strategy = PSOFed(
         num_shared=scenario.num_shared,
+        aggregation="mean",
         newcomers="zeros",
         masks=masks if not upload_shift else ShiftedUploads(given),
         participants=SuppliedParticipants(drawn),

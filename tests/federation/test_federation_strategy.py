@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from psofed.attacks import Gaussian
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.federation import PSOFed
-from psofed.federation.attacks import perturbing, rehearse
-from psofed.federation.checkpoint import CheckpointStore
-from psofed.federation.checks import KINDS, ReplyLimits
-from psofed.federation.client_state import find_state
+from psofed.federation.client.attacks import perturbing, rehearse
+from psofed.federation.client.state import find_state
 from psofed.federation.flower import BadTreeError
+from psofed.federation.server.checkpoint import CheckpointStore
+from psofed.federation.server.checks import KINDS, ReplyLimits
 from psofed.federation.testing import InProcessGrid
 
 pytestmark = pytest.mark.federation
@@ -108,7 +108,7 @@ BAD = {
 
 def run(grid, rounds=3, timeout=0.05, **options):
     limits = ReplyLimits(max_magnitude=1e3, max_examples=1000, bench_after=0, rest_rounds=0)
-    options = {"num_shared": 2, "limits": limits} | options
+    options = {"num_shared": 2, "limits": limits, "aggregation": "mean"} | options
     strategy = PSOFed(**options)
     result = strategy.start(grid, np.zeros(6), num_rounds=rounds, timeout=timeout)
     return strategy, result
@@ -332,6 +332,29 @@ def test_state_on_disk_survives_a_restart_of_the_node(make_app, tmp_path):
     assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.glob("*.npz"))
 
 
+@pytest.mark.parametrize("damage", ["flipped bit", "cut short", "empty", "another file"])
+def test_a_damaged_client_state_is_set_aside_and_the_client_starts_again(make_app, tmp_path, caplog, damage):
+    def restart(state):
+        if state.round_number == 2:
+            (path,) = tmp_path.glob("11-*.npz")
+            data = path.read_bytes()
+            half = len(data) // 2
+            flipped = data[:half] + bytes([data[half] ^ 1]) + data[half + 1 :]
+            kinds = {"flipped bit": flipped, "cut short": data[:-40], "empty": b"", "another file": b"{}"}
+            path.write_bytes(kinds[damage])
+            grid.forget(11)
+
+    grid = InProcessGrid({node: make_app(state_directory=tmp_path) for node in NODES})
+    strategy, _ = run(grid, rounds=5, on_round=restart)
+    assert strategy.conduct.counts == {}
+    assert [record["lost_state"] for record in strategy.state.history] == [[], [], ["11"], [], []]
+    assert len(list(tmp_path.glob("11-*.npz.damaged"))) == 1
+    told = [
+        record.message for record in caplog.records if "this client's state was damaged" in record.message
+    ]
+    assert len(told) == 1
+
+
 def test_the_state_is_committed_only_on_success(make_app):
     grid = InProcessGrid({11: make_app(fail_in=[2])})
     before = {}
@@ -495,7 +518,7 @@ def test_a_round_that_was_cut_short_is_repeated_without_learning_twice(make_app,
             return super().aggregate_train(server_round, replies)
 
     with pytest.raises(KilledError):
-        Dying(num_shared=2, **options).start(grid, np.zeros(6), num_rounds=6)
+        Dying(num_shared=2, aggregation="mean", **options).start(grid, np.zeros(6), num_rounds=6)
     _, result = run(grid, rounds=6, resume=True, **options)
     _, expected = run(InProcessGrid({node: make_app() for node in NODES}), rounds=6, seed=4)
     np.testing.assert_array_equal(
@@ -674,8 +697,8 @@ def test_a_history_that_was_cut_short_is_no_obstacle(make_app, tmp_path):
 
 def test_the_order_of_the_replies_does_not_change_a_bit():
     """Sums depend on their order in the last bits, so uploads are joined by name and not by arrival."""
-    from psofed.federation.plausibility import Plausibility
-    from psofed.federation.step import ServerStep
+    from psofed.federation.server.plausibility import Plausibility
+    from psofed.federation.server.step import ServerStep
     from psofed.parts.aggregations.mean import Mean
 
     rng = np.random.default_rng(0)
@@ -803,7 +826,7 @@ def test_rounds_begin_at_their_interval_or_when_the_last_has_ended(
         clock.now += takes
         ended.append(clock.now)
 
-    monkeypatch.setattr("psofed.federation.strategy.scheduler", lambda: clock)
+    monkeypatch.setattr("psofed.federation.server.strategy.scheduler", lambda: clock)
     run(InProcessGrid({node: make_app() for node in NODES}), rounds=4, interval=interval, on_round=on_round)
     assert ended == pytest.approx([100.0 + takes + begun * n for n in range(4)])
 
@@ -818,7 +841,21 @@ def test_a_run_that_is_stopped_between_two_rounds_ends_soon(make_app, monkeypatc
                 raise RuntimeError("the run is stopped")
             return super().get_node_ids()
 
-    monkeypatch.setattr("psofed.federation.strategy.scheduler", lambda: clock)
+    monkeypatch.setattr("psofed.federation.server.strategy.scheduler", lambda: clock)
     with pytest.raises(RuntimeError, match="stopped"):
         run(Stopped({node: make_app() for node in NODES}), rounds=4, interval=3600.0)
     assert clock.now < 115.0
+
+
+def test_a_run_that_flower_takes_no_messages_of_ends_and_burns_no_rounds(make_app):
+    """Flower answers so when the run is over, as after a jump of the clock; the nodes are not to blame."""
+
+    class Over(InProcessGrid):
+        def push_messages(self, messages):
+            return ["" for _ in messages]
+
+    strategy = PSOFed(num_shared=2)
+    with pytest.raises(PsofedError, match="none of the round's messages"):
+        strategy.start(Over({node: make_app() for node in NODES}), np.zeros(6), num_rounds=3)
+    assert strategy.state.history == []
+    assert strategy.conduct.counts == {}

@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Self
 
 from psofed.common.errors import PsofedError
-from psofed.federation.deploy.bell import BellService
 from psofed.federation.deploy.credentials import Credentials
 from psofed.federation.deploy.requests import MAX_HEAD, KeyRing, RefusedError, Request, read_head
 from psofed.federation.deploy.traffic import CountingSocket, Meter
 from psofed.federation.deploy.upstream import Upstream, UpstreamError
 from psofed.federation.flower import CHUNK_BYTES, NOTED, Gate, most_objects, number_of_key
+from psofed.federation.protocol.bell import BellService
 
 _SMALL_BODY = 4096  # more than any request has but those that push a message or an object
 _ANNOUNCEMENT = 1 << 15  # a reply without its content: the reason of an error, and an object tree
@@ -147,7 +147,8 @@ class FrontDoor:
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._tls.load_cert_chain(credentials.certificate, credentials.key)
-        self._upstream = Upstream(target, ssl.create_default_context(cafile=str(credentials.authority)))
+        inward = ssl.create_default_context(cafile=str(credentials.authority))
+        self._upstream = Upstream(target, inward, credentials.read_secret())
         self._bell = BellService(bell, self._set_size, self._fill)
         self._guests: OrderedDict[int, _Guest] = OrderedDict()
         self._connections: dict[int, int] = {}

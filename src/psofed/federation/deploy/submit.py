@@ -8,9 +8,9 @@ from psofed._version import __version__
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json, write_json
 from psofed.federation.deploy.processes import wait_until
+from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.status import server_address
 from psofed.federation.deploy.superlink import Home, open_control, to_toml_value
-from psofed.federation.settings import RunSettings
 
 _PYPROJECT = """\
 [build-system]
@@ -40,7 +40,7 @@ _ASK_FLOWER_EVERY = 15.0
 _MODULE = '''\
 """The app is part of psofed, which every machine has installed."""
 
-from psofed.federation.app import client_app, server_app
+from psofed.federation.deploy.app import client_app, server_app
 
 __all__ = ["client_app", "server_app"]
 '''
@@ -96,7 +96,7 @@ def submit(home: Home, settings: RunSettings, *, force: bool = False) -> int:
 def stop(home: Home) -> int:
     """End the run that is going on, and return the last round it has completed."""
     status = read_json(home.status) if home.status.exists() else {}
-    if status.get("state") not in ("submitted", "running"):
+    if status.get("state") not in ("submitted", "running", "interrupted"):
         raise PsofedError(f"no run is going on in {home.folder}")
     home.stop_mark.touch()
     try:
@@ -152,7 +152,9 @@ def follow(
         if time.monotonic() - asked > _ASK_FLOWER_EVERY:
             # For a ServerApp that could not even say that it failed.
             asked = time.monotonic()
-            reason = failure_of(home, run)
+            reason = failure_of(home, int(read_json(home.status)["run"] or run))
+            if read_json(home.status)["state"] == "interrupted":
+                continue  # the server submits it again
             if reason is not None and "stopped" in reason:
                 # Flower knows it before our status says so.
                 round_number = read_json(home.status)["round"]
