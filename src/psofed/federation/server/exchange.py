@@ -48,7 +48,7 @@ _REPLY_BYTES = 4 << 20  # of a reply, besides the model's
 
 
 @dataclass(frozen=True)
-class Answers:
+class NodeAnswers:
     """Result of a round's messages.
 
     Attributes
@@ -117,13 +117,13 @@ class MessageExchange:
         timeout: float,
         nodes: Mapping[int, Node],
         patience: Patience | None = None,
-    ) -> Answers:
+    ) -> NodeAnswers:
         """Push `messages` and pull their replies for at most `timeout` seconds.
 
         `nodes` are the nodes by Flower's id. A node that goes offline meanwhile is not waited for, and neither is one
         that has used up the `patience` of the others.
         """
-        answers = Answers()
+        answers = NodeAnswers()
         if not messages:
             return answers
         start = scheduler().monotonic()
@@ -218,7 +218,7 @@ class MessageExchange:
         message_id: str,
         waiting: dict[str, int],
         numbers: Mapping[int, int],
-        answers: Answers,
+        answers: NodeAnswers,
     ) -> None:
         """Add a reply that was pulled, if there was one."""
         error = pull.error

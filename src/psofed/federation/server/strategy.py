@@ -22,7 +22,7 @@ from psofed.federation.protocol.models import arrays_of
 from psofed.federation.protocol.wire import LOST, BadReplyError, Reply, decode_metrics
 from psofed.federation.server.checkpoint import KEEP, CheckpointStore, ServerState
 from psofed.federation.server.checks import Conduct, ReplyLimits
-from psofed.federation.server.exchange import Answers, MessageExchange
+from psofed.federation.server.exchange import MessageExchange, NodeAnswers
 from psofed.federation.server.instructions import Instructor
 from psofed.federation.server.nodes import Node, wait_for_nodes
 from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
@@ -280,7 +280,7 @@ class PSOFed(Strategy):
         self._unreadable = answers.unreadable
         return answers.replies
 
-    def _send(self, grid: Grid, messages: Sequence[Message], timeout: float) -> Answers:
+    def _send(self, grid: Grid, messages: Sequence[Message], timeout: float) -> NodeAnswers:
         return self._exchange(grid, messages, timeout, self._nodes, self.conduct.patience)
 
     def _begin(self, initial: ArrayRecord) -> ServerState:
