@@ -141,6 +141,8 @@ class Simulation:
                 self.link.restart()
                 self.world.tell("the server's machine is up again")
             self._roll_back()
+            if isinstance(self.app and self.app.failure, Violation):
+                raise self.app.failure
             self.promises.check_disk()
             self.app = Process("ServerApp", SERVER, must_live=False)
             self.world.spawn(self.app, self._serve)
@@ -199,19 +201,35 @@ class Simulation:
             self.world.at(self.world.now + incident.after, lambda incident=incident: self._happen(incident))
 
     def _roll_back(self) -> None:
+        """Go back to an earlier round, as the operator's command does; that, too, can be cut short."""
         if self._rollback is None:
             return
+        random, self._rollback = Random(f"rollback {self.plan.seed} {self._rollback}"), None
+        accident = random.choice(("", "full disk", "kill", "power loss"))
+        self.app = Process("rollback", SERVER, must_live=False)
+        if accident == "full disk":
+            self.full[SERVER] = self.full.get(SERVER, 0) + 1
+        elif accident:
+            self._plan_kill(random.randint(0, 12), accident == "power loss")
+        self.world.spawn(self.app, lambda: self._roll_back_to(random.random()))
+        while self.app.threads and self.app.alive:
+            self.world.sleep(0.1)
+        self._operations_left = -1
+        if accident == "full disk":
+            self._empty(SERVER)
+
+    def _roll_back_to(self, where: float) -> None:
         store = CheckpointStore(CHECKPOINT)
         kept = store.rounds()
-        if kept:
-            number = kept[int(self._rollback * len(kept))]
-            self.world.tell(f"the operator rolls back to round {number}")
-            try:
-                store.rollback(number)
-                self.promises.rolled_back(number)
-            except PsofedError as error:
-                self.world.tell(f"the rollback failed: {error}")
-        self._rollback = None
+        if not kept:
+            return
+        number = kept[int(where * len(kept))]
+        self.world.tell(f"the operator rolls back to round {number}")
+        self.promises.rolling_back(number)
+        try:
+            store.rollback(number)
+        except PsofedError as error:
+            self.world.tell(f"the rollback failed: {error}")
 
     # --- incidents ------------------------------------------------------------------------------------
 
@@ -277,19 +295,19 @@ class Simulation:
             return
         self._operations_left -= 1
         if self._operations_left < 0:
-            self.world.tell(f"the ServerApp is killed before it can {operation} {path.name}")
+            self.world.tell(f"the {self.app.name} is killed before it can {operation} {path.name}")
             self._crash(self._power) if self._power else self._kill_app()
 
     def _fill(self, machine: Path, seconds: float) -> None:
         self.full[machine] = self.full.get(machine, 0) + 1
         self.undisturbed = False
 
-        def empty() -> None:
-            self.full[machine] -= 1
-            if not self.full[machine]:
-                del self.full[machine]
+        self.world.at(self.world.now + seconds, lambda: self._empty(machine))
 
-        self.world.at(self.world.now + seconds, empty)
+    def _empty(self, machine: Path) -> None:
+        self.full[machine] -= 1
+        if not self.full[machine]:
+            del self.full[machine]
 
     def _jump(self, machine: Path, seconds: float) -> None:
         self.undisturbed = False
