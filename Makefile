@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Tests start many processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install test test-slow test-all coverage breaks soak simulated byzantine bench peers lint format reproduce docs constraints dist dist-oldest clean
+.PHONY: install test test-slow test-all coverage breaks soak simulated byzantine patient bench peers lint format reproduce docs constraints dist dist-oldest clean
 
 install: $(STAMP)
 
@@ -40,6 +40,9 @@ simulated: install
 
 byzantine: install
 	$(BIN)/python tests/federation/byzantine.py
+
+patient: install
+	$(BIN)/python tests/federation/patient.py
 
 # It takes the packages of the Python that it finds first.
 PYRIGHT := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/basedpyright

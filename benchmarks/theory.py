@@ -73,7 +73,8 @@ def compare_with_simulation() -> str:
 def draw(rows: list[tuple[int, float, float]], path: Path) -> None:
     from matplotlib.figure import Figure
 
-    from psofed.plots.curves import COLOURS, finish_axes, save_figure
+    from psofed.render.figures import finish_axes, save_figure
+    from psofed.render.style import COLOURS
 
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.add_subplot()

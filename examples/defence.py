@@ -10,7 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from psofed import Scenario, attacks, defences, simulate
-from psofed.plots.curves import COLOURS, finish_axes, save_figure, to_decibels
+from psofed.common.numbers import to_decibels
+from psofed.render.figures import finish_axes, save_figure
+from psofed.render.style import COLOURS
 
 LENGTH, BIN = 600, 10
 

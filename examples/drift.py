@@ -11,7 +11,9 @@ from lag import measure_lag
 from matplotlib.figure import Figure
 
 from psofed import Scenario, attacks, drifts, optimal_stepsize, predict, simulate
-from psofed.plots.curves import COLOURS, finish_axes, save_figure, to_decibels
+from psofed.common.numbers import to_decibels
+from psofed.render.figures import finish_axes, save_figure
+from psofed.render.style import COLOURS
 
 BASE = Scenario(num_clients=20, dimension=5, iterations=2000, attack=attacks.Gaussian(num_byzantine=4))
 WALKS = (0.0, 1e-4, 1e-3)

@@ -11,8 +11,10 @@ from kernel_ridge import kernel_ridge_mse
 from matplotlib.figure import Figure
 
 from psofed import Data, Prediction, Scenario, attacks, models, simulate
+from psofed.common.numbers import to_decibels
 from psofed.fleet.nonlinear import best_mse
-from psofed.plots.curves import COLOURS, finish_axes, save_figure, to_decibels
+from psofed.render.figures import finish_axes, save_figure
+from psofed.render.style import COLOURS
 
 STREAM = Data(function="root-sine", input_variance=1.0, noise_variance=0.01)
 BASE = Scenario(

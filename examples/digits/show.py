@@ -8,8 +8,8 @@ from network import DIMENSION
 from numpy.typing import NDArray
 from study import ATTACKS, CASES, LOOK_EVERY, METHODS, ROUNDS
 
-from psofed.plots.curves import finish_axes, save_figure
-from psofed.plots.style import COLOURS, LINES, MARKERS, make_canvas, plot_style
+from psofed.render.figures import finish_axes, make_figure, save_figure, styled
+from psofed.render.style import COLOURS, LINES, MARKERS
 from psofed.results.estimates import estimate, students_factor
 
 LOOKS = np.arange(0, ROUNDS + 1, LOOK_EVERY)
@@ -136,10 +136,10 @@ def in_words(values: NDArray[np.float64]) -> str:
 
 def draw_traffic(results: Results, path: Path) -> None:
     """Draw accuracy against bytes, without attack and with the paper's."""
-    with plot_style():
+    with styled():
         titles = {"none": "no attack", "gaussian": "4 of 20 clients send noise"}
         there = [name for name in titles if results.has(name, FULL)]
-        figure = make_canvas(1.6 + 3.4 * len(there), 3.6)
+        figure = make_figure(1.6 + 3.4 * len(there), 3.6)
         panels = figure.subplots(1, len(there), sharey=True, squeeze=False)[0]
         shown = [method.name for method in METHODS if method.rule == "mean"]
         for axes, attack in zip(panels, there, strict=True):
@@ -164,8 +164,8 @@ def draw_attacks(results: Results, path: Path) -> None:
     """Draw the final accuracy under every attack that a method was tried with, and its interval."""
     attacks = list(ATTACKS)[:5]
     shown = ["psofed 5 %", "psofed 25 %", FULL, *(method.name for method in METHODS[6:])]
-    with plot_style():
-        figure = make_canvas(7.6, 3.8)
+    with styled():
+        figure = make_figure(7.6, 3.8)
         axes = figure.subplots()
         for number, method in enumerate(shown):
             tried = [place for place, attack in enumerate(attacks) if results.has(attack, method)]

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 
 from psofed import OwnData, read_data, simulate
 from psofed.fleet.fitting import fit_scenario
-from psofed.plots.curves import COLOURS, finish_axes, save_figure
+from psofed.render.figures import finish_axes, save_figure
+from psofed.render.style import COLOURS
 from psofed.simulation.baselines import run_baselines
 
 FEATURES = ("departure_delay", "air_time", "wind_speed", "visibility", "rain", "pressure")

@@ -8,7 +8,7 @@ from psofed.paper.model import Quality
 from psofed.paper.page import write_page
 from psofed.paper.reproduce import reproduce
 
-pytestmark = [pytest.mark.paper, pytest.mark.plots]
+pytestmark = [pytest.mark.paper, pytest.mark.render]
 
 WIDE, PHONE = 1400, 390
 

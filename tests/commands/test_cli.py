@@ -48,7 +48,7 @@ def test_divergence_is_valid_json_and_said(scenario_file, psofed_command) -> Non
     assert result["network_mse"]["mean"] is None
     assert result["diverged"]["trials"] == [0, 1]
     assert (
-        "2 of 2 trials diverged"
+        "All 2 trials diverged"
         in psofed_command("simulate", scenario_file, "--trials", 2, "--set", "stepsize=5").stdout
     )
 
@@ -86,7 +86,10 @@ def test_a_result_and_a_picture_are_written(scenario_file, tmp_path, psofed_comm
         (["--set", "nonsense"], "key=value"),
         (["--plot", "curve.gif"], "a name ending in .png, .svg, .pdf"),
         (["--out", "result.json"], "a name ending in .nc"),
-        (["--tail", "200"], "tail must be between 1 and 100 (the iterations); got 200."),
+        (
+            ["--tail", "200"],
+            "tail must be an integer between 1 and 100 (the iterations) or a fraction below 1; got 200.",
+        ),
         (["--trials", "0"], "--trials"),
         (["--threads", "-1"], "--threads"),
         (["--wrong"], "--wrong"),

@@ -9,8 +9,8 @@ import psofed
 from psofed import InvalidValueError, PsofedError, advise, from_arrays
 from psofed.advice.errors import Trier, cut_into_blocks
 from psofed.advice.judging import Gain, Judge, ratio_gain
-from psofed.advice.stations import robust_scores, stands_out
 from psofed.fleet.fitting import fit_scenario
+from psofed.results.outliers import robust_scores, stands_out
 
 pytestmark = pytest.mark.advice
 
@@ -62,7 +62,7 @@ def test_where_it_makes_no_difference_that_is_said() -> None:
 def test_columns_that_say_nothing_are_named_as_such() -> None:
     rng = np.random.default_rng(3)
     data = from_arrays(rng.standard_normal((600, 2)), rng.standard_normal(600), np.arange(600) % 5)
-    assert "No model is clearly better than each station's running mean" in advise(data, liars=0).answer
+    assert "No model is clearly better than each client's running mean" in advise(data, liars=0).answer
 
 
 def test_the_scenarios_stepsize_does_not_matter() -> None:
@@ -76,7 +76,7 @@ def test_the_scenarios_stepsize_does_not_matter() -> None:
 def test_a_single_client_has_nobody_to_federate_with() -> None:
     advice = advise(make(1, 60, 0.0))
     assert advice.verdict == "stay alone"
-    assert advice.answer == "Nothing to federate: S00 is the only station."
+    assert advice.answer == "There is nothing to federate: S00 is the only client."
     assert advice.federation.error == pytest.approx(advice.alone.error, rel=1e-9)
 
 
@@ -87,7 +87,7 @@ def test_lies_hurt_the_mean_more_than_the_median_and_count_on_the_honest_alone(h
     assert mean.gain.value < helpful.federation.gain.value
     assert len(helpful.liars) == 4
     assert helpful.attack["kind"] == "sign-flip"
-    assert "If 4 of the 20 stations lied" in helpful.sentences[-1]
+    assert "If 4 of the 20 clients were Byzantine" in helpful.sentences[-1]
 
 
 @pytest.mark.parametrize(("aggregation", "rule"), [("krum", "trimmed-mean"), ("trimmed-mean", None)])
@@ -204,8 +204,8 @@ def test_saved_advice_is_opened_again_and_drawn(helpful, tmp_path, ending: str) 
     opened = psofed.load_result(path)
     assert opened.to_json() == helpful.to_json()
     assert opened.scenario == helpful.scenario
-    assert opened.summary() == helpful.summary()
-    assert opened.summary().startswith(helpful.answer)
+    assert repr(opened) == repr(helpful)
+    assert opened.report().headline == helpful.answer
     assert len(opened.plot().axes) == len(helpful.plot().axes)
 
 

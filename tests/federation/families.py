@@ -24,6 +24,13 @@ def family(pid):
     return sorted(found)
 
 
+def command_of(pid):
+    """Return the command line of a process; empty if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    return ""
+
+
 def living(pids):
     """Return those of `pids` that still live."""
     return [pid for pid in pids if pid in family(pid)]

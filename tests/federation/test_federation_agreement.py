@@ -35,6 +35,7 @@ def server_msd(scenario: Scenario, seed: int, *, share_with: Scenario | None = N
     shared = share_with or scenario
     strategy = PSOFed(
         num_shared=shared.num_shared,
+        aggregation="mean",
         pattern=shared.selection.pattern,
         coordinated=shared.selection.coordinated,
         num_participants=scenario.num_participants,

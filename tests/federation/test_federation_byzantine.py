@@ -2,6 +2,7 @@
 
 import byzantine
 import numpy as np
+import patient
 import pytest
 from byzantine import HONEST, LIAR, NAMES, NODES, RULES
 from deployments import Deployment, run_in_process
@@ -62,6 +63,17 @@ def test_the_median_stays_where_the_mean_is_led_away(tmp_path, record_property):
         found[rule] = max(change, found.get(rule, change))
     assert found["median"] < 1.0
     assert found["mean"] > 3.0
+
+
+@pytest.mark.parametrize("step", patient.STEPS[1:])
+def test_a_patient_node_that_stays_within_the_guard_gains_little(step):
+    """Step by step within the guard's bound, one node of five leads a plain mean away exponentially."""
+    default = next(rule for rule in patient.RULES if "default" in rule)
+    assert patient.level(default, step, seeds=1) < 2 * patient.level(default, None, seeds=1)
+    bounded = patient.level("`mean`, `max_drift = 2`", step, seeds=1)
+    assert bounded < 3 * patient.level("`mean`", None, seeds=1)
+    if step != "honest":
+        assert patient.level("`mean`", step, seeds=1) > 1e3
 
 
 def cost_of_a_turned_model(rule, folder, **changes):

@@ -34,7 +34,7 @@ from psofed.federation.deploy.processes import (
 from psofed.federation.deploy.server import client_command, exposure_warning
 from psofed.federation.deploy.status import federation_status
 from psofed.federation.deploy.submit import write_app
-from psofed.federation.deploy.superlink import Home, superlink_command
+from psofed.federation.deploy.superlink import Home, register_nodes, superlink_command
 from psofed.federation.deploy.supernode import keep_node_running, supernode_command
 from psofed.federation.flower import number_of_key, public_key_of
 from psofed.federation.settings import RunSettings
@@ -231,14 +231,40 @@ def test_flowers_processes_are_offline_by_default(tmp_path):
 
 def test_a_warning_comes_with_every_address_but_loopback():
     assert exposure_warning("127.0.0.1", 1) is None
-    assert "asks no credential" in " ".join((exposure_warning("0.0.0.0", 1) or "").split())
+    assert "Only nodes with a registered key get in" in " ".join(
+        (exposure_warning("0.0.0.0", 1) or "").split()
+    )
+
+
+def test_a_stray_file_among_the_keys_is_skipped_with_one_warning(tmp_path, caplog):
+    class Link:
+        """The two calls of a SuperLink's Control API that registering needs."""
+
+        names: list = []  # noqa: RUF012
+
+        def nodes(self):
+            return []
+
+        def register(self, key, name):
+            self.names.append(name)
+
+    home = Home(tmp_path)
+    make_credentials(home.credentials.folder, [], ["north"])
+    (home.credentials.folder / "notes.pub").write_text("not a key")
+    for _ in range(2):
+        assert register_nodes(home, Link()) == ["north"]
+    assert [record.message.count("notes.pub") for record in caplog.records] == [1]
 
 
 # --- settings, app, results -----------------------------------------------------------------------------
 
 
 def test_a_run_has_the_limits_on_replies_that_the_strategy_has_by_itself():
-    assert RunSettings(scenario=Scenario(num_clients=3, dimension=2)).limits == ReplyLimits()
+    scenario = Scenario(num_clients=3, dimension=2, aggregation="median")
+    assert RunSettings(scenario=scenario).limits == ReplyLimits()
+    plain = RunSettings(scenario=scenario.replace(aggregation="mean"))
+    assert plain.limits == ReplyLimits(max_drift=plain.max_drift)
+    assert dataclasses.replace(plain, synthetic=True).limits == ReplyLimits()
 
 
 def test_settings_survive_flowers_config():
@@ -464,8 +490,8 @@ def test_help_imports_nothing_of_flower():
 
 def test_a_run_can_be_drawn_beside_its_prediction(finished, tmp_path):
     from psofed.federation.demo import Prediction
-    from psofed.federation.plots import plot_federation
-    from psofed.plots.curves import save_figure
+    from psofed.federation.outcome import plot_federation
+    from psofed.render.figures import save_figure
 
     result = read_json(finished.result)
     flat = [0.1] * 60

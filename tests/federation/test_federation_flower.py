@@ -1,15 +1,44 @@
 """The contract with Flower's internals: what psofed uses of them must be there, in the form that it uses."""
 
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from psofed.federation import flower
+from psofed.federation.flower.clock import SteadyClock
 
 pytestmark = pytest.mark.federation
 
 SOURCE = Path(inspect.getfile(flower)).parents[1]
+
+
+def test_the_superlinks_heartbeats_are_kept_by_a_clock_that_does_not_jump():
+    """Set one minute ahead or back, it follows by a tenth of the time that passes; Flower's keepers read it."""
+    wall, passed = [1000.0], [0.0]
+    clock = SteadyClock(lambda: wall[0], lambda: passed[0])
+    for jump in (60.0, -120.0, 0.0):
+        wall[0] += jump + 10.0
+        passed[0] += 10.0
+        before = clock._seconds
+        assert 9.0 - 1e-9 <= clock.seconds() - before <= 11.0 + 1e-9
+    for _ in range(100):
+        wall[0] += 10.0
+        passed[0] += 10.0
+        clock.seconds()
+    assert clock.seconds() == pytest.approx(wall[0])
+    code = (
+        "from psofed.federation.flower.clock import keep_time_steady; keep_time_steady();"
+        "from flwr.server.superlink.linkstate import in_memory_linkstate as link;"
+        "from flwr.supercore.corestate import in_memory_corestate as core;"
+        "print(type(link.now.__self__).__name__, type(core.now.__self__).__name__)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.split() == ["SteadyClock", "SteadyClock"]
 
 
 def test_the_installed_flower_is_one_that_the_long_lived_node_was_tested_with():

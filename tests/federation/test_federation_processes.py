@@ -7,20 +7,24 @@ import contextlib
 import json
 import os
 import resource
+import signal
 import socket
 import ssl
+import subprocess
+import sys
 import time
 
 import numpy as np
 import pytest
 from deployments import NAMES, SCENARIO, run_in_process, three_nodes
-from families import family_memory, kill_family
+from families import command_of, family, family_memory, kill_family
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import read_json
+from psofed.federation.checkpoint import CheckpointStore
 from psofed.federation.deploy.credentials import make_credentials, make_node_key
 from psofed.federation.deploy.processes import wait_until
-from psofed.federation.deploy.submit import follow, submit
+from psofed.federation.deploy.submit import follow, stop, submit
 from psofed.federation.flower import Control
 from psofed.federation.settings import RunSettings
 
@@ -85,8 +89,39 @@ def test_runs_cannot_be_submitted_through_the_nodes_port(deployment):
     authority = deployment.home.credentials.authority
     with Control(info["port"], authority) as control, pytest.raises(PsofedError, match="refused"):
         control.nodes()
-    with Control(info["superlink_port"], authority) as control:  # on loopback, the very same works
+
+
+STRANGER = """
+import encodings.idna, http.client, os, ssl, sys
+port, path, secret = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+try:
+    secret = open(secret).read()
+except OSError:
+    secret = "unreadable"
+link = http.client.HTTPSConnection("127.0.0.1", port, context=ssl._create_unverified_context())
+link.request("POST", path, b"", {"content-type": "application/protobuf", "x-psofed-secret": secret})
+print(os.getuid(), secret, link.getresponse().status)
+"""
+
+
+@pytest.mark.parametrize(
+    "path", ["control/list-nodes", "control/start-run", "fleet/pull-messages", "runtime/acquire-task"]
+)
+def test_another_user_of_the_servers_machine_is_refused(deployment, path):
+    """The SuperLink listens on loopback, where every local user can connect."""
+    info, credentials = read_json(deployment.home.server_info), deployment.home.credentials
+    for port in (info["superlink_port"], info["port"]):
+        with Control(port, credentials.authority) as control, pytest.raises(PsofedError, match="refused"):
+            control.nodes()
+    with Control(info["superlink_port"], credentials.authority, credentials.read_secret()) as control:
         assert [node["name"] for node in control.nodes()] == NAMES
+    if os.getuid() != 0:
+        pytest.skip("only root can start a process as another user")
+    port = str(info["superlink_port"])
+    command = [sys.executable, "-I", "-c", STRANGER, port, f"/v1/{path}", str(credentials.secret)]
+    told = subprocess.run(command, capture_output=True, text=True)
+    assert told.stdout.split() == ["65534", "unreadable", "401"], told.stderr
 
 
 def test_bad_replies_are_dropped_and_counted_and_the_model_stays(deployment):
@@ -97,6 +132,26 @@ def test_bad_replies_are_dropped_and_counted_and_the_model_stays(deployment):
     assert result["bad_replies"] == {name: {"out-of-bound": 1} for name in NAMES}
     assert result["benched"] == NAMES
     assert result["model"] == [0.0] * scenario.dimension
+
+
+def test_a_run_whose_process_is_killed_is_continued_by_the_server(deployment):
+    """Flower would notice it after a minute, and end the run."""
+    rounds = 400
+    scenario = SCENARIO.replace(num_participants=NODES, iterations=rounds)
+    run = deployment.run("run-killed", scenario)
+    wait_until(deployment.round_done(3, of=rounds), 120.0, "the first rounds", lambda: None)
+    first = deployment.status()["run"]
+    (app,) = [pid for pid in family(deployment.server.pid) if "flwr-serverapp" in command_of(pid)]
+    os.kill(app, signal.SIGKILL)
+    wait_until(lambda: deployment.status()["run"] != first, 60.0, "the run to be submitted again")
+    killed_after = deployment.status()["round"]
+    wait_until(deployment.round_done(killed_after + 3, of=rounds), 120.0, "the run to continue")
+    assert run.is_running, run.tail(40)  # the command that follows it has noticed nothing
+    run.process.terminate()
+    assert deployment.status()["state"] == "running"
+    stop(deployment.home)
+    history = CheckpointStore(deployment.home.checkpoint).load().history
+    assert [record["round"] for record in history] == list(range(1, len(history) + 1))
 
 
 # --- nodes that are stopped, killed and started again while a run is on; and Flower's own among them ---------------

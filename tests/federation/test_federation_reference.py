@@ -76,6 +76,7 @@ def run_federation(scenario, draws, upload_shift=0):
     drawn = {n + 1: [nodes[k] for k in np.flatnonzero(a)] for n, a in enumerate(draws.participants)}
     strategy = PSOFed(
         num_shared=scenario.num_shared,
+        aggregation="mean",
         newcomers="zeros",
         masks=masks if not upload_shift else ShiftedUploads(given),
         participants=SuppliedParticipants(drawn),

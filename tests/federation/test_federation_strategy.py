@@ -108,7 +108,7 @@ BAD = {
 
 def run(grid, rounds=3, timeout=0.05, **options):
     limits = ReplyLimits(max_magnitude=1e3, max_examples=1000, bench_after=0, rest_rounds=0)
-    options = {"num_shared": 2, "limits": limits} | options
+    options = {"num_shared": 2, "limits": limits, "aggregation": "mean"} | options
     strategy = PSOFed(**options)
     result = strategy.start(grid, np.zeros(6), num_rounds=rounds, timeout=timeout)
     return strategy, result
@@ -332,6 +332,29 @@ def test_state_on_disk_survives_a_restart_of_the_node(make_app, tmp_path):
     assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.glob("*.npz"))
 
 
+@pytest.mark.parametrize("damage", ["flipped bit", "cut short", "empty", "another file"])
+def test_a_damaged_client_state_is_set_aside_and_the_client_starts_again(make_app, tmp_path, caplog, damage):
+    def restart(state):
+        if state.round_number == 2:
+            (path,) = tmp_path.glob("11-*.npz")
+            data = path.read_bytes()
+            half = len(data) // 2
+            flipped = data[:half] + bytes([data[half] ^ 1]) + data[half + 1 :]
+            kinds = {"flipped bit": flipped, "cut short": data[:-40], "empty": b"", "another file": b"{}"}
+            path.write_bytes(kinds[damage])
+            grid.forget(11)
+
+    grid = InProcessGrid({node: make_app(state_directory=tmp_path) for node in NODES})
+    strategy, _ = run(grid, rounds=5, on_round=restart)
+    assert strategy.conduct.counts == {}
+    assert [record["lost_state"] for record in strategy.state.history] == [[], [], ["11"], [], []]
+    assert len(list(tmp_path.glob("11-*.npz.damaged"))) == 1
+    told = [
+        record.message for record in caplog.records if "this client's state was damaged" in record.message
+    ]
+    assert len(told) == 1
+
+
 def test_the_state_is_committed_only_on_success(make_app):
     grid = InProcessGrid({11: make_app(fail_in=[2])})
     before = {}
@@ -495,7 +518,7 @@ def test_a_round_that_was_cut_short_is_repeated_without_learning_twice(make_app,
             return super().aggregate_train(server_round, replies)
 
     with pytest.raises(KilledError):
-        Dying(num_shared=2, **options).start(grid, np.zeros(6), num_rounds=6)
+        Dying(num_shared=2, aggregation="mean", **options).start(grid, np.zeros(6), num_rounds=6)
     _, result = run(grid, rounds=6, resume=True, **options)
     _, expected = run(InProcessGrid({node: make_app() for node in NODES}), rounds=6, seed=4)
     np.testing.assert_array_equal(

@@ -13,7 +13,7 @@ from psofed.paper.verdict import (
     UNDECIDED,
     Check,
     Claim,
-    Difference,
+    DecibelDifference,
     explain,
     paired_difference,
 )
@@ -84,8 +84,8 @@ def test_a_trial_that_diverged_makes_the_difference_infinite():
 
 
 def test_a_difference_says_its_uncertainty():
-    assert str(Difference(-0.1234, 0.01)) == "−0.123 ± 0.010 dB"
-    assert str(Difference(0.5)) == "+0.500 dB"
+    assert str(DecibelDifference(-0.1234, 0.01)) == "−0.123 ± 0.010 dB"
+    assert str(DecibelDifference(0.5)) == "+0.500 dB"
 
 
 def find(claims, words):

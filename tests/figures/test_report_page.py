@@ -20,9 +20,9 @@ from psofed.paper.page_claims import claim_sections, verdict_tiles
 from psofed.paper.reproduction import drawing_helpers, save_reproduction
 from psofed.paper.typeset import typeset
 from psofed.paper.verdict import FAILS, HOLDS, Check, Claim
-from psofed.plots.pages import embed
+from psofed.render.pages import embed
 
-pytestmark = [pytest.mark.paper, pytest.mark.plots]
+pytestmark = [pytest.mark.paper, pytest.mark.render]
 
 CSS = files("psofed.paper").joinpath("page.css").read_text("utf-8")
 COLOURS = {
@@ -261,7 +261,7 @@ def test_one_figure_is_drawn_without_helpers():
 
 def test_another_library_that_extends_bokeh_is_not_in_the_page() -> None:
     pytest.importorskip("panel")
-    from psofed.plots.pages import bokeh_script
+    from psofed.render.pages import bokeh_script
 
     assert " src=" not in bokeh_script().split("\n", 1)[0]
     assert "<script src" not in bokeh_script()

@@ -140,6 +140,7 @@ class Simulation:
                 self.world.sleep(1.0)
                 self.link.restart()
                 self.world.tell("the server's machine is up again")
+            self.promises.check_disk()
             self._roll_back()
             if isinstance(self.app and self.app.failure, Violation):
                 raise self.app.failure
@@ -223,7 +224,7 @@ class Simulation:
         kept = store.rounds()
         if not kept:
             return
-        number = kept[int(where * len(kept))]
+        number = kept[-1] if where < 0.7 else kept[int((where - 0.7) / 0.3 * len(kept))]
         self.world.tell(f"the operator rolls back to round {number}")
         self.promises.rolling_back(number)
         try:
@@ -248,7 +249,7 @@ class Simulation:
             "kill at file operation": lambda: self._plan_kill(int(40 * amount), False),
             "power loss at file operation": lambda: self._plan_kill(int(40 * amount), True),
             "full disk": lambda: self._fill(SERVER, seconds / 4),
-            "rollback": lambda: (setattr(self, "_rollback", amount), self._kill_app()),
+            "rollback": lambda: self._plan_rollback(amount),
             "server clock": lambda: self._jump(SERVER, 240.0 * (amount - 0.5)),
             "node clock": lambda: self._jump(node.machine, 240.0 * (amount - 0.5)),
             "kill node": lambda: node.stop(False, seconds),
@@ -285,6 +286,14 @@ class Simulation:
         if power:
             self.disk.lose_power(SERVER, Random(f"power {self.plan.seed} {self.world.steps}"))
         self._kill_app()
+
+    def _plan_rollback(self, amount: float) -> None:
+        """Let the operator roll back as soon as the ServerApp has ended: now, or between two file operations."""
+        self._rollback = amount
+        if amount < 0.2:
+            self._kill_app()
+        else:
+            self._plan_kill(int(20 * (amount - 0.2)), False)
 
     def _plan_kill(self, operations: int, power: bool) -> None:
         self._operations_left, self._power = operations, power

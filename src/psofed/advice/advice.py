@@ -10,17 +10,19 @@ import numpy as np
 from psofed._version import __version__
 from psofed.advice.judging import Gain
 from psofed.advice.stations import Station
-from psofed.advice.words import answer, lies_sentence, outlier_sentence, pooled_sentence
 from psofed.common.csv_text import csv_text
 from psofed.common.errors import InvalidValueError
 from psofed.common.files import write_atomically
 from psofed.common.numbers import finite_or_none
+from psofed.render import Report, Reported
 from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
     import pandas
     import xarray
+
+    from psofed.render.charts import Panels
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,8 @@ class Method:
         return {**asdict(self), "gain": self.gain.to_json()}
 
 
-@dataclass(frozen=True, eq=False)
-class Advice:
+@dataclass(frozen=True, eq=False, repr=False)
+class Advice(Reported):
     """The outcome of :func:`psofed.advise`.
 
     Attributes
@@ -112,13 +114,16 @@ class Advice:
     @property
     def answer(self) -> str:
         """The answer in one sentence."""
+        from psofed.advice.report import answer
+
         return answer(self)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The answer, and what else should be known."""
-        more = (outlier_sentence(self), pooled_sentence(self), lies_sentence(self))
-        return (self.answer, *(text for text in more if text))
+        from psofed.advice.report import more_sentences
+
+        return (self.answer, *more_sentences(self))
 
     @property
     def methods(self) -> tuple[Method, ...]:
@@ -126,15 +131,17 @@ class Advice:
         robust = () if self.robust is None else (self.robust,)
         return (self.alone, *self.shared, *robust, self.pooled, self.average)
 
-    def __repr__(self) -> str:
-        return f"Advice({self.answer!r})"
+    def report(self) -> Report:
+        """Return the answer, what was compared, and how each client fares."""
+        from psofed.advice.report import advice_report
 
-    def summary(self) -> str:
-        """Return the answer, what else should be known, and all that was compared, as text."""
-        rows = [
-            f"  {m.title}: error {m.error:.4g}, gain {m.gain.value:+.1%}" for m in (*self.methods, *self.lies)
-        ]
-        return "\n".join([*self.sentences, *rows, *(f"  note: {line}" for line in self.notes)])
+        return advice_report(self)
+
+    def chart(self) -> "Panels":
+        """Return gains and errors as a value."""
+        from psofed.advice.report import advice_chart
+
+        return advice_chart(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists, ready for JSON: what is not finite is None."""
@@ -237,13 +244,6 @@ class Advice:
         else:
             text = json.dumps(self.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         write_atomically(Path(path), text.encode(), mode=0o666)
-
-    def plot(self) -> Any:
-        """Draw the answer (a Matplotlib figure)."""
-        from importlib import import_module
-
-        # Plots are above this package; it does not depend on them unless asked to draw.
-        return import_module("psofed.plots.advice").plot_advice(self)
 
 
 def check_out(path: Path) -> None:

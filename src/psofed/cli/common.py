@@ -1,7 +1,6 @@
 """What the commands share: reading a scenario, printing JSON, tables and progress."""
 
 import json
-import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,34 +59,6 @@ def print_json(value: Any) -> None:
     from psofed.common.numbers import finite_or_none
 
     typer.echo(json.dumps(finite_or_none(value), indent=2, allow_nan=False))
-
-
-def decibels(value: float) -> str:
-    """Format a linear MSE in dB for a person.
-
-    Examples
-    --------
-    >>> decibels(0.01), decibels(0.0)
-    ('-20.00 dB', '−∞ dB')
-    """
-    if value == 0:
-        return "−∞ dB"  # nothing is noisy, and everything has been learned
-    return f"{10 * math.log10(value):.2f} dB" if value > 0 and math.isfinite(value) else "diverged"
-
-
-def number(value: float) -> str:
-    """Format an error for a person, very small and very large ones with an exponent.
-
-    Examples
-    --------
-    >>> number(0.0536), number(2.5e-9), number(0.0)
-    ('0.053600', '2.5000e-09', '0.000000')
-    """
-    return (
-        f"{value:.6f}"
-        if value == 0 or 1e-5 <= abs(value) < 1e6 or not math.isfinite(value)
-        else f"{value:.4e}"
-    )
 
 
 @contextmanager

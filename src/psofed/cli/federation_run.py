@@ -11,7 +11,6 @@ from psofed.cli.common import (
     Plugins,
     ScenarioFile,
     Settings,
-    decibels,
     load_plugins,
     print_json,
     progress,
@@ -45,8 +44,6 @@ PlotFile = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Draw the learning curve (.png, .svg or .pdf).")
 ]
 
-
-_MOST_ROWS = 25  # of a learning curve on the screen; the result has all
 
 _said: dict[str, str] = {}  # the nodes' last remarks, in the one run that a command follows
 
@@ -93,8 +90,7 @@ def demo(
             curve = None if prediction is None else vars(prediction)
             print_json({**result, "prediction": curve})
             return
-        _print_curve(result, prediction)
-        _print_outcome(result, place)
+        _print_outcome(result, prediction, place)
 
 
 def run(
@@ -285,8 +281,7 @@ def _submit_and_follow(
     if as_json:
         print_json(result)
     else:
-        _print_curve(result, None)
-        _print_outcome(result, home)
+        _print_outcome(result, None, home)
     _check_learned(result)
 
 
@@ -300,15 +295,15 @@ def _check_learned(result: dict[str, Any]) -> None:
 
 def _check_plot(plot: Path | None) -> None:
     if plot is not None:
-        from psofed.plots.curves import check_picture_format
+        from psofed.render.style import check_picture_format
 
         check_picture_format(plot)
 
 
 def _draw(result: dict[str, Any], prediction: Any, plot: Path | None) -> None:
     if plot is not None:
-        from psofed.federation.plots import plot_federation
-        from psofed.plots.curves import save_figure
+        from psofed.federation.outcome import plot_federation
+        from psofed.render.figures import save_figure
 
         save_figure(plot_federation(result, prediction), plot)
 
@@ -332,56 +327,9 @@ def _show_round(status: dict[str, Any], update: Any) -> None:
     _said.update(last["remarks"])
 
 
-def _print_curve(result: dict[str, Any], prediction: Any) -> None:
-    curve = result["learning_curve"]
-    columns: list[tuple[str, list[str]]] = [
-        ("round", [str(number) for number in curve["round"]]),
-        ("network MSE", [_level(value) for value in curve["network_mse"]]),
-    ]
-    if prediction is not None:
-        columns.append(("theory", [_level(value) for value in prediction.network_mse]))
-    if any(value is not None for value in curve["server_msd"]):
-        columns.append(("server MSD", [_level(value) for value in curve["server_msd"]]))
-    if prediction is not None:
-        columns.append(("theory", [_level(value) for value in prediction.server_msd]))
-        bounds = zip(prediction.low, prediction.high, strict=True)
-        columns.append(("90 % of runs", [f"{_level(low)} … {_level(high)}" for low, high in bounds]))
-    widths = [max(map(len, (head, *cells))) for head, cells in columns]
-    typer.echo("  ".join(head.rjust(width) for (head, _), width in zip(columns, widths, strict=True)))
-    rows = list(zip(*(cells for _, cells in columns), strict=True))
-    every = -(-len(rows) // _MOST_ROWS)
-    for row in rows[(len(rows) - 1) % every :: every]:  # the last one always
-        typer.echo("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+def _print_outcome(result: dict[str, Any], prediction: Any, home: "Home") -> None:
+    from psofed.federation.outcome import federation_report
+    from psofed.render.text import print_report
 
-
-def _level(value: float | None) -> str:
-    return "—" if value is None else decibels(value)
-
-
-def _print_outcome(result: dict[str, Any], home: "Home") -> None:
-    traffic = result["communication"]
-    typer.echo(
-        f"{traffic['values_down']} numbers down and {traffic['values_up']} up, "
-        f"{100 * traffic['fraction_of_full_sharing']:.1f} % of full sharing"
-    )
-    if traffic["socket_bytes_up"] is not None:
-        typer.echo(
-            f"at the socket: {traffic['socket_bytes_down']:,} bytes down, {traffic['socket_bytes_up']:,} up"
-        )
-    for node, entry in result["nodes"].items():
-        if entry["remark"]:
-            typer.echo(f"{node}: {entry['remark']}")
-        if entry["error"]:
-            typer.echo(f"{node}: last dropped because: {entry['error']}")
-    for node, counts in result["bad_replies"].items():
-        typer.echo(f"dropped from {node}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
-    for node, about in result.get("suspects", {}).items():
-        state = "left out" if about["out"] else "let in again"
-        typer.echo(f"suspect: {node}, first in round {about['first_round']}, {state} at the end")
-    idle = sum(not record["examples"] for record in result["history"])
-    if 2 * idle > result["rounds"] > 1 and result["examples"]:
-        typer.echo(
-            f"nothing was learned in {idle} of {result['rounds']} rounds, for want of new samples; for files that hold "
-            "everything already, --samples-per-round spreads them over the rounds"
-        )
-    typer.echo(f"result in {home.result} and {home.result.with_suffix('.nc')}; logs in {home.logs}")
+    print_report(federation_report(result, prediction))
+    typer.echo(f"\nResult in {home.result} and {home.result.with_suffix('.nc')}; logs in {home.logs}")

@@ -9,10 +9,7 @@ import typer
 from psofed.common.errors import PsofedError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from psofed.fleet.own_data import OwnData
-    from psofed.results import SimulationResult
     from psofed.scenario import Scenario
 
 _MOST_CLIENTS = 40
@@ -105,71 +102,6 @@ def scenario_for(
 
     mapping: Mapping[str, Any] = {} if file is None else read_mapping(file)
     return fit_scenario(data, set_values(mapping, dict(parse_setting(text) for text in settings)))
-
-
-def print_data_summary(data: "OwnData", result: "SimulationResult") -> None:
-    """Print the comparison with the baselines, and what was done to the data."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    from psofed.simulation.baselines import TITLES
-
-    details, console = result.details["data"], Console()
-    mse = result.network_mse
-    table = Table(
-        title=f"MSE over the last {result.tail} of {result.scenario.iterations} iterations (1: no model)"
-    )
-    table.add_column("")
-    table.add_column("mean", justify="right")
-    table.add_column("best for", justify="right")
-    clients = [c for c in details["clients"] if c["mse"] is not None]
-    better = sum(c["mse"] < c["alone_mse"] for c in clients)
-    table.add_row(
-        "federation",
-        f"{mse.mean:.4f} ± {1.96 * mse.standard_error:.4f}",
-        f"{better} of {len(clients)} clients",
-    )
-    for name, title in TITLES.items():
-        best = f"{len(clients) - better} of {len(clients)} clients" if name == "alone" else ""
-        table.add_row(title, f"{details['baselines'][name]:.4f}", best)
-    console.print(table)
-    _print_clients(details["clients"], console)
-    console.print("Trials differ only in participants, masks and attack: the data are what they are.")
-    console.print(
-        f"All learn with the stepsize {result.scenario.stepsize:g}, which suits some ways better than others: "
-        "psofed advise tunes each and says which to use.",
-        highlight=False,
-    )
-    for line in data.notes():
-        console.print(f"[bold]Note:[/bold] {escape(line)}")
-
-
-def _print_clients(clients: list[dict[str, Any]], console: "Console") -> None:
-    """Print every client's errors by name, some of them if they are many."""
-    import numpy as np
-    from rich.markup import escape
-    from rich.table import Table
-
-    from psofed.advice.stations import robust_scores, stands_out
-
-    alone = np.array([np.nan if c["alone_mse"] is None else c["alone_mse"] for c in clients])
-    flags = stands_out(*robust_scores(alone))
-    shown = set(np.lexsort((np.arange(len(clients)), ~flags))[:_MOST_CLIENTS].tolist())
-    table = Table(title="MSE of each client")
-    for heading in ("client", "samples", "alone", "federation", "gain", ""):
-        table.add_column(heading, justify="left" if heading in ("client", "") else "right")
-    for k, client in enumerate(clients):
-        if k not in shown:
-            continue
-        mse, own = client["mse"], client["alone_mse"]
-        errors = ["" if value is None else f"{value:.4f}" for value in (own, mse)]
-        gain = f"{100 * (1 - mse / own):+.1f} %" if mse is not None and own else ""
-        remarks = ["lies"] * client["is_byzantine"] + ["stands out"] * bool(flags[k])
-        table.add_row(escape(client["name"]), str(client["samples"]), *errors, gain, ", ".join(remarks))
-    console.print(table)
-    if len(shown) < len(clients):
-        console.print(f"{len(clients) - len(shown)} more clients are in --json and --out.")
 
 
 def _names(text: str) -> list[str]:

@@ -56,7 +56,8 @@ def plot(
     """
     from psofed.advice import Advice
     from psofed.common.errors import PsofedError
-    from psofed.plots.curves import check_picture_format, save_figure
+    from psofed.render.figures import save_figure
+    from psofed.render.style import check_picture_format
     from psofed.results import SimulationResult
     from psofed.sweeps import load_result
 

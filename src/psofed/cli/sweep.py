@@ -47,9 +47,11 @@ def sweep(
     """
     import dataclasses
 
-    from psofed.plots.curves import check_picture_format, save_figure
-    from psofed.plots.sweeps import choose_layout
+    from psofed.render.figures import save_figure
+    from psofed.render.style import check_picture_format
+    from psofed.render.text import print_report
     from psofed.sweeps import CellStore, SweepResult, read_grid, run_sweep
+    from psofed.sweeps.chart import choose_layout
     from psofed.sweeps.execute import connect
 
     if plot is not None:
@@ -76,7 +78,7 @@ def sweep(
     if as_json:
         print_json(result.to_json())
         return
-    typer.echo(result.summary())
+    print_report(result.report(), file=str(grid), rows=200)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from psofed.cli.common import AsJson, Plugins, Settings, decibels, print_json, progress
+from psofed.cli.common import AsJson, Plugins, Settings, print_json, progress
 from psofed.cli.own_data import (
     ClientColumn,
     DataFile,
@@ -20,9 +20,7 @@ from psofed.cli.own_data import (
 )
 
 if TYPE_CHECKING:
-    from psofed.fleet.own_data import OwnData
-    from psofed.scenario import Scenario
-    from psofed.theory.tuning import Tuning
+    pass
 
 
 def register(app: typer.Typer) -> None:
@@ -74,7 +72,7 @@ def tune(
         measured = data.fleet(scenario.model.make_features(data.num_columns, scenario.dimension))
         scenario = measured_scenario(scenario, data)
     if plot is not None:
-        from psofed.plots.curves import check_picture_format
+        from psofed.render.style import check_picture_format
 
         check_picture_format(plot)
     from psofed.theory.tuning import tune as tune_
@@ -85,15 +83,20 @@ def tune(
     with progress("tuning", "choices of M") as report:
         tuning = tune_(scenario, metric, counts, theory, horizon, report, measured)
     if plot is not None:
-        from psofed.plots.curves import save_figure
+        from psofed.render.figures import save_figure
 
         save_figure(tuning.plot(), plot)
     if as_json:
         print_json(tuning.to_json() | {"theory": theory, "scenario": scenario.to_mapping()})
     else:
-        _print(tuning)
+        from psofed.render.text import print_report
+
+        found = tuning.report()
         if data is not None:
-            _print_measured(data, scenario)
+            from psofed.theory.reports import measured_notes
+
+            found = found.adding(*measured_notes(scenario))
+        print_report(found, file=str(file or ""))
 
 
 def parse_shared(text: str | None, dimension: int) -> tuple[int, ...]:
@@ -117,54 +120,3 @@ def parse_shared(text: str | None, dimension: int) -> tuple[int, ...]:
         allowed = f"numbers from 1 to dimension = {dimension}, as 1..{dimension} or 1,{dimension}"
         raise InvalidValueError("--shared", text, allowed)
     return tuple(counts)
-
-
-def _print_measured(data: "OwnData", scenario: "Scenario") -> None:
-    import numpy as np
-    from rich.console import Console
-
-    noise = np.array(scenario.data.noise_variance)
-    eigenvalues = np.linalg.eigvalsh(np.array(scenario.data.covariances))
-    console = Console()
-    console.print(
-        f"measured in {data.num_clients} clients: noise variance {noise.min():.3g} to {noise.max():.3g}, "
-        f"eigenvalues of the inputs' covariances {eigenvalues.min():.3g} to {eigenvalues.max():.3g}"
-    )
-    console.print(
-        "The theory takes the inputs' second and fourth moments as measured, and how the noise grows with the inputs; "
-        "it assumes samples unrelated in time and one model to be best for all; "
-        "check the choice with psofed simulate --data."
-    )
-
-
-def _print(tuning: "Tuning") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title="best stepsize by number of shared entries, errors in dB", title_justify="left")
-    for name in ("M", "stepsize", "limit", "network", "test", "MSD", "iterations", "numbers"):
-        table.add_column(name, justify="right")
-    for point in tuning.points:
-        settled = "–" if point.convergence_iterations is None else str(point.convergence_iterations)
-        table.add_row(
-            f"{point.num_shared}{' *' if point is tuning.recommended else ''}",
-            f"{point.stepsize:.4g}",
-            f"{point.max_stepsize:.4g}",
-            *(decibels(e).removesuffix(" dB") for e in (point.network_mse, point.test_mse, point.server_msd)),
-            settled,
-            str(point.numbers_per_iteration),
-        )
-    console = Console()
-    console.print(table)
-    console.print(
-        "network, test: MSE over all clients and at the server; MSD: the server's; limit: of stability"
-    )
-    console.print("iterations: until the network MSE is, and stays, within 1 dB of its steady state")
-    if tuning.horizon is None:
-        console.print("stepsize: best for the steady state")
-    else:
-        console.print(f"stepsize: best for the mean error over {tuning.horizon} iterations")
-    if any(point.convergence_iterations is None for point in tuning.points):
-        console.print("–: more than 100,000 iterations, or a fleet too large to compute it for")
-    console.print("numbers: exchanged per iteration, up and down, by all participants")
-    console.print(f"* recommended: {tuning.reason}")

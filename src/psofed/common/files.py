@@ -106,6 +106,14 @@ def only_one(path: Path, refusal: str) -> Iterator[None]:
         yield
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of :func:`only_one`."""
+    if not disk().exists(path):
+        return False
+    with disk().lock(path) as held:
+        return not held
+
+
 def reason_of(error: OSError) -> str:
     """Return in a few words why the system refused."""
     if error.errno is not None:

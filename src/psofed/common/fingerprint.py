@@ -26,17 +26,20 @@ def source_digest(*packages: str, without: tuple[str, ...] = ()) -> str:
     packages : str
         Folders below psofed.
     without : tuple of str
-        Folders to leave out, where all are taken.
+        Folders to leave out, where all are taken; also those within another, such as ``"results/reports"``.
     """
-    return digest_sources(_PACKAGE, packages or tuple(sorted(_folders(without))))
+    return digest_sources(_PACKAGE, packages or tuple(sorted(_folders(without))), without)
 
 
-def digest_sources(root: Path, packages: Iterable[str]) -> str:
-    """Return a digest of all Python sources in some folders of `root`."""
+def digest_sources(root: Path, packages: Iterable[str], without: tuple[str, ...] = ()) -> str:
+    """Return a digest of all Python sources in some folders of `root`, leaving some out."""
     digest = hashlib.sha256()
     for package in packages:
         for file in sorted((root / package).rglob("*.py")):
-            digest.update(file.relative_to(root).as_posix().encode())
+            name = file.relative_to(root).as_posix()
+            if any(name.startswith(f"{folder}/") for folder in without):
+                continue
+            digest.update(name.encode())
             digest.update(_without_docstrings(file.read_text(encoding="utf-8")).encode())
     return digest.hexdigest()[:16]
 

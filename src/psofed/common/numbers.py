@@ -1,8 +1,12 @@
-"""Numbers: quantiles of Student's t, and what JSON cannot hold."""
+"""Numbers: decibels, quantiles of Student's t, and what JSON cannot hold."""
 
 import math
 from functools import cache
-from typing import Any
+from typing import Any, overload
+
+import numpy as np
+
+from psofed.common.types import FloatArray
 
 # Above this number of degrees of freedom the expansion in their inverse is accurate to 1e-10.
 _MANY = 300
@@ -21,6 +25,24 @@ def finite_or_none(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite_or_none(member) for member in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@overload
+def to_decibels(value: float) -> float: ...
+@overload
+def to_decibels(value: FloatArray) -> FloatArray: ...
+def to_decibels(value: float | FloatArray) -> float | FloatArray:
+    """Return 10 log₁₀ of a power: −∞ for zero and below, ∞ and NaN as they are.
+
+    Examples
+    --------
+    >>> to_decibels(0.01), to_decibels(0.0), to_decibels(np.array([1.0, 0.1, np.inf]))
+    (-20.0, -inf, array([  0., -10.,  inf]))
+    """
+    if isinstance(value, np.ndarray):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(10 * np.log10(np.where(value <= 0, 0.0, value)), dtype=np.float64)
+    return 10 * math.log10(value) if value > 0 else (-math.inf if value <= 0 else math.nan)
 
 
 @cache

@@ -51,6 +51,30 @@ def check_number(
     return number
 
 
+def check_tail(tail: Any, iterations: int) -> int:
+    """Return how many iterations at the end count as steady state.
+
+    Parameters
+    ----------
+    tail : int or float
+        A number of iterations, or a fraction of them below 1, rounded down but at least one iteration.
+    iterations : int
+        Of the run.
+
+    Examples
+    --------
+    >>> check_tail(0.2, 3000), check_tail(0.2, 4), check_tail(50, 3000)
+    (600, 1, 50)
+    """
+    allowed = f"an integer between 1 and {iterations} (the iterations) or a fraction below 1"
+    number = math.nan if isinstance(tail, bool) or not isinstance(tail, Real) else float(tail)
+    if 0 < number < 1:
+        return max(math.floor(number * iterations + 1e-9), 1)
+    if not (1 <= number <= iterations and number.is_integer()):
+        raise InvalidValueError("tail", int(number) if number.is_integer() else tail, allowed)
+    return int(number)
+
+
 def check_boolean(field: str, value: Any) -> bool:
     """Return `value` if it is true or false."""
     if not isinstance(value, bool):

@@ -1,7 +1,6 @@
-"""Simulates and predicts the same scenario, and says whether they agree."""
+"""Simulation and theory of the same scenario, and whether they agree."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import ProgressCallback
 from psofed.common.validation import check_integer
-from psofed.results import METRIC_TITLES, SimulationResult, describe_scenario
+from psofed.render import Report, Reported
+from psofed.results import SimulationResult
 from psofed.results.estimates import students_factor
-from psofed.results.show import draw, html_card, text_table
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.simulation.monte_carlo import simulate
@@ -19,7 +18,8 @@ from psofed.theory.prediction import Prediction, predict
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
+
+    from psofed.render.charts import Chart
 
 # Agreement: within this ratio, or as likely as 3.5 standard errors of a normal variate, whichever is more.
 TOLERANCES = {"network_mse": 0.005, "server_msd": 0.01, "test_mse": 0.01}
@@ -56,14 +56,14 @@ class MetricComparison:
 
     @property
     def verdict(self) -> str:
-        """``"agrees"``, ``"DIFFERS"``, or ``"open"`` where heavy tails leave it so."""
+        """``"agrees"``, ``"differs"``, or ``"undecided"`` where tails are too heavy to tell."""
         if not self.agrees:
-            return "DIFFERS"
-        return "open" if self.is_open else "agrees"
+            return "differs"
+        return "undecided" if self.is_open else "agrees"
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Reported):
     """A simulation beside a prediction of the same scenario.
 
     Attributes
@@ -91,6 +91,7 @@ class Comparison:
         """Return plain values, ready for JSON."""
         plain = {
             "agrees": self.agrees,
+            "verdict": self.verdict,
             "metrics": {
                 row.metric: {k: v for k, v in asdict(row).items() if k != "metric"} for row in self.metrics
             },
@@ -110,57 +111,29 @@ class Comparison:
 
         return pandas.DataFrame([asdict(row) for row in self.metrics])
 
-    def plot(self) -> "Figure":
-        """Draw the simulated learning curves with bands, and the predicted ones on top."""
-        return draw(
-            "theory.plot_comparison",
-            self.simulation,
-            {self.prediction.theory: self.prediction.learning_curve()},
-        )
-
-    def summary(self) -> str:
-        """Return the table and the verdict as text."""
-        return f"{self!r}\n  {self.verdict}"
+    @property
+    def tolerances(self) -> dict[str, float]:
+        """The relative differences that are allowed in any case, by metric."""
+        return {row.metric: TOLERANCES[row.metric] for row in self.metrics}
 
     @property
     def verdict(self) -> str:
-        """Verdict in a few words."""
-        if not self.agrees:
-            return "no agreement"
-        heavy = [METRIC_TITLES[row.metric] for row in self.metrics if row.is_open]
-        if not heavy:
-            return "agreement"
-        told = f"a few trials decide the simulated mean of {', '.join(heavy)}: these trials cannot tell"
-        return told if len(heavy) == len(self.metrics) else f"agreement, but {told}"
+        """Whether they agree, in a sentence."""
+        from psofed.comparison.report import verdict
 
-    def rows(self) -> Sequence[tuple[str, ...]]:
-        """Return the table's rows as text."""
-        return [
-            (
-                METRIC_TITLES[row.metric],
-                f"{row.simulated:.6g}",
-                "–" if math.isnan(row.standard_error) else f"{row.standard_error:.2g}",
-                f"{row.predicted:.6g}",
-                "–" if math.isnan(row.difference) else f"{row.difference:+.2%}",
-                "–" if math.isnan(row.z_score) else f"{row.z_score:+.2f}",
-                row.verdict,
-            )
-            for row in self.metrics
-        ]
+        return verdict(self)
 
-    def _headline(self) -> str:
-        result = self.simulation
-        about = describe_scenario(result.scenario)
-        return f"{result.trials} trials against the {self.prediction.theory} theory; {about}"
+    def report(self) -> Report:
+        """Return both steady states side by side, and the verdict."""
+        from psofed.comparison.report import comparison_report
 
-    def __repr__(self) -> str:
-        return "\n".join([f"Comparison: {self._headline()}", *text_table(HEAD, self.rows())])
+        return comparison_report(self)
 
-    def _repr_html_(self) -> str:
-        return html_card(self._headline(), HEAD, self.rows(), (self.verdict,), self.plot)
+    def chart(self) -> "Chart":
+        """Return the simulated learning curves with bands, and the predicted ones on top, as a value."""
+        from psofed.comparison.report import comparison_chart
 
-
-HEAD = ("", "simulated", "±", "predicted", "difference", "z", "")
+        return comparison_chart(self)
 
 
 def compare(
@@ -170,6 +143,7 @@ def compare(
     threads: int | None = None,
     *,
     theory: str = "exact",
+    tail: float = 0.2,
     progress: ProgressCallback | None = None,
 ) -> Comparison:
     """Simulate and predict a scenario, and say whether they agree.
@@ -179,7 +153,7 @@ def compare(
     scenario : Scenario or path
     trials : int
         At least 2: agreement is a matter of the trials' standard error.
-    seed, threads, progress
+    seed, threads, tail, progress
         See :func:`psofed.simulate`.
     theory : str
         ``"exact"`` or ``"paper"``.
@@ -193,7 +167,9 @@ def compare(
     scenario = as_scenario(scenario)
     check_integer("trials", trials, 2)  # one trial has no uncertainty to compare by
     prediction = predict(scenario, theory)
-    return compare_results(simulate(scenario, trials, seed, threads, progress=progress), prediction)
+    return compare_results(
+        simulate(scenario, trials, seed, threads, tail=tail, progress=progress), prediction
+    )
 
 
 def compare_results(simulation: SimulationResult, prediction: Prediction) -> Comparison:

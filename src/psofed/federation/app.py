@@ -104,7 +104,10 @@ def run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
 def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], None]:
     scenario = settings.scenario
     before, started = read_traffic(home.traffic), time.time()
-    run = str(read_json(home.status).get("run", "")) if home.status.exists() else ""
+    submitted = read_json(home.status) if home.status.exists() else {}
+    run = str(submitted.get("run", ""))
+    if submitted:  # from now on the server continues the run should this process die
+        write_json(home.status, {**submitted, "state": "running"})
 
     def write_status(state: ServerState, word: str = "running") -> None:
         document = {"session": state.session, "round": state.round_number, "rounds": scenario.iterations}

@@ -46,6 +46,9 @@ class ReplyLimits:
     max_deviation : float or None
         How many times further than the model's size and the other replies' a reply may lie from the server's model;
         None for no bound. See :mod:`psofed.federation.plausibility`.
+    max_drift : float or None
+        How many times further than the other nodes, or than twice the model's size, a node may move away from the
+        server's model over about 50 rounds; None for no bound.
     max_examples : int
         Largest number of examples a client may claim for one round.
     bench_after : int
@@ -62,6 +65,7 @@ class ReplyLimits:
 
     max_magnitude: float | None = None
     max_deviation: float | None = 10.0
+    max_drift: float | None = None
     max_examples: int = 1_000_000
     bench_after: int = 3
     rest_rounds: int = 2
@@ -73,6 +77,8 @@ class ReplyLimits:
             check_number("max_magnitude", self.max_magnitude, 0, open_low=True)
         if self.max_deviation is not None:
             check_number("max_deviation", self.max_deviation, 0, open_low=True)
+        if self.max_drift is not None:
+            check_number("max_drift", self.max_drift, 0, open_low=True)
         check_integer("max_examples", self.max_examples, 1)
         check_integer("bench_after", self.bench_after, 0)
         check_integer("rest_rounds", self.rest_rounds, 0)

@@ -7,6 +7,7 @@ restart of either side. On disk it is filed under the federation's session, whic
 import base64
 import contextlib
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.federation.archive import read_archive, write_archive
 from psofed.federation.layout import Layout, Vector
+
+_log = logging.getLogger("psofed.federation")
 
 MODEL, STATE = "psofed.model", "psofed.state"
 KIND, STATE_FORMAT = "client-state", 2
@@ -62,16 +65,27 @@ class ClientState:
 def find_state(context: Context, session: str, node: int, directory: Path | None) -> ClientState | None:
     """Return the newest state of `session`, from the context or from disk, or None if there is none.
 
-    If the disk has the newer one, the whole of the context's state is taken from there.
+    If the disk has the newer one, the whole of the context's state is taken from there. A damaged file is renamed, and
+    the client continues without it, as a newcomer does.
     """
     held = _read(context.state, session)
     if directory is not None and disk().exists(path := _path(directory, node, session)):
-        records = load_records(path)
-        filed = _read(records, session)
+        try:
+            records = load_records(path)
+            filed = _read(records, session)
+        except (PsofedError, ValueError, KeyError, TypeError) as error:
+            _set_aside(path, error)
+            return held
         if filed is not None and (held is None or filed.round_number > held.round_number):
             context.state = records
             return filed
     return held
+
+
+def _set_aside(path: Path, error: Exception) -> None:
+    damaged = path.with_name(f"{path.name}.damaged")
+    disk().rename(path, damaged)
+    _log.warning("this client's state was damaged and is now %s; it starts again: %s", damaged, error)
 
 
 def latest_state(context: Context) -> ClientState | None:
@@ -147,7 +161,7 @@ def load_records(path: Path) -> RecordDict:
                 made = MetricRecord(values) if entry["type"] == "metrics" else ConfigRecord(values)
                 records[entry["name"]] = made
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PsofedError(f"{path} is not a client's state: {error}; remove it to start afresh") from None
+        raise PsofedError(f"{path} is not a client's state: {error}") from None
     return records
 
 

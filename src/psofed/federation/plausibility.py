@@ -22,10 +22,20 @@ rounds a reply is *doubtful*, and left out without blame, if there are at least 
     d_k > 10 · factor · max(largest o, largest h, s)
 
 which one honest client among others hardly ever is: with one sample each, once in some 10⁵ first rounds of four.
+
+A bound on each step alone lets a patient node move the model a little further in every round, and the bound grows with
+the model. So what a node does over a window is bounded, too. Its *path* is the sum of its accepted deviations, each
+times M/D, over about the last 50 rounds (older ones are forgotten exponentially). A reply is doubtful if with it
+
+    path_k > max(drift · median path of the round's other nodes, 2 · s)
+
+A newcomer that starts from zero has a path of about s until its model has caught up. A node that learns `drift` times
+as fast as the others is left out of some rounds, so that its path stays within the bound. This limits what one node can
+do to a mean; only a robust rule makes it small (docs/federation.md has the table).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,6 +46,7 @@ from psofed.federation.layout import Vector
 _DEVIATIONS, _SIZES = 200, 50
 _FEW, _EARLY, _DOUBT = 20, 100.0, 10.0
 _ENOUGH = 3  # replies, of which two can outvote one
+_WINDOW, _OWN_SIZES = 50, 2.0
 
 Upload = tuple[NDArray[np.int64], Vector]
 """The entries S_{k,n+1} that a node has shared, ascending, and its values there; both of shape (M,)."""
@@ -47,7 +58,9 @@ class Plausibility:
     Parameters
     ----------
     factor : float or None
-        See above; None lets everything pass that can be computed with.
+        Bound on a single step; None lets everything pass that can be computed with.
+    drift : float or None
+        Bound on a node's path; None for no bound.
     state : mapping, optional
         From :meth:`to_mapping`.
 
@@ -60,10 +73,14 @@ class Plausibility:
     {'c': ('implausible', 'inf away from the model, of at most 158')}
     """
 
-    def __init__(self, factor: float | None, state: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, factor: float | None, drift: float | None = None, state: Mapping[str, Any] | None = None
+    ) -> None:
         self.factor = factor
+        self.drift = drift
         self._deviations: list[float] = list((state or {}).get("deviations", []))
         self._sizes: list[float] = list((state or {}).get("sizes", []))
+        self._paths: dict[str, float] = dict((state or {}).get("paths", {}))
 
     def judge(self, model: Vector, uploads: Mapping[str, Upload]) -> dict[str, tuple[str, str]]:
         """Return for each upload that must not count, by node, the kind of bad reply and why."""
@@ -76,9 +93,11 @@ class Plausibility:
                 kind = "implausible" if blamed else "doubtful"
                 found[node] = kind, f"{deviation:.3g} away from the model, of at most {limit:.3g}"
         left = {node: deviation for node, deviation in deviations.items() if node not in found}
-        if self.factor is None or len(self._deviations) >= _FEW or len(left) < _ENOUGH:
-            return found
         size = float(np.median(self._sizes)) if self._sizes else 0.0
+        if len(self._deviations) >= _FEW:
+            return found | self._too_far_in_all(model, uploads, left, size)
+        if self.factor is None or len(left) < _ENOUGH:
+            return found
         for node, deviation in left.items():
             most = max([*_others(left, node), *self._deviations, size])
             if 0.0 < _DOUBT * self.factor * most < deviation:
@@ -93,10 +112,48 @@ class Plausibility:
         self._deviations += [_deviation(model, *upload) for upload in uploads.values()]
         self._deviations = self._deviations[-_DEVIATIONS:]
         self._sizes = [*self._sizes, _size(model)][-_SIZES:]
+        self._paths = self._paths_with(model, uploads)
+        largest = max(self._paths.values(), default=0.0)
+        self._paths = {node: path for node, path in self._paths.items() if path > 1e-6 * largest}
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain lists, as JSON holds them."""
-        return {"deviations": list(self._deviations), "sizes": list(self._sizes)}
+        return {
+            "deviations": list(self._deviations),
+            "sizes": list(self._sizes),
+            "paths": dict(sorted(self._paths.items())),
+        }
+
+    def limit(self, model: Vector, uploads: Mapping[str, Upload], node: str) -> float:
+        """Return how far the reply of `node` may lie from `model`, given the others' of `uploads`."""
+        return self._limit([_deviation(model, *upload) for name, upload in uploads.items() if name != node])
+
+    def _too_far_in_all(
+        self, model: Vector, uploads: Mapping[str, Upload], left: Collection[str], size: float
+    ) -> dict[str, tuple[str, str]]:
+        """Return those of the nodes `left` whose path would become too long, and why."""
+        if self.drift is None:
+            return {}
+        paths = self._paths_with(model, {node: uploads[node] for node in left})
+        found = {}
+        for node in left:
+            others = [paths[other] for other in left if other != node]
+            others = others or [path for other, path in paths.items() if other != node]
+            limit = max(self.drift * float(np.median(others)) if others else 0.0, _OWN_SIZES * size)
+            if 0.0 < limit < paths[node]:
+                found[node] = (
+                    "doubtful",
+                    f"moved {paths[node]:.3g} away from the model in the last rounds, of at most {limit:.3g}",
+                )
+        return found
+
+    def _paths_with(self, model: Vector, uploads: Mapping[str, Upload]) -> dict[str, float]:
+        """Return all nodes' paths after a round in which `uploads` are accepted."""
+        paths = {node: path * (1.0 - 1.0 / _WINDOW) for node, path in self._paths.items()}
+        for node, (indices, values) in uploads.items():
+            step = _deviation(model, indices, values) * len(indices) / max(1, len(model))
+            paths[node] = paths.get(node, 0.0) + step
+        return paths
 
     def _limit(self, others: list[float]) -> float:
         known = [values for values in (others, self._deviations, self._sizes) if values]

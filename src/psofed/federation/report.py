@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psofed._version import __version__
-from psofed.common.files import atomic_path, read_json, write_json
+from psofed.common.files import read_json, write_json
 from psofed.common.types import FloatArray
 from psofed.federation.checkpoint import ServerState
 from psofed.federation.checks import Conduct
@@ -19,6 +19,7 @@ from psofed.federation.settings import RunSettings
 from psofed.federation.synthetic import evaluate_model
 from psofed.fleet import draw_fleet
 from psofed.results import METRIC_TITLES, SimulationResult
+from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -138,8 +139,7 @@ def benched(state: ServerState, settings: RunSettings) -> list[str]:
 def save_result(result: dict[str, Any], path: Path) -> None:
     """Write `result` as JSON to `path` and its curves as NetCDF beside it, both atomically."""
     write_json(path, result)
-    with atomic_path(path.with_suffix(".nc")) as temporary:
-        temporary.write_bytes(result_dataset(result).to_netcdf(engine="h5netcdf"))
+    save_dataset(result_dataset(result), path.with_suffix(".nc"))
 
 
 def load_federation_result(path: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from psofed.common.toml import parse_toml
 from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
 from psofed.federation.checks import ReplyLimits
 from psofed.federation.masks import MAX_SEED, PATTERNS
+from psofed.parts.aggregations.mean import Mean
 from psofed.scenario import Scenario
 
 _SERVER_ONLY = ("aggregation", "aggregation_options", "pre_aggregation", "defence")
@@ -37,8 +38,10 @@ class RunSettings:
         Number type of the model, ``"float64"`` or ``"float32"``.
     min_nodes, wait_for_nodes, newcomers, sync_every
         See :class:`psofed.federation.PSOFed`.
-    bench_after, rest_rounds, patience, grace, max_magnitude, max_deviation, max_examples
-        See :class:`psofed.federation.checks.ReplyLimits`; a `max_magnitude` or `max_deviation` of 0 is no bound.
+    bench_after, rest_rounds, patience, grace, max_magnitude, max_deviation, max_drift, max_examples
+        See :class:`psofed.federation.checks.ReplyLimits`; a `max_magnitude`, `max_deviation` or `max_drift` of 0 is no
+        bound. `max_drift` is used with the mean only, and not in `synthetic` runs: theory knows no such
+        bound.
     resume : bool
         Go on from the checkpoint.
     """
@@ -60,6 +63,7 @@ class RunSettings:
     grace: float = 10.0
     max_magnitude: float = 0.0
     max_deviation: float = 10.0
+    max_drift: float = 2.0
     max_examples: int = 1_000_000
     resume: bool = False
 
@@ -75,7 +79,13 @@ class RunSettings:
         check_integer("sync_every", self.sync_every, 0)
         check_number("max_magnitude", self.max_magnitude, 0)
         check_number("max_deviation", self.max_deviation, 0)
+        check_number("max_drift", self.max_drift, 0)
         self.limits  # noqa: B018 - made to check the rest
+
+    @property
+    def _may_drift(self) -> bool:
+        """Whether the rule follows a patient node, and the outcome is not to be compared with theory."""
+        return isinstance(self.scenario.aggregation, Mean) and not self.synthetic
 
     @property
     def limits(self) -> ReplyLimits:
@@ -83,6 +93,7 @@ class RunSettings:
         return ReplyLimits(
             max_magnitude=self.max_magnitude or None,
             max_deviation=self.max_deviation or None,
+            max_drift=self.max_drift or None if self._may_drift else None,
             max_examples=self.max_examples,
             bench_after=self.bench_after,
             rest_rounds=self.rest_rounds,

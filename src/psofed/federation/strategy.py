@@ -33,11 +33,16 @@ from psofed.federation.sessions import new_session, resumed_session
 from psofed.federation.step import ServerStep
 from psofed.federation.suspects import Suspects
 from psofed.federation.wire import LOST, BadReplyError, Reply, decode_metrics
+from psofed.parts.aggregations.centred_clipping import CentredClipping
+from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Aggregation, Attack, Defence, Pattern, PreAggregation
 from psofed.parts.watching import WatchPlan
 from psofed.scenario.tables import as_part
 
 _log = logging.getLogger("psofed.federation")
+
+ROBUST: Aggregation = CentredClipping(factor=1.0, iterations=5)
+"""The default rule. It needs no guess of how many nodes are Byzantine, and takes any number of uploads."""
 
 _ASK_GRID_EVERY = 2.0  # seconds, between two rounds
 
@@ -79,9 +84,10 @@ class PSOFed(Strategy):
         undoes what the clients' own models have on top of the server's.
     weighted : bool
         Weigh clients by their number of examples. The paper does not, and a liar would profit. Only with the mean.
-    aggregation : Aggregation, or its name
-        How uploads are put together, on the entries that each participant shared: ``psofed.aggregations.Median()``,
-        or one of your own. The mean by default, which one clever liar can lead away; see docs/resilience.md.
+    aggregation : Aggregation, or its name, optional
+        How uploads are combined, on the entries that each participant shared: ``psofed.aggregations.Median()``, or a
+        rule of your own. By default :data:`ROBUST`, that one Byzantine node cannot lead away; ``"mean"`` is the
+        paper's, and the default if `weighted`.
     pre_aggregation : PreAggregation, or its name, optional
         What is done with the uploads before they are put together: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
     rehearsal : Attack, optional
@@ -135,7 +141,7 @@ class PSOFed(Strategy):
         exclude: Sequence[str] = (),
         sync_every: int = 0,
         weighted: bool = False,
-        aggregation: Aggregation | str = "mean",
+        aggregation: Aggregation | str | None = None,
         pre_aggregation: PreAggregation | str | None = None,
         rehearsal: Attack | None = None,
         defence: Defence | str | None = None,
@@ -170,9 +176,11 @@ class PSOFed(Strategy):
         watching: Defence | None = None if defence is None else as_part("defence", defence)
         if watching is not None and watching.kind == "none":
             watching = None
+        if aggregation is None:
+            aggregation = Mean() if weighted else ROBUST
         self.step: ServerStep = ServerStep(
             as_part("aggregation", aggregation),
-            plausibility=Plausibility(self.limits.max_deviation),
+            plausibility=Plausibility(self.limits.max_deviation, self.limits.max_drift),
             weighted=check_boolean("weighted", weighted),
             rehearsal=None if rehearsal is None else Rehearsal(as_part("attack", rehearsal), seed),
             suspects=None if watching is None else Suspects(watching, plan),
@@ -280,7 +288,7 @@ class PSOFed(Strategy):
             return self._begin_anew(initial, layout)
         state = self.state = resumed_session(self.checkpoints, layout, self._settings())
         self.conduct = Conduct.from_mapping(state.conduct, self.limits)
-        self.step.plausibility = Plausibility(self.limits.max_deviation, state.scale)
+        self.step.plausibility = Plausibility(self.limits.max_deviation, self.limits.max_drift, state.scale)
         if (suspects := self.step.suspects) is not None:
             self.step.suspects = Suspects(suspects.defence, suspects.plan, state.suspects)
         _log.info("resumed after round %d", state.round_number)

@@ -17,6 +17,9 @@ from psofed.fleet.nonlinear import StreamMoments
 from psofed.fleet.standardise import CLIP, WARMUP, standardise
 from psofed.fleet.table import Table, read_table, table_from_arrays
 from psofed.parts.features import FeatureMap, identity
+from psofed.render import Column, Kind, Report, Reported
+from psofed.render import Table as ReportTable
+from psofed.render.numbers import counted, listed
 
 if TYPE_CHECKING:
     import pandas
@@ -27,8 +30,8 @@ _MOST_LISTED = 5
 _LARGEST = 1e100
 
 
-@dataclass(frozen=True, eq=False)
-class OwnData:
+@dataclass(frozen=True, eq=False, repr=False)
+class OwnData(Reported):
     """Samples of every client.
 
     Attributes
@@ -57,6 +60,19 @@ class OwnData:
     clipped: int
     epochs: int
     left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def report(self) -> Report:
+        """Return what was read: samples of each client, and what was done to them."""
+        table = self.table
+        samples = sum(self.samples)
+        rows = tuple(zip(table.clients, self.samples, strict=True))
+        return Report(
+            f"{counted(self.num_clients, 'client')} with {counted(samples, 'sample')} of "
+            f"{counted(self.num_columns, 'feature')}.",
+            f"{Path(table.path).name}: {table.target_column} from {listed(table.features)}.",
+            (ReportTable("", (Column("client"), Column("samples", Kind.COUNT)), rows),),
+            tuple(self.notes()),
+        )
 
     @property
     def num_clients(self) -> int:
@@ -161,6 +177,7 @@ class OwnData:
             "duplicated_rows": table.duplicates,
             "decimal_commas": list(table.decimal_commas),
             "samples": dict(zip(table.clients, self.samples, strict=True)),
+            "notes": self.notes(),
         }
 
     def notes(self) -> list[str]:

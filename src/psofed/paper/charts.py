@@ -10,7 +10,7 @@ from psofed.paper.figure_plots import BAND
 from psofed.paper.look import look_of
 from psofed.paper.model import FigureData, Series
 from psofed.paper.typeset import typeset
-from psofed.plots.pages import CROSSES, DASHES, DOTS, HALO, LABEL, POINTS, RINGS, Layer, make_chart
+from psofed.render.pages import CROSSES, DASHES, DOTS, HALO, LABEL, POINTS, RINGS, Layer, make_chart
 from psofed.results import METRIC_TITLES
 
 # Kinds as a reader sees them: how they are drawn, and what they are called.

@@ -11,7 +11,7 @@ from psofed.paper.curves import STEPSIZES, CurvesFigure
 from psofed.paper.figures import load_figure
 from psofed.paper.model import FigureData, Series
 from psofed.paper.predictions import best_stepsize
-from psofed.paper.verdict import Check, Claim, Difference, paired_difference
+from psofed.paper.verdict import Check, Claim, DecibelDifference, paired_difference
 from psofed.scenario import UPLINKS, Scenario
 from psofed.scenario.changes import with_values
 
@@ -115,7 +115,7 @@ def _product_claim(figures: Figures) -> Iterator[Claim]:
                 difference = paired_difference(many.trials[j], few.trials[i])
                 exact = exact_many.y_db[j] - exact_few.y_db[i]
                 case = {"figure": name, "uplink": uplink, "product": round(float(5 * few.x[i]), 6)}
-                theory = Difference(float(exact)).after("exact theory: above by")
+                theory = DecibelDifference(float(exact)).after("exact theory: above by")
                 finding = f"{difference.after('15 clients above 5 by')}; {theory}"
                 checks.append(
                     Check(case, difference.is_within(INVISIBLE), finding, -abs(difference.decibels))
@@ -206,7 +206,7 @@ def _approximation_claim(figures: Figures) -> Iterator[Claim]:
     for curve in _curves(data):
         full, small = data.select(kind="paper-theory", curve=curve)
         for x, distance in zip(full.x, small.y_db - full.y_db, strict=True):
-            difference = Difference(float(distance))
+            difference = DecibelDifference(float(distance))
             case = {"μ": float(x), "curve": full.label}
             finding = difference.after("approximation above the full theory by")
             checks.append(Check(case, difference.is_within(CLOSE), finding, -abs(difference.decibels)))
@@ -258,7 +258,7 @@ _CLAIMS = (
 )
 
 
-def _differences(first: Series, second: Series) -> list[Difference]:
+def _differences(first: Series, second: Series) -> list[DecibelDifference]:
     assert first.trials is not None
     assert second.trials is not None
     return [paired_difference(a, b) for a, b in zip(first.trials, second.trials, strict=True)]
@@ -272,7 +272,7 @@ def _grows_apart(upper: Series, lower: Series) -> Iterator[Check]:
         yield _positive({"|S_B|": int(count)}, paired_difference(*growth), "the distance grows by")
 
 
-def _positive(case: dict[str, Any], difference: Difference, words: str) -> Check:
+def _positive(case: dict[str, Any], difference: DecibelDifference, words: str) -> Check:
     passed = True if difference.is_positive else False if difference.is_negative else None
     return Check(case, passed, difference.after(words), difference.decibels)
 
@@ -305,7 +305,7 @@ def _fits(data: FigureData, uplink: str, kind: str, curve: int) -> Iterator[Chec
     assert isinstance(plan, CurvesFigure)
     curve_value = plan.curve_axis.values[curve][0]
     for x, distance, spread in zip(plan.x_axis.labels, theory.y_db - simulation.y_db, error, strict=True):
-        difference = Difference(float(distance), float(spread))
+        difference = DecibelDifference(float(distance), float(spread))
         scenario = with_values(plan.base, {plan.curve_axis.name: curve_value, plan.x_axis.name: x})
         case = {
             "M": scenario.num_shared,

@@ -8,7 +8,6 @@ import numpy as np
 from psofed.common.files import atomic_path
 from psofed.paper.look import look_of
 from psofed.paper.model import FigureData, Series
-from psofed.plots.style import make_canvas, plot_style
 from psofed.results import METRIC_TITLES
 
 if TYPE_CHECKING:
@@ -40,12 +39,14 @@ BAND = 1.96
 
 def plot_figure(data: FigureData) -> "Figure":
     """Draw simulation, both theories and the printed points in dB, one panel per uplink on one scale."""
+    from psofed.render.figures import make_figure, styled
+
     labels = data.curve_labels
-    with plot_style():
+    with styled():
         handles = [*_curve_handles(data), *_kind_handles(data)]
         width, legend = 4.6 * len(data.panels) + 0.6, 0.17 * -(-len(handles) // _LEGEND_COLUMNS)
         height = 4.0 + legend
-        figure = make_canvas(width, height, laid_out=False)
+        figure = make_figure(width, height, laid_out=False)
         bottom = (0.6 + legend) / height
         figure.subplots_adjust(
             left=0.75 / width, right=0.995, top=1 - 0.5 / height, bottom=bottom, wspace=0.05
@@ -66,9 +67,11 @@ def plot_figure(data: FigureData) -> "Figure":
 
 def save_figure(data: FigureData, folder: Path) -> list[Path]:
     """Write the figure as SVG and PNG; return the paths."""
+    from psofed.render.figures import styled
+
     figure = plot_figure(data)
     paths = [folder / f"{data.name}.svg", folder / f"{data.name}.png"]
-    with plot_style():
+    with styled():
         for path in paths:
             with atomic_path(path) as temporary:
                 figure.savefig(temporary, metadata={"Date": None} if path.suffix == ".svg" else None)

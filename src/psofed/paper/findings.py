@@ -11,8 +11,9 @@ from psofed.paper.figures import load_figure
 from psofed.paper.model import FigureData, Series
 from psofed.paper.predictions import best_stepsize
 from psofed.paper.published import published_table
-from psofed.paper.typeset import decibels, listed
-from psofed.paper.verdict import Difference, paired_difference
+from psofed.paper.typeset import decibels
+from psofed.paper.verdict import DecibelDifference, paired_difference
+from psofed.render.numbers import listed
 from psofed.scenario import UPLINKS
 from psofed.scenario.changes import with_values
 
@@ -27,7 +28,7 @@ class Finding:
 
 
 def answer(figures: Figures) -> str:
-    """Answer the paper's question, whether sharing less keeps the fleet accurate when clients lie."""
+    """Answer the paper's question, whether sharing less keeps the fleet accurate when clients are Byzantine."""
     if "fig1" not in figures:
         return f"This report has {_named(figures)} only. The answer is in figure 1: run psofed reproduce all."
     data = figures["fig1"]
@@ -90,7 +91,7 @@ def _theory(figures: Figures) -> Iterator[Finding]:
         f"For its own equations the paper’s theory is up to {decibels(abs(paper))} {side}; the exact theory is within "
         f"{decibels(exact, 2)}",
         "The paper averages separately over who downloads and who uploads. So its theory describes another system, in "
-        f"which the uploading clients are drawn afresh; there it is within {decibels(abs(redrawn), 2)}.",
+        f"which the uploading clients are drawn independently; there it is within {decibels(abs(redrawn), 2)}.",
         tuple(data.name for data in shown),
     )
 
@@ -112,7 +113,8 @@ def _sharing(figures: Figures) -> Iterator[Finding]:
         f"Sharing {first} of {data.base.dimension} entries instead of {last} {word} the error by "
         f"{decibels(abs(saved.decibels))}",
         f"With {label}, for the paper’s equations, and with {first}/{last} of the traffic. If the uploading clients "
-        f"are drawn afresh, as in the paper’s analysis, M = {last} is {decibels(redrawn.decibels)} above M = {first}.",
+        f"are drawn independently, as in the paper’s analysis, M = {last} is {decibels(redrawn.decibels)} above "
+        f"M = {first}.",
         ("fig2",),
     )
 
@@ -170,33 +172,33 @@ def _worst_misfit(figures: Iterable[FigureData], kind: str, uplink: str) -> floa
 
 
 def _named(figures: Figures) -> str:
-    return listed([name.replace("fig", "figure ") for name in figures])
+    return listed([name.replace("fig", "figure ") for name in figures], most=9)
 
 
 def _simulated(data: FigureData, label: str) -> Series:
     return data.select(kind="simulation", uplink="same", label=label)[0]
 
 
-def _difference(first: Series, second: Series, place: int) -> Difference:
+def _difference(first: Series, second: Series, place: int) -> DecibelDifference:
     assert first.trials is not None
     assert second.trials is not None
     return paired_difference(first.trials[place], second.trials[place])
 
 
-def _is_below(difference: Difference) -> bool:
+def _is_below(difference: DecibelDifference) -> bool:
     return difference.decibels < -max(SIMILAR, 2 * difference.standard_error)
 
 
-def _where_below(below: dict[int, Difference], counts: list[int]) -> str:
+def _where_below(below: dict[int, DecibelDifference], counts: list[int]) -> str:
     last, least = max(below), min(below)
     amount = decibels(-below[last].decibels)
     if last == least:
         return f"by {amount} at {last}"
     if list(below) == counts[counts.index(least) :]:
         return f"from {least} on, by {amount} at {last}"
-    return f"at {listed([str(count) for count in below])}, by {amount} at {last}"
+    return f"at {listed([str(count) for count in below], most=20)}, by {amount} at {last}"
 
 
-def _times(difference: Difference) -> str:
+def _times(difference: DecibelDifference) -> str:
     factor = 10 ** (difference.decibels / 10)
     return f"{factor:.1f} times"

@@ -7,7 +7,7 @@ contrast of at least 3 to 1 against the page, light and dark; a test computes it
 
 from dataclasses import dataclass
 
-from psofed.plots.style import COLOURS, MARKERS
+from psofed.render.style import COLOURS, MARKERS
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 from psofed._version import __version__
 from psofed.common.csv_text import csv_text
 from psofed.common.files import write_atomically
+from psofed.common.numbers import to_decibels
 from psofed.common.types import FloatArray
 from psofed.results import METRIC_TITLES
 from psofed.results.netcdf import save_dataset
@@ -66,8 +67,7 @@ class Series:
     @property
     def y_db(self) -> FloatArray:
         """Y in decibels."""
-        with np.errstate(divide="ignore"):
-            return 10 * np.log10(self.y)
+        return to_decibels(self.y)
 
     @property
     def standard_error_db(self) -> FloatArray | None:

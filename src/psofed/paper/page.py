@@ -22,9 +22,10 @@ from psofed.paper.page_claims import claim_sections, figure_links, figure_title,
 from psofed.paper.page_figures import figure_section, headline_figure
 from psofed.paper.published import published_table
 from psofed.paper.reproduce import Reproduction
-from psofed.paper.typeset import count_of, typeset
+from psofed.paper.typeset import typeset
 from psofed.paper.verdict import Claim
-from psofed.plots.pages import bokeh_script, embed
+from psofed.render.numbers import counted
+from psofed.render.pages import bokeh_script, embed
 
 # Nothing may be fetched, whatever a script should try.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
@@ -80,8 +81,9 @@ def _page(reproduction: Reproduction, claims: list[Claim], seconds: float) -> st
 {_claims(claims)}
 <h2 id="figures">Figures</h2>
 <p class="lead">Points are simulations, drawn with their 95 % bands, which are often too narrow to see. The pale line
-beneath is the exact theory, the dashed one the paper’s theory; rings are what the paper printed. The paper’s fleet (its
-drawn variances) is unknown: between fleets levels differ by some tenths of a dB, slopes and order hardly.</p>
+beneath is the exact theory, the dashed one the paper’s theory; rings are what the paper printed. The variances
+that the paper drew for its clients are unknown. From one draw to another, levels differ by a few tenths of a dB; slopes
+and order hardly change.</p>
 <noscript><p class="card fails">The charts need JavaScript. The tables below them, and the files beside this page, do
 not.</p></noscript>
 {sections}
@@ -122,10 +124,10 @@ def _opening(reproduction: Reproduction, claims: list[Claim], picture: str) -> s
         else ""
     )
     return f"""<section id="answer">
-<h1>Does sharing less keep a federation accurate when clients lie?</h1>
+<h1>Does sharing less keep a federation accurate when clients are Byzantine?</h1>
 <p class="answer">{typeset(answer(reproduction.figures))}</p>{rough}
 <div class="opening">{picture}
-<div class="verdicts"><h2>{count_of(len(claims), "claim", "claims")} checked</h2>
+<div class="verdicts"><h2>{counted(len(claims), "claim")} checked</h2>
 {verdict_tiles(claims)}</div></div>
 <h2>What to remember</h2>
 <ol class="findings">{findings}</ol>
@@ -135,9 +137,9 @@ def _opening(reproduction: Reproduction, claims: list[Claim], picture: str) -> s
 
 def _claims(claims: list[Claim]) -> str:
     ours = sum(claim.source == NOT_IN_PAPER for claim in claims)
-    note = f" {count_of(ours, 'claim is', 'claims are')} ours and not the paper’s." if ours else ""
+    note = f" {counted(ours, 'claim is', 'claims are')} ours and not the paper’s." if ours else ""
     return f"""<h2 id="claims">The paper’s claims</h2>
-<p class="lead">Every verdict, and every condition, is computed from the numbers behind the figures. Comparisons are
+<p class="lead">Every verdict and every condition is computed from the numbers behind the figures. Comparisons are
 paired (equal seeds give equal draws); ± is one standard error.{note}</p>
 {claim_sections(claims)}
 """

@@ -2,8 +2,9 @@
 
 import html
 
-from psofed.paper.typeset import count_of, typeset
+from psofed.paper.typeset import typeset
 from psofed.paper.verdict import CONDITIONAL, FAILS, HOLDS, UNDECIDED, Claim, describe_case
+from psofed.render.numbers import counted
 
 # Of every verdict: its sign, its class in the style sheet, and what is said of one claim and of several.
 VERDICTS = {
@@ -44,7 +45,7 @@ def verdict_tiles(claims: list[Claim]) -> str:
         )
         tag = f'a href="#claims-{look}"' if count else "div"
         tiles.append(f'<li><{tag} class="tile {look}">{inside}</{tag.split()[0]}></li>')
-    title = f"Verdicts on {count_of(len(claims), 'claim', 'claims')}"
+    title = f"Verdicts on {counted(len(claims), 'claim')}"
     return f'<ul class="tiles" aria-label="{title}">{"".join(tiles)}</ul>'
 
 
@@ -56,7 +57,7 @@ def claim_sections(claims: list[Claim]) -> str:
         if not chosen:
             continue
         _, look, one, many = VERDICTS[verdict]
-        title = f"{count_of(len(chosen), 'claim', 'claims')} {one if len(chosen) == 1 else many}"
+        title = f"{counted(len(chosen), 'claim')} {one if len(chosen) == 1 else many}"
         cards = "".join(_card(claim) for claim in chosen)
         sections.append(
             f'<h3 id="claims-{look}" class="group">{title}</h3>\n<div class="cards">{cards}</div>'

@@ -10,14 +10,15 @@ from psofed.paper.figure_plots import ORDINATES, worst_misfit_db
 from psofed.paper.look import look_of
 from psofed.paper.model import FigureData, Series
 from psofed.paper.page_claims import figure_title
-from psofed.paper.typeset import count_of, decibels, typeset
-from psofed.plots.pages import GREY
+from psofed.paper.typeset import decibels, typeset
+from psofed.render.numbers import counted, fixed
+from psofed.render.pages import GREY
 
 PANELS = {
     "same": ("The equations as written", "those who download also upload (uplink <i>same</i>)"),
     "redrawn": (
         "The system of the analysis",
-        "the uploading clients are drawn afresh (uplink <i>redrawn</i>)",
+        "the uploading clients are drawn independently (uplink <i>redrawn</i>)",
     ),
 }
 FILES = ("svg", "png", "json", "nc", "csv")
@@ -58,7 +59,7 @@ def figure_section(data: FigureData, places: dict[str, str]) -> str:
 {_controls(data.name, shown_kinds(data, data.panels), metrics_of(data))}
 <details><summary>The numbers as a table</summary>{"".join(_table(data, uplink) for uplink in data.panels)}</details>
 <details><summary>The scenario</summary>{_scenario(data)}</details>
-<p class="muted">{count_of(data.trials, "trial", "trials")} of every point; standard errors at most
+<p class="muted">{counted(data.trials, "trial")} per point; standard errors at most
 {data.worst_standard_error_db:.3f} dB. Files: {links}.</p>
 </section>
 """
@@ -176,7 +177,7 @@ def _level(series: Series, place: int) -> str:
         return "diverged"
     error = series.standard_error_db
     spread = "" if error is None else f" ± {error[place]:.2f}"
-    return f"{series.y_db[place]:.2f}{spread}".replace("-", "−")
+    return f"{fixed(float(series.y_db[place]))}{spread}"
 
 
 def _scenario(data: FigureData) -> str:

@@ -30,7 +30,7 @@ import numpy as np
 
 from psofed.common.csv_text import csv_text
 from psofed.common.files import atomic_path, write_atomically
-from psofed.common.numbers import finite_or_none
+from psofed.common.numbers import finite_or_none, to_decibels
 from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_integer
 from psofed.parts.base import Attack
@@ -220,7 +220,7 @@ class Matrix:
             away = carried_away(cell)["carried_away"]
             for metric in METRIC_TITLES:
                 found = cell.estimate(metric)
-                ends = [10 * math.log10(end) if end > 0 else math.nan for end in found.median_interval]
+                ends = [to_decibels(end) if end > 0 else math.nan for end in found.median_interval]
                 numbers = [found.mean, *found.interval, found.decibels, found.median_decibels, *ends]
                 rows.append([
                     place.occasion, place.attack, place.rule, place.num_shared, place.num_participants, metric,
@@ -310,11 +310,11 @@ def make_rule(rule: str, num_participants: int) -> tuple[Any, Any]:
 
 
 def quantiles_db(cell: CellResult, metric: str) -> list[float]:
-    """Return the QUANTILES over trials in dB; infinite where so many diverged."""
+    """Return the QUANTILES over trials in dB; infinite where that share of trials diverged."""
     values: FloatArray = cell.steady_state[metric]
     # Of the sample itself: between a finite and an infinite value there is no mean.
     found = np.quantile(values, QUANTILES, method="inverted_cdf")
-    return [10 * math.log10(value) if value > 0 else -math.inf for value in found.tolist()]
+    return [to_decibels(value) for value in found.tolist()]
 
 
 def carried_away(cell: CellResult) -> dict[str, Any]:
@@ -330,7 +330,7 @@ def carried_away(cell: CellResult) -> dict[str, Any]:
     if finite.any():
         before, after = level[finite] - change[finite] / 2, level[finite] + change[finite] / 2
         both = (before > 0) & (after > 0)
-        growth = float(np.median(10 * np.log10(after[both] / before[both]))) if both.any() else math.nan
+        growth = float(np.median(to_decibels(after[both] / before[both]))) if both.any() else math.nan
     return {"carried_away": float(np.mean(away)), "growth_db": growth}
 
 

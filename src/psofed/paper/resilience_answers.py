@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from psofed.common.numbers import to_decibels
 from psofed.paper.resilience import (
     ATTACKS,
     MODES,
@@ -19,8 +20,8 @@ from psofed.paper.resilience import (
     make_attack,
     participants,
 )
+from psofed.render.numbers import fixed
 from psofed.results import METRIC_TITLES, Estimate
-from psofed.results.estimates import in_decibels
 
 NOTEWORTHY = 0.5
 """A difference in dB that an operator would care about, beside one that is merely significant."""
@@ -87,7 +88,7 @@ def worst_attack(
 
     worst = max(map(level, attacks_on_uploads()), key=lambda found: found.estimate.typical[0])
     clean = level("none").estimate.typical[0]
-    if in_decibels(worst.estimate.typical[0]) - in_decibels(clean) < _FELT:
+    if to_decibels(worst.estimate.typical[0]) - to_decibels(clean) < _FELT:
         return replace(worst, attack="")
     return worst
 
@@ -172,17 +173,17 @@ def format_level(estimate: Estimate, away: float = 0.0) -> str:
     >>> format_level(Estimate(0.1, 0.002, (0.096, 0.104), 0.1, (0.09, 0.11)))
     '−10.0 [−10.2, −9.8]'
     >>> format_level(Estimate(math.inf, math.nan, (math.nan, math.nan), 2.0, (1.0, 4.0)), away=0.75)
-    '~+3.0 [+0.0, +6.0] ↑75 %'
+    '~+3.0 [0.0, +6.0] ↑75 %'
     """
     middle, low, high = estimate.typical
     lost = f" ↑{100 * away:.0f} %" if away >= 0.005 else ""
     if not math.isfinite(middle):
         return f"diverges{lost}"
-    text = ("" if estimate.is_typical else "~") + _signed(in_decibels(middle))
+    text = ("" if estimate.is_typical else "~") + _signed(to_decibels(middle))
     if not math.isfinite(high):
-        return f"{text} [{_signed(in_decibels(low))}, ∞]{lost}"
-    ends = in_decibels(low), in_decibels(high)
-    if max(ends[1] - in_decibels(middle), in_decibels(middle) - ends[0]) >= _ROUNDED:
+        return f"{text} [{_signed(to_decibels(low))}, ∞]{lost}"
+    ends = to_decibels(low), to_decibels(high)
+    if max(ends[1] - to_decibels(middle), to_decibels(middle) - ends[0]) >= _ROUNDED:
         text += f" [{_signed(ends[0])}, {_signed(ends[1])}]"
     return text + lost
 
@@ -205,7 +206,7 @@ def full_name(label: str) -> str:
 
 
 def _signed(decibels: float) -> str:
-    return f"{decibels:+.1f}".replace("-", "−")
+    return fixed(decibels, 1, signed=True)
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from psofed.common.numbers import to_decibels
 from psofed.paper.resilience import (
     ATTACKS,
     MODES,
@@ -15,9 +16,8 @@ from psofed.paper.resilience import (
     carried_away,
     participants,
 )
-from psofed.plots.curves import save_figure
+from psofed.render.figures import save_figure
 from psofed.results import METRIC_TITLES, Estimate, MetricDifference
-from psofed.results.estimates import in_decibels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +43,7 @@ def plot_matrix(matrix: Matrix, occasion: str, metric: str, mode: str = "equal t
         places = [[matrix.place(occasion, mode, a, r, m) for r in RULES] for a in ATTACKS]
         found = [[matrix.estimate(place, metric) for place in row] for row in places]
         away = [[float(carried_away(matrix.cell(place))["carried_away"]) for place in row] for row in places]
-        values = np.array([[in_decibels(value.typical[0]) for value in row] for row in found])
+        values = np.array([[to_decibels(value.typical[0]) for value in row] for row in found])
         image = axes.imshow(
             np.clip(values, _BEST[metric], _WORST),
             cmap="viridis_r",
@@ -125,12 +125,12 @@ def _cell_text(value: Estimate, away: float) -> str:
     if not math.isfinite(middle):
         return f"diverged{lost}"
     mark = "" if value.is_typical else "~"
-    text = f"{mark}{in_decibels(middle):.1f}"
+    text = f"{mark}{to_decibels(middle):.1f}"
     if not (low > 0 and math.isfinite(high)):
         return text + lost
-    ends = in_decibels(low), in_decibels(high)
+    ends = to_decibels(low), to_decibels(high)
     if ends[1] - ends[0] < 0.2:
-        return f"{mark}{in_decibels(middle):.2f}{lost}"
+        return f"{mark}{to_decibels(middle):.2f}{lost}"
     return f"{text}\n[{ends[0]:.1f}, {ends[1]:.1f}]{lost}"
 
 

@@ -1,7 +1,9 @@
-"""Text with the paper's symbols, as HTML: subscripts are subscripts, and counted things agree with their number."""
+"""Text with the paper's symbols, as HTML: subscripts are subscripts, and numbers stay with their units."""
 
 import html
 import re
+
+from psofed.render.numbers import fixed
 
 _DIGITS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _PATTERNS = (
@@ -35,34 +37,12 @@ def typeset(text: str) -> str:
     return _SUBSCRIPTS.sub(lambda m: f"<i>{m[1]}</i><sub>{m[2].translate(_DIGITS)}</sub>", found)
 
 
-def count_of(number: int, singular: str, plural: str) -> str:
-    """Write how many of something there are.
-
-    Examples
-    --------
-    >>> count_of(1, "case", "cases"), count_of(2, "case", "cases")
-    ('1 case', '2 cases')
-    """
-    return f"{number} {singular if number == 1 else plural}"
-
-
 def decibels(value: float, digits: int = 1) -> str:
-    """Write a level in dB with a true minus sign.
+    """Write a level that is in dB already.
 
     Examples
     --------
     >>> decibels(-11.27)
     '−11.3 dB'
     """
-    return f"{value:.{digits}f} dB".replace("-", "−")
-
-
-def listed(words: list[str]) -> str:
-    """Write a list as text.
-
-    Examples
-    --------
-    >>> listed(["figure 1", "figure 2", "figure 9"])
-    'figure 1, figure 2 and figure 9'
-    """
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+    return f"{fixed(value, digits)} dB"

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from psofed.common.numbers import to_decibels
 from psofed.common.types import FloatArray
+from psofed.render.numbers import fixed
 
 HOLDS, CONDITIONAL, FAILS, UNDECIDED = "holds", "holds only if", "does not hold", "undecided"
 
@@ -19,7 +21,7 @@ _DECIBELS_PER_NEPER = 10 / math.log(10)
 
 
 @dataclass(frozen=True)
-class Difference:
+class DecibelDifference:
     """A difference in decibels with its standard error (0 where no chance is involved)."""
 
     decibels: float
@@ -41,23 +43,23 @@ class Difference:
 
     def __str__(self) -> str:
         error = f" ± {self.standard_error:.3f}" if self.standard_error else ""
-        return f"{self.decibels:+.3f}{error} dB".replace("-", "−")
+        return f"{fixed(self.decibels, 3, signed=True)}{error} dB"
 
     def after(self, words: str) -> str:
         """Return words that say which way it goes and the size, with the opposite words for a negative one.
 
         Examples
         --------
-        >>> Difference(-0.5, 0.1).after("M = 5 above M = 1 by"), Difference(2.0).after("it falls by")
+        >>> DecibelDifference(-0.5, 0.1).after("M = 5 above M = 1 by"), DecibelDifference(2.0).after("it falls by")
         ('M = 5 below M = 1 by 0.500 ± 0.100 dB', 'it falls by 2.000 dB')
         """
-        size = Difference(abs(self.decibels), self.standard_error)
+        size = DecibelDifference(abs(self.decibels), self.standard_error)
         if self.decibels < 0:
             words = " ".join(_OPPOSITES.get(word, word) for word in words.split())
         return f"{words} {str(size).removeprefix('+')}"
 
 
-def paired_difference(first: FloatArray, second: FloatArray) -> Difference:
+def paired_difference(first: FloatArray, second: FloatArray) -> DecibelDifference:
     """Return how far the mean of `first` lies above that of `second`, of trials on the same draws.
 
     With means a and b, the difference is 10 log10(a/b); its standard error follows from the trials'
@@ -70,9 +72,9 @@ def paired_difference(first: FloatArray, second: FloatArray) -> Difference:
     """
     a, b = float(first.mean()), float(second.mean())
     if not (math.isfinite(a) and math.isfinite(b)):
-        return Difference(math.inf if not math.isfinite(a) else -math.inf)
+        return DecibelDifference(math.inf if not math.isfinite(a) else -math.inf)
     spread = np.std(first / a - second / b, ddof=1) / math.sqrt(first.size)
-    return Difference(10 * math.log10(a / b), _DECIBELS_PER_NEPER * float(spread))
+    return DecibelDifference(to_decibels(a / b), _DECIBELS_PER_NEPER * float(spread))
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
-"""What simulations found: estimates, differences, curves, traffic, tracking, and the files they are kept in."""
+"""Results of simulations: estimates, differences, curves, traffic, tracking, and the files they are kept in."""
 
 from psofed.results.defence import DefenceRecord
 from psofed.results.differences import Difference, difference
 from psofed.results.estimates import Estimate, estimate, find_unsteady
 from psofed.results.metric_difference import MetricDifference
 from psofed.results.metrics import EVASION_TITLES, METRIC_TITLES
-from psofed.results.simulation import SimulationResult, describe_scenario
+from psofed.results.simulation import SimulationResult
 
 __all__ = [
     "EVASION_TITLES",
@@ -15,7 +15,6 @@ __all__ = [
     "Estimate",
     "MetricDifference",
     "SimulationResult",
-    "describe_scenario",
     "difference",
     "estimate",
     "find_unsteady",

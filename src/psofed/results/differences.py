@@ -1,31 +1,40 @@
-"""How far two results lie apart, metric by metric, and whether their trials are pairs on equal draws."""
+"""Differences between two results, metric by metric, and whether their trials are pairs on equal draws."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.types import FloatArray
-from psofed.results.difference_words import describe_difference, difference_text, interval_text, signed
+from psofed.render import Report, Reported
+from psofed.results.estimates import CONFIDENCE
 from psofed.results.metric_difference import (
     MetricDifference,
     pair_decibels,
     paired_difference,
     unpaired_difference,
 )
-from psofed.results.metrics import ALL_TITLES, METRIC_TITLES
+from psofed.results.metrics import ALL_TITLES, EVASION_TITLES, METRIC_TITLES
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
 
+    from psofed.render.charts import Chart
+    from psofed.render.figures import Figure
     from psofed.results.simulation import SimulationResult
+    from psofed.scenario import Scenario
+
+# Settings that tell two results apart, before they are only called the first and the second.
+_MOST_SETTINGS = 2
 
 
-@dataclass(frozen=True, eq=False)
-class Difference:
-    """All metrics of one result less those of another (:func:`psofed.difference`, or ``a - b``).
+@dataclass(frozen=True, eq=False, repr=False)
+class Difference(Reported):
+    """All metrics of one result relative to those of another.
+
+    Returned by :func:`psofed.difference`, by ``a - b`` and by :meth:`psofed.SweepResult.difference`.
 
     Attributes
     ----------
@@ -36,12 +45,15 @@ class Difference:
         How many of each result were used.
     reasons : tuple of str
         Why they are not pairs.
+    names : (str, str)
+        What the results are called: by default the settings in which they differ.
     """
 
     metrics: dict[str, MetricDifference]
     paired: bool
     trials: tuple[int, int]
     reasons: tuple[str, ...] = ()
+    names: tuple[str, str] = ("the first", "the second")
     _values: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict, repr=False)
 
     @property
@@ -62,16 +74,21 @@ class Difference:
     def __getitem__(self, metric: str) -> MetricDifference:
         return self.metrics[metric]
 
-    def describe(
-        self, metric: str = "network_mse", first: str = "the first", second: str = "the second"
-    ) -> str:
-        """Say it in one sentence."""
-        return describe_difference(self.metrics[metric], ALL_TITLES[metric], first, second, self._basis())
+    def named(self, first: str, second: str) -> "Difference":
+        """Return the same difference with other names for the two results."""
+        return replace(self, names=(first, second))
 
-    def summary(self) -> str:
-        """Return a sentence per metric, and what the pairs are."""
-        lines = [describe_difference(found, ALL_TITLES[metric]) for metric, found in self.metrics.items()]
-        return "\n".join([*lines, self._basis()[0].upper() + self._basis()[1:] + "."])
+    def describe(self, metric: str = "network_mse") -> str:
+        """Say it in one sentence."""
+        from psofed.results.reports.difference import describe_difference
+
+        return describe_difference(self.metrics[metric], ALL_TITLES[metric], *self.names)
+
+    def report(self) -> Report:
+        """Return the differences with their intervals, as a value."""
+        from psofed.results.reports.difference import difference_report
+
+        return difference_report(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
@@ -80,6 +97,7 @@ class Difference:
             "paired": self.paired,
             "trials": list(self.trials),
             "not_paired_because": list(self.reasons),
+            "names": list(self.names),
         }
 
     def to_dataframe(self) -> "pandas.DataFrame":
@@ -99,11 +117,17 @@ class Difference:
             rows.append(row | {"statistic": found.statistic, "significant": found.is_significant})
         return pandas.DataFrame(rows)
 
-    def plot(self, metric: str = "network_mse") -> "Figure":
-        """Draw every pair's difference in dB, in order, with the estimate and its interval."""
-        from psofed.results.show import draw
+    def chart(self, metric: str = "network_mse") -> "Chart":
+        """Return every pair's difference in dB, in order, with the estimate and its interval."""
+        from psofed.results.reports.difference import difference_chart
 
-        return draw("difference.plot_difference", self, metric)
+        return difference_chart(self, metric)
+
+    def plot(self, metric: str = "network_mse") -> "Figure":
+        """Draw every pair's difference; returns a Matplotlib figure."""
+        from psofed.render.figures import draw_chart
+
+        return draw_chart(self.chart(metric))
 
     def pairs(self, metric: str = "network_mse") -> FloatArray:
         """Return 10 log₁₀(a_i/b_i) of every pair; infinite where one diverged, NaN where both did."""
@@ -111,31 +135,12 @@ class Difference:
             raise PsofedError(f"no pairs: {'; '.join(self.reasons)}")
         return pair_decibels(*self._values[metric])
 
-    def _basis(self) -> str:
+    @property
+    def basis(self) -> str:
+        """What is compared: pairs on equal draws, or why there are none."""
         if self.paired:
             return f"{self.trials[0]} pairs of trials on equal draws"
         return f"not paired, {self.trials[0]} and {self.trials[1]} trials: {'; '.join(self.reasons)}"
-
-    def __repr__(self) -> str:
-        return f"Difference({self._basis()})\n" + "\n".join(
-            f"  {ALL_TITLES[metric]:12} {difference_text(found)}" for metric, found in self.metrics.items()
-        )
-
-    def _repr_html_(self) -> str:
-        from psofed.results.show import html_card
-
-        rows = [
-            (
-                ALL_TITLES[metric],
-                f"{signed(found.decibels)} dB",
-                interval_text(found),
-                f"{found.percent:+.1f} %",
-                found.statistic,
-            )
-            for metric, found in self.metrics.items()
-        ]
-        head = ("", "difference", "95 % interval", "in per cent", "of")
-        return html_card("Difference", head, rows, (self._basis(),), self.plot if self.paired else None)
 
 
 def difference(a: "SimulationResult", b: "SimulationResult", paired: bool | None = None) -> Difference:
@@ -171,19 +176,64 @@ def difference(a: "SimulationResult", b: "SimulationResult", paired: bool | None
     reasons = why_not_paired(a, b) if paired is not False else ("as asked",)
     if paired and reasons:
         raise PsofedError(f"these results are not pairs: {'; '.join(reasons)}")
+    first, second = ({**result.steady_state, **(result.evasion or {})} for result in (a, b))
+    names = name_by_settings(a.scenario, b.scenario)
+    if not reasons:
+        return paired_metrics(first, second, names)
+    metrics = {
+        metric: unpaired_difference(first[metric], second[metric]) for metric in first if metric in second
+    }
+    return Difference(metrics, False, (a.trials, b.trials), tuple(reasons), names)
+
+
+def paired_metrics(
+    first: Mapping[str, FloatArray],
+    second: Mapping[str, FloatArray],
+    names: tuple[str, str],
+    confidence: float = CONFIDENCE,
+) -> Difference:
+    """Compare steady states by metric, pair by pair: trials have numbers, and those that both have are pairs."""
     metrics, values = {}, {}
-    common = min(a.trials, b.trials)
-    moved = [metric for metric in a.evasion or {} if metric in (b.evasion or {})]
-    for metric in (*METRIC_TITLES, *moved):
-        first, second = ({**x.steady_state, **(x.evasion or {})}[metric] for x in (a, b))
-        if reasons:
-            metrics[metric] = unpaired_difference(first, second)
-        else:
-            # Trials have numbers: those that both have are pairs.
-            values[metric] = first[:common], second[:common]
-            metrics[metric] = paired_difference(*values[metric])
-    trials = (a.trials, b.trials) if reasons else (common, common)
-    return Difference(metrics, not reasons, trials, tuple(reasons), values)
+    for metric in [*METRIC_TITLES, *EVASION_TITLES]:
+        if metric in first and metric in second:
+            common = min(len(first[metric]), len(second[metric]))
+            values[metric] = first[metric][:common], second[metric][:common]
+            metrics[metric] = paired_difference(*values[metric], confidence)
+    return Difference(metrics, True, (common, common), (), names, values)
+
+
+def name_by_settings(first: "Scenario", second: "Scenario") -> tuple[str, str]:
+    """Name two scenarios by the settings in which they differ, if those are few.
+
+    Examples
+    --------
+    >>> from psofed import Scenario
+    >>> fleet = Scenario(num_clients=10, dimension=4)
+    >>> name_by_settings(fleet, fleet.replace(num_shared=4))
+    ('num_shared = 1', 'num_shared = 4')
+    """
+    a, b = (_flat(scenario.to_mapping()) for scenario in (first, second))
+    changed = [key for key in {**a, **b} if a.get(key) != b.get(key)]
+    if "attack.kind" in changed:  # then its other fields follow
+        changed = [key for key in changed if not key.startswith("attack.") or key == "attack.kind"]
+    if not 1 <= len(changed) <= _MOST_SETTINGS:
+        return "the first", "the second"
+    return (
+        ", ".join(f"{key} = {_plain(a.get(key))}" for key in changed),
+        ", ".join(f"{key} = {_plain(b.get(key))}" for key in changed),
+    )
+
+
+def _flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in mapping.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _plain(value: Any) -> str:
+    text = "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 24 else f"{text[:23]}…"
 
 
 def why_not_paired(a: "SimulationResult", b: "SimulationResult") -> tuple[str, ...]:

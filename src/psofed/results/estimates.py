@@ -12,8 +12,9 @@ from functools import cache
 
 import numpy as np
 
-from psofed.common.numbers import student_quantile
+from psofed.common.numbers import student_quantile, to_decibels
 from psofed.common.types import FloatArray
+from psofed.render.numbers import decibels, significant
 
 CONFIDENCE = 0.95
 
@@ -59,12 +60,12 @@ class Estimate:
     @property
     def decibels(self) -> float:
         """The mean in dB."""
-        return in_decibels(self.mean)
+        return to_decibels(self.mean)
 
     @property
     def median_decibels(self) -> float:
         """The median in dB."""
-        return in_decibels(self.median)
+        return to_decibels(self.median)
 
     @property
     def is_typical(self) -> bool:
@@ -77,6 +78,15 @@ class Estimate:
         if self.is_typical or math.isnan(self.median):
             return (self.mean, *self.interval)
         return (self.median, *self.median_interval)
+
+    def __repr__(self) -> str:
+        middle, low, high = self.typical
+        name = "mean" if self.is_typical or math.isnan(self.median) else "median"
+        ends = "" if math.isnan(low) else f", 95 % interval {significant(low)} … {significant(high)}"
+        return f"Estimate({name} {significant(middle)} ({decibels(middle)}){ends})"
+
+    def _repr_html_(self) -> str:
+        return f"<code>{self!r}</code>"
 
     def to_json(self) -> dict[str, object]:
         """Return plain values."""
@@ -185,17 +195,6 @@ def lower_bound_of_mean(values: FloatArray, confidence: float = CONFIDENCE) -> f
 def students_factor(count: int, confidence: float = CONFIDENCE) -> float:
     """Return how many standard errors reach as far as an interval over `count` trials; 1.96 for many."""
     return student_quantile((1 + confidence) / 2, count - 1) if count > 1 else math.nan
-
-
-def in_decibels(value: float) -> float:
-    """Return 10 log₁₀ of a value; −∞ if it is not positive.
-
-    Examples
-    --------
-    >>> in_decibels(0.01)
-    -20.0
-    """
-    return 10 * math.log10(value) if value > 0 else (-math.inf if value <= 0 else math.nan)
 
 
 def find_unsteady(

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from psofed.common.numbers import finite_or_none
+from psofed.common.numbers import finite_or_none, to_decibels
 from psofed.common.types import FloatArray
 from psofed.results.estimates import (
     CONFIDENCE,
@@ -121,7 +121,7 @@ def paired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFIDEN
             if not is_unfair(influence):
                 error = float(np.std(influence, ddof=1)) / math.sqrt(len(a))
                 reach = _DECIBELS_PER_NEPER * students_factor(len(a), confidence) * error
-                value = 10 * math.log10(mean_a / mean_b)
+                value = to_decibels(mean_a / mean_b)
                 return MetricDifference(
                     value, (value - reach, value + reach), "ratio of means", *counts, diverged, confidence
                 )
@@ -169,7 +169,7 @@ def unpaired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFID
 def pair_decibels(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return 10 log₁₀(a_i/b_i): infinite where one diverged, NaN where both did, 0 where both are 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = 10 * np.log10(a / b)
+        ratios = to_decibels(a / b)
     return np.where((a == b) & np.isfinite(a), 0.0, ratios)
 
 
@@ -182,7 +182,7 @@ def _decibels(a: float, b: float) -> float:
         return 0.0 if a == b and math.isfinite(a) else math.nan
     if b == 0 or math.isinf(a):
         return math.inf
-    return -math.inf if a == 0 or math.isinf(b) else 10 * math.log10(a / b)
+    return -math.inf if a == 0 or math.isinf(b) else to_decibels(a / b)
 
 
 def _median(values: FloatArray) -> float:

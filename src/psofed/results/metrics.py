@@ -20,3 +20,11 @@ EVASION_LONG_NAMES = {
     "evasion_test_mse": "mean squared error of the server's model on inputs moved to hurt most",
     "evasion_network_mse": "mean squared error over all clients on inputs moved to hurt most",
 }
+
+# What the same samples give without a federation (:mod:`psofed.simulation.baselines`).
+BASELINE_TITLES = {
+    "alone": "each client alone",
+    "pooled": "all data pooled, online",
+    "least_squares": "all data pooled, least squares in hindsight",
+    "average": "running mean, no model",
+}

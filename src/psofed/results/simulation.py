@@ -11,23 +11,24 @@ from psofed._version import __version__
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet
+from psofed.render import Report, Reported
 from psofed.results.defence import DefenceRecord
 from psofed.results.estimates import Estimate, estimate, find_unsteady
-from psofed.results.metrics import ALL_TITLES, METRIC_TITLES
+from psofed.results.metrics import METRIC_TITLES
 from psofed.results.traffic import Communication, measure_communication
 from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
     import pandas
     import xarray
-    from matplotlib.figure import Figure
 
+    from psofed.render.charts import Chart
     from psofed.results.differences import Difference
     from psofed.results.tracking import Tracking
 
 
-@dataclass(frozen=True, eq=False)
-class SimulationResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulationResult(Reported):
     """The outcome of :func:`psofed.simulate`.
 
     Metrics are ``network_mse`` (1/K Σ_k ε²_{k,n} over all clients), ``server_msd`` (‖w_n − w‖²) and
@@ -194,21 +195,17 @@ class SimulationResult:
 
         save_dataset(self.to_dataset(), path)
 
-    def plot(self) -> "Figure":
-        """Draw the mean learning curves with 95 % bands; returns a Matplotlib figure."""
-        from psofed.results.show import draw
+    def report(self) -> Report:
+        """Return what was found: a headline, tables, notes, charts and what to try next."""
+        from psofed.results.reports.simulation import simulation_report
 
-        return draw("curves.plot_learning_curves", self)
+        return simulation_report(self)
 
-    def summary(self) -> str:
-        """Return the steady state and what should be known of it, as text."""
-        return "\n".join([repr(self), *(f"  note: {line}" for line in self.remarks())])
+    def chart(self) -> "Chart":
+        """Return the mean learning curves with 95 % bands, as a value."""
+        from psofed.results.reports.simulation import learning_curves
 
-    def remarks(self) -> list[str]:
-        """Return sentences on what a reader should know: divergence, heavy tails, no steady state yet, notes."""
-        from psofed.results.remarks import make_remarks
-
-        return make_remarks(self)
+        return learning_curves(self)
 
     def __sub__(self, other: "SimulationResult") -> "Difference":
         """Compare with another result, trial by trial (:func:`psofed.difference`)."""
@@ -217,40 +214,3 @@ class SimulationResult:
         from psofed.results.differences import difference
 
         return difference(self, other)
-
-    def __repr__(self) -> str:
-        from psofed.results.show import show_estimate, text_table
-
-        rows = [(ALL_TITLES[metric], *show_estimate(found)) for metric, found in self.estimates().items()]
-        head = ("", "steady state", "95 % interval")
-        return "\n".join([f"SimulationResult: {self._headline()}", *text_table(head, rows)])
-
-    def _repr_html_(self) -> str:
-        from psofed.results.show import html_card, show_estimate
-
-        rows = [(ALL_TITLES[metric], *show_estimate(found)) for metric, found in self.estimates().items()]
-        head = ("", "steady state", "95 % interval")
-        return html_card(self._headline(), head, rows, self.remarks(), self.plot)
-
-    def _headline(self) -> str:
-        return f"{describe_scenario(self.scenario)}; {self.trials} trials, seed {self.seed}"
-
-
-def describe_scenario(scenario: Scenario) -> str:
-    """Return what a scenario is in a few words.
-
-    Examples
-    --------
-    >>> describe_scenario(Scenario(num_clients=50, dimension=5))
-    '50 clients, sharing 1 of 5 entries, stepsize 0.15, no attack'
-    """
-    attack = scenario.attack
-    threat = "no attack" if attack is None else f"{attack.num_byzantine} Byzantine ({attack.kind})"
-    rule = scenario.aggregation.kind
-    algorithm = scenario.algorithm.kind
-    return (
-        ("" if algorithm == "pso-fed" else f"{algorithm}, ")
-        + f"{scenario.num_clients} clients, sharing {scenario.num_shared} of {scenario.dimension} entries, "
-        + f"stepsize {scenario.stepsize:g}, {threat}"
-        + ("" if rule == "mean" else f", {rule}")
-    )

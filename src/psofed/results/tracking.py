@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from psofed.common.numbers import finite_or_none
+from psofed.render.numbers import decibels
 from psofed.results import SimulationResult
 
 # A server has recovered from a jump when its MSD is within this factor of the level before it.
@@ -73,7 +74,7 @@ class Tracking:
         if self.untracked is not None:
             return f"{self.untracked:.1%} of the motion's power is not followed (noise and attack included)."
         if not self.jumped:
-            return f"The server's MSD against the moving target is {10 * math.log10(self.msd):.1f} dB."
+            return f"The server's MSD against the moving target is {decibels(self.msd)}."
         if self.recovery is None:
             return "The server did not recover from the jump before the run ended."
         return f"{self.recovery} iterations after the jump the server's MSD was back within 10 % of its level before."

@@ -197,6 +197,16 @@ class Scenario(Settings):
         )  # fmt: skip
         return tuple(part for part in held if part is not None)
 
+    def __repr__(self) -> str:
+        from psofed.scenario.describe import short_repr
+
+        return short_repr(self, num_participants=min(5, self.num_clients))
+
+    def _repr_html_(self) -> str:
+        from psofed.scenario.describe import scenario_report
+
+        return scenario_report(self).to_html()
+
     def to_mapping(self) -> dict[str, Any]:
         """Return nested dicts and lists, as in TOML and JSON."""
         from psofed.scenario.mapping import scenario_to_mapping

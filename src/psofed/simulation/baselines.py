@@ -24,18 +24,13 @@ from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled
 from psofed.fleet.own_data import OwnData
 from psofed.results import SimulationResult, estimate
+from psofed.results.metrics import BASELINE_TITLES
 from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
     from psofed.engine.samples import TableSamples
 
-NAMES = ("alone", "pooled", "least_squares", "average")
-TITLES = {
-    "alone": "each client alone",
-    "pooled": "all data pooled, online",
-    "least_squares": "all data pooled, least squares in hindsight",
-    "average": "running mean, no model",
-}
+NAMES = tuple(BASELINE_TITLES)
 
 _CHUNK = 1024
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from psofed.common.errors import NotCoveredError
 from psofed.common.notices import notify
 from psofed.common.types import FloatArray, ProgressCallback
-from psofed.common.validation import check_integer
+from psofed.common.validation import check_integer, check_tail
 from psofed.engine.compiling import is_cold
 from psofed.engine.samples import make_table_samples
 from psofed.fleet import Fleet, draw_fleet
@@ -45,7 +45,7 @@ def simulate(
     seed: int = 0,
     threads: int | None = None,
     *,
-    tail: int | None = None,
+    tail: float = 0.2,
     keep_trials: bool = False,
     executor: Executor | None = None,
     progress: ProgressCallback | None = None,
@@ -63,8 +63,8 @@ def simulate(
         Of all randomness but the fleet's.
     threads : int, optional
         How many trials' blocks run at once; all cores by default. It never changes a bit of the result.
-    tail : int, optional
-        The steady state is the mean over the last `tail` iterations, by default a fifth of them.
+    tail : int or float
+        The steady state is the mean over the end of the run: a number of iterations, or a fraction of them below 1.
     keep_trials : bool
         Keep each trial's learning curve as well (memory grows with trials × iterations).
     executor : concurrent.futures.Executor, optional
@@ -94,10 +94,8 @@ def simulate(
     threads = check_integer("threads", threads if threads is not None else (os.cpu_count() or 1), 1)
     check_covered(scenario, data)
     iterations = scenario.iterations
-    tail = check_integer(
-        "tail", tail if tail is not None else max(iterations // 5, 1), 1, iterations, "iterations"
-    )
-    recording = Recording(tail, -(-iterations // _MOST_BINS), keep_trials)
+    last = check_tail(tail, iterations)
+    recording = Recording(last, -(-iterations // _MOST_BINS), keep_trials)
     total, blocks = _Total(iterations, recording), cut_into_blocks(trials)
     plan = None
     if scenario.defence is not None:
@@ -116,7 +114,7 @@ def simulate(
     from psofed.simulation.baselines import describe_result
 
     result = total.result(scenario, make_table_samples(scenario, data)[0], seed, seconds, plan)
-    counts = data.samples_from(iterations - tail) - data.samples_from(iterations)
+    counts = data.samples_from(iterations - last) - data.samples_from(iterations)
     return replace(result, details={"data": describe_result(data, result, total.client_mse(counts))})
 
 

@@ -22,8 +22,9 @@ _BYSTANDERS = (
     "explore",
     "federation",
     "paper",
-    "plots",
     "reference",
+    "render",
+    "results/reports",
     "sweeps",
     "testing",
     "theory",
@@ -47,7 +48,7 @@ class Cell:
     scenario: Scenario
     trials: int
     seed: int = 0
-    tail: int | None = None
+    tail: float = 0.2
 
     def __post_init__(self) -> None:
         attack = self.scenario.attack

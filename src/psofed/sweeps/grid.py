@@ -11,7 +11,7 @@ import numpy as np
 
 from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
 from psofed.common.toml import read_toml
-from psofed.common.validation import check_integer, check_number
+from psofed.common.validation import check_integer, check_tail
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, find_part
 from psofed.scenario import Scenario
@@ -99,8 +99,6 @@ class Grid:
     def __post_init__(self) -> None:
         check_integer("trials", self.trials, 1)
         check_integer("seed", self.seed, 0)
-        if check_number("tail", self.tail, 0, open_low=True) >= 1:
-            check_integer("tail", self.tail, 1)
         seen: set[str] = set()
         for axis in self.axes:
             for field in axis.fields:
@@ -132,10 +130,10 @@ class Grid:
 
     def cells(self) -> list[Cell]:
         """Return the cell of every point, in the order of the axes."""
-        return [Cell(scenario, self.trials, self.seed, self._tail(scenario)) for scenario in self.scenarios()]
-
-    def _tail(self, scenario: Scenario) -> int:
-        return int(self.tail) if self.tail >= 1 else max(round(self.tail * scenario.iterations), 1)
+        return [
+            Cell(scenario, self.trials, self.seed, check_tail(self.tail, scenario.iterations))
+            for scenario in self.scenarios()
+        ]
 
 
 def make_grid(
@@ -178,8 +176,8 @@ def make_grid(
 
 def checked_grid(grid: Grid) -> Grid:
     """Return the grid if every point of it is a valid scenario, before the first is computed."""
-    for _ in grid.scenarios():
-        pass
+    for scenario in grid.scenarios():
+        check_tail(grid.tail, scenario.iterations)
     return grid
 
 

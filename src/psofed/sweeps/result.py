@@ -13,9 +13,9 @@ from psofed._version import __version__
 from psofed.common.errors import InvalidValueError
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import ProgressCallback
-from psofed.results import EVASION_TITLES, METRIC_TITLES, MetricDifference, describe_scenario
-from psofed.results.metric_difference import paired_difference
-from psofed.results.show import draw, html_card, show_estimate, text_table
+from psofed.render import Report, Reported
+from psofed.results import EVASION_TITLES, METRIC_TITLES, Difference
+from psofed.results.differences import paired_metrics
 from psofed.scenario import Scenario
 from psofed.sweeps.cell import CellResult
 from psofed.sweeps.execute import run_cells
@@ -25,10 +25,9 @@ from psofed.sweeps.store import CellStore
 if TYPE_CHECKING:
     import pandas
     import xarray
-    from matplotlib.figure import Figure
 
-# Rows of a table that a person is shown before "…".
-_MOST_ROWS = 12
+    from psofed.render.charts import Panels
+    from psofed.render.figures import Figure
 
 
 def run_sweep(
@@ -113,8 +112,8 @@ def sweep(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class SweepResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class SweepResult(Reported):
     """The cells' results, in the order of the grid's points.
 
     Attributes
@@ -200,24 +199,29 @@ class SweepResult:
         return SweepResult(grid, tuple(self.cells[at] for at in numbers), self.version)
 
     def difference(
-        self,
-        first: Mapping[str, Any],
-        second: Mapping[str, Any],
-        metric: str = "network_mse",
-        confidence: float = 0.95,
-    ) -> MetricDifference:
+        self, first: Mapping[str, Any], second: Mapping[str, Any], confidence: float = 0.95
+    ) -> Difference:
         """Compare two points, trial by trial: by how much the first lies above (+) or below (−) the second.
 
         Parameters
         ----------
         first, second : mapping
             The points: a value for each field that varies.
-        metric : str
         confidence : float
-            Of the interval; raise it where many points are compared at once.
+            Of the intervals; raise it where many points are compared at once.
+
+        Returns
+        -------
+        Difference
+            As ``a - b`` of two simulations.
         """
-        a, b = (self._only_cell(point).steady_state[metric] for point in (first, second))
-        return paired_difference(a, b, confidence)
+        from psofed.sweeps.report import name_point
+
+        a, b = self._only_cell(first), self._only_cell(second)
+        changed = [field for field in first if first[field] != second.get(field)]
+        names = [name_point({field: point[field] for field in changed}) for point in (first, second)]
+        before, after = ({**cell.steady_state, **(cell.evasion or {})} for cell in (a, b))
+        return paired_metrics(before, after, (names[0], names[1]), confidence)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists, ready for JSON: what is not finite is None."""
@@ -258,6 +262,26 @@ class SweepResult:
 
         return save_sweep(self, Path(folder))
 
+    def report(self) -> Report:
+        """Return every point's steady state with its interval, and what to know of them."""
+        from psofed.sweeps.report import sweep_report
+
+        return sweep_report(self)
+
+    def chart(
+        self,
+        metric: str = "network_mse",
+        *,
+        x: str | None = None,
+        hue: str | None = None,
+        col: str | None = None,
+        row: str | None = None,
+    ) -> "Panels":
+        """Return the picture of :meth:`plot` as a value."""
+        from psofed.sweeps.chart import sweep_chart
+
+        return sweep_chart(self, metric, x=x, hue=hue, col=col, row=row)
+
     def plot(
         self,
         metric: str = "network_mse",
@@ -269,50 +293,17 @@ class SweepResult:
     ) -> "Figure":
         """Draw the steady states over one field, with colours and panels for the others; returns a Matplotlib figure.
 
-        See :func:`psofed.plots.sweeps.plot_sweep` for what each field may be.
+        Parameters
+        ----------
+        metric : str
+        x, hue, col, row : str, optional
+            The fields that vary along the horizontal axis, in colour, and from panel to panel. By default the numeric
+            field with the most values is the horizontal axis, another numeric one the colour, and the others make
+            columns and rows.
         """
-        return draw("sweeps.plot_sweep", self, metric, x=x, hue=hue, col=col, row=row)
+        from psofed.render.figures import draw_chart
 
-    def summary(self) -> str:
-        """Return all points' steady states, and what should be known of them, as text."""
-        return "\n".join([self._headline(), *text_table(*self._table(len(self.cells))), *self._remarks()])
-
-    def __repr__(self) -> str:
-        return "\n".join([self._headline(), *text_table(*self._table(_MOST_ROWS))])
-
-    def _repr_html_(self) -> str:
-        head, rows = self._table(_MOST_ROWS)
-        plot = self.plot if len(self.grid.axes) <= 4 else None
-        return html_card(self._headline(), head, rows, self._remarks(), plot)
-
-    def _headline(self) -> str:
-        axes = " × ".join(f"{len(axis.values)} {axis.name}" for axis in self.grid.axes)
-        base = describe_scenario(self.grid.base)
-        return f"SweepResult: {axes} = {len(self.cells)} points, {self.grid.trials} trials each; base: {base}"
-
-    def _table(self, most: int) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        names = tuple(axis.name for axis in self.grid.axes)
-        rows = []
-        for labels, cell in itertools.islice(zip(self.labels(), self.cells, strict=True), most):
-            shown = (show_estimate(cell.estimate(metric))[0] for metric in self.titles)
-            rows.append((*(str(labels[name]) for name in names), *shown))
-        if len(self.cells) > most:
-            rows.append((f"… {len(self.cells) - most} more", *[""] * (len(names) + len(self.titles) - 1)))
-        return (*names, *self.titles.values()), rows
-
-    def _remarks(self) -> list[str]:
-        estimates = [cell.estimate("network_mse") for cell in self.cells]
-        counts = {
-            "with trials that diverged": sum(cell.num_diverged > 0 for cell in self.cells),
-            "where a few trials decide the mean network MSE; the median is shown": sum(
-                value.is_heavy_tailed for value in estimates
-            ),
-            "whose network MSE still changes within the tail": sum(
-                "network_mse" in cell.unsteady_metrics for cell in self.cells
-            ),
-        }
-        lines = [f"{n} point{'s' if n > 1 else ''} {words}." for words, n in counts.items() if n]
-        return [*lines, *(f"{note}." for note in self.notes)]
+        return draw_chart(self.chart(metric, x=x, hue=hue, col=col, row=row))
 
     def _only_cell(self, point: Mapping[str, Any]) -> CellResult:
         found = self.select(point)

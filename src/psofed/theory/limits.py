@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from psofed.common.errors import InvalidValueError
+from psofed.render import Report, Reported
 from psofed.scenario import Scenario
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import select
 
 
-@dataclass(frozen=True)
-class AttackLimits:
+@dataclass(frozen=True, repr=False)
+class AttackLimits(Reported):
     """Up to where the mean square stays bounded, at the scenario's own stepsize.
 
     Attributes
@@ -23,10 +24,18 @@ class AttackLimits:
     scale : float or None
         The largest scale of the attack at which it does; None if there is no such limit up to a million, or the attack
         has no scale.
+    scenario : Scenario
     """
 
     num_byzantine: int | None
     scale: float | None
+    scenario: Scenario
+
+    def report(self) -> Report:
+        """Return how much of the attack the fleet tolerates."""
+        from psofed.theory.reports import limits_report
+
+        return limits_report(self)
 
 
 def attack_limits(scenario: Scenario) -> AttackLimits:
@@ -59,7 +68,8 @@ def attack_limits(scenario: Scenario) -> AttackLimits:
 
     count = _largest_count(lambda n: stable(num_byzantine=n), scenario.num_clients)
     has_scale = "scale" in attack.to_mapping()
-    return AttackLimits(count, _largest_scale(lambda x: stable(scale=x)) if has_scale else None)
+    scale = _largest_scale(lambda x: stable(scale=x)) if has_scale else None
+    return AttackLimits(count, scale, scenario)
 
 
 def _changed(attack: Any, **changes: Any) -> Any:

@@ -16,9 +16,9 @@ from psofed.common.errors import NotCoveredError
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_choice
-from psofed.results import METRIC_TITLES, describe_scenario
-from psofed.results.estimates import in_decibels
-from psofed.results.show import draw, html_card, text_table
+from psofed.render import Report, Reported
+from psofed.render.numbers import decibels
+from psofed.results import METRIC_TITLES
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.theory.coverage import check_stepsize
@@ -31,9 +31,9 @@ from psofed.theory.stability import mean_square_stepsize_bound, mean_stepsize_bo
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
 
     from psofed.fleet import Fleet
+    from psofed.render.charts import Chart
     from psofed.theory.evasion import EvasionPrediction
 
 
@@ -46,13 +46,13 @@ class LearningCurve:
     test_mse: FloatArray
 
     def __repr__(self) -> str:
-        last = ", ".join(f"{title} {in_decibels(float(getattr(self, metric)[-1])):.2f} dB"
+        last = ", ".join(f"{title} {decibels(float(getattr(self, metric)[-1]))}"
                          for metric, title in METRIC_TITLES.items())  # fmt: skip
         return f"LearningCurve: {self.network_mse.size} iterations, at the last {last}"
 
 
-@dataclass(frozen=True, eq=False)
-class Prediction:
+@dataclass(frozen=True, eq=False, repr=False)
+class Prediction(Reported):
     """A theory's answer for one scenario; what takes longer is computed on first use.
 
     Parameters
@@ -197,9 +197,17 @@ class Prediction:
         excess, server = self.method.curve(self.scenario.stepsize, iterations or self.scenario.iterations)
         return LearningCurve(*metrics_of(self.model, excess, server))
 
-    def plot(self) -> "Figure":
-        """Draw the predicted learning curve in dB; returns a Matplotlib figure."""
-        return draw("theory.plot_prediction", self)
+    def report(self) -> Report:
+        """Return the steady state, what contributes to it, the stepsizes, and what to try next."""
+        from psofed.theory.reports import prediction_report
+
+        return prediction_report(self)
+
+    def chart(self) -> "Chart":
+        """Return the predicted learning curve in dB, as a value."""
+        from psofed.theory.reports import prediction_chart
+
+        return prediction_chart(self)
 
     def to_dataframe(self, table: str = "steady_state") -> "pandas.DataFrame":
         """Return a table.
@@ -224,37 +232,6 @@ class Prediction:
         values = {metric: getattr(self, metric) for metric in METRIC_TITLES}
         values |= {f"network_mse from {name}": value for name, value in asdict(self.terms).items()}
         return pandas.DataFrame({"metric": list(values), "value": list(values.values())})
-
-    def summary(self) -> str:
-        """Return the steady state, its sources and what is stable, as text."""
-        terms = ", ".join(f"{name} {value:.4g}" for name, value in asdict(self.terms).items() if value)
-        best = f"best {self.optimal_stepsize:.4g}" if self.optimal_stepsize else "the smaller the better"
-        limits = f"stable below {self.max_stepsize:.4g}, {best}"
-        if math.isnan(self.optimal_stepsize):
-            limits = "no stepsize is stable"
-        limits = f"  stepsize {self.scenario.stepsize:g}: {limits}"
-        return f"{self!r}\n  network MSE by source: {terms}\n{limits}"
-
-    def __repr__(self) -> str:
-        return "\n".join(
-            [f"Prediction: {self._headline()}", *text_table(("", "steady state", "linear"), self._rows())]
-        )
-
-    def _repr_html_(self) -> str:
-        return html_card(self._headline(), ("", "steady state", "linear"), self._rows(), (), self.plot)
-
-    def _headline(self) -> str:
-        return f"{self.theory} theory, {describe_scenario(self.scenario)}" + (
-            "" if self.is_stable else "; unstable"
-        )
-
-    def _rows(self) -> list[tuple[str, str, str]]:
-        found = {title: getattr(self, metric) for metric, title in METRIC_TITLES.items()}
-        return [
-            (title, f"{in_decibels(value):.2f} dB" if math.isfinite(value) else "unstable", f"{value:.6g}")
-            for title, value in found.items()
-            if not math.isnan(value)
-        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and numbers; what is infinite (an unstable steady state) is None."""

@@ -14,6 +14,8 @@ from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer, check_number
 from psofed.parts.attacks.drop_out import DropOut
+from psofed.render import Report, Reported
+from psofed.render.charts import Chart
 from psofed.scenario import Scenario
 from psofed.theory.maps.general import Recursion
 from psofed.theory.model import TheoryModel
@@ -21,9 +23,9 @@ from psofed.theory.moments.level import Level, Sources
 from psofed.theory.moments.second import MomentState
 
 
-@dataclass(frozen=True, eq=False)
-class Recovery:
-    """The metrics after clients are excluded in one iteration.
+@dataclass(frozen=True, eq=False, repr=False)
+class Recovery(Reported):
+    """The errors after clients are excluded in one iteration.
 
     Attributes
     ----------
@@ -45,7 +47,7 @@ class Recovery:
     rate: float
 
     def iterations(self, within: float = 0.1, metric: str = "network_mse") -> float:
-        """Count iterations until a metric is, and stays, within `within` dB of its final value.
+        """Return after how many iterations a metric stays within `within` dB of its recovered level.
 
         Infinite if the curve ends before.
         """
@@ -53,11 +55,29 @@ class Recovery:
         if metric not in ("network_mse", "server_msd"):
             raise InvalidValueError("metric", metric, '"network_mse" or "server_msd"')
         curve: FloatArray = getattr(self, metric)
-        end = self.recovered.excess + self.noise if metric == "network_mse" else self.recovered.server
+        end = self.ends(metric)[1]
         above = np.flatnonzero(curve > end * 10 ** (within / 10))
         if not above.size:
             return 0.0
         return math.inf if above[-1] == curve.size - 1 else float(above[-1] + 1)
+
+    def ends(self, metric: str) -> tuple[float, float]:
+        """Return a metric in the iteration of the exclusion, and when it has recovered."""
+        if metric == "server_msd":
+            return self.poisoned.server, self.recovered.server
+        return self.poisoned.excess + self.noise, self.recovered.excess + self.noise
+
+    def report(self) -> Report:
+        """Return how soon the errors recover."""
+        from psofed.theory.reports import recovery_report
+
+        return recovery_report(self)
+
+    def chart(self) -> Chart:
+        """Return both errors from the exclusion on, as a value."""
+        from psofed.theory.reports import recovery_chart
+
+        return recovery_chart(self)
 
 
 def predict_recovery(

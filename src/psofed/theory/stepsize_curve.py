@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_number
-from psofed.results.estimates import in_decibels
-from psofed.results.show import draw, html_card
+from psofed.render import Report, Reported
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.theory.coverage import check_stepsize
@@ -26,11 +25,12 @@ from psofed.theory.solve.method import Method
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
+
+    from psofed.render.charts import Chart
 
 
-@dataclass(frozen=True, eq=False)
-class StepsizeCurve:
+@dataclass(frozen=True, eq=False, repr=False)
+class StepsizeCurve(Reported):
     """Steady states of one scenario over stepsizes: arrays (n,), infinite where unstable.
 
     Attributes
@@ -61,35 +61,23 @@ class StepsizeCurve:
     targets: FloatArray
     sampling_error: FloatArray
 
-    def plot(self) -> "Figure":
-        """Draw the error over the stepsize; returns a Matplotlib figure."""
-        return draw("theory.plot_stepsizes", self)
+    def report(self) -> Report:
+        """Return the steady state over the stepsizes, and the best of them."""
+        from psofed.theory.reports import stepsizes_report
+
+        return stepsizes_report(self)
+
+    def chart(self) -> "Chart":
+        """Return the error over the stepsize, as a value."""
+        from psofed.theory.reports import stepsizes_chart
+
+        return stepsizes_chart(self)
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return a row per stepsize."""
         import pandas
 
         return pandas.DataFrame({name: getattr(self, name) for name in self._columns()})
-
-    def summary(self) -> str:
-        """Return the range and the best stepsize as text."""
-        return repr(self)
-
-    def __repr__(self) -> str:
-        text = f"StepsizeCurve: {self.theory} theory, {self.stepsize.size} stepsizes"
-        if self.is_stable.any():
-            best = int(np.argmin(self.network_mse))
-            text += (
-                f", {int(self.is_stable.sum())} stable; lowest network MSE "
-                f"{in_decibels(float(self.network_mse[best])):.2f} dB at {self.stepsize[best]:.4g}"
-            )
-        return text
-
-    def _repr_html_(self) -> str:
-        rows = [(f"{mu:.4g}", f"{in_decibels(e):.2f} dB" if s else "unstable") for mu, e, s in
-                zip(self.stepsize.tolist(), self.network_mse.tolist(), self.is_stable, strict=True)]  # fmt: skip
-        few = rows if len(rows) <= 12 else rows[:: -(-len(rows) // 12)]
-        return html_card(repr(self), ("stepsize", "network MSE"), few, (), self.plot)
 
     def _columns(self) -> list[str]:
         return [field.name for field in fields(self) if field.name not in ("scenario", "theory")]

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from psofed.common.numbers import to_decibels
 from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_integer
 from psofed.fleet import Fleet
+from psofed.render import Report, Reported
+from psofed.render.numbers import fixed, significant
 from psofed.results import METRIC_TITLES
-from psofed.results.estimates import in_decibels
-from psofed.results.show import draw, html_card, text_table
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
@@ -37,9 +38,9 @@ from psofed.theory.stepsize import (
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
 
-_HEAD = ("M", "stepsize", "error", "numbers per iteration")
+    from psofed.render.charts import Chart
+
 _WITHIN = 10**0.1  # converged: within 1 dB of the steady state, above or below
 _NEARLY_AS_GOOD = 10**0.01  # 0.1 dB
 _FIRST_LOOK = 256  # iterations of the first learning curve that is searched for the settling time
@@ -81,8 +82,8 @@ class TuningPoint:
     horizon_error: float | None = None
 
 
-@dataclass(frozen=True)
-class Tuning:
+@dataclass(frozen=True, repr=False)
+class Tuning(Reported):
     """Best stepsizes by number of shared entries, and a recommendation.
 
     Attributes
@@ -103,11 +104,27 @@ class Tuning:
     horizon: int | None = None
     _plan: "Plan | None" = field(default=None, repr=False, compare=False)
 
-    def plot(self) -> "Figure":
-        """Draw the predicted error over the stepsize for each M; returns a Matplotlib figure."""
+    @property
+    def is_bare(self) -> bool:
+        """Whether what was tuned is not known any more, so that no curve can be drawn."""
+        return self._plan is None
+
+    def curves(self) -> tuple[FloatArray, dict[int, FloatArray]]:
+        """Return stepsizes around the best ones, and the predicted errors there by number of shared parameters."""
         assert self._plan is not None
-        stepsizes, errors = self._plan.curves(self)
-        return draw("theory.plot_tuning", self, stepsizes, errors)
+        return self._plan.curves(self)
+
+    def report(self) -> Report:
+        """Return the best stepsize for each number of shared parameters, and which to use."""
+        from psofed.theory.reports import tuning_report
+
+        return tuning_report(self)
+
+    def chart(self) -> "Chart":
+        """Return the predicted error over the stepsize for each M, as a value."""
+        from psofed.theory.reports import tuning_chart
+
+        return tuning_chart(self)
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return a row per number of shared entries."""
@@ -116,30 +133,6 @@ class Tuning:
         return pandas.DataFrame(
             [asdict(point) | {"recommended": point is self.recommended} for point in self.points]
         )
-
-    def summary(self) -> str:
-        """Return the table and the recommendation as text."""
-        return f"{self!r}\n  {self.reason}"
-
-    def __repr__(self) -> str:
-        what = "steady state" if self.horizon is None else f"mean over {self.horizon} iterations"
-        lines = [f"Tuning: {self.metric} error, {what}", *text_table(_HEAD, self._rows())]
-        return "\n".join(lines)
-
-    def _rows(self) -> list[tuple[str, ...]]:
-        return [
-            (
-                f"{point.num_shared}{' *' if point is self.recommended else ''}",
-                f"{point.stepsize:.4g}",
-                f"{in_decibels(metric_of(point, self.metric)):.2f} dB",
-                str(point.numbers_per_iteration),
-            )
-            for point in self.points
-        ]
-
-    def _repr_html_(self) -> str:
-        plot = self.plot if self._plan is not None else None
-        return html_card("Tuning", _HEAD, self._rows(), (f"* recommended: {self.reason}",), plot)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts."""
@@ -325,12 +318,12 @@ def _recommend(points: tuple[TuningPoint, ...], metric: str, horizon: int | None
     close = [p for p in points if metric_of(p, metric) <= _NEARLY_AS_GOOD * metric_of(best, metric)]
     chosen = min(close, key=lambda point: point.numbers_per_iteration)
     title = METRIC_TITLES[METRICS[metric]]
-    what = f"steady-state {title}" if horizon is None else f"mean {title} over {horizon} iterations"
-    reason = f"M = {chosen.num_shared} at stepsize {chosen.stepsize:.4g} has "
+    what = f"steady-state {title}" if horizon is None else f"mean {title} over {horizon:,} iterations"
     if chosen is best:
-        return chosen, reason + f"the lowest {what} of all."
-    lost = 10 * math.log10(metric_of(chosen, metric) / metric_of(best, metric))
-    return chosen, reason + (
-        f"a {what} only {lost:.2f} dB above the lowest (M = {best.num_shared}) and exchanges "
-        f"{chosen.numbers_per_iteration} numbers per iteration instead of {best.numbers_per_iteration}."
+        return chosen, f"this gives the lowest {what}."
+    lost = to_decibels(metric_of(chosen, metric) / metric_of(best, metric))
+    return chosen, (
+        f"the {what} is only {fixed(lost)} dB above the lowest (M = {best.num_shared}, stepsize "
+        f"{significant(best.stepsize)}), and {chosen.numbers_per_iteration:,} values are sent per iteration instead of "
+        f"{best.numbers_per_iteration:,}."
     )

@@ -3,6 +3,7 @@
 import datetime
 import ipaddress
 import re
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,28 @@ class Credentials:
     def key(self) -> Path:
         """The server's private key."""
         return self.folder / "server.key"
+
+    @property
+    def secret(self) -> Path:
+        """What the server's own processes show to its SuperLink; made whenever the server starts."""
+        return self.folder / "superlink.secret"
+
+    def make_secret(self) -> str:
+        """Make a new secret, readable by its owner only, and return it."""
+        value = secrets.token_hex(32)
+        write_atomically(self.secret, value.encode(), mode=0o600)
+        return value
+
+    def read_secret(self) -> str:
+        """Return the secret of the server that was started last; empty if there is none."""
+        try:
+            return self.secret.read_text()
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            raise PsofedError(
+                f"cannot read {self.secret}: {error.strerror}; use the account that runs the server"
+            ) from None
 
     def node_key(self, name: str) -> Path:
         """Return the private key of the node `name`."""

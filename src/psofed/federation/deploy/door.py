@@ -147,7 +147,8 @@ class FrontDoor:
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._tls.load_cert_chain(credentials.certificate, credentials.key)
-        self._upstream = Upstream(target, ssl.create_default_context(cafile=str(credentials.authority)))
+        inward = ssl.create_default_context(cafile=str(credentials.authority))
+        self._upstream = Upstream(target, inward, credentials.read_secret())
         self._bell = BellService(bell, self._set_size, self._fill)
         self._guests: OrderedDict[int, _Guest] = OrderedDict()
         self._connections: dict[int, int] = {}

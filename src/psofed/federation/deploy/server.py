@@ -14,6 +14,7 @@ from psofed.common.files import read_json, write_json
 from psofed.federation.app import HOME_VARIABLE
 from psofed.federation.deploy.bell import BELL_VARIABLE
 from psofed.federation.deploy.door import DoorLimits, FrontDoor
+from psofed.federation.deploy.keeper import RunKeeper
 from psofed.federation.deploy.processes import (
     Process,
     Supervisor,
@@ -22,7 +23,14 @@ from psofed.federation.deploy.processes import (
     is_listening,
     wait_until,
 )
-from psofed.federation.deploy.superlink import Home, register_nodes, superexec_command, superlink_command
+from psofed.federation.deploy.superlink import (
+    Home,
+    check_closed,
+    link_environment,
+    register_nodes,
+    superexec_command,
+    superlink_command,
+)
 from psofed.federation.flower import Control
 
 START_TIMEOUT = 60.0
@@ -59,10 +67,15 @@ class Server:
         return f"{self.door.host}:{self.door.port}"
 
     def watch(self, poll: float = 1.0) -> None:
-        """Let in keys that are made meanwhile, until interrupted; raise if a process ends by itself."""
+        """Let in keys that are made meanwhile, and continue a run whose process has died, until interrupted.
+
+        A process of the server itself that ends is an error.
+        """
+        keeper = RunKeeper(self.home)
         while True:
             self.supervisor.check()
             register_nodes(self.home, self.control)
+            keeper.look()
             time.sleep(poll)
 
 
@@ -91,15 +104,18 @@ def serve(
         bell = str(Path(private) / "bell")
         environment = flower_environment(home.flower.resolve())
         environment |= {HOME_VARIABLE: str(home.folder.resolve()), BELL_VARIABLE: bell}
-        link = supervisor.start("superlink", superlink_command(home, link_port), environment)
+        secret = home.credentials.make_secret()
+        command = superlink_command(home, link_port)
+        link = supervisor.start("superlink", command, environment | link_environment(home))
         wait_until(
             lambda: is_listening("127.0.0.1", link_port),
             START_TIMEOUT,
             "starting the SuperLink",
             supervisor.check,
         )
+        check_closed(home, link_port)
         supervisor.start("superexec", superexec_command(home, link_port), environment)
-        with Control(link_port, home.credentials.authority) as control:
+        with Control(link_port, home.credentials.authority, secret) as control:
             register_nodes(home, control)
             # The door opens last and closes first: behind an open door there is always somebody.
             with FrontDoor(
@@ -139,6 +155,6 @@ def exposure_warning(host: str, port: int) -> str | None:
         return None
     return (
         f"WARNING: {host}:{port} can be reached from other machines. Only nodes with a registered key get in, and\n"
-        "only Flower's Fleet API is open: runs are submitted and keys registered from this machine alone, where\n"
-        "Flower asks no credential of any user. Let only the nodes' machines reach the port; see docs/federation.md."
+        "only Flower's Fleet API is open: runs are submitted and keys registered from this machine alone, by this\n"
+        "user. Let only the nodes' machines reach the port; see docs/federation.md."
     )

@@ -5,7 +5,7 @@ import datetime
 from typing import Any
 
 from psofed.common.errors import PsofedError
-from psofed.common.files import read_json
+from psofed.common.files import is_locked, read_json
 from psofed.federation.deploy.processes import is_listening
 from psofed.federation.deploy.superlink import Home, open_control
 from psofed.federation.deploy.traffic import read_traffic
@@ -27,6 +27,8 @@ def federation_status(home: Home) -> dict[str, Any]:
         raise PsofedError(f"there is no federation in {home.folder}")
     address = server_address(home)
     run = read_json(home.status) if home.status.exists() else None
+    if run and run.get("state") == "running" and not is_locked(home.run_lock):
+        run = {**run, "state": "interrupted"}  # its process has died; the server continues it within seconds
     saved = None
     if home.checkpoint.exists():
         when = datetime.datetime.fromtimestamp(home.checkpoint.stat().st_mtime, datetime.UTC)

@@ -96,7 +96,7 @@ def submit(home: Home, settings: RunSettings, *, force: bool = False) -> int:
 def stop(home: Home) -> int:
     """End the run that is going on, and return the last round it has completed."""
     status = read_json(home.status) if home.status.exists() else {}
-    if status.get("state") not in ("submitted", "running"):
+    if status.get("state") not in ("submitted", "running", "interrupted"):
         raise PsofedError(f"no run is going on in {home.folder}")
     home.stop_mark.touch()
     try:
@@ -152,7 +152,9 @@ def follow(
         if time.monotonic() - asked > _ASK_FLOWER_EVERY:
             # For a ServerApp that could not even say that it failed.
             asked = time.monotonic()
-            reason = failure_of(home, run)
+            reason = failure_of(home, int(read_json(home.status)["run"] or run))
+            if read_json(home.status)["state"] == "interrupted":
+                continue  # the server submits it again
             if reason is not None and "stopped" in reason:
                 # Flower knows it before our status says so.
                 round_number = read_json(home.status)["round"]

@@ -6,6 +6,8 @@ the round that it cuts short, and each request is twice as fast as with Flower's
 """
 
 import json
+import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +17,10 @@ from typing import Any
 from psofed.common.errors import PsofedError
 from psofed.common.files import read_json
 from psofed.federation.deploy.credentials import Credentials
-from psofed.federation.flower import Control, number_of_key, public_key_of
+from psofed.federation.flower import SECRET_VARIABLE, Control, number_of_key, public_key_of
+
+_log = logging.getLogger("psofed.federation")
+_skipped: set[Path] = set()  # files named already; the server looks for new keys every second
 
 
 @dataclass(frozen=True)
@@ -86,11 +91,14 @@ class Home:
 
 
 def superlink_command(home: Home, port: int) -> list[str]:
-    """Return the command of a SuperLink on loopback, with TLS and node keys; it starts no process of its own."""
+    """Return the command of a SuperLink on loopback, with TLS and node keys; it starts no process of its own.
+
+    It needs the environment of :func:`link_environment`.
+    """
     credentials = home.credentials
     credentials.check_server()
     return [
-        "flower-superlink",
+        *(sys.executable, "-c", "from psofed.federation.flower.link import main; main()"),
         *("--host", "127.0.0.1"),
         *("--port", str(port)),
         *("--ssl-ca-certfile", str(credentials.authority)),
@@ -99,7 +107,13 @@ def superlink_command(home: Home, port: int) -> list[str]:
         "--enable-supernode-auth",
         "--disable-runtime-dependency-installation",
         *("--isolation", "process"),
+        *("--superexec-auth-secret-file", str(credentials.secret)),
     ]
+
+
+def link_environment(home: Home) -> dict[str, str]:
+    """Return what the SuperLink must be told by its environment: where its secret is."""
+    return {SECRET_VARIABLE: str(home.credentials.secret.resolve())}
 
 
 def superexec_command(home: Home, port: int) -> list[str]:
@@ -108,15 +122,25 @@ def superexec_command(home: Home, port: int) -> list[str]:
         "flower-superexec",
         *("--runtime-api-address", f"127.0.0.1:{port}"),
         *("--root-certificates", str(home.credentials.authority)),
+        *("--superexec-auth-secret-file", str(home.credentials.secret)),
     ]
 
 
 def register_nodes(home: Home, control: Control) -> list[str]:
-    """Register the public keys of the credentials that the SuperLink does not know; return their names."""
+    """Register the public keys of the credentials that the SuperLink does not know; return their names.
+
+    A file that holds no node's key is skipped, with a warning when it is first met.
+    """
     known = {node["number"] for node in control.nodes()}
     new = []
     for path in home.credentials.public_keys():
-        key = public_key_of(path)
+        try:
+            key = public_key_of(path)
+        except PsofedError as error:
+            if path not in _skipped:
+                _skipped.add(path)
+                _log.warning("skipped: %s", error)
+            continue
         if number_of_key(key) not in known:
             control.register(key, path.stem)
             new.append(path.stem)
@@ -142,8 +166,21 @@ def open_control(home: Home) -> Iterator[Control]:
     if not home.server_info.exists():
         raise PsofedError(f"no server of {home.folder} is running; start it with: psofed federation server")
     port = int(read_json(home.server_info)["superlink_port"])
-    with Control(port, home.credentials.authority) as control:
+    with Control(port, home.credentials.authority, home.credentials.read_secret()) as control:
         yield control
+
+
+def check_closed(home: Home, port: int) -> None:
+    """Raise a PsofedError if the SuperLink at `port` answers somebody who does not know its secret."""
+    with Control(port, home.credentials.authority) as stranger:
+        try:
+            stranger.nodes()
+        except PsofedError:
+            return
+    raise PsofedError(
+        "the SuperLink answers without its secret, so every user of this machine could run code here; "
+        "this version of Flower is not supported"
+    )
 
 
 def to_toml_value(value: Any) -> str:

@@ -6,6 +6,8 @@ import ssl
 import time
 from collections.abc import Callable
 
+from psofed.federation.flower.link import SECRET_HEADER
+
 _CHUNK = 1 << 16
 _LONGEST_NOTED = 1 << 20  # of an answer that the front door reads itself
 _IDLE = 3.0  # uvicorn, which the SuperLink runs on, closes idle connections after five seconds
@@ -25,10 +27,11 @@ class UpstreamError(Exception):
 
 
 class Upstream:
-    """Connections to the SuperLink at (127.0.0.1, port)."""
+    """Connections to the SuperLink at (127.0.0.1, port), which is shown its `secret` with every request."""
 
-    def __init__(self, port: int, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, port: int, tls: ssl.SSLContext | None, secret: str = "") -> None:
         self.port = port
+        self._secret = f"\r\n{SECRET_HEADER}: {secret}\r\n".encode()
         self._tls = tls
         self._idle: list[tuple[float, _Connection]] = []
 
@@ -56,7 +59,7 @@ class Upstream:
         reusable = False
         try:
             try:
-                writer.write(head)
+                writer.write(head.replace(b"\r\n", self._secret, 1))
                 writer.write(body)
                 async with asyncio.timeout(body_seconds):
                     await writer.drain()

@@ -31,6 +31,7 @@ from psofed.federation.flower.keys import (
     number_of_key,
     public_key_of,
 )
+from psofed.federation.flower.link import SECRET_HEADER, SECRET_VARIABLE
 from psofed.federation.flower.messages import error_reply, identify, records_from_bytes, records_to_bytes
 from psofed.federation.flower.replies import IncompleteReplyError, ReplyBounds, pull_reply, withdraw
 from psofed.federation.flower.trees import CHUNK_BYTES, BadTreeError, most_objects
@@ -42,6 +43,8 @@ __all__ = [
     "KEY_HEADER",
     "NOTED",
     "NOT_ACTIVATED",
+    "SECRET_HEADER",
+    "SECRET_VARIABLE",
     "SIGNATURE_HEADER",
     "SIGNATURE_SECONDS",
     "SUPERLINK",

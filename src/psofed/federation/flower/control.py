@@ -10,16 +10,32 @@ import httpx
 from psofed.common.errors import PsofedError
 from psofed.federation.flower.http import open_client
 from psofed.federation.flower.keys import number_of_key
+from psofed.federation.flower.link import SECRET_HEADER
+
+
+class _Secret:
+    """Shows the secret with every request."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret
+
+    def intercept(self, context: Any, call_next: Any) -> Any:
+        """Add the header."""
+        context.request.headers[SECRET_HEADER] = self._secret
+        return call_next(context)
 
 
 class Control:
-    """The server's own view of a SuperLink on this machine: registers keys, lists nodes, submits runs."""
+    """The server's own view of a SuperLink on this machine: registers keys, lists nodes, submits runs.
 
-    def __init__(self, port: int, authority: Path) -> None:
+    `secret` is what the SuperLink was started with; see :mod:`psofed.federation.flower.link`.
+    """
+
+    def __init__(self, port: int, authority: Path, secret: str = "") -> None:
         from flwr.supercore.control import ControlHttpClient
         from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
 
-        interceptors = [RuntimeVersionHttpInterceptor(component_name="flwr CLI")]
+        interceptors: list[Any] = [RuntimeVersionHttpInterceptor(component_name="flwr CLI"), _Secret(secret)]
         self._client = open_client(ControlHttpClient, f"127.0.0.1:{port}", authority, interceptors)
 
     def __enter__(self) -> Self:

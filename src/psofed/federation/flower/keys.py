@@ -27,13 +27,14 @@ def number_of_key(public_key: bytes) -> int:
 
 def public_key_of(path: Path) -> bytes:
     """Return the public key in a ``.pub`` file as Flower sends it."""
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_ssh_public_key
     from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
     try:
         key = load_ssh_public_key(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
         raise PsofedError(f"{path} is not a node's public key: {error}") from None
     if not isinstance(key, ec.EllipticCurvePublicKey):
         raise PsofedError(f"{path} is not a key made by psofed federation certs")

@@ -1,0 +1,67 @@
+"""Continuing a run whose ServerApp has died, from its last checkpoint.
+
+Flower notices a killed ServerApp by its missing heartbeats, after a minute, and then only marks the run as failed. A
+ServerApp of ours holds a lock while it works, which the kernel frees when the process dies, however it dies.
+"""
+
+import dataclasses
+import logging
+
+from psofed.common.errors import PsofedError
+from psofed.common.files import read_json, write_json
+from psofed.federation.deploy.submit import is_free, submit
+from psofed.federation.deploy.superlink import Home, open_control
+from psofed.federation.settings import RunSettings
+
+_log = logging.getLogger("psofed.federation")
+
+_LOOKS = 2  # a run that ends frees its lock before it says so
+_TRIES = 3  # without a completed round in between
+
+
+class RunKeeper:
+    """Watches the run of a server, and submits it again when its process has died.
+
+    Parameters
+    ----------
+    home : Home
+        The server's files.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self._missing = 0
+        self._tries = 0
+        self._round = -1
+
+    def look(self) -> None:
+        """Continue the run if nobody works on it; call it every second or so."""
+        status = read_json(self.home.status) if self.home.status.exists() else {}
+        if status.get("state") not in ("running", "interrupted") or not is_free(self.home):
+            self._missing = 0
+            return
+        self._missing += 1
+        if self._missing < _LOOKS:
+            return
+        self._missing = 0
+        if status["round"] != self._round:
+            self._round, self._tries = status["round"], 0
+        self._tries += 1
+        if self._tries > _TRIES:
+            reason = f"its process died {_TRIES} times after round {status['round']}"
+            write_json(self.home.status, {**status, "state": "failed", "reason": reason})
+            return
+        write_json(self.home.status, {**status, "state": "interrupted"})
+        _log.warning("the run's process has died after round %d; continuing the run", status["round"])
+        try:
+            self._continue(str(status.get("run", "")))
+        except PsofedError as error:
+            _log.warning("the run could not be continued: %s", error)
+
+    def _continue(self, run: str) -> None:
+        with open_control(self.home) as control:
+            if run and not control.run_status(int(run)).startswith("finished"):
+                control.stop_run(int(run))
+        settings = RunSettings.from_config(read_json(self.home.settings))
+        saved = self.home.checkpoint.exists()
+        submit(self.home, dataclasses.replace(settings, resume=saved), force=True)

@@ -1,1 +1,0 @@
-"""Pictures: learning curves, theory and sweeps with Matplotlib."""

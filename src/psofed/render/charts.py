@@ -1,0 +1,214 @@
+"""Charts as values: what is drawn, not how. Matplotlib (`figures`) draws them.
+
+A `Chart` holds series over a number or a name, with bands or bars for intervals. A `RowChart` has a named row for each
+thing that is compared. `Panels` are charts side by side that share their axes.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.types import FloatArray
+
+# Points of a learning curve per tenfold of iterations.
+BINS_PER_DECADE = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One curve, or one set of points.
+
+    Attributes
+    ----------
+    label : str
+        In the legend; empty for none.
+    x, y : array (n,)
+        What is not finite leaves a gap.
+    low, high : array (n,), optional
+        Ends of intervals: a band along a line, bars at points without one.
+    line : str
+        ``"-"``, ``"--"``, ``"-."``, ``":"`` or nothing.
+    marker : str
+        Matplotlib's letter, or nothing.
+    colour : int, float or str
+        A place in the palette, a shade from 0 to 1 for things in order, or a colour.
+    size : float
+        Of the marker.
+    width : float
+        Of the line.
+    is_median : bool array (n,), optional
+        Points drawn hollow, because tails are heavy.
+    is_lost : bool array (n,), optional
+        Points where trials diverged, marked at the upper edge.
+    """
+
+    label: str
+    x: FloatArray
+    y: FloatArray
+    low: FloatArray | None = None
+    high: FloatArray | None = None
+    line: str = "-"
+    marker: str = ""
+    colour: int | float | str = 0
+    size: float = 5.5
+    width: float = 1.6
+    is_median: NDArray[np.bool_] | None = None
+    is_lost: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True)
+class Span:
+    """A shaded range along one axis; a line where both ends are equal."""
+
+    low: float
+    high: float
+    axis: Literal["x", "y"] = "x"
+    label: str = ""
+    colour: int | str = "0.9"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """An axis.
+
+    Attributes
+    ----------
+    label : str
+    log : bool
+    limits : (float, float), optional
+        Points above the upper limit are marked at the edge.
+    ticks : tuple of (float, str), optional
+        Places with their names.
+    whole : bool
+        Whether ticks are whole numbers.
+    """
+
+    label: str = ""
+    log: bool = False
+    limits: tuple[float, float] | None = None
+    ticks: tuple[tuple[float, str], ...] | None = None
+    whole: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """Series over a common axis.
+
+    Attributes
+    ----------
+    title : str
+    x, y : Scale
+    series : tuple of Series
+    spans : tuple of Span
+    size : (float, float)
+        Width and height in inches.
+    """
+
+    title: str
+    x: Scale
+    y: Scale
+    series: tuple[Series, ...]
+    spans: tuple[Span, ...] = ()
+    size: tuple[float, float] = (7.2, 4.2)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A value for each row of a row chart, with its interval where there is one."""
+
+    label: str
+    values: FloatArray
+    low: FloatArray | None = None
+    high: FloatArray | None = None
+    marker: str = "o"
+    colour: int | str = 0
+    hollow: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class RowChart:
+    """Named rows from top to bottom.
+
+    Attributes
+    ----------
+    title : str
+    x : Scale
+    names : tuple of str
+    rows : tuple of Rows
+    zero : bool
+        Whether a line is drawn at zero.
+    joined : bool
+        Whether the first two values of a row are joined by a line.
+    flagged : frozenset of int
+        Rows that stand out.
+    starred : frozenset of int
+        Rows marked by a star.
+    size : (float, float)
+    """
+
+    title: str
+    x: Scale
+    names: tuple[str, ...]
+    rows: tuple[Rows, ...]
+    zero: bool = False
+    joined: bool = False
+    flagged: frozenset[int] = frozenset()
+    starred: frozenset[int] = frozenset()
+    size: tuple[float, float] = (6.0, 4.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Panels:
+    """Charts side by side.
+
+    Attributes
+    ----------
+    title : str
+        Above them all.
+    charts : tuple of tuples
+        Rows of charts; None leaves a place empty.
+    shared : bool
+        Whether all share their axes and one legend, which then stands on the right.
+    x, y : str
+        Labels of the shared axes.
+    legend : str
+        The legend's title.
+    right : tuple of str
+        What stands at the right edge of each row.
+    size : (float, float)
+    widths : tuple of float, optional
+        Of the columns, relative to each other.
+    """
+
+    title: str
+    charts: "tuple[tuple[Chart | RowChart | None, ...], ...]"
+    shared: bool = False
+    x: str = ""
+    y: str = ""
+    legend: str = ""
+    right: tuple[str, ...] = ()
+    size: tuple[float, float] = (7.2, 4.2)
+    widths: tuple[float, ...] | None = None
+
+
+AnyChart = Chart | RowChart | Panels
+
+
+def log_bins(iterations: FloatArray, *curves: FloatArray) -> tuple[FloatArray, ...]:
+    """Average curves over bins that are equally wide on a logarithmic axis; return bin centres (from 1) and means.
+
+    Examples
+    --------
+    >>> x, y = log_bins(np.arange(1000), np.ones(1000))
+    >>> x.size < 120, float(x[0]), float(y[-1])
+    (True, 1.0, 1.0)
+    """
+    places = np.asarray(iterations, dtype=np.float64) + 1.0
+    numbers = np.floor(np.log10(places / places[0]) * BINS_PER_DECADE)
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(numbers)) + 1])
+    counts = np.diff(np.append(starts, places.size))
+    centres = 10 ** (np.add.reduceat(np.log10(places), starts) / counts)
+    with np.errstate(invalid="ignore"):
+        return (centres, *(np.add.reduceat(curve, starts) / counts for curve in curves))

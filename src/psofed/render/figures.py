@@ -1,0 +1,362 @@
+"""Charts drawn by Matplotlib, as figures that display themselves in a notebook and are saved byte for byte alike."""
+
+import io
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure as MatplotlibFigure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from psofed.common.files import atomic_path
+from psofed.common.types import FloatArray
+from psofed.render.charts import AnyChart, Chart, Panels, RowChart, Rows, Scale, Series, Span
+from psofed.render.style import COLOURS, MATPLOTLIB, PICTURE_FORMATS, check_picture_format
+
+_FLAG = COLOURS[1]
+# Marks at the upper edge: of what diverged, and of what lies above the picture. No series has them.
+_LOST, _BEYOND = "x", r"$\uparrow$"
+
+
+class Figure(MatplotlibFigure):
+    """A Matplotlib figure that no window manager knows of, and that a notebook shows without ``%matplotlib``."""
+
+    def _repr_png_(self) -> bytes:
+        return figure_to_png(self)
+
+
+def make_figure(width: float, height: float, *, laid_out: bool = True) -> Figure:
+    """Return an empty figure (safe in threads, nothing to close).
+
+    Parameters
+    ----------
+    width, height : float
+        In inches.
+    laid_out : bool
+        Find room for titles and legends automatically, which takes longer than the drawing.
+    """
+    figure = Figure(figsize=(width, height), layout="constrained" if laid_out else None)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Apply the common style to everything drawn inside the block."""
+    with mpl.rc_context(MATPLOTLIB):
+        yield
+
+
+def draw_chart(chart: AnyChart) -> Figure:
+    """Draw a chart."""
+    with styled():
+        figure = make_figure(*chart.size)
+        if isinstance(chart, Panels):
+            _draw_panels(figure, chart)
+        else:
+            _draw_any(figure.add_subplot(), chart)
+    return figure
+
+
+def finish_axes(axes: Axes, x_label: str, y_label: str) -> None:
+    """Label axes that were drawn by hand and give them the common look."""
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.grid(alpha=0.3, lw=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9)
+
+
+def figure_to_png(figure: MatplotlibFigure, dots_per_inch: int = 110) -> bytes:
+    """Return a figure as PNG."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=dots_per_inch)
+    return content.getvalue()
+
+
+def save_figure(figure: MatplotlibFigure, path: str | Path) -> None:
+    """Write a figure, whole or not at all; the same figure gives the same bytes."""
+    check_picture_format(Path(path))
+    suffix, content = Path(path).suffix.lower(), io.BytesIO()
+    # In memory first: on a full disk some of Matplotlib's writers stumble over their own error.
+    with mpl.rc_context({"svg.hashsalt": "psofed", "svg.fonttype": "path"}):
+        figure.savefig(content, format=suffix[1:], dpi=160, metadata=PICTURE_FORMATS[suffix])
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content.getvalue())
+
+
+def _draw_any(axes: Axes, chart: Chart | RowChart) -> None:
+    if isinstance(chart, RowChart):
+        _draw_rows(axes, chart)
+        return
+    _draw_series(axes, chart)
+    handles = _legend_of((chart,))
+    if handles:
+        axes.legend(handles=handles)
+
+
+def _draw_series(axes: Axes, chart: Chart) -> None:
+    top = math.inf if chart.y.limits is None else chart.y.limits[1]
+    for span in chart.spans:
+        _draw_span(axes, span)
+    for series in chart.series:
+        _draw_one(axes, series, top)
+    _scale(axes, chart.x, chart.y)
+    if chart.title:
+        axes.set_title(_text(chart.title))
+
+
+def _draw_one(axes: Axes, series: Series, top: float) -> None:
+    colour, x = _colour(series.colour), series.x
+    beyond = series.y > top
+    y = np.where(np.isfinite(series.y) & ~beyond, series.y, np.nan)
+    hollow = np.zeros(x.size, bool) if series.is_median is None else series.is_median & np.isfinite(y)
+    if series.low is not None and series.high is not None:
+        # An interval without an end reaches beyond the picture.
+        reach = 50.0 + np.nanmax(np.abs(np.append(y, 0.0)))
+        low, high = (np.where(np.isnan(y), np.nan, _clipped(end, reach)) for end in (series.low, series.high))
+        if series.line:
+            axes.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0)
+        else:
+            axes.vlines(x, low, high, color=colour, lw=1.4)
+    axes.plot(
+        x, y, color=colour, ls=series.line or "none", lw=series.width, marker=series.marker or None, ms=series.size,
+        markevery=list(np.flatnonzero(~hollow)) if series.marker else None,
+    )  # fmt: skip
+    if hollow.any():
+        axes.plot(
+            x[hollow], y[hollow], ls="none", marker=series.marker or "o", color=colour, mfc="white", zorder=3
+        )
+    lost = np.zeros(x.size, bool) if series.is_lost is None else series.is_lost
+    for at, marker in ((lost, _LOST), (beyond & ~lost, _BEYOND)):
+        if at.any():
+            axes.plot(x[at], np.full(int(at.sum()), 0.985), ls="none", marker=marker, color=colour, ms=6.5, mew=1.8,
+                      transform=axes.get_xaxis_transform(), clip_on=False, zorder=4)  # fmt: skip
+
+
+def _clipped(values: FloatArray, reach: float) -> FloatArray:
+    return np.asarray(np.clip(values, -reach, reach), dtype=np.float64)
+
+
+def _draw_span(axes: Axes, span: Span) -> None:
+    colour = _colour(span.colour)
+    if span.low == span.high:
+        (axes.axvline if span.axis == "x" else axes.axhline)(span.low, color=colour, lw=1.2, zorder=1)
+    else:
+        shade = axes.axvspan if span.axis == "x" else axes.axhspan
+        shade(
+            span.low,
+            span.high,
+            color=colour,
+            lw=0,
+            alpha=None if isinstance(span.colour, str) else 0.2,
+            zorder=0.5,
+        )
+
+
+def _scale(axes: Axes, x: Scale, y: Scale) -> None:
+    for scale, place, name in ((x, axes.xaxis, "x"), (y, axes.yaxis, "y")):
+        if scale.log:
+            axes.set(**{f"{name}scale": "log"})
+            place.set_major_formatter(lambda value, _: f"{value:,g}")
+    if y.limits is not None:
+        axes.set_ylim(*y.limits)
+    if x.limits is not None:
+        axes.set_xlim(*x.limits)
+    if x.ticks is not None:
+        names = [_text(name) for _, name in x.ticks]
+        straight = _fits(names, axes.get_figure().get_size_inches()[0] / _columns_of(axes))  # type: ignore[union-attr]
+        axes.set_xticks(
+            [place for place, _ in x.ticks],
+            names,
+            rotation=0 if straight else 35,
+            ha="center" if straight else "right",
+        )
+    if x.whole:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel(_text(x.label))
+    axes.set_ylabel(_text(y.label))
+
+
+def _columns_of(axes: Axes) -> int:
+    place = axes.get_subplotspec()
+    return 1 if place is None else int(place.get_gridspec().ncols)
+
+
+def _fits(names: list[str], width: float) -> bool:
+    return sum(map(len, names)) * 0.075 + 0.1 * len(names) < width
+
+
+def _draw_rows(axes: Axes, chart: RowChart) -> None:
+    places = range(len(chart.names))
+    if chart.zero:
+        axes.axvline(0.0, color="black", lw=0.9)
+    if chart.joined:
+        first, second = chart.rows[:2]
+        for at in places:
+            colour = _FLAG if at in chart.flagged else "0.6"
+            axes.plot([first.values[at], second.values[at]], [at, at], color=colour, lw=1.6, zorder=1)
+    for rows in chart.rows:
+        _draw_row_values(axes, rows, chart.starred)
+    names = [_text(name) for name in chart.names]
+    axes.set_yticks(places, names, fontsize=8 if len(names) > 12 else None)
+    for at, label in enumerate(axes.get_yticklabels()):
+        if at in chart.flagged:
+            label.set_color(_FLAG)
+            label.set_fontweight("bold")
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel(_text(chart.x.label))
+    if chart.x.log:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.set_title(_text(chart.title), loc="left")
+    handles = [
+        Line2D([], [], **_row_style(rows), ls="none", label=_text(rows.label))
+        for rows in chart.rows
+        if rows.label
+    ]
+    if handles:
+        axes.legend(
+            handles=handles,
+            loc="lower right",
+            bbox_to_anchor=(1.0, 1.0),
+            ncols=len(handles),
+            borderaxespad=0.1,
+        )
+
+
+def _row_style(rows: Rows) -> dict[str, Any]:
+    colour = _colour(rows.colour)
+    return {
+        "marker": rows.marker,
+        "color": colour,
+        "mfc": "white" if rows.hollow else colour,
+        "mec": colour,
+        "ms": 5.5,
+        "mew": 1.2,
+    }
+
+
+def _draw_row_values(axes: Axes, rows: Rows, starred: frozenset[int]) -> None:
+    style = _row_style(rows)
+    for at, value in enumerate(rows.values):
+        if math.isinf(value):
+            axes.annotate(
+                "diverged", (0.02, at), xycoords=("axes fraction", "data"), va="center", color=style["color"]
+            )
+            continue
+        if rows.low is not None and rows.high is not None and math.isfinite(rows.low[at]):
+            ends = [rows.low[at], rows.high[at]]
+            axes.plot(
+                ends, [at, at], color=style["color"], lw=2.2, alpha=0.55, solid_capstyle="butt", zorder=1
+            )
+        star = {"marker": "*", "ms": 10} if at in starred else {}
+        axes.plot([value], [at], ls="none", zorder=3, **(style | star))
+
+
+def _draw_panels(figure: Figure, panels: Panels) -> None:
+    down, across = len(panels.charts), max(map(len, panels.charts))
+    grid = figure.subplots(
+        down, across, sharex=panels.shared, sharey=panels.shared, squeeze=False, width_ratios=panels.widths
+    )
+    for row, charts in enumerate(panels.charts):
+        for column in range(across):
+            axes, chart = grid[row, column], charts[column] if column < len(charts) else None
+            if chart is None:
+                axes.set_visible(False)
+                if row:  # what stands above an empty panel has the ticks
+                    grid[row - 1, column].tick_params(labelbottom=True)
+                continue
+            if panels.shared and isinstance(chart, Chart):
+                _draw_series(axes, chart)
+            else:
+                _draw_any(axes, chart)
+        if row < len(panels.right):
+            grid[row, across - 1].annotate(_text(panels.right[row]), (1.02, 0.5), xycoords="axes fraction",
+                                           rotation=270, va="center", fontsize=8.5)  # fmt: skip
+    if panels.shared:
+        figure.supxlabel(_text(panels.x), fontsize=9.5)
+        figure.supylabel(_text(panels.y), fontsize=9.5)
+        handles = _legend_of(tuple(c for row in panels.charts for c in row if isinstance(c, Chart)))
+        if handles:
+            figure.legend(
+                handles=handles, title=_text(panels.legend) or None, loc="outside right upper",
+                ncols=1 if len(handles) <= 20 else 2, title_fontsize=8.5, alignment="left",
+            )  # fmt: skip
+    if panels.title:
+        figure.suptitle(_text(panels.title), fontsize=10, x=0.01, ha="left")
+
+
+def _legend_of(charts: tuple[Chart, ...]) -> list[Any]:
+    """Return an entry for each label, and for each mark that occurs."""
+    from matplotlib.patches import Patch
+
+    handles: dict[str, Any] = {}
+    for chart in charts:
+        for series in chart.series:
+            if series.label and series.label not in handles:
+                handles[series.label] = Line2D(
+                    [], [], color=_colour(series.colour), ls=series.line or "none", lw=series.width,
+                    marker=series.marker or None, ms=series.size, label=_text(series.label),
+                )  # fmt: skip
+        for span in chart.spans:
+            if span.label and span.label not in handles:
+                colour, label = _colour(span.colour), _text(span.label)
+                handles[span.label] = (
+                    Line2D([], [], color=colour, lw=1.2, label=label)
+                    if span.low == span.high
+                    else Patch(
+                        color=colour, alpha=None if isinstance(span.colour, str) else 0.2, lw=0, label=label
+                    )
+                )
+    marks = {
+        (_LOST, "some trials diverged"): any(
+            s.is_lost is not None and s.is_lost.any() for c in charts for s in c.series
+        ),
+        (_BEYOND, "above the picture"): any(
+            bool(
+                (
+                    (s.y > c.y.limits[1])
+                    & ~(s.is_lost if s.is_lost is not None else np.zeros(s.y.size, bool))
+                ).any()
+            )
+            for c in charts
+            if c.y.limits is not None
+            for s in c.series
+        ),
+        ("o", "median, heavy tails"): any(
+            s.is_median is not None and (s.is_median & np.isfinite(s.y)).any()
+            for c in charts
+            for s in c.series
+        ),
+    }
+    for (marker, words), there in marks.items():
+        if there:
+            fill = "white" if marker == "o" else "0.3"
+            handles[words] = Line2D(
+                [], [], ls="none", marker=marker, color="0.3", mfc=fill, mew=1.5, label=words
+            )
+    return list(handles.values())
+
+
+def _text(text: str) -> str:
+    # A dollar sign would start a formula.
+    return text.replace("$", r"\$")
+
+
+def _colour(colour: int | float | str) -> Any:
+    match colour:
+        case int():
+            return COLOURS[colour % len(COLOURS)]
+        case float():
+            return mpl.colormaps["viridis"](colour)
+        case _:
+            return colour

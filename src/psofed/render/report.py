@@ -1,0 +1,292 @@
+"""A report: what a result says, as a value that every output renders alike.
+
+>>> table = Table("Steady state", (Column("metric"), Column("mean", Kind.LEVEL)), (("network MSE", Measured(0.01)),))
+>>> print(Report("The network MSE settles at −20.00 dB.", tables=(table,)))
+The network MSE settles at −20.00 dB.
+<BLANKLINE>
+Steady state
+  metric       mean (dB)
+  network MSE     −20.00
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from psofed.common.numbers import finite_or_none, to_decibels
+
+if TYPE_CHECKING:
+    from psofed.render.charts import AnyChart
+    from psofed.render.figures import Figure
+
+# Rows of a table that are shown unless asked for more: in a terminal, and as a Python object's short form.
+MOST_ROWS, FEW_ROWS = 40, 12
+
+
+class Kind(Enum):
+    """What the numbers of a column are, which decides how they are written."""
+
+    TEXT = "text"
+    LEVEL = "level"  # a linear power, written in dB
+    DECIBELS = "decibels"  # a difference in dB, written with its sign
+    NUMBER = "number"  # significant digits
+    PERCENT = "percent"  # a share, written in per cent with its sign
+    COUNT = "count"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number with its 95 % interval.
+
+    Attributes
+    ----------
+    value : float
+        Infinite where it diverged, NaN where it was not measured.
+    low, high : float
+        Ends of the interval; NaN without one.
+    remark : str
+        Said beside the number, such as ``"median"``.
+    """
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    remark: str = ""
+
+
+Cell = str | float | Measured | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes
+    ----------
+    title : str
+        Without the unit, which the kind or `unit` adds.
+    kind : Kind
+    digits : int, optional
+        Decimals, or significant digits of a ``NUMBER``; what suits the kind by default.
+    unit : str
+    interval : bool
+        Show intervals in a column of their own; otherwise behind the number.
+    infinite : str
+        The word for a number that is infinite.
+    """
+
+    title: str
+    kind: Kind = Kind.TEXT
+    digits: int | None = None
+    unit: str = ""
+    interval: bool = False
+    infinite: str = "diverged"
+
+    @property
+    def heading(self) -> str:
+        """The title with its unit."""
+        unit = self.unit or {Kind.LEVEL: "dB", Kind.DECIBELS: "dB"}.get(self.kind, "")
+        return f"{self.title} ({unit})".strip() if unit else self.title
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of typed cells under a title.
+
+    Attributes
+    ----------
+    title : str
+    columns : tuple of Column
+    rows : tuple of tuples
+        A text, a number, a :class:`Measured` or None (empty) for each column.
+    notes : tuple of str
+        What explains the columns.
+    marked : frozenset of int
+        Rows that stand out, such as a recommended one.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+    marked: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"a row of {len(row)} cells in a table of {len(self.columns)} columns")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values: a unit for each column, and numbers as they are, not rounded."""
+        columns = [{"title": column.title, "unit": _unit(column)} for column in self.columns]
+        rows = [
+            [_plain(cell, column) for cell, column in zip(row, self.columns, strict=True)]
+            for row in self.rows
+        ]
+        return {"title": self.title, "columns": columns, "rows": rows, "notes": list(self.notes)}
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """What to try next.
+
+    Attributes
+    ----------
+    purpose : str
+        Such as ``"Check it against the theory"``.
+    call : str
+        In Python.
+    command : str
+        On the command line; ``FILE`` stands for the scenario's file. Empty where there is no such command.
+    """
+
+    purpose: str
+    call: str
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a result says.
+
+    Attributes
+    ----------
+    headline : str
+        The answer, in a sentence.
+    subject : str
+        What was looked at.
+    tables : tuple of Table
+    notes : tuple of str
+        Sentences a reader should know.
+    next_step : NextStep or None
+    draw : callable
+        Makes the charts, since a report is often wanted without them.
+    """
+
+    headline: str
+    subject: str = ""
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    next_step: NextStep | None = None
+    draw: "Callable[[], tuple[AnyChart, ...]]" = field(default=tuple, repr=False, compare=False)
+
+    @cached_property
+    def charts(self) -> "tuple[AnyChart, ...]":
+        """The charts."""
+        return self.draw()
+
+    def adding(
+        self, *notes: str, tables: tuple[Table, ...] = (), next_step: NextStep | None = None
+    ) -> "Report":
+        """Return a report with more notes and tables, and perhaps another next step."""
+        return replace(
+            self,
+            notes=(*self.notes, *notes),
+            tables=(*self.tables, *tables),
+            next_step=next_step or self.next_step,
+        )
+
+    def to_text(
+        self, *, width: int = 100, rows: int = MOST_ROWS, colour: bool = False, file: str = ""
+    ) -> str:
+        """Return the report as text.
+
+        Parameters
+        ----------
+        width : int
+            Columns of the terminal, for sentences.
+        rows : int
+            Rows shown of each table.
+        colour : bool
+            Whether the headline is set in bold.
+        file : str
+            The scenario's file: the next step is then a command, otherwise a Python call.
+        """
+        from psofed.render.text import report_to_text
+
+        return report_to_text(self, width, rows, colour, file)
+
+    def to_html(self, *, rows: int = MOST_ROWS, charts: bool = True) -> str:
+        """Return the report as a piece of HTML, pictures included."""
+        from psofed.render.html import report_to_html
+
+        return report_to_html(self, rows, charts)
+
+    def to_markdown(self) -> str:
+        """Return the report as Markdown, with all rows."""
+        from psofed.render.markup import report_to_markdown
+
+        return report_to_markdown(self)
+
+    def to_latex(self) -> str:
+        """Return the tables as LaTeX (``booktabs``), headline and notes as captions."""
+        from psofed.render.markup import report_to_latex
+
+        return report_to_latex(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain dicts and lists, ready for JSON; what is not finite is None."""
+        step = self.next_step
+        plain = {
+            "headline": self.headline,
+            "subject": self.subject,
+            "tables": [table.to_json() for table in self.tables],
+            "notes": list(self.notes),
+            "next_step": None
+            if step is None
+            else {"purpose": step.purpose, "call": step.call, "command": step.command},
+        }
+        cleaned: dict[str, Any] = finite_or_none(plain)
+        return cleaned
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+
+class Reported:
+    """A result that shows itself by its report: as text in a terminal, as HTML in a notebook.
+
+    Dataclasses that derive from it say ``repr=False``.
+    """
+
+    def report(self) -> Report:
+        """Return what was found: a headline, tables, notes, charts and what to try next."""
+        raise NotImplementedError
+
+    def chart(self) -> "AnyChart":
+        """Return the result's picture as a value."""
+        raise NotImplementedError
+
+    def plot(self) -> "Figure":
+        """Draw the result; returns a Matplotlib figure that displays itself in a notebook."""
+        from psofed.render.figures import draw_chart
+
+        return draw_chart(self.chart())
+
+    def __repr__(self) -> str:
+        return self.report().to_text(rows=FEW_ROWS)
+
+    def _repr_html_(self) -> str:
+        return self.report().to_html(rows=FEW_ROWS)
+
+
+def _unit(column: Column) -> str:
+    # A level is kept linear in JSON, with its dB beside it.
+    return column.unit or (
+        "dB" if column.kind is Kind.DECIBELS else "1" if column.kind is not Kind.TEXT else ""
+    )
+
+
+def _plain(cell: Cell, column: Column) -> Any:
+    if not isinstance(cell, Measured):
+        return cell
+    plain: dict[str, Any] = {"value": cell.value, "interval_95": [cell.low, cell.high]}
+    if column.kind is Kind.LEVEL:
+        plain["db"] = to_decibels(cell.value)
+    return plain | ({"remark": cell.remark} if cell.remark else {})

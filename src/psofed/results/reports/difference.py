@@ -1,0 +1,133 @@
+"""What a difference between two results says: its report, its sentences, and the chart of its pairs."""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from psofed.render import Column, Kind, Measured, NextStep, Report, Table
+from psofed.render.charts import Chart, Scale, Series, Span
+from psofed.render.numbers import fixed, percent, significant
+from psofed.results.metric_difference import MetricDifference
+from psofed.results.metrics import ALL_TITLES
+
+if TYPE_CHECKING:
+    from psofed.results.differences import Difference
+
+
+def difference_report(found: "Difference") -> Report:
+    """Return by how much two results differ, metric by metric."""
+    first, second = found.names
+    columns = (
+        Column(""),
+        Column("difference", Kind.DECIBELS, interval=True, infinite="∞"),
+        Column("change", Kind.PERCENT, infinite="∞"),
+        Column("compared"),
+        Column("significant"),
+    )
+    rows = tuple(
+        (
+            ALL_TITLES[metric],
+            Measured(value.decibels, *value.interval),
+            value.percent / 100,
+            value.statistic,
+            "yes" if value.is_significant else "no",
+        )
+        for metric, value in found.metrics.items()
+    )
+    notes = (f"Negative: {first} has the lower error, which is better.",)
+    table = Table(f"{first} relative to {second}", columns, rows, notes)
+    is_clear = any(value.is_significant for value in found.metrics.values())
+    step = None if is_clear or not found.paired else NextStep(
+        "Narrow the interval with more trials", f"psofed.simulate(scenario, trials={4 * found.trials[0]})",
+        f"psofed simulate FILE --versus OTHER --trials {4 * found.trials[0]}",
+    )  # fmt: skip
+    return Report(
+        describe_difference(found.network_mse, "network MSE", first, second),
+        _capital(found.basis) + ".",
+        (table,),
+        (),
+        step,
+        lambda: (difference_chart(found),) if found.paired else (),
+    )
+
+
+def describe_difference(
+    found: MetricDifference, title: str, first: str = "the first", second: str = "the second"
+) -> str:
+    """Say a difference in one sentence.
+
+    Examples
+    --------
+    >>> describe_difference(MetricDifference(-3.0, (-3.1, -2.9), "ratio of means"), "network MSE", "a", "b")
+    'The network MSE of a is 3.00 dB (49.9 %) below that of b (95 % interval: 2.90 to 3.10 dB).'
+    """
+    tail = ""
+    if any(found.diverged):
+        counts = [f"{n} of {name}" for name, n in zip((first, second), found.diverged, strict=True) if n]
+        tail = f" Diverged trials: {' and '.join(counts)}."
+    if found.is_heavy_tailed:
+        what = "pairs" if found.statistic == "median of ratios" else "trials"
+        tail = f" Medians over the {what} are compared, since a few trials would decide the means." + tail
+    if math.isnan(found.decibels):
+        return f"The {title} cannot be compared: most trials of both diverged.{tail}"
+    if math.isinf(found.decibels):
+        better, worse = (first, second) if found.decibels < 0 else (second, first)
+        chance = "" if found.is_significant else ", but too few trials differ to rule out chance"
+        return f"{_capital(worse)} diverges in most trials, {better} does not{chance}.{tail}"
+    low, high = found.interval
+    share = (
+        percent(abs(found.percent) / 100, 1)
+        if abs(found.percent) < 1000
+        else f"a factor of {significant(1 + found.percent / 100, 3)}"
+    )
+    side = "below" if found.decibels < 0 else "above"
+    size = f"{fixed(abs(found.decibels))} dB ({share}) {side} that of {second}"
+    if math.isnan(low):
+        return f"The {title} of {first} is {size}; there are too few trials for an interval.{tail}"
+    if not found.is_significant:
+        ends = f"{fixed(low, signed=True)} to {fixed(high, signed=True)} dB"
+        return (
+            f"No significant difference in {title}: that of {first} is {size} (95 % interval: {ends}).{tail}"
+        )
+    near, far = sorted((abs(low), abs(high)))
+    reach = f"{fixed(far)} dB" if math.isfinite(far) else "∞"
+    return f"The {title} of {first} is {size} (95 % interval: {fixed(near)} to {reach}).{tail}"
+
+
+def difference_chart(found: "Difference", metric: str = "network_mse") -> Chart:
+    """Return the pairs' differences in dB, from the lowest to the highest; diverged ones stand at the edges."""
+    pairs = np.sort(found.pairs(metric))
+    value, places = found[metric], np.arange(1.0, pairs.size + 1)
+    first, second = found.names
+    finite = pairs[np.isfinite(pairs)]
+    spans = [Span(0.0, 0.0, "y", colour="0.4")]
+    if math.isfinite(value.decibels):
+        label = f"{value.statistic}: {fixed(value.decibels, signed=True)} dB"
+        spans.append(Span(value.decibels, value.decibels, "y", label, colour=1))
+        if not math.isnan(value.interval[0]) and finite.size:
+            low, high = (float(np.clip(end, finite.min() - 1, finite.max() + 1)) for end in value.interval)
+            spans.append(Span(low, high, "y", "95 % interval", colour=1))
+    series = [Series("pairs of trials, in order", places, pairs, line="", marker="o", size=3.5)]
+    lowest, highest = (float(finite.min()), float(finite.max())) if finite.size else (-1.0, 1.0)
+    margin = max(0.08 * (highest - lowest), 0.1)
+    edges = ((math.inf, highest + margin, "^", first), (-math.inf, lowest - margin, "v", second))
+    for lost, edge, marker, name in edges:
+        at = pairs == lost
+        if at.any():
+            label = f"only {name} diverged"
+            series.append(
+                Series(label, places[at], np.full(int(at.sum()), edge), line="", marker=marker, colour=1)
+            )
+    return Chart(
+        f"{first} − {second}",
+        Scale("pair of trials", whole=True),
+        Scale(f"difference in {ALL_TITLES[metric]} (dB), negative is better"),
+        tuple(series),
+        tuple(spans),
+        size=(7.2, 3.8),
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

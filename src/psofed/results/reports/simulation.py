@@ -1,0 +1,243 @@
+"""What a simulation says: its report, and the chart of its learning curves."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from psofed.common.numbers import to_decibels
+from psofed.common.types import FloatArray
+from psofed.render import Column, Kind, Measured, NextStep, Report, Table
+from psofed.render.charts import Chart, Scale, Series, log_bins
+from psofed.render.numbers import count, counted, decibels, listed, percent, significant
+from psofed.results.estimates import students_factor
+from psofed.results.metrics import ALL_TITLES, BASELINE_TITLES, METRIC_TITLES
+from psofed.results.outliers import robust_scores, stands_out
+from psofed.results.reports import measured
+from psofed.scenario.describe import describe_scenario
+
+if TYPE_CHECKING:
+    from psofed.results.simulation import SimulationResult
+
+
+def simulation_report(result: "SimulationResult") -> Report:
+    """Return what a simulation found: steady state, traffic, what to know of it and what to try next."""
+    tables = (_steady_state(result), *_data_tables(result))
+    return Report(
+        headline(result),
+        f"{_capital(describe_scenario(result.scenario))}; {counted(result.trials, 'trial')}, seed {result.seed}.",
+        tables,
+        tuple(remarks(result)),
+        _next_step(result),
+        lambda: (learning_curves(result),),
+    )
+
+
+def headline(result: "SimulationResult") -> str:
+    """Return the answer in a sentence."""
+    diverged, trials = result.diverged_trials.size, result.trials
+    value = result.network_mse
+    threat = byzantine_words(result)
+    if diverged == trials:
+        every = "The only trial" if trials == 1 else f"All {count(trials)} trials"
+        return f"{every} diverged{threat}."
+    middle = value.typical[0]
+    if math.isnan(middle):
+        return f"No error was measured{threat}."
+    if "data" in result.details and not diverged:
+        return _data_headline(result, middle)
+    level = f"{decibels(middle)} (lower is better)"
+    if diverged:
+        if math.isinf(middle):
+            return f"{count(diverged)} of {count(trials)} trials diverged{threat}."
+        return (
+            f"{count(diverged)} of {count(trials)} trials diverged{threat}; "
+            f"the median network MSE over all trials is {level}."
+        )
+    if not value.is_typical:
+        return f"The median network MSE over the trials is {level}{threat}."
+    if "network_mse" in result.unsteady_metrics:
+        return f"The network MSE has not settled{threat}: it is {level} over the last {count(result.tail)} iterations."
+    return f"The network MSE settles at {level}{threat}."
+
+
+def _data_headline(result: "SimulationResult", mse: float) -> str:
+    data = result.details["data"]
+    alone, (better, judged) = data["baselines"]["alone"], _winners(data)
+    if alone is None or not alone > 0:
+        return f"The federation's MSE is {significant(mse)} (lower is better)."
+    return (
+        f"The federation's MSE is {significant(mse)}, {percent(abs(1 - mse / alone))} "
+        f"{'lower' if mse <= alone else 'higher'} than learning alone ({significant(alone)}); it is better for "
+        f"{better} of {counted(judged, 'client')}."
+    )
+
+
+def _winners(data: dict[str, Any]) -> tuple[int, int]:
+    """Return how many clients the federation is better for, and how many were judged."""
+    judged = [client for client in data["clients"] if client["mse"] is not None]
+    return sum(client["mse"] < client["alone_mse"] for client in judged), len(judged)
+
+
+def byzantine_words(result: "SimulationResult") -> str:
+    """Return who attacks, as part of a sentence."""
+    scenario = result.scenario
+    if not scenario.num_byzantine:
+        return ""
+    return f" with {count(scenario.num_byzantine)} of {count(scenario.num_clients)} clients Byzantine"
+
+
+def remarks(result: "SimulationResult") -> list[str]:
+    """Return sentences on divergence, heavy tails, a steady state not reached, and how it was computed."""
+    lines = []
+    diverged = result.diverged_trials
+    if diverged.size:
+        first = count(result.diverged_at[diverged].min())
+        which = "The trial" if diverged.size == 1 else "The first of these trials"
+        lines.append(f"{which} diverged at iteration {first}.")
+    heavy = [title for metric, title in METRIC_TITLES.items() if getattr(result, metric).is_heavy_tailed]
+    if heavy:
+        lines.append(
+            f"A few trials decide the mean of the {listed(heavy)}, and another seed may give a very different one. "
+            "The median over the trials is shown instead, with an interval that holds for heavy tails."
+        )
+    remedy = (
+        "the data are not stationary"
+        if "data" in result.details
+        else "simulate more iterations for a steady state"
+    )
+    for metric, change in result.unsteady_metrics.items():
+        lines.append(
+            f"The {METRIC_TITLES[metric]} still changes by {percent(change, 1, signed=True)} within the last "
+            f"{count(result.tail)} iterations: {remedy}."
+        )
+    if result.tracking is not None:
+        lines.append(result.tracking.describe())
+    if result.defence is not None:
+        lines.append(result.defence.describe())
+    return [*lines, *(f"{note}." for note in result.notes), *result.details.get("data", {}).get("notes", ())]
+
+
+def learning_curves(result: "SimulationResult") -> Chart:
+    """Return the mean learning curves in dB, with 95 % bands.
+
+    Points are means over bins that grow with the iteration, so that the steady state can be read.
+    """
+    series = []
+    for colour, (metric, title) in enumerate(METRIC_TITLES.items()):
+        level = getattr(result, metric)
+        if np.isfinite(result.curve[metric]).any():
+            label = f"{title}, steady state {decibels(level.typical[0])}"
+            series.append(curve_series(result, metric, label, colour))
+    diverged = f", {count(result.diverged_trials.size)} diverged" if result.diverged_trials.size else ""
+    title = f"{_capital(describe_scenario(result.scenario))}\n({counted(result.trials, 'trial')}{diverged})"
+    return Chart(title, Scale("iteration", log=True), Scale("error (dB), lower is better"), tuple(series))
+
+
+def curve_series(result: "SimulationResult", metric: str, label: str, colour: int) -> Series:
+    """Return one metric's mean and 95 % band over the iterations.
+
+    Within a bin of iterations the mean of their standard errors is taken: never less than the standard error of the
+    bin's mean, whatever the iterations have to do with each other.
+    """
+    errors = np.nan_to_num(result.curve_standard_error[metric])
+    x, mean, error = log_bins(result.iterations.astype(np.float64), result.curve[metric], errors)
+    factor = students_factor(result.trials) if result.trials > 1 else 0.0
+    with np.errstate(invalid="ignore"):
+        low: FloatArray = np.maximum(mean - factor * error, 0.05 * mean)
+        high = mean + factor * error
+    return Series(label, x, to_decibels(mean), to_decibels(low), to_decibels(high), colour=colour)
+
+
+def _steady_state(result: "SimulationResult") -> Table:
+    columns = (
+        Column(""),
+        Column("steady state", Kind.LEVEL, interval=True),
+        Column("linear", Kind.NUMBER, digits=5),
+        Column("standard error", Kind.NUMBER, digits=2),
+    )
+    rows = []
+    for metric, value in result.estimates().items():
+        if math.isnan(value.mean):
+            continue  # not measured
+        shown = measured(value)
+        error = value.standard_error if value.is_typical else None
+        rows.append((ALL_TITLES[metric], shown, shown.value, error))
+    last = f"last {count(result.tail)} of {counted(result.scenario.iterations, 'iteration')}"
+    traffic = result.communication
+    sent = (
+        f"Values sent per iteration: {count(traffic.numbers_down)} down and {count(traffic.numbers_up)} up, "
+        f"{percent(traffic.ratio_to_full_sharing)} of full sharing."
+    )
+    return Table(f"Steady state ({last})", columns, tuple(rows), (sent,))
+
+
+def _data_tables(result: "SimulationResult") -> tuple[Table, ...]:
+    data = result.details.get("data")
+    if not data:
+        return ()
+    return (_baselines(result, data), _clients(data["clients"]))
+
+
+def _baselines(result: "SimulationResult", data: dict[str, Any]) -> Table:
+    better, judged = _winners(data)
+    best = {"federation": better, "alone": judged - better}
+    rows: list[tuple[str, Measured, str]] = [
+        ("federation", measured(result.network_mse), f"{best['federation']} of {judged} clients")
+    ]
+    for name, title in BASELINE_TITLES.items():
+        words = f"{best[name]} of {judged} clients" if name in best else ""
+        rows.append((title, Measured(data["baselines"][name]), words))
+    columns = (Column(""), Column("MSE", Kind.NUMBER), Column("best for"))
+    notes = (
+        "MSE over the last iterations, in variances of the target: 1 is no better than its mean (lower is better).",
+        "Trials differ in participants, masks and attack; the data stay the same.",
+    )
+    return Table("With and without a federation", columns, tuple(rows), notes)
+
+
+def _clients(clients: list[dict[str, Any]]) -> Table:
+    """Return every client's errors by name, those that stand out first."""
+    alone = np.array([np.nan if c["alone_mse"] is None else c["alone_mse"] for c in clients])
+    flags = stands_out(*robust_scores(alone))
+    order = np.lexsort((np.arange(len(clients)), ~flags))
+    rows = []
+    for client, flag in ((clients[k], flags[k]) for k in order):
+        mse, own = client["mse"], client["alone_mse"]
+        gain = 1 - mse / own if mse is not None and own else None
+        words = ["Byzantine"] * client["is_byzantine"] + ["stands out"] * bool(flag)
+        rows.append((client["name"], client["samples"], own, mse, gain, ", ".join(words)))
+    columns = (
+        Column("client"),
+        Column("samples", Kind.COUNT),
+        Column("alone", Kind.NUMBER),
+        Column("federation", Kind.NUMBER),
+        Column("gain", Kind.PERCENT),
+        Column("remark"),
+    )
+    return Table("MSE of each client", columns, tuple(rows))
+
+
+def _next_step(result: "SimulationResult") -> NextStep:
+    iterations = 4 * result.scenario.iterations
+    data = result.details.get("data")
+    if data:
+        columns = f"--client-column {data['client_column']} --target-column {data['target_column']}"
+        return NextStep(
+            "Find out whether these clients should federate",
+            "psofed.advise(data)",
+            f"psofed advise --data FILE {columns}",
+        )
+    if result.diverged_trials.size:
+        return NextStep("Find a stable stepsize", "psofed.tune(result.scenario)", "psofed tune FILE")
+    if "network_mse" in result.unsteady_metrics:
+        return NextStep(
+            "Simulate longer",
+            f"psofed.simulate(result.scenario.replace(iterations={iterations}))",
+            f"psofed simulate FILE --set iterations={iterations}",
+        )
+    return NextStep("Check it against the theory", "psofed.compare(result.scenario)", "psofed compare FILE")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,109 @@
+"""Scenarios for people: in a few words, as short Python, and as a table of settings."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from psofed.render import Column, Report, Table
+from psofed.render.numbers import significant
+
+if TYPE_CHECKING:
+    from psofed.scenario.scenario import Scenario
+
+_LONGEST = 60  # letters of a value in a short form
+
+
+def describe_scenario(scenario: "Scenario") -> str:
+    """Describe a scenario in a few words.
+
+    Examples
+    --------
+    >>> from psofed.scenario import Scenario
+    >>> describe_scenario(Scenario(num_clients=50, dimension=5))
+    '50 clients, sharing 1 of 5 parameters, stepsize 0.15, no attack'
+    """
+    attack = scenario.attack
+    threat = "no attack" if attack is None else f"{attack.num_byzantine} Byzantine ({attack.kind})"
+    rule = scenario.aggregation.kind
+    algorithm = scenario.algorithm.kind
+    return (
+        ("" if algorithm == "pso-fed" else f"{algorithm}, ")
+        + f"{scenario.num_clients:,} clients, sharing {scenario.num_shared} of {scenario.dimension} parameters, "
+        + f"stepsize {significant(scenario.stepsize)}, {threat}"
+        + ("" if rule == "mean" else f", {rule}")
+        + ("" if scenario.defence is None else f", {scenario.defence.kind} defence")
+        + ("" if scenario.drift is None else f", {scenario.drift.kind} drift")
+    )
+
+
+def short_repr(value: Any, **defaults: Any) -> str:
+    """Write a dataclass with the fields that differ from their defaults (or from those given), long ones cut.
+
+    Examples
+    --------
+    >>> from psofed.scenario import Scenario
+    >>> from psofed.parts.attacks import Gaussian
+    >>> Scenario(num_clients=50, dimension=5, stepsize=0.1, attack=Gaussian(num_byzantine=15))
+    Scenario(num_clients=50, dimension=5, stepsize=0.1, attack=Gaussian(num_byzantine=15))
+    """
+    shown = []
+    for field in dataclasses.fields(value):
+        held = getattr(value, field.name)
+        default = field.default_factory() if callable(field.default_factory) else field.default
+        if field.repr and field.init and not _same(held, defaults.get(field.name, default)):
+            text = short_repr(held) if dataclasses.is_dataclass(held) else repr(held)
+            shown.append(
+                f"{field.name}={text if len(text) <= _LONGEST or '(' in text[:20] else text[:_LONGEST] + '…'}"
+            )
+    return f"{type(value).__name__}({', '.join(shown)})"
+
+
+def scenario_report(scenario: "Scenario") -> Report:
+    """Return the settings that a scenario file would hold."""
+    rows = tuple(
+        (f"{prefix}{key}", text if len(text) <= _LONGEST else text[:_LONGEST] + "…")
+        for prefix, mapping in _tables(scenario.to_mapping())
+        for key, text in ((key, str(value)) for key, value in mapping.items())
+    )
+    text = describe_scenario(scenario)
+    return Report(
+        text[:1].upper() + text[1:] + ".", tables=(Table("", (Column("setting"), Column("value")), rows),)
+    )
+
+
+def _tables(mapping: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    plain = {key: value for key, value in mapping.items() if not isinstance(value, dict)}
+    return [("", plain), *((f"{key}.", value) for key, value in mapping.items() if isinstance(value, dict))]
+
+
+def _same(value: Any, default: Any) -> bool:
+    try:
+        return bool(value == default)
+    except ValueError:  # arrays
+        return False
+
+
+# Names of fields that people read, along the axes of charts.
+_TITLES = {
+    "num_shared": "shared parameters M",
+    "stepsize": "stepsize μ",
+    "num_clients": "clients K",
+    "dimension": "parameters D",
+    "num_participants": "participants",
+    "iterations": "iterations",
+    "aggregation": "aggregation rule",
+    "attack.num_byzantine": "Byzantine clients",
+    "attack.probability": "attack probability",
+    "attack.variance": "attack variance",
+    "attack.strength": "attack strength",
+}
+
+
+def field_title(name: str) -> str:
+    """Return what a field, or fields that vary together, are called in a chart.
+
+    Examples
+    --------
+    >>> field_title("num_shared"), field_title("data.noise_variance")
+    ('shared parameters M', 'data.noise_variance')
+    """
+    return _TITLES.get(name, name)

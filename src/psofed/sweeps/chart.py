@@ -1,0 +1,266 @@
+"""The chart of a sweep: a metric over one field, colours for another, panels for two more.
+
+Where trials diverged the point is marked at the upper edge, and where tails are heavy the median over trials is drawn
+with a hollow marker, so neither flattens the rest. All panels share their axes.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from psofed.common.errors import InvalidValueError
+from psofed.common.numbers import to_decibels
+from psofed.common.types import FloatArray
+from psofed.common.validation import check_choice
+from psofed.render.charts import Chart, Panels, Scale, Series
+from psofed.render.numbers import MINUS
+from psofed.render.style import COLOURS, LINES, MARKERS
+from psofed.scenario.describe import field_title
+
+if TYPE_CHECKING:
+    from psofed.sweeps.result import SweepResult
+
+# More than this cannot be told apart, or does not fit.
+MOST_CURVES, MOST_PANELS = 28, 36
+_MOST_COLUMNS = 4  # of panels, before they wrap
+_LONGEST_LABEL = 26
+
+# Values more than this above the lowest are marked at the edge if the range is wider than a picture can show.
+_WIDEST = 45.0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which axis of the grid has which role in the picture; fields that are left over share the colours.
+
+    Attributes
+    ----------
+    x : int
+    hue : tuple of int
+    col, row : int or None
+    """
+
+    x: int
+    hue: tuple[int, ...]
+    col: int | None
+    row: int | None
+
+
+def sweep_chart(
+    result: "SweepResult",
+    metric: str = "network_mse",
+    *,
+    x: str | None = None,
+    hue: str | None = None,
+    col: str | None = None,
+    row: str | None = None,
+) -> Panels:
+    """Return the steady states in dB with 95 % intervals; see :meth:`psofed.SweepResult.plot` for the fields."""
+    check_choice("metric", metric, result.titles)
+    layout = choose_layout(result, x, hue, col, row)
+    columns, rows = _size(result, layout.col), _size(result, layout.row)
+    series = {
+        place: _panel(result, metric, layout, place)
+        for place in itertools.product(range(rows), range(columns))
+    }
+    places, names, is_log = _abscissa(result.grid.axes[layout.x].labels)
+    ticks = None if names is None else tuple(zip(places.tolist(), names, strict=True))
+    limits = _limits([curve for panel in series.values() for curve in panel])
+    scales = Scale(log=is_log, ticks=ticks), Scale(limits=limits)
+    charts = {place: Chart(_title(result, layout, place), *scales, panel) for place, panel in series.items()}
+    wrapped = layout.row is None and columns > _MOST_COLUMNS
+    across = _wrap(columns) if wrapped else columns
+    down = -(-columns // across) if wrapped else rows
+    order = list(charts.values()) + [None] * (down * across - len(charts))
+    panel = (6.0, 3.9) if columns * rows == 1 else (max(2.1, 9.5 / across), max(1.9, min(2.6, 9.0 / down)))
+    return Panels(
+        title="",
+        charts=tuple(tuple(order[row * across : (row + 1) * across]) for row in range(down)),
+        shared=True,
+        x=field_title(result.grid.axes[layout.x].name),
+        y=f"steady-state {result.titles[metric]} (dB)",
+        legend=", ".join(field_title(result.grid.axes[number].name) for number in layout.hue),
+        right=()
+        if layout.row is None
+        else tuple(_named(result, layout.row, place, 30) for place in range(rows)),
+        size=(panel[0] * across + _legend_width(result, layout) + 0.5, panel[1] * down + 0.6),
+    )
+
+
+def choose_layout(
+    result: "SweepResult",
+    x: str | None = None,
+    hue: str | None = None,
+    col: str | None = None,
+    row: str | None = None,
+) -> Layout:
+    """Assign the fields that vary; those that are not given are chosen so that most pictures look right."""
+    axes = result.grid.axes
+    given: dict[str, int] = {}
+    for role, field in (("x", x), ("hue", hue), ("col", col), ("row", row)):
+        if field is not None:
+            number = result.grid.place(field)
+            if number in given.values():
+                raise InvalidValueError(f"--{role}", field, "a field that has no other role in the picture")
+            given[role] = number
+    left = [number for number in range(len(axes)) if number not in given.values()]
+
+    def count(number: int) -> int:
+        return len(axes[number].values)
+
+    def numeric(number: int) -> bool:
+        return _is_numeric(axes[number].labels)
+
+    if "x" not in given:
+        if not left:
+            raise InvalidValueError("--x", None, "a field that is not a colour or a panel already")
+        given["x"] = max(left, key=lambda n: (numeric(n), count(n), -n))
+        left.remove(given["x"])
+    if "hue" not in given and left:
+        given["hue"] = max(
+            left, key=lambda n: (count(n) > 1, numeric(n), count(n) <= len(COLOURS), count(n), -n)
+        )
+        left.remove(given["hue"])
+    for role in ("col", "row"):
+        if role not in given and left:
+            given[role] = max(left, key=lambda n: (count(n), -n))
+            left.remove(given[role])
+    hues = tuple(given[role] for role in ("hue",) if role in given) + tuple(left)
+    layout = Layout(given["x"], hues, given.get("col"), given.get("row"))
+    curves = math.prod(count(number) for number in hues)
+    panels = math.prod(count(number) for number in (layout.col, layout.row) if number is not None)
+    if curves > MOST_CURVES or panels > MOST_PANELS:
+        what = f"{curves} curves" if curves > MOST_CURVES else f"{panels} panels"
+        names = ", ".join(f"{axis.name} ({len(axis.values)})" for axis in axes)
+        raise InvalidValueError(
+            "picture",
+            f"{what} of a sweep over {names}",
+            f"at most {MOST_CURVES} curves and {MOST_PANELS} panels; choose with --x, --hue, --col and --row, or draw "
+            "a part of it with --only FIELD=VALUE",
+        )
+    return layout
+
+
+def _panel(result: "SweepResult", metric: str, layout: Layout, place: tuple[int, int]) -> tuple[Series, ...]:
+    """Return the curves of one panel, a colour for each combination of the hues."""
+    shape, axis = result.grid.shape, result.grid.axes[layout.x]
+    cells = np.arange(len(result.cells)).reshape(shape)
+    positions, _, _ = _abscissa(axis.labels)
+    order = np.argsort(positions, kind="stable")
+    is_named = not _is_numeric(axis.labels)
+    hues = [range(_size(result, number)) for number in layout.hue]
+    count = math.prod(map(len, hues))
+    made = []
+    for index, (chosen, label) in enumerate(
+        zip(itertools.product(*hues), _hue_labels(result, layout), strict=True)
+    ):
+        where: list[Any] = [slice(None)] * len(shape)
+        for number, at in zip((layout.row, layout.col, *layout.hue), (*place, *chosen), strict=True):
+            if number is not None:
+                where[number] = at
+        line = [result.cells[at] for at in cells[tuple(where)][order]]
+        values = [cell.estimate(metric) for cell in line]
+        middle, low, high = (
+            to_decibels(np.array(column)) for column in zip(*(v.typical for v in values), strict=True)
+        )
+        # Names have no order to be joined by a line: their points stand beside each other.
+        shift = (index - (count - 1) / 2) * min(0.14, 0.7 / count) if is_named else 0.0
+        made.append(
+            Series(
+                label, positions[order] + shift, middle, low, high, **_style(result, layout, index, count, is_named),
+                is_median=np.array([not value.is_typical for value in values]),
+                is_lost=np.array([cell.num_diverged > 0 for cell in line]),
+            )
+        )  # fmt: skip
+    return tuple(made)
+
+
+def _limits(curves: list[Series]) -> tuple[float, float]:
+    centres = np.concatenate([curve.y for curve in curves])
+    ends = np.concatenate([end for curve in curves for end in (curve.low, curve.high) if end is not None])
+    centres, ends = centres[np.isfinite(centres)], ends[np.isfinite(ends)]
+    if not centres.size:
+        return -1.0, 1.0
+    bottom, top = float(centres.min()), float(centres.max())
+    if top - bottom > _WIDEST:
+        top = max(float(np.median(centres)) + 15.0, min(5.0, top), bottom + 20.0)
+        top = float(centres[centres <= top].max())
+    # Bands are shown as far as they do not squeeze the curves.
+    span = max(top - bottom, 0.5)
+    inside = ends[(ends > bottom - span) & (ends < top + span)]
+    if inside.size:
+        bottom, top = min(bottom, float(inside.min())), max(top, float(inside.max()))
+    margin = 0.06 * max(top - bottom, 0.5)
+    return bottom - margin, top + 1.5 * margin
+
+
+def _style(result: "SweepResult", layout: Layout, index: int, count: int, is_named: bool) -> dict[str, Any]:
+    ordered = len(layout.hue) == 1 and _is_numeric(result.grid.axes[layout.hue[0]].labels)
+    if ordered and count > 3:
+        # Numbers in order are shades in order.
+        labels = result.grid.axes[layout.hue[0]].labels
+        rank = sorted(range(count), key=lambda at: labels[at]).index(index)
+        line, colour, marker = "-", 0.9 * rank / (count - 1), MARKERS[rank % len(MARKERS)]
+        return {"colour": colour, "marker": marker, "line": "" if is_named else line}
+    line = LINES[index // len(COLOURS) % len(LINES)]
+    return {"colour": index, "marker": MARKERS[index % len(MARKERS)], "line": "" if is_named else line}
+
+
+def _hue_labels(result: "SweepResult", layout: Layout) -> list[str]:
+    labels = itertools.product(*(result.grid.axes[number].labels for number in layout.hue))
+    return [_short(", ".join(_text(label) for label in chosen)) for chosen in labels]
+
+
+def _legend_width(result: "SweepResult", layout: Layout) -> float:
+    if not layout.hue:
+        return 0.0
+    titles = ", ".join(field_title(result.grid.axes[number].name) for number in layout.hue)
+    return min(0.6 + 0.075 * max(map(len, [*_hue_labels(result, layout), titles])), 2.6)
+
+
+def _title(result: "SweepResult", layout: Layout, place: tuple[int, int]) -> str:
+    if layout.col is None or (place[0] and layout.row is not None):
+        return ""
+    return _named(result, layout.col, place[1], 34)
+
+
+def _named(result: "SweepResult", number: int, place: int, longest: int) -> str:
+    axis = result.grid.axes[number]
+    return _short(f"{axis.name} = {_text(axis.labels[place])}", longest)
+
+
+def _abscissa(labels: Sequence[Any]) -> tuple[FloatArray, list[str] | None, bool]:
+    """Return where the values stand, names for them if they are not numbers, and whether the axis is logarithmic."""
+    if not _is_numeric(labels):
+        return np.arange(len(labels), dtype=float), [_short(_text(label)) for label in labels], False
+    x = np.array(labels, dtype=float)
+    ordered = np.sort(x)
+    if len(x) < 3 or ordered[0] <= 0 or ordered[-1] < 15 * ordered[0]:
+        are_few = len(x) <= 6 and all(isinstance(label, int) for label in labels)
+        return x, [str(label) for label in labels] if are_few else None, False
+    linear, log = np.diff(ordered), np.diff(np.log(ordered))
+    return x, None, bool(log.max() / log.min() < linear.max() / linear.min())
+
+
+def _size(result: "SweepResult", number: int | None) -> int:
+    return 1 if number is None else len(result.grid.axes[number].values)
+
+
+def _wrap(panels: int) -> int:
+    return min(_MOST_COLUMNS, max(math.ceil(math.sqrt(panels)), 3))
+
+
+def _text(label: Any) -> str:
+    return f"{label:g}".replace("-", MINUS) if isinstance(label, float) else str(label)
+
+
+def _short(text: str, longest: int = _LONGEST_LABEL) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _is_numeric(labels: Sequence[Any]) -> bool:
+    return all(isinstance(label, int | float) and not isinstance(label, bool) for label in labels)

@@ -1,0 +1,173 @@
+"""Reports: one value, written alike for the terminal, notebooks, Markdown, LaTeX and JSON."""
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from psofed.render import Column, Kind, Measured, NextStep, Report, Table
+from psofed.render.cells import write_table
+from psofed.render.charts import Chart, Panels, RowChart, Rows, Scale, Series, Span
+
+pytestmark = pytest.mark.render
+
+COLUMNS = (
+    Column("metric"),
+    Column("steady state", Kind.LEVEL, interval=True),
+    Column("change", Kind.PERCENT),
+)
+ROWS = (
+    ("network MSE", Measured(0.01, 0.009, 0.011), -0.05),
+    ("server MSD", Measured(math.inf, math.nan, math.nan), None),
+    ("a | b_c & d", Measured(0.1, 0.05, math.inf, "median"), 0.0),
+)
+REPORT = Report(
+    "The network MSE settles at −20.00 dB.",
+    "10 clients.",
+    (Table("Steady state", COLUMNS, ROWS, ("Lower is better.",), frozenset({0})),),
+    ("Something to know.",),
+    NextStep("Check it", "psofed.compare(scenario)", "psofed compare FILE"),
+)
+
+
+def test_text_gives_the_answer_then_the_numbers_then_the_next_step() -> None:
+    assert REPORT.to_text().splitlines() == [
+        "The network MSE settles at −20.00 dB.",
+        "10 clients.",
+        "",
+        "Steady state",
+        "                    steady state",
+        "  metric                    (dB)    95 % interval  change",
+        "  network MSE *           −20.00  −20.46 … −19.59  −5.0 %",
+        "  server MSD            diverged",
+        "  a | b_c & d    −10.00 (median)       −13.01 … ∞   0.0 %",
+        "Lower is better.",
+        "",
+        "Note: Something to know.",
+        "",
+        "Check it: psofed.compare(scenario)",
+    ]
+
+
+def test_the_next_step_is_a_command_where_the_file_is_known() -> None:
+    assert REPORT.to_text(file="fleet.toml").endswith("Check it: psofed compare fleet.toml")
+
+
+def test_long_tables_are_cut_in_a_terminal_and_whole_in_markdown() -> None:
+    rows = tuple((f"row {n}", Measured(0.1), None) for n in range(60))
+    long = Report("Many.", tables=(Table("", COLUMNS, rows),))
+    assert "… 50 more rows" in long.to_text(rows=10)
+    assert "row 59" in long.to_markdown()
+
+
+def test_markdown_and_latex_escape_what_means_something_to_them() -> None:
+    markdown, latex = REPORT.to_markdown(), REPORT.to_latex()
+    assert r"a \| b\_c & d" in markdown
+    assert "| ---: |" in markdown
+    assert r"a | b\_c \& d" in latex
+    assert r"\begin{tabular}{lrrr}" in latex
+    assert r"95\,\% interval" in latex
+    assert r"\textbf{$-$20.00}" in latex
+    assert latex.count(r"\\") == 4
+
+
+def test_html_escapes_every_text() -> None:
+    table = Table("<i>", (Column("<b>"),), (("<u>",),), ("<s>",))
+    made = Report("<script>", "<p>", (table,), ("<em>",), NextStep("<a>", "<code2>")).to_html()
+    for tag in ("<script>", "<p>", "<i>", "<b>", "<u>", "<s>", "<em>", "<a>", "<code2>"):
+        assert made.count(tag) == (1 if tag == "<b>" else 0)  # the headline's own
+
+
+def test_json_keeps_numbers_unrounded_with_their_units() -> None:
+    plain = json.loads(json.dumps(REPORT.to_json(), allow_nan=False))
+    cell = plain["tables"][0]["rows"][0][1]
+    assert cell == {"value": 0.01, "interval_95": [0.009, 0.011], "db": -20.0}
+    assert plain["tables"][0]["rows"][1][1]["value"] is None
+    assert plain["next_step"]["command"] == "psofed compare FILE"
+
+
+def test_a_row_of_the_wrong_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="a row of 1 cells in a table of 3 columns"):
+        Table("", COLUMNS, (("x",),))
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (Measured(0.1, 0.098, 0.102), "−10.00 ± 0.09"),
+        (Measured(0.1, 0.02, 0.11), "−10.00 [−16.99 … −9.59]"),
+        (Measured(0.1), "−10.00"),
+        (Measured(math.nan), "–"),
+    ],
+)
+def test_intervals_without_a_column_stand_behind_the_number(cell: Measured, text: str) -> None:
+    assert write_table(Table("", (Column("", Kind.LEVEL),), ((cell,),))).rows == [[text]]
+
+
+# Charts.
+
+
+def chart() -> Chart:
+    x = np.arange(1.0, 6.0)
+    y = np.array([-1.0, -2.0, np.nan, 30.0, np.inf])
+    series = Series("a $ b", x, y, y - 1, y + 1, marker="o", is_median=x == 2, is_lost=x == 5)
+    return Chart(
+        "costs $5",
+        Scale("x", log=True),
+        Scale("y", limits=(-4.0, 4.0)),
+        (series,),
+        (Span(1, 2, "x", "here"),),
+    )
+
+
+def test_charts_mark_what_diverged_and_what_lies_above() -> None:
+    from psofed.render.figures import draw_chart
+
+    axes = draw_chart(chart()).axes[0]
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels == [r"a \$ b", "here", "some trials diverged", "above the picture", "median, heavy tails"]
+    assert axes.get_ylim() == (-4.0, 4.0)
+
+
+def test_rows_and_panels_are_drawn() -> None:
+    from psofed.render.figures import draw_chart, figure_to_png
+
+    values = np.array([0.1, np.inf, np.nan])
+    rows = RowChart("t", Scale("x"), ("a", "b", "c"), (Rows("r", values, values - 1, values + 1),), zero=True)
+    panels = Panels("both", ((rows, chart()), (chart(), None)), size=(8.0, 5.0))
+    assert figure_to_png(draw_chart(panels)).startswith(b"\x89PNG")
+
+
+def test_the_same_chart_is_saved_as_the_same_bytes(tmp_path) -> None:
+    from psofed.render.figures import draw_chart, save_figure
+
+    for suffix in (".png", ".svg", ".pdf"):
+        contents = []
+        for name in ("a", "b"):
+            save_figure(draw_chart(chart()), tmp_path / f"{name}{suffix}")
+            contents.append((tmp_path / f"{name}{suffix}").read_bytes())
+        assert contents[0] == contents[1]
+
+
+SHOWN = """
+import sys
+import psofed
+fleet = psofed.Scenario(num_clients=6, dimension=3, iterations=40)
+result = psofed.simulate(fleet, trials=3)
+figure = result.plot()
+# As a notebook does: it asks an object for what it can show, and nothing has set Matplotlib up.
+assert figure._repr_png_().startswith(b"\\x89PNG")
+assert "matplotlib.pyplot" not in sys.modules
+for shown in (fleet, result, result.network_mse):
+    assert len(repr(shown)) < 1500, repr(shown)
+    assert shown._repr_html_().startswith("<"), shown
+print("shown")
+"""
+
+
+def test_results_and_figures_show_themselves_in_a_fresh_notebook() -> None:
+    done = subprocess.run([sys.executable, "-c", SHOWN], capture_output=True, text=True, check=True)
+    assert done.stdout == "shown\n"
