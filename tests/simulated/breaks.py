@@ -151,13 +151,6 @@ def _history_last() -> list[Change]:
     return [(CheckpointStore, "save", save)]
 
 
-def _epoch_of_the_checkpoint() -> list[Change]:
-    def epochs(self: CheckpointStore, kept: list[int]) -> list[int]:
-        return [checkpoint._from_archive(self._file(kept[0])).epoch]
-
-    return [(CheckpointStore, "_epochs", epochs)]
-
-
 def _join_by_arrival() -> list[Change]:
     return [(step, "sorted", lambda values, **options: list(values))]
 
@@ -248,9 +241,6 @@ BREAKS: Mapping[str, Break] = {
     ),
     "offer-every-round": Break(
         "rollback offers rounds that were never completed", _offer_every_round, ("rollback",)
-    ),
-    "epoch-of-the-checkpoint": Break(
-        "a second rollback can repeat an epoch", _epoch_of_the_checkpoint, ("rollback",)
     ),
     "link-without-sync": Break("the newest checkpoint's folder is not synced", _link_without_sync, _POWER),
     "write-without-sync": Break(
