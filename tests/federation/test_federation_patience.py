@@ -7,8 +7,8 @@ import pytest
 
 from psofed.common.errors import InvalidValueError
 from psofed.federation import PSOFed
-from psofed.federation.checks import Conduct, ReplyLimits
-from psofed.federation.patience import Patience
+from psofed.federation.server.checks import Conduct, ReplyLimits
+from psofed.federation.server.patience import Patience
 from psofed.federation.testing import InProcessGrid
 
 pytestmark = pytest.mark.federation

@@ -7,8 +7,8 @@ import httpx
 from simulated_link import SERVER, Violation
 
 from psofed.common.errors import PsofedError
-from psofed.federation.checkpoint import CheckpointStore, ServerState
-from psofed.federation.checks import Conduct, ReplyLimits
+from psofed.federation.server.checkpoint import CheckpointStore, ServerState
+from psofed.federation.server.checks import Conduct, ReplyLimits
 
 if TYPE_CHECKING:
     from simulation import Simulation

@@ -192,7 +192,7 @@ class Link:
 
 
 class Bell:
-    """The doorbell between exchange and front door, as `psofed.federation.deploy.bell` describes it."""
+    """The doorbell between exchange and front door, as `psofed.federation.protocol.bell` describes it."""
 
     def __init__(self, world: World, *, connected: bool) -> None:
         self.is_connected = connected

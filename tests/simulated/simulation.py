@@ -28,17 +28,17 @@ from simulated_time import Process, World
 from psofed.common.disk import use_disk
 from psofed.common.errors import PsofedError
 from psofed.common.scheduler import use_scheduler
-from psofed.federation.app import apply_mods
-from psofed.federation.checkpoint import CheckpointStore
-from psofed.federation.checks import ReplyLimits
-from psofed.federation.client import partial_sharing
+from psofed.federation.client.online import online_regression
+from psofed.federation.client.sharing import partial_sharing
+from psofed.federation.client.synthetic import SyntheticSource
+from psofed.federation.deploy.app import apply_mods
 from psofed.federation.deploy.node import LongLivedNode
-from psofed.federation.exchange import Exchange
 from psofed.federation.flower import identify, number_of_key
-from psofed.federation.online import online_regression
-from psofed.federation.strategy import PSOFed
-from psofed.federation.synthetic import SyntheticSource
-from psofed.federation.wire import SETTINGS
+from psofed.federation.protocol.wire import SETTINGS
+from psofed.federation.server.checkpoint import CheckpointStore
+from psofed.federation.server.checks import ReplyLimits
+from psofed.federation.server.exchange import MessageExchange
+from psofed.federation.server.strategy import PSOFed
 from psofed.scenario import Data, Scenario
 
 CHECKPOINT = SERVER / "home" / "checkpoint.npz"
@@ -183,7 +183,7 @@ class Simulation:
             resume=self.disk.exists(CHECKPOINT),
             on_round=self.promises.check_round,
         )
-        strategy._exchange = Exchange(self.link.bell)  # type: ignore[arg-type]
+        strategy._exchange = MessageExchange(self.link.bell)  # type: ignore[arg-type]
         begin = strategy.configure_train
 
         def configure_train(server_round: int, *rest: Any) -> Any:
