@@ -406,7 +406,7 @@ def test_without_panel_one_line_says_what_to_install(tmp_path: Path) -> None:
         [sys.executable, "-c", code, "explore", "--no-browser"], capture_output=True, text=True
     )
     assert done.returncode == 2
-    assert done.stderr == "psofed: the explorer needs Panel; install it with: pip install 'psofed[explore]'\n"
+    assert done.stderr == "psofed: The explorer needs Panel. Install it with: pip install 'psofed[explore]'\n"
 
 
 def test_a_port_in_use_is_a_users_mistake(psofed_command) -> None:
