@@ -21,7 +21,6 @@ from psofed.attacks import Gaussian
 from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.common.files import read_json, write_json
 from psofed.federation.app import client_app, run_server
-from psofed.federation.checks import ReplyLimits
 from psofed.federation.demo import demo_settings, predict_demo
 from psofed.federation.deploy import superlink, supernode
 from psofed.federation.deploy.credentials import make_credentials
@@ -37,6 +36,7 @@ from psofed.federation.deploy.submit import write_app
 from psofed.federation.deploy.superlink import Home, register_nodes, superlink_command
 from psofed.federation.deploy.supernode import keep_node_running, supernode_command
 from psofed.federation.flower import number_of_key, public_key_of
+from psofed.federation.run_options import ReplyLimits
 from psofed.federation.settings import RunSettings
 from psofed.federation.testing import InProcessGrid
 

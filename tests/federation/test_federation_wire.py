@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from psofed.federation.bounds import MAX_ROUND
-from psofed.federation.checks import KINDS, ReplyLimits, check_reply
+from psofed.federation.checks import KINDS, check_reply
 from psofed.federation.layout import Layout
 from psofed.federation.masks import DerivedMasks
+from psofed.federation.run_options import ReplyLimits
 from psofed.federation.wire import (
     FULL,
     LEARNED,

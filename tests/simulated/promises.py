@@ -8,7 +8,8 @@ from simulated_link import SERVER, Violation
 
 from psofed.common.errors import PsofedError
 from psofed.federation.checkpoint import CheckpointStore, ServerState
-from psofed.federation.checks import Conduct, ReplyLimits
+from psofed.federation.checks import Conduct
+from psofed.federation.run_options import ReplyLimits
 
 if TYPE_CHECKING:
     from simulation import Simulation

@@ -30,12 +30,12 @@ from psofed.common.errors import PsofedError
 from psofed.common.scheduler import use_scheduler
 from psofed.federation.app import apply_mods
 from psofed.federation.checkpoint import CheckpointStore
-from psofed.federation.checks import ReplyLimits
 from psofed.federation.client import partial_sharing
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.exchange import Exchange
 from psofed.federation.flower import identify, number_of_key
 from psofed.federation.online import online_regression
+from psofed.federation.run_options import ReplyLimits, RoundPlan
 from psofed.federation.strategy import PSOFed
 from psofed.federation.synthetic import SyntheticSource
 from psofed.federation.wire import SETTINGS
@@ -169,8 +169,7 @@ class Simulation:
             coordinated=False,
             seed=plan.seed,
             num_participants=plan.participants,
-            min_nodes=len(plan.nodes) if plan.exact else 1,
-            wait_for_nodes=120.0,
+            rounds=RoundPlan(min_nodes=len(plan.nodes) if plan.exact else 1, wait_for_nodes=120.0),
             weighted=plan.weighted,
             limits=LIMITS,
             checkpoint=CHECKPOINT,

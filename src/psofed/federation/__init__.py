@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from psofed.federation.models import arrays_of, load_into
     from psofed.federation.online import online_regression
     from psofed.federation.participants import DerivedParticipants, ParticipantSource
+    from psofed.federation.run_options import ReplyLimits, RoundPlan
     from psofed.federation.strategy import PSOFed
     from psofed.federation.suspects import plan_defence
 
@@ -22,6 +23,8 @@ _HOME = {
     "DerivedParticipants": "participants",
     "MaskSource": "masks",
     "PSOFed": "strategy",
+    "ReplyLimits": "run_options",
+    "RoundPlan": "run_options",
     "ParticipantSource": "participants",
     "SuppliedMasks": "masks",
     "arrays_of": "models",
@@ -37,6 +40,8 @@ __all__ = [
     "MaskSource",
     "PSOFed",
     "ParticipantSource",
+    "ReplyLimits",
+    "RoundPlan",
     "SuppliedMasks",
     "arrays_of",
     "load_into",

@@ -25,7 +25,8 @@ from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer
 from psofed.federation.client import ClientFunction, Mod
 from psofed.federation.layout import Vector
-from psofed.federation.masks import ATTACK, MAX_SEED, derive_words
+from psofed.federation.masks import ATTACK, derive_words
+from psofed.federation.run_options import MAX_SEED
 from psofed.federation.sources import Position, Samples, Source
 from psofed.federation.wire import ARRAYS, FULL, SETTINGS, SYNC, VALUES, decode_instruction
 from psofed.parts.base import Aggregation, Attack, PreAggregation

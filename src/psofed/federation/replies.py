@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from flwr.app import Message, RecordDict
 
-from psofed.federation.checks import ReplyLimits, check_reply
+from psofed.federation.checks import check_reply
+from psofed.federation.run_options import ReplyLimits
 from psofed.federation.wire import LOST, PART, SETTINGS, BadReplyError, Reply, decode_reply
 
 
