@@ -99,7 +99,7 @@ class RoundPlan(Settings):
     --------
     >>> RoundPlan(newcomers="nothing")
     Traceback (most recent call last):
-    psofed.common.errors.InvalidValueError: newcomers must be "current" or "zeros"; got 'nothing'.
+    psofed.common.errors.InvalidValueError: newcomers must be one of "current", "zeros"; got 'nothing'.
     """
 
     min_nodes: int = option(
