@@ -6,6 +6,7 @@ If that changes anything it fails, so that what is committed is up to date.
 import inspect
 import sys
 from collections.abc import Iterator
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,36 @@ import typer
 
 import psofed
 from psofed.cli import app
+from psofed.cli.flags import flag_of
 from psofed.common.options import describe as describe_option
-from psofed.common.options import option_of
+from psofed.common.options import is_required, option_of
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, built_in_parts
+from psofed.scenario import Data, Evasion, Scenario, Selection
+from psofed.settings.advice import AdviceSettings
+from psofed.settings.data import DataSettings
+from psofed.settings.explorer import ExplorerSettings
+from psofed.settings.simulation import SimulationSettings
+from psofed.settings.sweep import SweepSettings
+from psofed.settings.theory import ComparisonSettings, PredictionSettings, TuningSettings
 
 DOCS = Path(__file__).parent
 PARTS = DOCS.parent / "src" / "psofed" / "parts"
+
+SETTINGS: dict[str, Any] = {
+    "Scenario": Scenario,
+    "Selection: `[selection]`": Selection,
+    "Data: `[data]`": Data,
+    "Evasion: `[evasion]`": Evasion,
+    "Reading a table: `psofed.read_data`, `--data`": DataSettings,
+    "`psofed.simulate`": SimulationSettings,
+    "`psofed.predict`": PredictionSettings,
+    "`psofed.compare`": ComparisonSettings,
+    "`psofed.tune`": TuningSettings,
+    "`psofed.sweep`": SweepSettings,
+    "`psofed.advise`": AdviceSettings,
+    "`psofed explore`": ExplorerSettings,
+}
 
 TITLES = {
     "attack": ("Attacks", "`attack.kind`, `psofed.attacks`", "[attacks](attacks.md) has their equations"),
@@ -52,6 +76,7 @@ def pages() -> dict[Path, str]:
         DOCS / "cli.md": make_cli_page(),
         DOCS / "parts.md": make_parts_page(),
         DOCS / "api.md": make_api_page(),
+        DOCS / "settings.md": make_settings_page(),
     }
     for family, folder in FAMILIES.items():
         file = PARTS / folder / "__init__.py"
@@ -103,6 +128,35 @@ def undocumented() -> list[str]:
             if is_public and not inspect.getdoc(getattr(inner, "func", inner)):
                 missing.append(f"a docstring of psofed.{name}.{member}")
     return missing
+
+
+def make_settings_page() -> str:
+    """Return the tables of all settings, each row from its declaration."""
+    lines = [
+        "# Settings",
+        "",
+        "Made by `make docs` from the declarations. A field of a scenario is set in Python, in TOML and with",
+        "`--set field=value`. Settings of a function are its arguments and, where named, options of its command.",
+        "[Adding a setting](adding_a_setting.md) describes how to declare one. [Parts](parts.md) have their own table.",
+    ]
+    for title, kind in SETTINGS.items():
+        lines += ["", f"## {title}", "", kind.summary(), ""]
+        lines += ["| name | values | default | command line | meaning |", "|---|---|---|---|---|"]
+        for name, field in kind.options().items():
+            about = option_of(field)
+            typed = "" if kind.table or kind is Scenario or about.flag is None else f"`{flag_of(field)}`"
+            shown = [f"`{kind.full_name(name)}`", describe_option(field), _default(field), typed, about.text]
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in shown) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _default(field: Any) -> str:
+    if is_required(field):
+        return "required"
+    if field.default is MISSING:
+        made = field.default_factory()
+        return f"`{made.kind}`" if isinstance(made, Part) else ""
+    return "" if field.default in (None, ()) else f"`{field.default}`"
 
 
 def make_parts_page() -> str:

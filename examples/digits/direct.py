@@ -14,12 +14,12 @@ from federations import LIARS, Method, Run, note, note_own
 from network import Digits, Vector, initial_weights, learn_with_numpy
 
 import psofed
-from psofed.federation.attacks import Rehearsal
-from psofed.federation.checks import ReplyLimits
-from psofed.federation.masks import DerivedMasks, resolve_num_shared
-from psofed.federation.plausibility import Plausibility
-from psofed.federation.step import ServerStep
-from psofed.federation.suspects import Suspects
+from psofed.federation.protocol.masks import DerivedMasks, resolve_num_shared
+from psofed.federation.server.checks import ReplyLimits
+from psofed.federation.server.plausibility import Plausibility
+from psofed.federation.server.rehearsal import Rehearsal
+from psofed.federation.server.step import ServerStep
+from psofed.federation.server.suspects import Suspects
 from psofed.parts.base import Attack
 from psofed.scenario.tables import as_part
 

@@ -2,7 +2,7 @@
 
 psofed's and Flower's strategies run on psofed's in-process grid: the same ClientApps, every message made into bytes and
 back. psfed's are of Flower's older kind and run in :mod:`peer`. All attacks are carried out by the same object,
-:class:`psofed.federation.attacks.Rehearsal`, on what has arrived.
+:class:`psofed.federation.server.rehearsal.Rehearsal`, on what has arrived.
 """
 
 import logging
@@ -19,7 +19,7 @@ from network import Digits, Learn, Vector, accuracy, initial_weights, split_digi
 
 import psofed
 from psofed.federation import PSOFed, partial_sharing
-from psofed.federation.attacks import Rehearsal
+from psofed.federation.server.rehearsal import Rehearsal
 from psofed.federation.testing import InProcessGrid
 from psofed.parts.base import Attack
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from psofed.comparison import compare as compare
     from psofed.fleet import Fleet as Fleet
     from psofed.fleet import draw_fleet as draw_fleet
+    from psofed.fleet.fitting import fit_scenario as fit_scenario
     from psofed.fleet.own_data import OwnData as OwnData
     from psofed.fleet.own_data import from_arrays as from_arrays
     from psofed.fleet.own_data import read_data as read_data
@@ -108,6 +109,7 @@ _HOME = {
     "compare": "comparison",
     "difference": "results",
     "draw_fleet": "fleet",
+    "fit_scenario": "fleet.fitting",
     "from_arrays": "fleet.own_data",
     "load_plugin": "parts",
     "load_result": "sweeps",

@@ -121,7 +121,7 @@ def test_two_scenarios_are_compared_trial_by_trial(scenario_file, tmp_path, psof
     assert "pairs" in (tmp_path / "difference.svg").read_text()
     refused = psofed_command(*compared, "--out", tmp_path / "both.nc")
     assert refused.returncode == 2
-    assert "nothing with --versus" in refused.stderr
+    assert "--versus makes two" in refused.stderr
 
 
 def test_options_for_sweeps_are_refused_for_simulations(scenario_file, tmp_path, psofed_command) -> None:
@@ -152,9 +152,9 @@ def test_interrupting_ends_cleanly(tmp_path) -> None:
     # The first block says when it begins, kernels being loaded, so that nobody need guess how long that takes.
     begin = (
         "from psofed.simulation import monte_carlo as m\nreal = m.run_block\n"
-        "def run_block(scenario, *a):\n"
-        "    if scenario.iterations > 1:\n        print('begun', flush=True)\n"
-        "    return real(scenario, *a)\n"
+        "def run_block(job, *a):\n"
+        "    if job.scenario.iterations > 1:\n        print('begun', flush=True)\n"
+        "    return real(job, *a)\n"
         "m.run_block = run_block\nfrom psofed.cli import main\nmain()\n"
     )
     command = [sys.executable, "-c", begin, "simulate", str(path), "--trials", "64", "--threads", "1"]

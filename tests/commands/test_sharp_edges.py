@@ -104,7 +104,7 @@ def test_functions_take_the_path_of_a_scenario_or_say_what_they_take(folder, fun
 
 def test_a_sweep_takes_a_path_and_says_what_a_grid_is(folder) -> None:
     assert len(psofed.sweep("scenario.toml", {"num_shared": [1, 5]}, trials=2).cells) == 2
-    with pytest.raises(psofed.PsofedError, match="lists of values by field"):
+    with pytest.raises(psofed.PsofedError, match="a mapping of fields to values"):
         psofed.sweep("scenario.toml", [1, 2])
     with pytest.raises(psofed.PsofedError, match="no such file"):
         psofed.sweep("none.toml", {"num_shared": [1, 5]})

@@ -81,7 +81,7 @@ def test_a_damaged_cell_is_said(grid, tmp_path, psofed_command):
     victim.write_bytes(victim.read_bytes()[:-1])
     done = psofed_command("sweep", grid, "--out", out)
     assert done.returncode == 0
-    assert "1 damaged cells were computed again" in done.stderr
+    assert "1 damaged points were simulated again" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Corners of the exact theory that were wrong once: each test failed before its mend."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import psofed
 from psofed import Attack, Data, Scenario, Selection
+from psofed.attacks import DropOut, NonFinite, SignFlip
 from psofed.drifts import RandomWalk
 from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.model import TheoryModel
@@ -85,3 +87,87 @@ def test_targets_of_their_own_keep_clients_apart_also_where_models_have_one_entr
     )
     apart = scenario.replace(data=Data(input_variance=[1.0 + 1e-9 * k for k in range(12)], target_spread=0.5))
     assert psofed.predict(scenario).network_mse == pytest.approx(psofed.predict(apart).network_mse, rel=1e-6)
+
+
+def test_flipped_updates_over_windows_of_each_client_are_stable_where_correlated_inputs_say_so() -> None:
+    """The step with pairs eliminated has an eigenvalue of −1.008, which the largest modulus took for a growth."""
+    scenario = scattered(
+        num_clients=2, dimension=2, num_participants=1, num_shared=1, stepsize=0.2,
+        data=Data(input_variance=(0.87, 0.39), noise_variance=(0.083, 0.104)),
+        attack=SignFlip(num_byzantine=2, probability=0.3, scale=0.87, of="update"),
+    )  # fmt: skip
+    prediction = psofed.predict(scenario)
+    assert prediction.network_mse == pytest.approx(0.30434, rel=1e-4)
+    assert prediction.spectral_radius == pytest.approx(0.99176, rel=1e-5)
+    assert prediction.max_stepsize == pytest.approx(0.2330, rel=1e-3)
+    assert prediction.learning_curve(1200).network_mse[-1] == pytest.approx(prediction.network_mse, rel=1e-3)
+
+
+def random_system(seed: int, pattern: str, coordinated: bool) -> Scenario:
+    rng = np.random.default_rng(seed)
+    clients, dimension = int(rng.integers(1, 4)), 2
+    kind = ("sign-flip", "scaled-update")[int(rng.integers(2))]
+    options = {"of": ("update", "model")[int(rng.integers(2))]} if kind == "sign-flip" else {}
+    attack = make_attack(
+        kind=kind, num_byzantine=int(rng.integers(1, clients + 1)), scale=float(rng.uniform(0.2, 4.0)),
+        probability=float(rng.choice([0.3, 1.0])), byzantine_set=str(rng.choice(["fixed", "redrawn"])), **options,
+    )  # fmt: skip
+    return Scenario(
+        num_clients=clients, dimension=dimension, num_participants=int(rng.integers(1, clients + 1)), num_shared=1,
+        stepsize=float(rng.uniform(0.05, 0.9)), uplink=str(rng.choice(["same", "redrawn"])), attack=attack,
+        selection=Selection(pattern=pattern, coordinated=coordinated),
+        data=Data(input_variance=tuple(rng.uniform(0.2, 1.2, clients)), noise_variance=0.1),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("coordinated", [True, False])
+@pytest.mark.parametrize("pattern", ["random", "round-robin"])
+def test_white_inputs_are_as_stable_as_inputs_that_are_hardly_correlated(
+    pattern: str, coordinated: bool
+) -> None:
+    """White inputs eliminate pairs of clients, correlated ones keep all moments."""
+    for seed in range(25):
+        white = random_system(seed, pattern, coordinated)
+        full = white.replace(data=dataclasses.replace(white.data, input_correlation=1e-13))
+        one, other = (psofed.Prediction(scenario) for scenario in (white, full))
+        assert one.is_stable == other.is_stable, seed
+        assert one.spectral_radius == pytest.approx(other.spectral_radius, rel=1e-6), seed
+        assert one.network_mse == pytest.approx(other.network_mse, rel=1e-6), seed
+
+
+def test_where_no_stepsize_is_stable_everything_says_so() -> None:
+    attack = SignFlip(num_byzantine=20, probability=1.0, scale=6.0)
+    scenario = Scenario(num_clients=20, dimension=5, attack=attack)
+    prediction = psofed.predict(scenario)
+    assert prediction.max_stepsize == 0.0
+    assert math.isnan(prediction.optimal_stepsize)
+    assert prediction.to_json()["optimal_stepsize"] is None
+    assert "no stepsize is stable" in str(prediction.report()).lower()
+    for question in (psofed.optimal_stepsize, psofed.tune):
+        with pytest.raises(psofed.NotCoveredError, match="No stepsize is stable"):
+            question(scenario)
+
+
+@pytest.mark.parametrize(
+    "options", [{"kind": "label-poisoning"}, {"kind": "data-poisoning", "variance": 0.0}]
+)
+def test_poisoned_samples_may_have_a_singular_covariance(options) -> None:
+    """The first client sees no inputs at all; it only downloads."""
+    data = Data(input_variance=[0.0, 1.0], input_correlation=0.5)
+    scenario = Scenario(num_clients=2, dimension=2, num_participants=1, data=data)
+    attack = make_attack(num_byzantine=2, probability=0.5, **options)
+    singular = psofed.predict(scenario.replace(attack=attack)).network_mse
+    nearly = scenario.replace(attack=attack, data=Data(input_variance=[1e-9, 1.0], input_correlation=0.5))
+    assert singular == pytest.approx(psofed.predict(nearly).network_mse, rel=1e-6)
+
+
+def test_limits_are_found_of_named_clients_silent_ones_and_small_scales() -> None:
+    named = SignFlip(clients=[2, 4], scale=1.2, of="update", probability=1.0)
+    base = Scenario(num_clients=6, dimension=2, num_participants=3, stepsize=0.05)
+    first = psofed.attack_limits(base.replace(attack=named))
+    assert 0 < first.num_byzantine < 6
+    for attack in (DropOut(num_byzantine=1, probability=1.0), NonFinite(num_byzantine=1, probability=1.0)):
+        limits = psofed.attack_limits(Scenario(num_clients=3, dimension=2, num_participants=2, attack=attack))
+        assert limits.num_byzantine == 2
+    everyone = SignFlip(num_byzantine=4, probability=1.0, of="update")
+    assert psofed.attack_limits(base.replace(num_clients=4, attack=everyone)).scale == 0.0

@@ -259,7 +259,7 @@ def test_the_command_line_answers_first_and_keeps_names_as_they_are(tmp_path, ps
     for bad, message in (
         ([], "advise needs --data"),
         ([*table, "--out", "x.txt"], "a name ending in .json, .nc or .csv"),
-        ([*table, "--leave-out", "nobody"], "leave_out must be"),
+        ([*table, "--leave-out", "nobody"], "--leave-out must be"),
     ):
         done = psofed_command("advise", *bad)
         assert done.returncode == 2

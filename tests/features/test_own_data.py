@@ -353,9 +353,9 @@ def test_the_command_line_simulates_a_table(tmp_path, psofed_command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "no scenario: give a FILE"),
-        (["--client-column", "a"], "--client-column says something about a table, but there is no --data"),
-        (["--data", "DATA"], "needs --client-column; the table has the columns station, x1, x2, y"),
+        ([], "No scenario. Give a FILE"),
+        (["--client-column", "a"], "--client-column describes a table: add --data TABLE"),
+        (["--data", "DATA"], "needs --client-column. The table has the columns station, x1, x2, y"),
         (["--data", "DATA", "--client-column", "station"], "needs --target-column"),
         (
             ["--data", "DATA", "--client-column", "b", "--target-column", "y"],

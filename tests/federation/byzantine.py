@@ -17,7 +17,7 @@ from deployments import Deployment
 from psofed import Data, Scenario
 from psofed.aggregations import CentredClipping
 from psofed.attacks import ConstantBias, SignFlip
-from psofed.federation.settings import RunSettings
+from psofed.federation.deploy.settings import RunSettings
 from psofed.parts.registry import built_in_parts
 
 NODES, LIAR, TAIL = 5, 0, 5

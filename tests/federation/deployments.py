@@ -7,7 +7,7 @@ from pathlib import Path
 from psofed import Scenario
 from psofed.attacks import Gaussian
 from psofed.common.files import read_json
-from psofed.federation.app import client_app, run_server
+from psofed.federation.deploy.app import client_app, run_server
 from psofed.federation.deploy.credentials import make_credentials
 from psofed.federation.deploy.processes import Supervisor, flower_environment, free_port, wait_until
 from psofed.federation.deploy.submit import follow, submit

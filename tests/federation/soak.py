@@ -25,7 +25,6 @@ from psofed import Scenario
 from psofed.aggregations import Median
 from psofed.attacks import ConstantBias
 from psofed.common.files import read_json
-from psofed.federation.checkpoint import CheckpointStore
 from psofed.federation.deploy.credentials import make_credentials
 from psofed.federation.deploy.processes import (
     Supervisor,
@@ -35,6 +34,7 @@ from psofed.federation.deploy.processes import (
 )
 from psofed.federation.deploy.server import client_command
 from psofed.federation.deploy.superlink import Home
+from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.fleet import draw_fleet
 
 PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()", "federation"]

@@ -14,7 +14,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from psofed.federation.demo import demo_settings, run_demo
+from psofed.federation.deploy.demo import demo_settings, run_demo
 from psofed.federation.deploy.superlink import Home
 
 ROUNDS = {("long-lived", 4): 50, ("long-lived", 16): 20, ("supernodes", 4): 6, ("supernodes", 16): 3}

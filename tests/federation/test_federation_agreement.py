@@ -8,9 +8,9 @@ import psofed
 from psofed import Data, Scenario, Selection
 from psofed.attacks import Gaussian
 from psofed.federation import PSOFed, online_regression, partial_sharing
-from psofed.federation.attacks import rehearse
-from psofed.federation.run_options import RoundPlan
-from psofed.federation.synthetic import SyntheticSource, evaluate_model
+from psofed.federation.client.attacks import rehearse
+from psofed.federation.client.synthetic import SyntheticSource, evaluate_model
+from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.testing import InProcessGrid
 
 pytestmark = pytest.mark.federation

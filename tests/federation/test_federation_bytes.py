@@ -7,12 +7,12 @@ import time
 import pytest
 
 from psofed import Data, Scenario
-from psofed.federation.demo import start_demo_node
 from psofed.federation.deploy.credentials import make_credentials
+from psofed.federation.deploy.demo import start_demo_node
 from psofed.federation.deploy.server import Server, serve
+from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.submit import follow, submit
 from psofed.federation.deploy.superlink import Home
-from psofed.federation.settings import RunSettings
 
 pytestmark = pytest.mark.federation
 

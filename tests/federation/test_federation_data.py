@@ -10,13 +10,13 @@ import psofed
 from psofed import Scenario
 from psofed.common.errors import PsofedError
 from psofed.common.files import read_json
-from psofed.federation.app import ReadyMadeApp, client_app, run_server
-from psofed.federation.columns import TableSource
+from psofed.federation.client.columns import TableSource
+from psofed.federation.client.online import read_stream
+from psofed.federation.client.sources import Position
+from psofed.federation.deploy.app import ReadyMadeApp, client_app, run_server
+from psofed.federation.deploy.export import ExportedModel, predict_rows
+from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.superlink import Home
-from psofed.federation.export import ExportedModel, predict_rows
-from psofed.federation.online import read_stream
-from psofed.federation.settings import RunSettings
-from psofed.federation.sources import Position
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet.standardise import Standardiser
 
@@ -294,7 +294,7 @@ def test_the_model_is_exported_and_predicts_in_the_targets_own_unit(tmp_path, su
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"model": 9}', b"PK\x03\x04"])
 @pytest.mark.parametrize("suffix", [".npz", ".json"])
 def test_what_is_not_a_model_is_a_clear_error(tmp_path, content, suffix):
-    from psofed.federation.export import load_model
+    from psofed.federation.deploy.export import load_model
 
     path = tmp_path / f"m{suffix}"
     path.write_bytes(content)

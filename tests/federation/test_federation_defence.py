@@ -9,10 +9,10 @@ from psofed import InvalidValueError, NotCoveredError, Scenario
 from psofed.attacks import Gaussian
 from psofed.defences import Cusum
 from psofed.federation import PSOFed, plan_defence
+from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.status import status_lines
-from psofed.federation.run_options import RoundPlan
-from psofed.federation.settings import RunSettings
-from psofed.federation.suspects import Suspects
+from psofed.federation.protocol.run_options import RoundPlan
+from psofed.federation.server.suspects import Suspects
 from psofed.parts.watching import Watch
 from psofed.reference.literal import run_literally
 from psofed.simulation.watch_plan import make_plan
@@ -89,7 +89,7 @@ def run_in_process():
     from flwr.clientapp import ClientApp
 
     from psofed.federation import online_regression, partial_sharing
-    from psofed.federation.synthetic import SyntheticSource
+    from psofed.federation.client.synthetic import SyntheticSource
     from psofed.federation.testing import InProcessGrid
 
     scenario = SCENARIO.replace(attack=None, defence=None)

@@ -20,10 +20,10 @@ from psofed import Data, Scenario
 from psofed.attacks import Gaussian
 from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.common.files import read_json, write_json
-from psofed.federation.app import client_app, run_server
-from psofed.federation.demo import demo_settings, predict_demo
 from psofed.federation.deploy import superlink, supernode
+from psofed.federation.deploy.app import client_app, run_server
 from psofed.federation.deploy.credentials import make_credentials
+from psofed.federation.deploy.demo import demo_settings, predict_demo
 from psofed.federation.deploy.processes import (
     OFFLINE,
     Supervisor,
@@ -31,13 +31,13 @@ from psofed.federation.deploy.processes import (
     wait_until,
 )
 from psofed.federation.deploy.server import client_command, exposure_warning
+from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.status import federation_status
 from psofed.federation.deploy.submit import write_app
 from psofed.federation.deploy.superlink import Home, register_nodes, superlink_command
 from psofed.federation.deploy.supernode import keep_node_running, supernode_command
 from psofed.federation.flower import number_of_key, public_key_of
-from psofed.federation.run_options import ReplyLimits
-from psofed.federation.settings import RunSettings
+from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.testing import InProcessGrid
 
 pytestmark = pytest.mark.federation
@@ -489,13 +489,13 @@ def test_help_imports_nothing_of_flower():
 
 
 def test_a_run_can_be_drawn_beside_its_prediction(finished, tmp_path):
-    from psofed.federation.demo import Prediction
-    from psofed.federation.outcome import plot_federation
+    from psofed.federation.deploy.demo import RunPrediction
+    from psofed.federation.deploy.outcome import plot_federation
     from psofed.render.figures import save_figure
 
     result = read_json(finished.result)
     flat = [0.1] * 60
-    figure = plot_federation(result, Prediction(flat, flat, [0.05] * 60, [0.2] * 60))
+    figure = plot_federation(result, RunPrediction(flat, flat, [0.05] * 60, [0.2] * 60))
     save_figure(figure, tmp_path / "curve.svg")
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert "server MSD, theory" in labels

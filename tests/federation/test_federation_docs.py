@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import psofed.federation
-from psofed.federation.checkpoint import CheckpointStore
-from psofed.federation.checks import KINDS
-from psofed.federation.masks import DerivedMasks, derive_words
+from psofed.federation.protocol.masks import DerivedMasks, derive_words
+from psofed.federation.server.checkpoint import CheckpointStore
+from psofed.federation.server.checks import KINDS
 from psofed.federation.testing import InProcessGrid
 
 pytestmark = pytest.mark.federation

@@ -27,15 +27,14 @@ from hypothesis import strategies as st
 
 from psofed.common.errors import PsofedError
 from psofed.federation.deploy import node, upstream
-from psofed.federation.deploy.bell import Bell, BellService
 from psofed.federation.deploy.credentials import make_credentials, make_node_key
 from psofed.federation.deploy.door import DoorLimits, FrontDoor
 from psofed.federation.deploy.processes import free_port, is_listening, wait_until
 from psofed.federation.deploy.requests import KeyRing, RefusedError, Request, read_head
-from psofed.federation.deploy.traffic import Meter, Traffic, read_traffic
+from psofed.federation.deploy.traffic import Meter, SocketTraffic, read_traffic
 from psofed.federation.flower import (
     KEY_HEADER,
-    Fleet,
+    FleetConnection,
     ForgottenError,
     UnknownKeyError,
     UnreachableError,
@@ -43,6 +42,7 @@ from psofed.federation.flower import (
     public_key_of,
 )
 from psofed.federation.flower.trees import list_objects
+from psofed.federation.protocol.bell import Bell, BellService
 
 pytestmark = pytest.mark.federation
 
@@ -154,7 +154,7 @@ class House:
         self.link.server_close()
 
     def fleet(self, key=None, authority=None):
-        return Fleet(
+        return FleetConnection(
             f"127.0.0.1:{self.door.port}",
             key or self.credentials.node_key("pump-1"),
             authority or self.credentials.authority,
@@ -216,12 +216,12 @@ def test_a_meter_adds_what_it_is_told_alone_and_goes_on_after_a_restart(tmp_path
     with Meter(path) as meter:
         for told in ({"up": 3}, {"down": 5}, {"connections": 7}, {"up": 11, "down": 13}):
             meter.count(**told)
-        assert read_traffic(path) == meter.traffic == Traffic(up=14, down=18, connections=7)
+        assert read_traffic(path) == meter.traffic == SocketTraffic(up=14, down=18, connections=7)
     with Meter(path) as meter:
         before = meter.traffic
         meter.count(up=1, connections=2)
-        assert meter.traffic == Traffic(up=15, down=18, connections=9)
-        assert meter.traffic.since(before) == Traffic(up=1, down=0, connections=2)
+        assert meter.traffic == SocketTraffic(up=15, down=18, connections=9)
+        assert meter.traffic.since(before) == SocketTraffic(up=1, down=0, connections=2)
 
 
 def test_a_node_gets_through_and_its_bytes_are_counted(tmp_path):

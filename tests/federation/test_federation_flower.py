@@ -166,7 +166,7 @@ def test_the_headers_and_the_shortest_heartbeat_are_flowers():
 def test_packed_nonsense_is_a_value_error(data):
     from flwr.app import ConfigRecord, RecordDict
 
-    from psofed.federation.packing import PACKED, unpack
+    from psofed.federation.protocol.packing import PACKED, unpack
 
     with pytest.raises(ValueError):
         unpack(RecordDict({PACKED: ConfigRecord({"records": data})}))
@@ -179,7 +179,7 @@ def test_a_nodes_number_belongs_to_its_key(tmp_path):
 
     path = make_node_key(tmp_path / "pump-1.key")
     number = flower.number_of_key(flower.public_key_of(path))
-    with flower.Fleet("127.0.0.1:9", tmp_path / "pump-1.key", make_authority(tmp_path)) as fleet:
+    with flower.FleetConnection("127.0.0.1:9", tmp_path / "pump-1.key", make_authority(tmp_path)) as fleet:
         assert fleet.number == number
     assert 0 <= number < 1 << 64
 

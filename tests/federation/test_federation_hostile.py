@@ -23,9 +23,9 @@ from psofed import Scenario
 from psofed.common.errors import PsofedError
 from psofed.common.files import read_json
 from psofed.federation.deploy.processes import wait_until
+from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.submit import follow, submit
-from psofed.federation.flower import Fleet, UnreachableError
-from psofed.federation.settings import RunSettings
+from psofed.federation.flower import FleetConnection, UnreachableError
 
 pytestmark = pytest.mark.federation
 
@@ -40,7 +40,7 @@ def settings(rounds, **changes):
     return RunSettings(scenario=SCENARIO.replace(iterations=rounds), **options)
 
 
-class Mallory(Fleet):
+class Mallory(FleetConnection):
     """A registered node that sends what it likes, to the front door or straight to the SuperLink."""
 
     def __init__(self, deployed, *, straight=False):

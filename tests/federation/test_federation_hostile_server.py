@@ -35,17 +35,17 @@ from hypothesis import strategies as st
 from psofed import Scenario
 from psofed.common.errors import PsofedError
 from psofed.federation import partial_sharing
-from psofed.federation.app import ReadyMadeApp
-from psofed.federation.bounds import MAX_ENTRIES, MAX_ROUND, check_scenario
+from psofed.federation.deploy.app import ReadyMadeApp
 from psofed.federation.deploy.credentials import make_credentials
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.deploy.processes import wait_until
+from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.flower import BadTreeError, identify, number_of_key, public_key_of
 from psofed.federation.flower.trees import collect_message
-from psofed.federation.layout import Layout
-from psofed.federation.masks import DerivedMasks
-from psofed.federation.settings import RunSettings
-from psofed.federation.wire import START, Instruction, decode_instruction, encode_instruction
+from psofed.federation.protocol.bounds import MAX_ENTRIES, MAX_ROUND, check_scenario
+from psofed.federation.protocol.layout import ModelLayout
+from psofed.federation.protocol.masks import DerivedMasks
+from psofed.federation.protocol.wire import START, Instruction, decode_instruction, encode_instruction
 
 pytestmark = pytest.mark.federation
 
@@ -146,7 +146,7 @@ class Machine(http.server.ThreadingHTTPServer):
 
     def instruct(self, change=None, objects=None, tree=None, **metadata):
         """Send the node an instruction for round 1, changed as the test wants."""
-        layout = Layout.of(ArrayRecord([np.zeros(4)]))
+        layout = ModelLayout.of(ArrayRecord([np.zeros(4)]))
         instruction = Instruction(
             session="s",
             round_number=1,
@@ -372,7 +372,7 @@ def test_no_round_number_beyond_all_bounds_is_read(number):
 
 def test_a_client_takes_models_as_large_as_it_says(make_app):
     """The bound is an argument of the mod, for those whose models are larger."""
-    layout = Layout.of(ArrayRecord([np.zeros(6)]))
+    layout = ModelLayout.of(ArrayRecord([np.zeros(6)]))
     instruction = Instruction(
         session="s",
         round_number=1,

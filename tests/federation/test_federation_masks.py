@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from psofed.attacks import Gaussian
 from psofed.common.errors import InvalidValueError
-from psofed.federation.archive import write_archive
-from psofed.federation.attacks import _draw, _normals
-from psofed.federation.masks import DerivedMasks, derive_words, resolve_num_shared
-from psofed.federation.participants import DerivedParticipants
+from psofed.federation.protocol.archive import write_archive
+from psofed.federation.protocol.corruption import draw_attack, draw_normals
+from psofed.federation.protocol.masks import DerivedMasks, derive_words, resolve_num_shared
+from psofed.federation.server.participants import DerivedParticipants
 
 pytestmark = pytest.mark.federation
 
@@ -140,11 +140,11 @@ def test_the_masks_are_the_specified_ones():
 def test_the_normals_of_an_attack_are_the_specified_ones():
     """What a liar draws belongs to the seed, the node and the round; a change here changes every attacked run."""
     attack = Gaussian(num_byzantine=1, probability=0.5)
-    assert _normals(7, 11, 3, 2).tolist() == [0.7556248444584588, 0.2063731566627319]
-    attacks = [_draw(attack, 7, 11, n, 1)[0] for n in range(8)]
+    assert draw_normals(7, 11, 3, 2).tolist() == [0.7556248444584588, 0.2063731566627319]
+    attacks = [draw_attack(attack, 7, 11, n, 1)[0] for n in range(8)]
     assert attacks == [False, True, False, False, True, False, False, False]
     # Whether it attacks is drawn first, the numbers after it.
-    assert _draw(attack, 7, 11, 3, 1)[1].tolist() == [0.2063731566627319]
+    assert draw_attack(attack, 7, 11, 3, 1)[1].tolist() == [0.2063731566627319]
 
 
 def test_an_archive_never_pickles(tmp_path):

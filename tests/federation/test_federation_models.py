@@ -9,8 +9,8 @@ from hypothesis.extra import numpy as hnp
 
 from psofed.common.errors import InvalidValueError
 from psofed.federation import PSOFed, arrays_of, load_into, partial_sharing
-from psofed.federation.client_state import load_records, save_records
-from psofed.federation.layout import Layout
+from psofed.federation.client.state import load_records, save_records
+from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.testing import InProcessGrid
 
 pytestmark = pytest.mark.federation
@@ -32,8 +32,8 @@ some_arrays = st.dictionaries(
 @given(named=some_arrays)
 def test_flattening_and_restoring_gives_the_model_back(named):
     record = arrays_of(named)
-    layout = Layout.of(record)
-    assert Layout.from_text(layout.to_text()) == layout
+    layout = ModelLayout.of(record)
+    assert ModelLayout.from_text(layout.to_text()) == layout
     vector = layout.flatten(record)
     assert vector.shape == (layout.dimension,)
     restored = layout.restore(vector, layout.kept(record))
@@ -45,7 +45,7 @@ def test_flattening_and_restoring_gives_the_model_back(named):
 @pytest.mark.parametrize("model", [{}, {"n": np.array(3)}, {"c": np.zeros(2, complex)}, {"e": np.zeros(0)}])
 def test_a_model_without_floating_numbers_is_refused(model):
     with pytest.raises(InvalidValueError, match="initial_arrays"):
-        Layout.of(arrays_of(model))
+        ModelLayout.of(arrays_of(model))
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,11 @@ def test_a_model_without_floating_numbers_is_refused(model):
 )
 def test_a_bad_layout_is_a_value_error(text):
     with pytest.raises(ValueError, match="not a layout"):
-        Layout.from_text(text)
+        ModelLayout.from_text(text)
 
 
 def test_training_that_changes_the_shape_is_told_so():
-    layout = Layout.of(arrays_of([np.zeros(3)]))
+    layout = ModelLayout.of(arrays_of([np.zeros(3)]))
     with pytest.raises(ValueError, match="shape"):
         layout.flatten(arrays_of([np.zeros(4)]))
     with pytest.raises(ValueError, match="named"):

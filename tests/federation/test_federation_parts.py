@@ -10,12 +10,12 @@ from psofed import Attack, Data, InvalidValueError, NotCoveredError, PsofedError
 from psofed.aggregations import MDA
 from psofed.attacks import ConstantBias, Gaussian, InnerProduct, LittleIsEnough, Mimic
 from psofed.federation import PSOFed, SuppliedMasks, online_regression, partial_sharing
-from psofed.federation.aggregate import aggregate
-from psofed.federation.attacks import PoisonedSource, rehearse
-from psofed.federation.participants import SuppliedDraws, SuppliedParticipants
-from psofed.federation.run_options import RoundPlan
-from psofed.federation.sources import Position, Samples
-from psofed.federation.synthetic import SyntheticSource
+from psofed.federation.client.attacks import PoisonedSource, rehearse
+from psofed.federation.client.sources import Position, Samples
+from psofed.federation.client.synthetic import SyntheticSource
+from psofed.federation.protocol.aggregate import aggregate
+from psofed.federation.protocol.run_options import RoundPlan
+from psofed.federation.server.participants import SuppliedDraws, SuppliedParticipants
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet import draw_fleet
 from psofed.parts.affine import Affine

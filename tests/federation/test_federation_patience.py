@@ -7,9 +7,9 @@ import pytest
 
 from psofed.common.errors import InvalidValueError
 from psofed.federation import PSOFed
-from psofed.federation.checks import Conduct
-from psofed.federation.patience import Patience
-from psofed.federation.run_options import ReplyLimits
+from psofed.federation.protocol.run_options import ReplyLimits
+from psofed.federation.server.checks import Conduct
+from psofed.federation.server.patience import Patience
 from psofed.federation.testing import InProcessGrid
 
 pytestmark = pytest.mark.federation

@@ -21,12 +21,12 @@ from families import command_of, family, family_memory, kill_family
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import read_json
-from psofed.federation.checkpoint import CheckpointStore
 from psofed.federation.deploy.credentials import make_credentials, make_node_key
 from psofed.federation.deploy.processes import wait_until
+from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.submit import follow, stop, submit
 from psofed.federation.flower import Control
-from psofed.federation.settings import RunSettings
+from psofed.federation.server.checkpoint import CheckpointStore
 
 pytestmark = pytest.mark.federation
 

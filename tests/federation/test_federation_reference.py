@@ -9,11 +9,11 @@ from flwr.clientapp import ClientApp
 from psofed import Scenario, Selection
 from psofed.attacks import Gaussian
 from psofed.federation import PSOFed, SuppliedMasks, online_regression, partial_sharing
-from psofed.federation.attacks import perturbing
-from psofed.federation.client_state import find_state
-from psofed.federation.participants import SuppliedDraws, SuppliedParticipants
-from psofed.federation.run_options import RoundPlan
-from psofed.federation.sources import Position, Samples
+from psofed.federation.client.attacks import perturbing
+from psofed.federation.client.sources import Position, Samples
+from psofed.federation.client.state import find_state
+from psofed.federation.protocol.run_options import RoundPlan
+from psofed.federation.server.participants import SuppliedDraws, SuppliedParticipants
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet import draw_fleet
 from psofed.reference.block_form import run_reference

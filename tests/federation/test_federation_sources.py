@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from psofed import Data, Scenario
 from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.federation.columns import TableSource
-from psofed.federation.online import lms, split_pending
-from psofed.federation.sources import GeneratorSource, Position, open_source
-from psofed.federation.synthetic import SyntheticSource, evaluate_model
+from psofed.federation.client.columns import TableSource
+from psofed.federation.client.online import lms, split_pending
+from psofed.federation.client.sources import GeneratorSource, Position, open_source
+from psofed.federation.client.synthetic import SyntheticSource, evaluate_model
 from psofed.fleet import draw_fleet
 
 pytestmark = pytest.mark.federation
@@ -203,7 +203,7 @@ def test_names_of_files_are_told_from_names_of_functions(tmp_path):
 def test_what_arrived_is_kept_in_the_nodes_folder_if_it_has_one(monkeypatch, tmp_path):
     from types import SimpleNamespace
 
-    import psofed.federation.app as ready_made
+    import psofed.federation.deploy.app as ready_made
 
     kept = []
     function = SimpleNamespace(learn_arrived=lambda _context, folder: kept.append(folder))

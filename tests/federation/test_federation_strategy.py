@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from psofed.attacks import Gaussian
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.federation import PSOFed
-from psofed.federation.attacks import perturbing, rehearse
-from psofed.federation.checkpoint import CheckpointStore
-from psofed.federation.checks import KINDS
-from psofed.federation.client_state import find_state
+from psofed.federation.client.attacks import perturbing, rehearse
+from psofed.federation.client.state import find_state
 from psofed.federation.flower import BadTreeError
-from psofed.federation.run_options import ReplyLimits, RoundPlan
+from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
+from psofed.federation.server.checkpoint import CheckpointStore
+from psofed.federation.server.checks import KINDS
 from psofed.federation.testing import InProcessGrid
 
 pytestmark = pytest.mark.federation
@@ -701,8 +701,8 @@ def test_a_history_that_was_cut_short_is_no_obstacle(make_app, tmp_path):
 
 def test_the_order_of_the_replies_does_not_change_a_bit():
     """Sums depend on their order in the last bits, so uploads are joined by name and not by arrival."""
-    from psofed.federation.plausibility import Plausibility
-    from psofed.federation.step import ServerStep
+    from psofed.federation.server.plausibility import Plausibility
+    from psofed.federation.server.step import ServerStep
     from psofed.parts.aggregations.mean import Mean
 
     rng = np.random.default_rng(0)
@@ -830,7 +830,7 @@ def test_rounds_begin_at_their_interval_or_when_the_last_has_ended(
         clock.now += takes
         ended.append(clock.now)
 
-    monkeypatch.setattr("psofed.federation.strategy.scheduler", lambda: clock)
+    monkeypatch.setattr("psofed.federation.server.strategy.scheduler", lambda: clock)
     run(
         InProcessGrid({node: make_app() for node in NODES}),
         rounds=4,
@@ -850,7 +850,21 @@ def test_a_run_that_is_stopped_between_two_rounds_ends_soon(make_app, monkeypatc
                 raise RuntimeError("the run is stopped")
             return super().get_node_ids()
 
-    monkeypatch.setattr("psofed.federation.strategy.scheduler", lambda: clock)
+    monkeypatch.setattr("psofed.federation.server.strategy.scheduler", lambda: clock)
     with pytest.raises(RuntimeError, match="stopped"):
         run(Stopped({node: make_app() for node in NODES}), rounds=4, plan=RoundPlan(interval=3600.0))
     assert clock.now < 115.0
+
+
+def test_a_run_that_flower_takes_no_messages_of_ends_and_burns_no_rounds(make_app):
+    """Flower answers so when the run is over, as after a jump of the clock; the nodes are not to blame."""
+
+    class Over(InProcessGrid):
+        def push_messages(self, messages):
+            return ["" for _ in messages]
+
+    strategy = PSOFed(num_shared=2)
+    with pytest.raises(PsofedError, match="none of the round's messages"):
+        strategy.start(Over({node: make_app() for node in NODES}), np.zeros(6), num_rounds=3)
+    assert strategy.state.history == []
+    assert strategy.conduct.counts == {}

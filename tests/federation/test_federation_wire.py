@@ -9,12 +9,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psofed.federation.bounds import MAX_ROUND
-from psofed.federation.checks import KINDS, check_reply
-from psofed.federation.layout import Layout
-from psofed.federation.masks import DerivedMasks
-from psofed.federation.run_options import ReplyLimits
-from psofed.federation.wire import (
+from psofed.federation.protocol.bounds import MAX_ROUND
+from psofed.federation.protocol.layout import ModelLayout
+from psofed.federation.protocol.masks import DerivedMasks
+from psofed.federation.protocol.run_options import ReplyLimits
+from psofed.federation.protocol.wire import (
     FULL,
     LEARNED,
     PART,
@@ -27,6 +26,7 @@ from psofed.federation.wire import (
     encode_instruction,
     encode_reply,
 )
+from psofed.federation.server.checks import KINDS, check_reply
 
 pytestmark = pytest.mark.federation
 
@@ -198,7 +198,7 @@ def test_no_instruction_crashes_the_client_with_anything_but_a_value_error(conte
     kind=st.sampled_from([PART, FULL]),
 )
 def test_an_instruction_survives_the_wire(values, n, kind):
-    layout = Layout(("w",), ((9,),), ("float32",))
+    layout = ModelLayout(("w",), ((9,),), ("float32",))
     size = 9 if kind == FULL else len(values)
     sent = Instruction(
         session=SESSION,
@@ -219,7 +219,7 @@ def test_an_instruction_survives_the_wire(values, n, kind):
 
 @pytest.mark.parametrize("num_shared", [1, 10, 500, 999, 1000])
 def test_no_share_costs_more_than_the_whole(num_shared):
-    layout = Layout(("w",), ((1000,),), ("float32",))
+    layout = ModelLayout(("w",), ((1000,),), ("float32",))
 
     def size(shared, kind):
         count = 1000 if kind == FULL else shared

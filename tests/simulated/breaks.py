@@ -15,12 +15,13 @@ from simulated_link import Link
 
 from psofed.common import files
 from psofed.common.disk import disk
-from psofed.federation import checkpoint, client, exchange, step
-from psofed.federation.checkpoint import CheckpointStore, ServerState
+from psofed.federation.client import sharing as client
 from psofed.federation.deploy.node import LongLivedNode
-from psofed.federation.flower import fleet, replies
-from psofed.federation.flower.fleet import Fleet
+from psofed.federation.flower import ReplyBounds, fleet, replies
+from psofed.federation.flower.fleet import FleetConnection
 from psofed.federation.flower.gate import Gate
+from psofed.federation.server import checkpoint, exchange, step
+from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 
 Change = tuple[Any, str, Any]
 
@@ -61,7 +62,7 @@ def _pull_as_flower_does(grid: Any, message_id: str) -> list[Message]:
 
 
 def _trust_any_instruction() -> list[Change]:
-    return [*_open_door(), (Fleet, "_check_origin", lambda self, message: None)]
+    return [*_open_door(), (FleetConnection, "_check_origin", lambda self, message: None)]
 
 
 def _die_of_a_bad_tree() -> list[Change]:
@@ -130,7 +131,7 @@ def _write_without_sync() -> list[Change]:
 
     return [
         (checkpoint, "write_atomically", write_atomically),
-        ("psofed.federation.archive", "write_atomically", write_atomically),
+        ("psofed.federation.protocol.archive", "write_atomically", write_atomically),
     ]
 
 
@@ -176,12 +177,19 @@ def _keep_instructions() -> list[Change]:
     def push(self: Any, grid: Any, messages: Any, numbers: Any, timeout: float) -> dict[str, int]:
         return _push(self, grid, messages, numbers, 12 * 3600.0)
 
-    return [(exchange.Exchange, "_push", push)]
+    return [(exchange.MessageExchange, "_push", push)]
 
 
 def _wait_for_everything() -> list[Change]:
-    """Wait for a reply that is under way, however long it takes."""
-    return [(exchange._Pull, "wait", lambda self, seconds: self._task.wait(1e9))]
+    """Ask for the rest of a reply for three minutes, as Flower does, and wait for it however long that takes."""
+
+    def bounds(objects: int, bytes: int, seconds: float) -> ReplyBounds:
+        return ReplyBounds(objects, bytes, 180.0)
+
+    return [
+        (exchange._Pull, "wait", lambda self, seconds: self._task.wait(1e9)),
+        (exchange, "ReplyBounds", bounds),
+    ]
 
 
 def _ignore_revocation() -> list[Change]:
@@ -195,7 +203,7 @@ def _signatures_for_ever() -> list[Change]:
     return [(Link, "is_new", lambda self, signature: True)]
 
 
-_find_state, _push = client.find_state, exchange.Exchange._push
+_find_state, _push = client.find_state, exchange.MessageExchange._push
 
 BREAKS: Mapping[str, tuple[str, Callable[[], list[Change]]]] = {
     "take-everything": (

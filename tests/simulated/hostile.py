@@ -19,7 +19,7 @@ from flwr.superlink.grid.http_grid import Metadata, make_message
 from simulated_link import FleetClient
 from simulated_time import World
 
-from psofed.federation.wire import decode_instruction, encode_instruction
+from psofed.federation.protocol.wire import decode_instruction, encode_instruction
 
 SUPERLINK = 1
 

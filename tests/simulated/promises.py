@@ -7,9 +7,9 @@ import httpx
 from simulated_link import SERVER, Violation
 
 from psofed.common.errors import PsofedError
-from psofed.federation.checkpoint import CheckpointStore, ServerState
-from psofed.federation.checks import Conduct
-from psofed.federation.run_options import ReplyLimits
+from psofed.federation.protocol.run_options import ReplyLimits
+from psofed.federation.server.checkpoint import CheckpointStore, ServerState
+from psofed.federation.server.checks import Conduct
 
 if TYPE_CHECKING:
     from simulation import Simulation
@@ -51,6 +51,12 @@ class Promises:
         longest = plan.deadline + 1.0 + 0.5 * len(entry["participants"])
         if entry["seconds"] > longest:
             raise Violation(f"deadline: round {number} took {entry['seconds']} s of {plan.deadline:g} s")
+        if (
+            entry["seconds"] < 0.1
+            and all(kind == "no-reply" for kind in entry["dropped"].values())
+            and not (entry["accepted"] or entry["lost_state"])
+        ):
+            raise Violation(f"a round waits for its nodes: round {number} ended at once, without any reply")
         conduct = Conduct.from_mapping(state.conduct, ReplyLimits())
         for name in plan.honest:
             if conduct.strikes(name):

@@ -74,6 +74,7 @@ class Link:
                 self.state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, key, 0, name=name)
         self.up = True
         self.task: Any = None
+        self.token: Any = None
         self.bell = Bell(self.world, connected=True)
         self.gate = Gate()
         self._signatures: set[object] = set()
@@ -103,7 +104,7 @@ class Link:
             )
             run = self.state.get_run_info(run_ids=[run_id])[0]
             (self.task,) = self.state.get_tasks(task_ids=[run.primary_task_id])
-            self.state.claim_task(self.task.task_id)
+            self.token = self.state.claim_task(self.task.task_id)
             self.state.activate_task(self.task.task_id)
         grid = HttpGrid(token="simulated")
         grid._client = RuntimeClient(self)
@@ -156,8 +157,9 @@ class Link:
         """Answer a request of the ServerApp."""
         if not self.up or self.task is None:
             raise httpx.ConnectError("the SuperLink is gone")
-        if method == "ConfirmMessageReceived":
-            return self._handle(runtime_handlers.confirm_message_received, request, self.state, self.task)
+        with self.world.clock_of(SERVER):
+            if self.state.get_task_by_token(self.token) is None:
+                raise refusal(401)
         name = re.sub(r"(?<!^)([A-Z])", r"_\1", method).lower()
         return self._handle(getattr(runtime_handlers, name), request, self.state, self.task)
 
@@ -190,7 +192,7 @@ class Link:
 
 
 class Bell:
-    """The doorbell between exchange and front door, as `psofed.federation.deploy.bell` describes it."""
+    """The doorbell between exchange and front door, as `psofed.federation.protocol.bell` describes it."""
 
     def __init__(self, world: World, *, connected: bool) -> None:
         self.is_connected = connected

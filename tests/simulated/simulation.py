@@ -28,25 +28,25 @@ from simulated_time import Process, World
 from psofed.common.disk import use_disk
 from psofed.common.errors import PsofedError
 from psofed.common.scheduler import use_scheduler
-from psofed.federation.app import apply_mods
-from psofed.federation.checkpoint import CheckpointStore
-from psofed.federation.client import partial_sharing
+from psofed.federation.client.online import online_regression
+from psofed.federation.client.sharing import partial_sharing
+from psofed.federation.client.synthetic import SyntheticSource
+from psofed.federation.deploy.app import apply_mods
 from psofed.federation.deploy.node import LongLivedNode
-from psofed.federation.exchange import Exchange
 from psofed.federation.flower import identify, number_of_key
-from psofed.federation.online import online_regression
-from psofed.federation.run_options import ReplyLimits, RoundPlan
-from psofed.federation.strategy import PSOFed
-from psofed.federation.synthetic import SyntheticSource
-from psofed.federation.wire import SETTINGS
+from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
+from psofed.federation.protocol.wire import SETTINGS
+from psofed.federation.server.checkpoint import CheckpointStore
+from psofed.federation.server.exchange import MessageExchange
+from psofed.federation.server.strategy import PSOFed
 from psofed.scenario import Data, Scenario
 
 CHECKPOINT = SERVER / "home" / "checkpoint.npz"
 DIMENSION = 6
 # With one sample and few entries an honest reply can be ten times as far off as the others; lies here are cruder.
 LIMITS = ReplyLimits(max_deviation=1000.0)
-_LONGEST = 200_000.0  # simulated seconds
-_MOST_STEPS = 3_000_000
+_LONGEST = 60.0  # simulated seconds for each round, on average
+_MOST_STEPS = 5_000  # for each round, on average
 
 
 class Finding(Exception):  # noqa: N818 - a result
@@ -110,8 +110,11 @@ class Simulation:
                 for node in self.nodes.values():
                     node.start()
                 self.world.spawn(supervisor, self._supervise)
+                rounds = self.plan.rounds + 20
                 ended = self.world.run(
-                    lambda: self.finished or supervisor.failure is not None, _LONGEST, _MOST_STEPS
+                    lambda: self.finished or supervisor.failure is not None,
+                    _LONGEST * rounds,
+                    _MOST_STEPS * rounds,
                 )
                 if supervisor.failure is not None:
                     raise supervisor.failure
@@ -176,7 +179,7 @@ class Simulation:
             resume=self.disk.exists(CHECKPOINT),
             on_round=self.promises.check_round,
         )
-        strategy._exchange = Exchange(self.link.bell)  # type: ignore[arg-type]
+        strategy._exchange = MessageExchange(self.link.bell)  # type: ignore[arg-type]
         begin = strategy.configure_train
 
         def configure_train(server_round: int, *rest: Any) -> Any:

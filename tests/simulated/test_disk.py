@@ -13,9 +13,9 @@ from simulated_disk import SimulatedDisk
 from psofed.common.disk import use_disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import write_atomically
-from psofed.federation.checkpoint import CheckpointStore, ServerState
-from psofed.federation.layout import Layout
-from psofed.federation.sessions import new_session
+from psofed.federation.protocol.layout import ModelLayout
+from psofed.federation.server.checkpoint import CheckpointStore, ServerState
+from psofed.federation.server.sessions import new_session
 
 pytestmark = [pytest.mark.federation, pytest.mark.common]
 
@@ -29,7 +29,7 @@ class KilledError(BaseException):
 
 def begin(session: str = "first") -> ServerState:
     arrays = ArrayRecord([np.zeros(2)])
-    state = new_session(arrays, Layout.of(arrays, ("*",), ()), {"seed": 0})
+    state = new_session(arrays, ModelLayout.of(arrays, ("*",), ()), {"seed": 0})
     state.session = session
     return state
 

@@ -6,9 +6,10 @@ from plans import EXACT, HOSTILE, ROUGH, draw_plan
 from shrinking import promise_of, shrink, tell
 from simulation import Finding, Simulation, simulate
 
-pytestmark = [pytest.mark.federation, pytest.mark.common]
+pytestmark = [pytest.mark.federation, pytest.mark.common, pytest.mark.takes(60)]
 
-SEEDS, ROUNDS = 30, 50
+SEEDS, ROUNDS = 30, 40
+BREAK_ROUNDS = 50  # as in the table of docs/federation.md
 FOUND_BY = {
     "take-everything": 1, "filter-late": 1, "trust-any-instruction": 1, "die-of-a-bad-tree": 1, "open-door": 1,
     "link-without-sync": 1, "write-without-sync": 1,
@@ -41,7 +42,7 @@ def test_every_kind_of_incident_is_drawn():
 def test_a_finding_is_shortened_to_what_matters():
     with broken("link-without-sync"):
         with pytest.raises(Finding) as found:
-            simulate(draw_plan(FOUND_BY["link-without-sync"], ROUNDS))
+            simulate(draw_plan(FOUND_BY["link-without-sync"], BREAK_ROUNDS))
         short = shrink(found.value)
     assert promise_of(short) == "no round is lost"
     (incident,) = short.simulation.plan.incidents
@@ -53,4 +54,4 @@ def test_a_finding_is_shortened_to_what_matters():
 @pytest.mark.parametrize("name", FOUND_BY)
 def test_a_hole_that_is_opened_again_is_found(name):
     with broken(name), pytest.raises(Finding):
-        simulate(draw_plan(FOUND_BY[name], ROUNDS))
+        simulate(draw_plan(FOUND_BY[name], BREAK_ROUNDS))

@@ -8,8 +8,8 @@ import pytest
 
 import psofed
 from psofed import InvalidValueError, PsofedError, from_arrays, read_data
-from psofed.federation.columns import TableSource
-from psofed.federation.sources import Position
+from psofed.federation.client.columns import TableSource
+from psofed.federation.client.sources import Position
 from psofed.fleet.frames import read_header
 from psofed.fleet.table import read_table
 from psofed.fleet.values import number

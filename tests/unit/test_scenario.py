@@ -81,7 +81,7 @@ def test_a_bad_value_is_refused_by_name(changes: dict, field: str) -> None:
         with_values(Scenario(**SIZES), changes)
     assert caught.value.field == field
     is_missing = isinstance(caught.value, MissingValueError)
-    assert str(caught.value).startswith(f"{field} is required (" if is_missing else f"{field} must be ")
+    assert str(caught.value).startswith(f"{field} is required: " if is_missing else f"{field} must be ")
     assert is_missing or f"; got {caught.value.value!r}"[:80] in str(caught.value)
 
 

@@ -114,7 +114,7 @@ def test_tables_of_parts_are_checked_like_those_of_a_scenario():
     for field, value, message in (
         ("attack", {"kind": "sign-flip"}, r"attack\.num_byzantine is required"),
         ("aggregation", {"kind": "krum", "toler": 1}, r"Did you mean `aggregation_options\.tolerated"),
-        ("aggregation", {}, r"aggregation\.kind is required"),
+        ("aggregation", {}, r"aggregation\.kind must be"),
         ("pre_aggregation", "nmm", r"pre_aggregation\.kind must be"),
     ):
         with pytest.raises(PsofedError, match=message):

@@ -134,16 +134,6 @@ def test_errors_that_only_fall_or_rise_have_their_lowest_at_an_end() -> None:
     assert minimise(lambda mu: mu, 2.0) == pytest.approx(1.94 * 2.5**-39, rel=1e-9)
 
 
-@pytest.mark.parametrize(("count", "shown"), [(1, 1), (12, 12), (13, 7), (24, 12), (25, 9)])
-def test_a_notebook_shows_at_most_twelve_stepsizes(
-    count: int, shown: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stepsize_curve, "html_card", lambda title, head, rows, *rest: rows)
-    scenario = Scenario(num_clients=2, dimension=2)
-    curve = stepsize_curve.predict_stepsizes(scenario, np.linspace(0.01, 0.2, count))
-    assert len(curve._repr_html_()) == shown
-
-
 def made_up_solver(curve: Callable[[np.ndarray], np.ndarray]) -> SimpleNamespace:
     law = SimpleNamespace(law=SimpleNamespace(rows=2))
     model = SimpleNamespace(

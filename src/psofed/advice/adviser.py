@@ -1,8 +1,7 @@
 """Asks a table whether federating helps: what is compared, run and judged, and how the answer is put together."""
 
 import math
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +12,10 @@ from psofed.advice.advice import Advice, Method
 from psofed.advice.errors import Trier
 from psofed.advice.judging import Gain, Judge, Judged
 from psofed.advice.stations import describe_stations
-from psofed.common.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError, MissingValueError
 from psofed.common.notices import notify
+from psofed.common.settings import call_with, takes
 from psofed.common.types import ProgressCallback
-from psofed.common.validation import check_integer, check_number
 from psofed.engine.compiling import is_cold
 from psofed.fleet.fitting import fit_scenario
 from psofed.fleet.own_data import OwnData, read_data
@@ -26,6 +25,8 @@ from psofed.parts.base import Aggregation, Attack
 from psofed.parts.registry import find_part
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
+from psofed.settings.advice import AdviceSettings
+from psofed.settings.data import DataSettings
 from psofed.simulation.monte_carlo import check_covered
 
 if TYPE_CHECKING:
@@ -36,47 +37,23 @@ WORTH_MENTIONING = 0.01
 """A gain below one per cent makes no difference, however sure it is."""
 
 
-def advise(
-    data: "OwnData | str | Path | pandas.DataFrame | Any",
-    client_column: str | None = None,
-    target_column: str | None = None,
-    features: Sequence[str] | None = None,
-    *,
-    settings: Mapping[str, Any] | None = None,
-    liars: float = 0.2,
-    rule: str | Aggregation | None = None,
-    trials: int = TRIALS,
-    seed: int = 0,
-    min_rows: int | None = None,
-    executor: Executor | None = None,
-    progress: ProgressCallback | None = None,
-) -> Advice:
-    """Say whether the clients of a table should federate, and how.
+@takes(AdviceSettings)
+def advise(data: "OwnData | str | Path | pandas.DataFrame | Any", settings: AdviceSettings) -> Advice:
+    """Find out whether the clients of a table should federate, how, and with what confidence.
 
     Every way to learn (each client alone, federations with each number of shared entries, all data pooled) is run at
-    many stepsizes. In each block of time it uses the one that was best before, and is judged by what follows.
+    many stepsizes. In each block of time it uses the stepsize that was best before, and is judged by what follows.
 
     Parameters
     ----------
     data : OwnData, path or data frame
-        What :func:`psofed.read_data` or :func:`psofed.from_arrays` returned, or what `read_data` takes, with
-        `client_column`, `target_column`, `features` and `min_rows` as there.
-    settings : mapping, optional
-        Fields of the federation, as in a scenario file: ``num_participants`` (all clients by default), ``model``,
-        ``selection``, ``attack`` (what liars do; by default they send the opposite of their model). Its stepsize and
-        number of shared entries are what is sought.
-    liars : float
-        Share of the clients that lie in the second part of the answer; 0 leaves it out.
-    rule : str or Aggregation, optional
-        The robust rule that is tried beside the mean; by default that of `settings`, or the median.
-    trials : int
-        Draws of participants, masks and lies over which a federation's errors are averaged.
-    seed : int
-        Of these draws, and of who lies.
-    executor : concurrent.futures.Executor, optional
-        Where federations run; threads by default.
-    progress : callable, optional
-        Called now and then with (done, total) runs.
+        What :func:`psofed.read_data` or :func:`psofed.from_arrays` returned; or a table, with `client_column`,
+        `target_column`, `features` and `min_rows` as in `read_data`.
+
+    Returns
+    -------
+    Advice
+        The answer, with every way to learn and every client.
 
     Examples
     --------
@@ -88,30 +65,29 @@ def advise(
     ('federate', True)
     """
     if not isinstance(data, OwnData):
-        if client_column is None or target_column is None:
-            name = "client_column" if client_column is None else "target_column"
-            raise InvalidValueError(name, None, "a column name (the data were not read with read_data)")
-        data = read_data(data, client_column, target_column, features, min_rows=min_rows)
+        columns = {"client_column": settings.client_column, "target_column": settings.target_column}
+        for name, column in columns.items():
+            if column is None:
+                raise MissingValueError(name, "a column's name, since data is not the result of read_data")
+        data = call_with(read_data, data, settings.shared_with(DataSettings))
     if data.epochs != 1:
         raise InvalidValueError(
-            "epochs", data.epochs, "1, because rows that were already learned from cannot test a forecast"
+            "epochs", data.epochs, "1, since the error on rows that were learned before is no forecast error"
         )
-    liars = check_number("liars", liars, 0.0, 0.5, open_high=True)
-    trials, seed = check_integer("trials", trials, 1), check_integer("seed", seed, 0)
-    values = {"num_participants": data.num_clients, "stepsize": 0.1, **(settings or {})}
+    values = {"num_participants": data.num_clients, "stepsize": 0.1, **(settings.settings or {})}
     scenario = fit_scenario(data, values)
+    rule = settings.rule
     if rule is None:
         rule = "median" if isinstance(scenario.aggregation, Mean) else scenario.aggregation
     robust = find_part("aggregation", rule, "rule")() if isinstance(rule, str) else rule
-    attack = _make_attack(scenario, liars, seed)
+    attack = _make_attack(scenario, settings.liars, settings.seed)
     scenario = scenario.replace(attack=None, aggregation="mean")
     for part in (scenario, scenario.replace(aggregation=robust, attack=attack)):
         check_covered(part, data)
     if is_cold():
         notify("compiling the kernels (once on this machine, some seconds)")
-    return _Adviser(data, scenario, robust, attack, Trier(data, scenario, trials, seed, executor)).advise(
-        progress
-    )
+    trier = Trier(data, scenario, settings.trials, settings.seed, settings.executor)
+    return _Adviser(data, scenario, robust, attack, trier).advise(settings.progress)
 
 
 def _make_attack(scenario: Scenario, liars: float, seed: int) -> Attack | None:

@@ -2,8 +2,11 @@
 
 import os
 import sys
+from typing import NoReturn
 
+import click
 import typer
+from typer.core import TyperArgument
 
 from psofed._version import __version__
 from psofed.cli import (
@@ -21,10 +24,11 @@ from psofed.cli import (
 )
 from psofed.common.errors import PsofedError
 from psofed.common.notices import listen
+from psofed.common.suggest import did_you_mean
 
 app: typer.Typer = typer.Typer(
     name="psofed",
-    help="Online federated learning that stays accurate when some clients lie: simulate, predict, tune, run.",
+    help="Online federated learning that withstands Byzantine clients: simulate, predict, tune, run.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -54,24 +58,48 @@ def main() -> None:
     listen(lambda text: print(f"psofed: {text}", file=sys.stderr))
     try:
         try:
-            app()
+            code = app(prog_name="psofed", standalone_mode=False)
         finally:
             sys.stdout.flush()
     except PsofedError as error:
-        print(f"psofed: {error}", file=sys.stderr)
-        sys.exit(2)
-    except BrokenPipeError:  # `| head` has seen enough
+        _refuse(str(error))
+    except click.UsageError as error:
+        _refuse(_usage(error))
+    except click.Abort:
+        sys.exit(1)
+    except BrokenPipeError:  # the reader, such as `| head`, has read enough
         _forget_output()
         sys.exit(0)
     except MemoryError as error:
-        print(f"psofed: this takes more memory than there is ({error})", file=sys.stderr)
-        sys.exit(2)
-    except OSError as error:  # a full disk, a folder that cannot be written, files that cannot be opened
+        _refuse(f"This needs more memory than there is ({error}).")
+    except OSError as error:  # a full disk, a folder that cannot be written, a file that cannot be opened
         from psofed.common.files import reason_of
 
         _forget_output()
-        print(f"psofed: {error.filename or 'output'}: {reason_of(error)}", file=sys.stderr)
-        sys.exit(2)
+        _refuse(f"{error.filename or 'output'}: {reason_of(error)}")
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse(message: str) -> NoReturn:
+    print(f"psofed: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _usage(error: click.UsageError) -> str:
+    """Return what is wrong with a command line, and which help describes it."""
+    message = error.format_message().strip()
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        print(message)  # the help itself
+        sys.exit(0)
+    if isinstance(error, click.MissingParameter) and isinstance(error.param, TyperArgument):
+        text = (error.param.help or "").replace("\\[", "[")
+        message = f"{error.param.metavar} is required: {text[:1].lower()}{text[1:]}"
+    if isinstance(error, click.NoSuchOption):
+        message = f"No such option: {error.option_name}."
+        message += did_you_mean(error.option_name, error.possibilities or ())
+    if not message.endswith((".", "?")):
+        message += "."
+    return message if error.ctx is None else f"{message} See `{error.ctx.command_path} --help`."
 
 
 def _forget_output() -> None:

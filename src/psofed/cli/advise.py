@@ -1,102 +1,58 @@
-"""``psofed advise``: say whether federating helps on a table of one's own."""
+"""``psofed advise``: find out whether federating helps on a table."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from psofed.cli.common import AsJson, Plugins, Settings, load_plugins, print_json, progress
-from psofed.cli.own_data import (
-    ClientColumn,
-    DataFile,
-    Features,
-    LeaveOut,
-    MinRows,
-    OptionalScenarioFile,
-    TargetColumn,
-    read_own_data,
-)
+from psofed.cli.flags import Given, command
+from psofed.cli.inputs import OptionalScenario, Table, read_table
+from psofed.cli.outputs import PlotOutput, progress
+from psofed.common.errors import PsofedError
+from psofed.common.options import option
+from psofed.common.settings import call_with
+from psofed.settings.advice import AdviceSettings
+from psofed.settings.data import DataSettings
+
+
+class AdviceOutput(PlotOutput):
+    """Where advice goes."""
+
+    out: Path | None = option(
+        default=None, text="save everything (.json, or .nc for NetCDF), or the clients (.csv)"
+    )
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command()(advise)
+    command(app)(advise)
 
 
 def advise(
-    file: OptionalScenarioFile = None,
-    table: DataFile = None,
-    client_column: ClientColumn = None,
-    target_column: TargetColumn = None,
-    features: Features = None,
-    min_rows: MinRows = None,
-    leave_out: LeaveOut = None,
-    liars: Annotated[
-        float,
-        typer.Option(metavar="SHARE", help="Share of the clients that lie in a second look; 0 for none."),
-    ] = 0.2,
-    rule: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RULE",
-            help="The robust rule that is tried beside the mean; the scenario's, or the median, by default.",
-        ),
-    ] = None,
-    trials: Annotated[int, typer.Option(min=1, help="Draws of participants, masks and lies.")] = 16,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of these draws, and of who lies.")] = 0,
-    as_json: AsJson = False,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Draw the answer (.png, .svg or .pdf).")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH", help="Save everything (.json, or .nc for NetCDF), or the stations (.csv)."
-        ),
-    ] = None,
-    settings: Settings = [],  # noqa: B006
-    plugins: Plugins = [],  # noqa: B006
+    source: OptionalScenario,
+    settings: AdviceSettings,
+    table: Table,
+    reading: Given[DataSettings],
+    output: AdviceOutput,
 ) -> None:
-    """Say whether the clients of your table should federate, how, and how sure that is.
+    """Find out whether your clients should federate, how, and with what confidence.
 
     Each client alone, federations with each number of shared entries, and all data pooled are tuned on the past and
-    judged by what follows. A scenario file or --set says more about the federation: num_participants (all by default),
-    model, selection, pre-aggregation, defence, attack (what liars do).
+    judged by what follows. A scenario file or --set describes the federation: num_participants (all by default),
+    model, selection, pre-aggregation, defence, attack (what Byzantine clients do).
     """
-    if table is None:
-        from psofed.common.errors import PsofedError
-
-        raise PsofedError("advise needs --data TABLE: a CSV or Parquet file, one row per observation")
-    load_plugins(plugins)
-    if plot is not None:
-        from psofed.render.style import check_picture_format
-
-        check_picture_format(plot)
-    if out is not None:
+    if table.data is None:
+        raise PsofedError("advise needs --data TABLE: a CSV or Parquet file, one row per observation.")
+    output.check()
+    if output.out is not None:
         from psofed.advice.advice import check_out
 
-        check_out(out)
-    data = read_own_data(
-        table, client_column, target_column, features, min_rows=min_rows, leave_out=leave_out
-    )
-    from psofed.advice import advise as ask
-    from psofed.scenario.changes import parse_setting, set_values
-    from psofed.scenario.file import read_mapping
+        check_out(output.out)
+    data = read_table(table, reading)
+    from psofed.advice import advise as run_advice
 
-    assert data is not None
-    mapping = {} if file is None else read_mapping(file)
-    values = set_values(mapping, dict(parse_setting(text) for text in settings))
     with progress("comparing", "runs") as report:
-        advice = ask(data, settings=values, liars=liars, rule=rule, trials=trials, seed=seed, progress=report)
-    if out is not None:
-        advice.save(out)
-    if plot is not None:
-        from psofed.render.figures import save_figure
-
-        save_figure(advice.plot(), plot)
-    if as_json:
-        print_json(advice.to_json())
-    else:
-        from psofed.render.text import print_report
-
-        print_report(advice.report(), file=table.name)
+        advice = call_with(run_advice, data, settings.replace(settings=source.mapping(), progress=report))
+    if output.out is not None:
+        advice.save(output.out)
+    output.draw(advice)
+    output.show(advice.to_json(), advice.report(), file=table.data)

@@ -2,14 +2,22 @@
 
 import typer
 
+from psofed.cli.flags import command
+from psofed.cli.outputs import Output, print_json
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command()(example)
+    command(app)(example)
 
 
-def example() -> None:
+def example(output: Output) -> None:
     """Print a commented scenario to start from: psofed example > scenario.toml."""
     from psofed.scenario.file import EXAMPLE
 
-    typer.echo(EXAMPLE, nl=False)
+    if output.as_json:
+        from psofed.scenario import Scenario
+
+        print_json(Scenario.from_toml(EXAMPLE).to_mapping())
+    else:
+        typer.echo(EXAMPLE, nl=False)

@@ -97,7 +97,7 @@ def run_client(
         if supernode or untested is not None:
             _run_supernode(server, folder, key, authority, settings)
             return
-        from psofed.federation.app import ReadyMadeApp
+        from psofed.federation.deploy.app import ReadyMadeApp
         from psofed.federation.deploy.node import LongLivedNode
 
         settings["psofed-state"] = str((folder / "state").resolve())
@@ -107,9 +107,9 @@ def run_client(
 def _check_data(name: str, columns: dict[str, str | None]) -> dict[str, str]:
     """Return what the node is told of its data; a mistake should show here, not in the first round."""
     from psofed.common.errors import PsofedError
-    from psofed.federation.app import open_data
-    from psofed.federation.columns import TableSource
-    from psofed.federation.sources import GeneratorSource, open_source
+    from psofed.federation.client.columns import TableSource
+    from psofed.federation.client.sources import GeneratorSource, open_source
+    from psofed.federation.deploy.app import open_data
 
     given = {option: value for option, value in columns.items() if value is not None}
     if given and (not name or "target-column" not in given):
@@ -145,7 +145,7 @@ def _check_attack(byzantine: bool, given: dict[str, str | float]) -> dict[str, s
             raise PsofedError(f"--{next(iter(given))} says how a node lies, but there is no --byzantine")
         return {}
     if "attack" in given:
-        from psofed.federation.attacks import rehearse
+        from psofed.federation.client.attacks import rehearse
         from psofed.scenario.changes import attack_from_mapping
 
         options = {name.removeprefix("attack-"): value for name, value in given.items() if name != "attack"}

@@ -18,11 +18,11 @@ from psofed.cli.common import (
 )
 from psofed.cli.federation_common import DEFAULT_HOME, HomeFolder, open_home, ready, say
 from psofed.cli.flags import flattened
-from psofed.federation.run_options import DemoOptions, RunOptions
+from psofed.federation.protocol.run_options import DemoOptions, RunOptions
 
 if TYPE_CHECKING:
+    from psofed.federation.deploy.settings import RunSettings
     from psofed.federation.deploy.superlink import Home
-    from psofed.federation.settings import RunSettings
 
 PlotFile = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Draw the learning curve (.png, .svg or .pdf).")
@@ -46,7 +46,7 @@ def demo(
 ) -> None:
     """Run a federation of real processes on this machine, with TLS, node keys and one Byzantine node."""
     with ready():
-        from psofed.federation.demo import demo_settings, predict_demo, run_demo
+        from psofed.federation.deploy.demo import demo_settings, predict_demo, run_demo
 
         _check_plot(plot)
         settings = demo_settings(
@@ -84,7 +84,7 @@ def run(
 ) -> None:
     """Run a scenario on the server of this machine; its iterations are the rounds."""
     with ready():
-        from psofed.federation.settings import RunSettings
+        from psofed.federation.deploy.settings import RunSettings
 
         scenario = read_scenario_with(file, settings, plugins)
         chosen = RunSettings(scenario=scenario, **options.to_mapping())
@@ -104,9 +104,9 @@ def resume(
         import dataclasses
 
         from psofed.common.files import read_json
-        from psofed.federation.checkpoint import CheckpointStore
-        from psofed.federation.sessions import load_usable
-        from psofed.federation.settings import RunSettings
+        from psofed.federation.deploy.settings import RunSettings
+        from psofed.federation.server.checkpoint import CheckpointStore
+        from psofed.federation.server.sessions import load_usable
 
         place = open_home(home)
         load_usable(
@@ -127,8 +127,8 @@ def rollback(
     """
     with ready():
         from psofed.common.files import read_json, write_json
-        from psofed.federation.checkpoint import CheckpointStore
         from psofed.federation.deploy.submit import check_free
+        from psofed.federation.server.checkpoint import CheckpointStore
 
         place = open_home(home)
         check_free(place, force=True)
@@ -160,7 +160,7 @@ def export(
 ) -> None:
     """Write the server's model of its last completed round to a file of its own."""
     with ready():
-        from psofed.federation.export import describe, from_checkpoint, from_client, save_model
+        from psofed.federation.deploy.export import describe, from_checkpoint, from_client, save_model
 
         taken = None if scaling is None else from_client(scaling).scaling
         model = from_checkpoint(open_home(home).checkpoint, taken)
@@ -183,7 +183,7 @@ def predict(
 ) -> None:
     """Predict the target for every row of a table, in its own unit if the model comes with a scaling."""
     with ready():
-        from psofed.federation.export import describe, load_model, predict_rows
+        from psofed.federation.deploy.export import describe, load_model, predict_rows
 
         loaded = load_model(model)
         say(describe(loaded))
@@ -236,7 +236,7 @@ def _check_plot(plot: Path | None) -> None:
 
 def _draw(result: dict[str, Any], prediction: Any, plot: Path | None) -> None:
     if plot is not None:
-        from psofed.federation.outcome import plot_federation
+        from psofed.federation.deploy.outcome import plot_federation
         from psofed.render.figures import save_figure
 
         save_figure(plot_federation(result, prediction), plot)
@@ -262,7 +262,7 @@ def _show_round(status: dict[str, Any], update: Any) -> None:
 
 
 def _print_outcome(result: dict[str, Any], prediction: Any, home: "Home") -> None:
-    from psofed.federation.outcome import federation_report
+    from psofed.federation.deploy.outcome import federation_report
     from psofed.render.text import print_report
 
     print_report(federation_report(result, prediction))

@@ -8,7 +8,7 @@ import typer
 from psofed.cli.common import AsJson, Plugins, load_plugins, print_json
 from psofed.cli.federation_common import DEFAULT_HOME, HomeFolder, open_home, ready, say
 from psofed.cli.flags import flattened
-from psofed.federation.run_options import ServerOptions
+from psofed.federation.protocol.run_options import ServerOptions
 
 
 def register(app: typer.Typer) -> None:

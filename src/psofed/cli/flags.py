@@ -3,39 +3,67 @@
 A command is a function of settings values::
 
     @command(app)
-    def simulate(source: ScenarioSource, run: Simulation, reading: DataReading | None) -> None:
+    def simulate(source: OptionalScenario, run: SimulationSettings, reading: Given[DataSettings]) -> None:
         ...
 
 Every field of these values becomes an option (or an argument, if it is positional), grouped in ``--help`` by the
 value's `group`. The values are made of what was typed; an error names the option: *--trials must be at least 1; got 0.*
-A parameter ``X | None`` is None if none of its options was typed.
+``Given[X]`` passes on what was typed before an X is made of it, where X makes sense only together with another option.
 """
 
 import dataclasses
 import functools
 import inspect
-import types
 import typing
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import click
 import typer
 from click.core import ParameterSource
 
-from psofed.common.errors import InvalidValueError, UnknownFieldError
+from psofed.common.errors import InvalidValueError, MissingValueError
 from psofed.common.options import Option, describe, is_required, option_of, value_type
 from psofed.common.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., None])
+S = TypeVar("S", bound=Settings)
+
+
+@dataclasses.dataclass(frozen=True)
+class Given(Generic[S]):
+    """What was typed of some settings.
+
+    Attributes
+    ----------
+    kind : type
+        The settings.
+    values : dict
+        Their fields that were typed.
+    """
+
+    kind: type[S]
+    values: dict[str, Any]
+
+    @property
+    def flags(self) -> list[str]:
+        """The options that were typed."""
+        return [flag_of(self.kind.options()[name]) for name in self.values]
+
+    def make(self) -> S:
+        """Make the settings; an error names the option instead of the field."""
+        return make(self.kind, self.values)
 
 
 def command(app: typer.Typer, name: str | None = None) -> Callable[[F], F]:
     """Add a function of settings values to the command line; other parameters are Typer's."""
 
     def register(function: F) -> F:
-        app.command(name)(flattened(function))
+        # Typer would keep the line breaks of the docstring.
+        paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        app.command(name, help=text)(flattened(function))
         return function
 
     return register
@@ -44,7 +72,7 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[F], F]:
 def flattened(function: Callable[..., None]) -> Callable[..., None]:
     """Return a function whose parameters are the fields of the settings that `function` takes."""
     hints = typing.get_type_hints(function, include_extras=True)
-    groups = {name: group for name in hints if (group := _settings_of(hints[name])) is not None}
+    groups = {name: group for name in hints if (group := _settings_in(hints[name])) is not None}
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if name not in groups:
@@ -53,20 +81,27 @@ def flattened(function: Callable[..., None]) -> Callable[..., None]:
         kind, _ = groups[name]
         for field in kind.options().values():
             if option_of(field).flag is not None:
-                parameters.append(_parameter(kind, field, f"{name}__{field.name}"))
+                parameters.append(_parameter(kind, field))
+    names = [parameter.name for parameter in parameters]
+    assert len(set(names)) == len(names), f"two settings of {function.__name__} have the same name"
 
     @functools.wraps(function)
     def run(**values: Any) -> None:
         context = click.get_current_context()
         made = {name: values[name] for name in hints if name in values}
-        for name, (kind, is_optional) in groups.items():
-            given = {
-                field: values[f"{name}__{field}"]
-                for field in kind.options()
-                if context.get_parameter_source(f"{name}__{field}") not in (None, ParameterSource.DEFAULT)
+        for name, (kind, is_deferred) in groups.items():
+            typed = {
+                field: values[field]
+                for field, about in kind.options().items()
+                if option_of(about).flag is not None
+                and context.get_parameter_source(field) not in (None, ParameterSource.DEFAULT)
             }
-            made[name] = None if is_optional and not given else make(kind, given)
-        function(**made)
+            given = Given(kind, typed)
+            made[name] = given if is_deferred else given.make()
+        try:
+            function(**made)
+        except InvalidValueError as error:
+            raise _named(error, [kind for kind, _ in groups.values()]) from None
 
     # Click keeps the order of the signature: arguments first, as they are typed.
     parameters.sort(key=lambda parameter: not _is_argument(parameter))
@@ -75,18 +110,25 @@ def flattened(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-S = TypeVar("S", bound=Settings)
-
-
 def make(kind: type[S], given: dict[str, Any]) -> S:
     """Make settings of what was typed; an error names the option instead of the field."""
     try:
         return kind.from_mapping(given)
-    except (InvalidValueError, UnknownFieldError) as error:
-        fields = {kind.full_name(name): field for name, field in kind.options().items()}
-        if isinstance(error, InvalidValueError) and error.field in fields:
-            raise error.renamed(flag_of(fields[error.field])) from None
-        raise
+    except MissingValueError as error:
+        field = kind.options()[error.field.removeprefix(kind.full_name(""))]
+        raise MissingValueError(flag_of(field), option_of(field).text) from None
+    except InvalidValueError as error:
+        raise _named(error, [kind]) from None
+
+
+def _named(error: InvalidValueError, kinds: list[type[Settings]]) -> InvalidValueError:
+    """Return an error that names the option instead of the field, unless it names the place of the mistake already."""
+    for kind in kinds:
+        for name, field in kind.options().items():
+            is_option = error.field == kind.full_name(name) and option_of(field).flag is not None
+            if is_option and str(error).startswith(error.field):
+                return error.renamed(flag_of(field))
+    return error
 
 
 def flag_of(field: "dataclasses.Field[Any]") -> str:
@@ -102,6 +144,23 @@ def flag_of(field: "dataclasses.Field[Any]") -> str:
     if about.positional:
         return about.metavar or field.name.upper()
     return about.flag or f"--{field.name.replace('_', '-')}"
+
+
+def as_words(settings: Settings) -> list[str]:
+    """Return what one would type for settings, without fields that have their default.
+
+    Examples
+    --------
+    >>> from psofed.settings.data import DataSettings
+    >>> as_words(DataSettings("station", "y", ["wind", "rain"]))
+    ['--client-column', 'station', '--target-column', 'y', '--features', 'wind,rain']
+    """
+    words: list[str] = []
+    for name, field in settings.options().items():
+        value = getattr(settings, name)
+        if option_of(field).flag is not None and (is_required(field) or value != field.default):
+            words += [flag_of(field), ",".join(value) if isinstance(value, tuple) else str(value)]
+    return words
 
 
 class _Value(click.ParamType):
@@ -137,19 +196,21 @@ class _Names(click.ParamType):
         return tuple(entry.strip() for entry in value.split(",") if entry.strip())
 
 
-_METAVARS = {"int": "N", "float": "NUMBER", "Path": "PATH", "tuple[str, ...]": "A,B,…", "str": "TEXT"}
+_METAVARS = {"int": "N", "float": "NUMBER", "Path": "PATH", "Sequence[str]": "A,B,…", "str": "TEXT"}
 
 
-def _parameter(kind: type[Settings], field: "dataclasses.Field[Any]", name: str) -> inspect.Parameter:
+def _parameter(kind: type[Settings], field: "dataclasses.Field[Any]") -> inspect.Parameter:
     about, (value, _) = option_of(field), value_type(field)
     annotation: Any = str | None
     settings: dict[str, Any] = {
         "help": _help(about),
-        "rich_help_panel": about.group or kind.group or None,
+        "rich_help_panel": None if about.positional else about.group or kind.group or None,
         "metavar": about.metavar or ("|".join(about.choices) if about.choices else _METAVARS.get(value)),
         "show_default": not is_required(field) and field.default not in (None, ()),
     }
     default: Any = None if is_required(field) else field.default
+    if is_required(field) and about.positional:
+        default = inspect.Parameter.empty  # Click then shows it as required, and refuses to go on without
     if value == "bool":
         annotation = bool
         settings["metavar"] = None
@@ -159,7 +220,7 @@ def _parameter(kind: type[Settings], field: "dataclasses.Field[Any]", name: str)
         settings["click_type"] = _path() if "Path" in value else _Value(field)
     elif value == "Path":
         settings["click_type"] = _path()
-    elif value.startswith("tuple["):
+    elif value == "Sequence[str]":
         settings["click_type"] = _Names()
         default = ",".join(map(str, default)) if default else None
     else:
@@ -176,7 +237,7 @@ def _parameter(kind: type[Settings], field: "dataclasses.Field[Any]", name: str)
             flag = f"{flag}/--no-{flag[2:]}"
         info = typer.Option(flag, **settings)
     return inspect.Parameter(
-        name,
+        field.name,
         inspect.Parameter.KEYWORD_ONLY,
         annotation=Annotated[annotation, info],
         default=default,
@@ -203,11 +264,11 @@ def _completion(complete: Callable[[str], Any]) -> Callable[[str], Any]:
     return candidates
 
 
-def _settings_of(hint: Any) -> tuple[type[Settings], bool] | None:
-    """Return the settings class of a parameter, and whether the parameter may be None."""
-    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    kinds = [kind for kind in options if isinstance(kind, type) and issubclass(kind, Settings)]
-    return (kinds[0], len(options) > 1) if kinds else None
+def _settings_in(hint: Any) -> tuple[type[Settings], bool] | None:
+    """Return the settings class of a parameter, and whether it is only :class:`Given`."""
+    if typing.get_origin(hint) is Given:
+        return typing.get_args(hint)[0], True
+    return (hint, False) if isinstance(hint, type) and issubclass(hint, Settings) else None
 
 
 def _is_argument(parameter: inspect.Parameter) -> bool:

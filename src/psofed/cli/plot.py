@@ -1,81 +1,98 @@
-"""``psofed plot``: draw a saved result, the learning curves of a simulation or the facets of a sweep."""
+"""``psofed plot``: draw a saved result."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from psofed.cli.common import Plugins, load_plugins
 from psofed.cli.completion import complete_metrics
+from psofed.cli.flags import command
+from psofed.cli.inputs import Plugins
+from psofed.cli.outputs import print_json
+from psofed.common.errors import PsofedError
+from psofed.common.options import option
+from psofed.common.settings import Settings
 
 if TYPE_CHECKING:
     from psofed.sweeps import SweepResult
 
-Field = Annotated[str | None, typer.Option(metavar="FIELD", help="Sweeps: the field along the abscissa.")]
-Hue = Annotated[str | None, typer.Option(metavar="FIELD", help="Sweeps: the field that colours tell apart.")]
-Column = Annotated[
-    str | None, typer.Option(metavar="FIELD", help="Sweeps: the field of the panels' columns.")
-]
-Row = Annotated[str | None, typer.Option(metavar="FIELD", help="Sweeps: the field of the panels' rows.")]
-Metric = Annotated[
-    str,
-    typer.Option(
-        help="Sweeps: network_mse, server_msd or test_mse.", autocompletion=complete_metrics, metavar="METRIC"
-    ),
-]
+
+class SavedResult(Plugins):
+    """A result, and the picture to draw of it."""
+
+    group = "Output"
+
+    result: Path = option(
+        positional=True,
+        metavar="RESULT",
+        text="result saved by another command: NetCDF (.nc), a sweep's folder, or advice (.json)",
+    )
+    picture: Path = option(positional=True, metavar="PICTURE", text="picture to write (.png, .svg or .pdf)")
+    as_json: bool = option(default=False, flag="--json", text="print JSON instead of a sentence")
+
+
+class SweepLayout(Settings):
+    """How a sweep is laid out in a picture."""
+
+    group = "Sweeps only"
+
+    x: str | None = option(default=None, metavar="FIELD", text="field along the horizontal axis")
+    hue: str | None = option(default=None, metavar="FIELD", text="field shown by colour")
+    col: str | None = option(default=None, metavar="FIELD", text="field of the columns of panels")
+    row: str | None = option(default=None, metavar="FIELD", text="field of the rows of panels")
+    metric: str = option(
+        default="network_mse",
+        metavar="METRIC",
+        complete=complete_metrics,
+        text="metric to draw: network_mse, server_msd or test_mse",
+    )
+    only: Sequence[str] = option(
+        default=(),
+        metavar="FIELD=VALUE",
+        repeat=True,
+        text="draw only the points with this value; repeatable",
+    )
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command()(plot)
+    command(app)(plot)
 
 
-def plot(
-    result: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RESULT",
-            help="A result, saved as NetCDF by another command; a sweep's folder; or advice (.json).",
-        ),
-    ],
-    picture: Annotated[Path, typer.Argument(metavar="PICTURE", help="What to write (.png, .svg or .pdf).")],
-    x: Field = None,
-    hue: Hue = None,
-    col: Column = None,
-    row: Row = None,
-    metric: Metric = "network_mse",
-    only: Annotated[
-        list[str],
-        typer.Option(metavar="FIELD=VALUE", help="Sweeps: draw only the points with this value; repeatable."),
-    ] = [],  # noqa: B006
-    plugins: Plugins = [],  # noqa: B006
-) -> None:
+def plot(source: SavedResult, layout: SweepLayout) -> None:
     """Draw a saved result: a simulation's learning curves, a sweep, or advice.
 
-    A sweep is drawn over one field, in colours for another and in panels for two more; what is not given is chosen.
+    A sweep is drawn over one field, with colours for another and panels for two more. Fields that you do not assign
+    are assigned automatically.
     """
     from psofed.advice import Advice
-    from psofed.common.errors import PsofedError
     from psofed.render.figures import save_figure
     from psofed.render.style import check_picture_format
     from psofed.results import SimulationResult
     from psofed.sweeps import load_result
 
-    check_picture_format(picture)
-    load_plugins(plugins)
-    found = load_result(result)
-    if isinstance(found, SimulationResult | Advice):
-        given = {"--x": x, "--hue": hue, "--col": col, "--row": row, "--only": only}
-        for option, value in given.items():
-            if value:
-                what = "a simulation" if isinstance(found, SimulationResult) else "advice"
-                raise PsofedError(f"{option} is for sweeps; {result} is {what}")
-        save_figure(found.plot(), picture)
-        return
-    save_figure(_select(found, only).plot(metric, x=x, hue=hue, col=col, row=row), picture)
+    check_picture_format(source.picture)
+    source.load()
+    result = load_result(source.result)
+    if isinstance(result, SimulationResult | Advice):
+        for name in ("x", "hue", "col", "row", "only"):
+            if getattr(layout, name):
+                kind = "a simulation" if isinstance(result, SimulationResult) else "advice"
+                raise PsofedError(f"--{name} is for sweeps, but {source.result} is {kind}.")
+        save_figure(result.plot(), source.picture)
+    else:
+        drawn = _select(result, layout.only).plot(
+            layout.metric, x=layout.x, hue=layout.hue, col=layout.col, row=layout.row
+        )
+        save_figure(drawn, source.picture)
+    if source.as_json:
+        print_json({"picture": str(source.picture)})
+    else:
+        typer.echo(f"Drew {source.result} as {source.picture}.")
 
 
-def _select(result: "SweepResult", only: list[str]) -> "SweepResult":
+def _select(result: "SweepResult", only: Sequence[str]) -> "SweepResult":
     from psofed.scenario.changes import parse_setting
 
     where: dict[str, list[Any]] = {}

@@ -1,57 +1,38 @@
-"""``psofed predict``: what theory says a scenario will show."""
-
-from typing import TYPE_CHECKING, Annotated, Any
+"""``psofed predict``: predict what simulating a scenario will show."""
 
 import typer
 
-from psofed.cli.common import (
-    AsJson,
-    Plugins,
-    ScenarioFile,
-    Settings,
-    print_json,
-    read_scenario_with,
-)
+from psofed.cli.flags import command
+from psofed.cli.inputs import ScenarioFile
+from psofed.cli.outputs import Output
+from psofed.common.options import option
+from psofed.common.settings import call_with
+from psofed.settings.theory import PredictionSettings
 
-if TYPE_CHECKING:
-    from psofed.theory.prediction import Prediction
+
+class PredictionOutput(Output):
+    """How a prediction is printed."""
+
+    curve: bool = option(default=False, text="also predict the learning curve")
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command()(predict)
+    command(app)(predict)
 
 
-def predict(
-    file: ScenarioFile,
-    theory: Annotated[
-        str, typer.Option(help='"exact", or "paper" for the paper\'s approximation.')
-    ] = "exact",
-    small_stepsize: Annotated[
-        bool, typer.Option("--small-stepsize", help="Paper's theory: drop terms of order stepsize squared.")
-    ] = False,
-    curve: Annotated[bool, typer.Option("--curve", help="Also predict the learning curve.")] = False,
-    as_json: AsJson = False,
-    settings: Settings = [],  # noqa: B006
-    plugins: Plugins = [],  # noqa: B006
-) -> None:
-    """Predict what simulating a scenario will show: errors, their sources, stability, the best stepsize."""
-    from psofed.theory.prediction import predict as predict_
+def predict(source: ScenarioFile, settings: PredictionSettings, output: PredictionOutput) -> None:
+    """Predict what simulating a scenario will show: errors, their sources, stability and the best stepsize."""
+    from psofed.theory.prediction import predict as run_prediction
 
-    prediction = predict_(read_scenario_with(file, settings, plugins), theory, small_stepsize)
-    if as_json:
-        print_json(prediction.to_json() | ({"curve": _curve(prediction)} if curve else {}))
-        return
-    from psofed.render.text import print_report
-
-    report = prediction.report()
-    if curve:
+    prediction = call_with(run_prediction, source.read(), settings)
+    value, report = prediction.to_json(), prediction.report()
+    if output.curve:
         from psofed.theory.reports import curve_table
 
+        curve = prediction.learning_curve()
+        value["curve"] = {
+            name: getattr(curve, name).tolist() for name in ("network_mse", "server_msd", "test_mse")
+        }
         report = report.adding(tables=(curve_table(prediction),))
-    print_report(report, file=str(file))
-
-
-def _curve(prediction: "Prediction") -> dict[str, Any]:
-    curve = prediction.learning_curve()
-    return {name: getattr(curve, name).tolist() for name in ("network_mse", "server_msd", "test_mse")}
+    output.show(value, report, file=source.file)

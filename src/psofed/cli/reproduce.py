@@ -1,49 +1,65 @@
-"""``psofed reproduce``: make the paper's figures again, with a report."""
+"""``psofed reproduce``: reproduce the paper's figures, with a report."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from psofed.cli.common import AsJson, print_json, progress
 from psofed.cli.completion import complete_figures
+from psofed.cli.flags import command
+from psofed.cli.outputs import Output, print_json, progress
 from psofed.cli.sweep import Cluster, stopped_by_hand
+from psofed.common.options import option
+from psofed.common.settings import Settings
+
+
+class FigureSettings(Settings):
+    """Which figures are reproduced, and how precisely."""
+
+    group = "Run"
+
+    figures: Sequence[str] = option(
+        default=(),
+        positional=True,
+        repeat=True,
+        metavar="[FIGURE]...",
+        complete=complete_figures,
+        text="figures to reproduce: fig1 … fig9, or all (the default); or resilience, a table of attacks and rules",
+    )
+    quick: bool = option(default=False, text="draw a rough version in seconds")
+    trials: int | None = option(
+        default=None, low=2, text="trials of every point; by default each figure's own number"
+    )
+    seed: int = option(default=0, low=0, text="random seed of all figures")
+    threads: int | None = option(default=None, low=1, text="points simulated at once; all cores by default")
+
+
+class FigureOutput(Output):
+    """Where figures go."""
+
+    out: Path = option(
+        default=Path("out"), metavar="DIR", text="folder for figures, data, report and finished points"
+    )
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command()(reproduce)
+    command(app)(reproduce)
 
 
-def reproduce(
-    figures: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[FIGURE]...",
-            help="fig1 … fig9, or all (the default); resilience alone: the matrix attack × aggregation × M.",
-            autocompletion=complete_figures,
-        ),
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A rough version in seconds.")] = False,
-    trials: Annotated[
-        int | None, typer.Option(help="Trials of every point, instead of each figure's own.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of all figures.")] = 0,
-    threads: Annotated[
-        int | None, typer.Option(help="Points computed at once; all cores by default.")
-    ] = None,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where figures, data, report and cells go.")
-    ] = Path("out"),
-    cluster: Cluster = None,
-    as_json: AsJson = False,
-) -> None:
-    """Make the paper's figures again: simulation, the paper's theory, the exact theory, the printed points.
+def reproduce(settings: FigureSettings, cluster: Cluster, output: FigureOutput) -> None:
+    """Reproduce the paper's figures: simulation, the paper's theory, the exact theory, the printed points.
 
-    Writes each figure as SVG, PNG, JSON, NetCDF and CSV, and report.html with the verdicts on the paper's
-    claims. Finished points are kept in DIR/cells; run it again to go on where it was stopped.
+    Writes each figure as SVG, PNG, JSON, NetCDF and CSV, and report.html with verdicts on the paper's claims.
+    Finished points are kept in DIR/cells; run the command again to continue an interrupted run.
     """
-    from psofed.common.validation import check_integer
+    if tuple(settings.figures) == ("resilience",):
+        _reproduce_resilience(settings, cluster, output)
+    else:
+        _reproduce_figures(settings, cluster, output)
+
+
+def _reproduce_figures(settings: FigureSettings, cluster: Cluster, output: FigureOutput) -> None:
     from psofed.paper.model import Quality
     from psofed.paper.reproduce import choose_figures
     from psofed.paper.reproduce import reproduce as make_figures
@@ -51,52 +67,43 @@ def reproduce(
     from psofed.sweeps import CellStore
     from psofed.sweeps.execute import connect
 
-    if figures == ["resilience"]:
-        _reproduce_resilience(out, quick, trials, threads, seed, cluster, as_json)
-        return
-    names = choose_figures(figures or [])
-    if trials is not None:
-        check_integer("--trials", trials, 2)
-    quality = Quality(quick=quick, trials=trials, seed=check_integer("--seed", seed, 0))
-    store = CellStore(out / "cells")
-    with stopped_by_hand(), connect(cluster) as executor, progress("simulating", "points") as report:
-        found = make_figures(names, quality, threads=threads, executor=executor, store=store, progress=report)
+    names = choose_figures(list(settings.figures))
+    quality = Quality(quick=settings.quick, trials=settings.trials, seed=settings.seed)
+    store = CellStore(output.out / "cells")
+    with stopped_by_hand(), connect(cluster.cluster) as executor, progress("simulating", "points") as report:
+        made = make_figures(
+            names, quality, threads=settings.threads, executor=executor, store=store, progress=report
+        )
     if store.damaged:
-        typer.echo(f"psofed: {len(store.damaged)} damaged cells were computed again", err=True)
-    with drawing_helpers(len(found.figures)) as helpers, progress("writing", "steps") as report:
-        claims, page = save_reproduction(found, out, helpers, report)
-    if as_json:
-        documents = [data.to_json() for data in found.figures.values()]
+        typer.echo(f"psofed: {len(store.damaged)} damaged points were simulated again", err=True)
+    with drawing_helpers(len(made.figures)) as helpers, progress("writing", "steps") as report:
+        claims, page = save_reproduction(made, output.out, helpers, report)
+    if output.as_json:
+        documents = [data.to_json() for data in made.figures.values()]
         about = {"claims": [claim.to_json() for claim in claims], "report": str(page)}
         print_json({**documents[0], **about} if len(documents) == 1 else {"figures": documents, **about})
         return
-    for data in found.figures.values():
+    for data in made.figures.values():
         error = data.worst_standard_error_db
         typer.echo(f"{data.name}  {data.title} ({data.trials} trials, standard errors up to {error:.3f} dB)")
     for claim in claims:
-        typer.echo(
-            f"{claim.verdict:>14}  {claim.statement}" + (f": {claim.condition}" if claim.condition else "")
-        )
-    typer.echo(f"See {page}")
+        condition = f": {claim.condition}" if claim.condition else ""
+        typer.echo(f"{claim.verdict:>14}  {claim.statement}{condition}")
+    typer.echo(f"Open {page} for the figures and the verdicts.")
 
 
-def _reproduce_resilience(
-    out: Path,
-    quick: bool,
-    trials: int | None,
-    threads: int | None,
-    seed: int,
-    cluster: str | None,
-    as_json: bool,
-) -> None:
+def _reproduce_resilience(settings: FigureSettings, cluster: Cluster, output: FigureOutput) -> None:
     from psofed.paper.resilience import run_resilience
     from psofed.sweeps.execute import connect
 
-    with stopped_by_hand(), connect(cluster) as executor, progress("simulating", "points") as report:
-        matrix = run_resilience(out, quick, trials, threads, report, seed, executor)
-    if as_json:
+    with stopped_by_hand(), connect(cluster.cluster) as executor, progress("simulating", "points") as report:
+        matrix = run_resilience(
+            output.out, settings.quick, settings.trials, settings.threads, report, settings.seed, executor
+        )
+    if output.as_json:
         print_json(matrix.to_json())
         return
     typer.echo(
-        f"See {out}/resilience.md, its pictures resilience_*.svg, resilience.json, resilience.csv and resilience.nc"
+        f"Wrote {output.out}/resilience.md, its pictures resilience_*.svg, resilience.json, resilience.csv and "
+        "resilience.nc."
     )

@@ -76,11 +76,11 @@ class MissingValueError(InvalidValueError):
     --------
     >>> raise MissingValueError("num_clients", "an integer of at least 1")
     Traceback (most recent call last):
-    psofed.common.errors.MissingValueError: num_clients is required (an integer of at least 1).
+    psofed.common.errors.MissingValueError: num_clients is required: an integer of at least 1.
     """
 
     def __init__(self, field: str, allowed: str = "it has no default", hint: str = "") -> None:
-        PsofedError.__init__(self, f"{field} is required ({allowed}).{hint}")
+        PsofedError.__init__(self, f"{field} is required: {allowed}.{hint}")
         self.field = field
         self.value = None
         self.allowed = allowed

@@ -7,13 +7,14 @@ A part, a scenario, the way data is read or a run proceeds: all are values whose
         size: float = option(default=1.0, low=0.0, text="how far each number is pushed")
 
 The annotation says what a field holds: ``int``, ``float``, ``bool``, ``str`` (with `choices`), ``Path``,
-``tuple[str, ...]`` or ``tuple[Path, ...]``, or one of these ``| None``. Fields of other types bring their own
-`check`.
+``Sequence[str]`` or ``Sequence[Path]`` (kept as a tuple), or one of these ``| None``. Fields of other types bring
+their own `check`.
 :class:`psofed.common.settings.Settings` checks every field when a value is made.
 """
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass
 from pathlib import Path
@@ -204,7 +205,8 @@ def value_type(field: "dataclasses.Field[Any]") -> tuple[str, bool]:
     """
     text = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
     if not isinstance(field.type, str) and not isinstance(field.type, type):
-        text = str(field.type).replace("pathlib.", "")  # int | None, and other generics
+        text = str(field.type)  # int | None, and other generics
+    text = re.sub(r"\b(pathlib|collections\.abc)\.", "", text)
     parts = [part.strip() for part in text.split("|")] if "[" not in text.partition("|")[0] else [text]
     if parts == [text] and text.endswith("| None"):
         parts = [text.removesuffix("| None").strip(), "None"]
@@ -224,7 +226,7 @@ def describe(field: "dataclasses.Field[Any]") -> str:
     about, (kind, _) = option_of(field), value_type(field)
     if about.choices:
         return " or ".join(f'"{choice}"' for choice in about.choices)
-    words = _KINDS.get(kind, kind)
+    words = _KINDS.get(kind, "list" if "[" in kind else kind.rpartition(".")[2])
     if isinstance(about.high, str):
         return f"{words}, {about.low:g} to {about.high}"
     limits = describe_range(about.low, about.high, about.open_low, about.open_high).removeprefix("of ")
@@ -251,11 +253,14 @@ def _check_type(name: str, about: Option, kind: str, value: Any, owner: Any) -> 
         if not isinstance(value, str | Path):
             raise InvalidValueError(name, value, "a path")
         return Path(value)
-    if kind in ("tuple[str, ...]", "tuple[Path, ...]"):
-        types = str if kind == "tuple[str, ...]" else str | Path
-        if isinstance(value, str | Path) or not all(isinstance(entry, types) for entry in _entries(value)):
-            raise InvalidValueError(name, value, "a list of words" if types is str else "a list of paths")
-        return tuple(value) if types is str else tuple(map(Path, value))
+    if kind == "Sequence[str]":
+        if isinstance(value, str) or not all(isinstance(entry, str) for entry in _entries(value)):
+            raise InvalidValueError(name, value, "a list of words")
+        return tuple(value)
+    if kind == "Sequence[Path]":
+        if isinstance(value, str | Path) or not all(isinstance(e, str | Path) for e in _entries(value)):
+            raise InvalidValueError(name, value, "a list of paths")
+        return tuple(map(Path, value))
     return value
 
 
@@ -270,8 +275,8 @@ _KINDS = {
     "bool": "true or false",
     "str": "word",
     "Path": "path",
-    "tuple[str, ...]": "words",
-    "tuple[Path, ...]": "paths",
+    "Sequence[str]": "words",
+    "Sequence[Path]": "paths",
 }
 
 Options = Mapping[str, "dataclasses.Field[Any]"]

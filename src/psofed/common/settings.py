@@ -4,7 +4,17 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar, dataclass_transform, overload
+from typing import (
+    Any,
+    ClassVar,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    dataclass_transform,
+    overload,
+)
 
 from psofed.common.errors import MissingValueError, UnknownArgumentError, UnknownFieldError
 from psofed.common.options import Options, check_option, describe, is_required, option, option_of
@@ -51,8 +61,9 @@ class Settings:
 
     @classmethod
     def options(cls) -> Options:
-        """Return its fields by name (see :mod:`psofed.common.options`)."""
-        return {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        """Return its fields by name (see :mod:`psofed.common.options`), those that may be positional first."""
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+        return {field.name: field for field in sorted(fields, key=lambda field: bool(field.kw_only))}
 
     @classmethod
     def full_name(cls, field: str) -> str:
@@ -90,6 +101,11 @@ class Settings:
             if value is not None
         }
 
+    def shared_with(self, kind: type["S"]) -> "S":
+        """Return settings of another kind with the fields that both have."""
+        names = kind.options().keys() & self.options().keys()
+        return kind(**{name: getattr(self, name) for name in names})
+
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, checked like a new value."""
         copy: Self = dataclasses.replace(self, **changes)  # type: ignore[type-var]
@@ -97,50 +113,28 @@ class Settings:
 
 
 First = TypeVar("First")
+Second = TypeVar("Second")
 S = TypeVar("S", bound=Settings)
 R = TypeVar("R")
 P = ParamSpec("P")
 
 
-class SettingsFunction(Generic[First, P, S, R]):
-    """A function of something and its settings, which may be given as one value or as arguments.
-
-    ``simulate(scenario, trials=200)`` and ``simulate(scenario, Simulation(trials=200))`` do the same.
-    """
-
-    def __init__(self, function: Callable[[First, S], R], settings: Callable[P, S]) -> None:
-        functools.update_wrapper(self, function)
-        self._function = function
-        self.settings = settings
-        given = list(inspect.signature(function).parameters.values())
-        self._first = given[0].name
-        fields = list(inspect.signature(settings).parameters.values())
-        self.__signature__ = inspect.Signature(
-            [given[0], *fields], return_annotation=inspect.signature(function).return_annotation
-        )
-        self.__doc__ = _with_settings(function.__doc__ or "", settings)
+class SettingsFunction(Protocol[P]):
+    """Decorates a function whose last argument is settings, so that it takes their fields as arguments."""
 
     @overload
-    def __call__(self, first: First, settings: S, /) -> R: ...
+    def __call__(self, function: Callable[[First, S], R], /) -> Callable[Concatenate[First, P], R]: ...
     @overload
-    def __call__(self, first: First, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-    def __call__(self, *args: Any, **kwargs: Any) -> R:  # type: ignore[misc]
-        """Make the settings of the arguments, unless they are given as one value, and call the function."""
-        if self._first in kwargs:
-            args = (kwargs.pop(self._first), *args)
-        if len(args) == 2 and not kwargs and isinstance(args[1], Settings):
-            return self._function(args[0], args[1])  # type: ignore[arg-type]
-        if not args:
-            raise TypeError(f"{self.__name__}() needs {self._first}")  # type: ignore[attr-defined]
-        return self._function(args[0], self.settings(*args[1:], **kwargs))
+    def __call__(
+        self, function: Callable[[First, Second, S], R], /
+    ) -> Callable[Concatenate[First, Second, P], R]: ...
 
 
-def takes(
-    settings: Callable[P, S],
-) -> Callable[[Callable[[First, S], R]], SettingsFunction[First, P, S, R]]:
-    """Let a function of (something, settings) take the fields of its settings as arguments.
+def takes(settings: Callable[P, S]) -> SettingsFunction[P]:
+    """Let a function whose last argument is settings take their fields as arguments.
 
-    Type checkers, ``help()`` and :func:`inspect.signature` see the fields, with their types and defaults.
+    Type checkers, ``help()`` and :func:`inspect.signature` see the fields, with their types and defaults. Code that has
+    a settings value calls :func:`call_with` instead.
 
     Examples
     --------
@@ -150,17 +144,37 @@ def takes(
     >>> @takes(Pace)
     ... def describe(name: str, pace: Pace) -> str:
     ...     return f"{name}: {pace.interval}"
-    >>> describe("slow", interval=2.0), describe("fast", Pace(interval=0.5))
+    >>> describe("slow", interval=2.0), call_with(describe, "fast", Pace(interval=0.5))
     ('slow: 2.0', 'fast: 0.5')
-    >>> import inspect
     >>> print(inspect.signature(describe))
     (name: str, *, interval: float = 0.0) -> str
     """
 
-    def decorate(function: Callable[[First, S], R]) -> SettingsFunction[First, P, S, R]:
-        return SettingsFunction(function, settings)
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        signature = inspect.signature(function)
+        leading = list(signature.parameters.values())[:-1]
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> R:
+            first = list(args[: len(leading)])
+            for parameter in leading[len(first) :]:
+                if parameter.name not in kwargs:
+                    raise TypeError(f"{function.__name__}() needs the argument {parameter.name}")
+                first.append(kwargs.pop(parameter.name))
+            return function(*first, settings(*args[len(leading) :], **kwargs))
+
+        fields = inspect.signature(settings).parameters.values()
+        call.__signature__ = signature.replace(parameters=[*leading, *fields])  # type: ignore[attr-defined]
+        call.__doc__ = _with_settings(function.__doc__ or "", settings)
+        return call
 
     return decorate
+
+
+def call_with(function: Callable[Concatenate[First, ...], R], first: First, settings: Settings) -> R:
+    """Call a function that :func:`takes` decorates with a settings value."""
+    plain: Callable[[First, Settings], R] = function.__wrapped__  # type: ignore[attr-defined]
+    return plain(first, settings)
 
 
 def document(settings: type[Settings]) -> str:

@@ -1,11 +1,13 @@
-"""Read TOML that may be hostile: bounded in size, depth and time, and refused in one line.
+"""Write TOML, and read TOML that may be hostile: bounded in size, depth and time, and refused in one line.
 
 Python's `tomllib` accepts nesting until the interpreter's stack ends, takes time that grows with the square of a dotted
 key's length, and raises different exceptions for syntax, recursion and long integers. All of psofed reads TOML here.
 """
 
+import json
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,23 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise PsofedError(f"not valid TOML: {error}") from None
     _check(values)
     return values
+
+
+def toml_value(value: Any) -> str:
+    """Write a value as TOML: the one place where psofed does.
+
+    Examples
+    --------
+    >>> toml_value({"uniform": [0.2, 1.2]})
+    '{uniform = [0.2, 1.2]}'
+    """
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {toml_value(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(toml_value(entry) for entry in value) + "]"
+    if isinstance(value, str | bool):
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value)
 
 
 def _check(values: dict[str, Any]) -> None:

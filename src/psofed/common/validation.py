@@ -59,7 +59,7 @@ def check_tail(tail: Any, iterations: int) -> int:
     tail : int or float
         A number of iterations, or a fraction of them below 1, rounded down but at least one iteration.
     iterations : int
-        Of the run.
+        Length of the run.
 
     Examples
     --------
@@ -67,11 +67,11 @@ def check_tail(tail: Any, iterations: int) -> int:
     (600, 1, 50)
     """
     allowed = f"an integer between 1 and {iterations} (the iterations) or a fraction below 1"
-    number = math.nan if isinstance(tail, bool) or not isinstance(tail, Real) else float(tail)
+    number = _finite(tail) or 0.0
     if 0 < number < 1:
         return max(math.floor(number * iterations + 1e-9), 1)
     if not (1 <= number <= iterations and number.is_integer()):
-        raise InvalidValueError("tail", int(number) if number.is_integer() else tail, allowed)
+        raise InvalidValueError("tail", int(number) if number.is_integer() and number else tail, allowed)
     return int(number)
 
 

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.numbers import finite_or_none
-from psofed.common.types import ProgressCallback
-from psofed.common.validation import check_integer
+from psofed.common.settings import call_with, takes
 from psofed.render import Report, Reported
 from psofed.results import SimulationResult
 from psofed.results.estimates import students_factor
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
+from psofed.settings.simulation import SimulationSettings
+from psofed.settings.theory import ComparisonSettings
 from psofed.simulation.monte_carlo import simulate
 from psofed.theory.prediction import Prediction, predict
 
@@ -136,27 +137,19 @@ class Comparison(Reported):
         return comparison_chart(self)
 
 
-def compare(
-    scenario: Scenario | str | Path,
-    trials: int = 200,
-    seed: int = 0,
-    threads: int | None = None,
-    *,
-    theory: str = "exact",
-    tail: float = 0.2,
-    progress: ProgressCallback | None = None,
-) -> Comparison:
+@takes(ComparisonSettings)
+def compare(scenario: Scenario | str | Path, settings: ComparisonSettings) -> Comparison:
     """Simulate and predict a scenario, and say whether they agree.
 
     Parameters
     ----------
     scenario : Scenario or path
-    trials : int
-        At least 2: agreement is a matter of the trials' standard error.
-    seed, threads, tail, progress
-        See :func:`psofed.simulate`.
-    theory : str
-        ``"exact"`` or ``"paper"``.
+        The scenario, or the TOML file that describes it.
+
+    Returns
+    -------
+    Comparison
+        Every metric simulated and predicted, with a verdict.
 
     Examples
     --------
@@ -165,11 +158,9 @@ def compare(
     (True, 'agrees')
     """
     scenario = as_scenario(scenario)
-    check_integer("trials", trials, 2)  # one trial has no uncertainty to compare by
-    prediction = predict(scenario, theory)
-    return compare_results(
-        simulate(scenario, trials, seed, threads, tail=tail, progress=progress), prediction
-    )
+    prediction = predict(scenario, settings.theory)
+    result = call_with(simulate, scenario, settings.shared_with(SimulationSettings))
+    return compare_results(result, prediction)
 
 
 def compare_results(simulation: SimulationResult, prediction: Prediction) -> Comparison:

@@ -20,7 +20,7 @@ from numba.core import config as numba_config
 from numba.core.cgutils import create_struct_proxy
 from numba.extending import intrinsic, register_jitable
 
-from psofed.common.fingerprint import file_digest
+from psofed.common.fingerprint import file_digest, function_digest
 
 # Compiling changes how a function runs, not what it takes and returns; so kernels are checked by their annotations.
 F = TypeVar("F", bound=Callable[..., Any])
@@ -54,8 +54,12 @@ _load_numba_without_scipy()
 @overload
 def compiled(function: F) -> F: ...
 @overload
-def compiled(*, inline: bool = False, allocates: bool = True) -> Callable[[F], F]: ...
-def compiled(function: Any = None, *, inline: bool = False, allocates: bool = True) -> Any:
+def compiled(
+    *, inline: bool = False, allocates: bool = True, by_content: bool = False
+) -> Callable[[F], F]: ...
+def compiled(
+    function: Any = None, *, inline: bool = False, allocates: bool = True, by_content: bool = False
+) -> Any:
     """Compile `function`, releasing the GIL while it runs.
 
     No fast-math flag is set: every operation rounds as IEEE 754 says, so a lane's bits do not depend on
@@ -70,17 +74,20 @@ def compiled(function: Any = None, *, inline: bool = False, allocates: bool = Tr
     allocates : bool
         Whether it makes arrays. One that makes none counts no references to those it is given either, which in
         an iteration with little to do takes longer than the iteration itself.
+    by_content : bool
+        Keep it in a folder named after its code and that of all functions it calls. Needed outside the engine, whose
+        kernels all share one folder.
     """
     if function is None:
-        return partial(_compile, inline=inline, allocates=allocates)
-    return _compile(function, inline=inline, allocates=allocates)
+        return partial(_compile, inline=inline, allocates=allocates, by_content=by_content)
+    return _compile(function, inline=inline, allocates=allocates, by_content=by_content)
 
 
-def _compile(function: Callable[..., Any], *, inline: bool, allocates: bool) -> Any:
+def _compile(function: Callable[..., Any], *, inline: bool, allocates: bool, by_content: bool) -> Any:
     if inline:
         return numba.njit(inline="always")(function)
     options: dict[str, Any] = {"error_model": "numpy", "_nrt": allocates}
-    with own_cache():
+    with own_cache(function_digest(function) if by_content else ""):
         return numba.njit(cache=True, nogil=True, **options)(function)
 
 

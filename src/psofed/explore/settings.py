@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.toml import toml_value
 from psofed.common.validation import check_choice, check_integer
 from psofed.results import METRIC_TITLES
 from psofed.scenario import Scenario
 from psofed.scenario.changes import parse_setting, set_values
-from psofed.scenario.file import toml_value
 from psofed.scenario.mapping import scenario_from_mapping
 
 if TYPE_CHECKING:

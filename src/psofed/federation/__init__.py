@@ -9,29 +9,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from psofed.federation.client import partial_sharing
-    from psofed.federation.masks import DerivedMasks, MaskSource, SuppliedMasks
-    from psofed.federation.models import arrays_of, load_into
-    from psofed.federation.online import online_regression
-    from psofed.federation.participants import DerivedParticipants, ParticipantSource
-    from psofed.federation.run_options import ReplyLimits, RoundPlan
-    from psofed.federation.strategy import PSOFed
-    from psofed.federation.suspects import plan_defence
+    from psofed.federation.client.online import online_regression
+    from psofed.federation.client.sharing import partial_sharing
+    from psofed.federation.protocol.masks import DerivedMasks, MaskSource, SuppliedMasks
+    from psofed.federation.protocol.models import arrays_of, load_into
+    from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
+    from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
+    from psofed.federation.server.strategy import PSOFed
+    from psofed.federation.server.suspects import plan_defence
 
 _HOME = {
-    "DerivedMasks": "masks",
-    "DerivedParticipants": "participants",
-    "MaskSource": "masks",
-    "PSOFed": "strategy",
-    "ReplyLimits": "run_options",
-    "RoundPlan": "run_options",
-    "ParticipantSource": "participants",
-    "SuppliedMasks": "masks",
-    "arrays_of": "models",
-    "load_into": "models",
-    "online_regression": "online",
-    "partial_sharing": "client",
-    "plan_defence": "suspects",
+    "DerivedMasks": "protocol.masks",
+    "DerivedParticipants": "server.participants",
+    "MaskSource": "protocol.masks",
+    "PSOFed": "server.strategy",
+    "ReplyLimits": "protocol.run_options",
+    "RoundPlan": "protocol.run_options",
+    "ParticipantSource": "server.participants",
+    "SuppliedMasks": "protocol.masks",
+    "arrays_of": "protocol.models",
+    "load_into": "protocol.models",
+    "online_regression": "client.online",
+    "partial_sharing": "client.sharing",
+    "plan_defence": "server.suspects",
 }
 
 __all__ = [

@@ -24,6 +24,16 @@ def fit_scenario(data: "OwnData", mapping: Mapping[str, Any] | None = None) -> S
     ------
     InvalidValueError
         If the mapping contradicts the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from psofed import from_arrays
+    >>> X = np.random.default_rng(0).standard_normal((200, 2))
+    >>> data = from_arrays(X, X @ [1.0, -1.0], ["north", "south"] * 100)
+    >>> scenario = fit_scenario(data, {"num_shared": 1})
+    >>> scenario.num_clients, scenario.dimension, scenario.num_shared
+    (2, 2, 1)
     """
     values = {key: value for key, value in (mapping or {}).items() if key != "data"}
     values.setdefault("num_clients", data.num_clients)

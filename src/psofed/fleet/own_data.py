@@ -10,16 +10,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.settings import takes
+from psofed.common.suggest import did_you_mean
 from psofed.common.types import FloatArray
-from psofed.common.validation import check_integer, check_number
 from psofed.fleet import Fleet
 from psofed.fleet.nonlinear import StreamMoments
-from psofed.fleet.standardise import CLIP, WARMUP, standardise
+from psofed.fleet.standardise import standardise
 from psofed.fleet.table import Table, read_table, table_from_arrays
 from psofed.parts.features import FeatureMap, identity
 from psofed.render import Column, Kind, Report, Reported
 from psofed.render import Table as ReportTable
 from psofed.render.numbers import counted, listed
+from psofed.settings.data import DataSettings, StreamSettings
 
 if TYPE_CHECKING:
     import pandas
@@ -222,34 +224,21 @@ class OwnData(Reported):
         return lines
 
 
-def read_data(
-    data: "str | Path | pandas.DataFrame | Any",
-    client_column: str,
-    target_column: str,
-    features: Sequence[str] | None = None,
-    *,
-    epochs: int = 1,
-    warmup: int = WARMUP,
-    clip: float = CLIP,
-    min_rows: int | None = None,
-    leave_out: Sequence[str] = (),
-) -> OwnData:
+@takes(DataSettings)
+def read_data(data: "str | Path | pandas.DataFrame | Any", settings: DataSettings) -> OwnData:
     r"""Read a table as a fleet: one client for each value of `client_column`, streaming its rows in order.
+
+    Clients with fewer rows than `min_rows` are left out, and :meth:`OwnData.notes` names them.
 
     Parameters
     ----------
-    data, client_column, target_column, features
-        A CSV or Parquet file, a pandas or a polars DataFrame; see :func:`psofed.fleet.table.read_table`.
-    epochs : int
-        How many times each client goes through its rows.
-    warmup : int
-        Rows of each client that only feed its running means and deviations.
-    clip : float
-        Inputs are limited to this many standard deviations.
-    min_rows : int, optional
-        A client with fewer rows is left out, and :meth:`OwnData.notes` says so; by default `warmup` + 10.
-    leave_out : sequence of str
-        Names of clients to leave out in any case.
+    data : path, pandas.DataFrame or polars.DataFrame
+        The table; a file is CSV or Parquet, see :func:`psofed.fleet.table.read_table`.
+
+    Returns
+    -------
+    OwnData
+        The samples of every client.
 
     Examples
     --------
@@ -261,10 +250,8 @@ def read_data(
     >>> data.num_clients, data.num_columns, data.samples
     (2, 1, (30, 30))
     """
-    table = read_table(data, client_column, target_column, features)
-    return stream_table(
-        table, epochs=epochs, warmup=warmup, clip=clip, min_rows=min_rows, leave_out=leave_out
-    )
+    table = read_table(data, settings.client_column, settings.target_column, settings.features)
+    return stream_table(table, settings)
 
 
 def from_arrays(
@@ -273,11 +260,11 @@ def from_arrays(
     clients: ArrayLike,
     *,
     features: Sequence[str] | None = None,
-    epochs: int = 1,
-    warmup: int = WARMUP,
-    clip: float = CLIP,
-    min_rows: int | None = None,
-    leave_out: Sequence[str] = (),
+    epochs: int = StreamSettings.epochs,
+    warmup: int = StreamSettings.warmup,
+    clip: float = StreamSettings.clip,
+    min_rows: int | None = StreamSettings.min_rows,
+    leave_out: Sequence[str] = StreamSettings.leave_out,
 ) -> OwnData:
     """Make a fleet from arrays: inputs (rows, d), targets (rows,) and client IDs (rows,).
 
@@ -298,31 +285,19 @@ def from_arrays(
     >>> data.table.clients, data.samples
     (('north', 'south'), (80, 80))
     """
-    table = table_from_arrays(X, y, clients, features)
-    return stream_table(
-        table, epochs=epochs, warmup=warmup, clip=clip, min_rows=min_rows, leave_out=leave_out
-    )
+    settings = StreamSettings(epochs=epochs, warmup=warmup, clip=clip, min_rows=min_rows, leave_out=leave_out)
+    return stream_table(table_from_arrays(X, y, clients, features), settings)
 
 
-def stream_table(
-    table: Table,
-    *,
-    epochs: int = 1,
-    warmup: int = WARMUP,
-    clip: float = CLIP,
-    min_rows: int | None = None,
-    leave_out: Sequence[str] = (),
-) -> OwnData:
-    """Standardise every client's rows, and leave out clients with too few rows."""
-    epochs = check_integer("epochs", epochs, 1)
-    warmup = check_integer("warmup", warmup, 2)
-    clip = check_number("clip", clip, 0, open_low=True)
+def stream_table(table: Table, settings: StreamSettings) -> OwnData:
+    """Standardise every client's rows, and leave out the clients that have too few."""
+    warmup, clip, leave_out = settings.warmup, settings.clip, settings.leave_out
     fewest = warmup + FEWEST_SAMPLES
-    wanted = fewest if min_rows is None else check_integer("min_rows", min_rows, 1)
-    unknown = [name for name in leave_out if name not in table.clients]
-    if isinstance(leave_out, str) or unknown:
-        allowed = f"client names, such as {', '.join(table.clients[:3])}"
-        raise InvalidValueError("leave_out", leave_out if isinstance(leave_out, str) else unknown[0], allowed)
+    wanted = fewest if settings.min_rows is None else settings.min_rows
+    for name in leave_out:
+        if name not in table.clients:
+            allowed = f"names of clients, such as {', '.join(table.clients[:3])}"
+            raise InvalidValueError("leave_out", name, allowed, did_you_mean(name, table.clients))
     kept, inputs, targets, clipped = [], [], [], 0
     left_out: dict[str, str] = {}
     for k, (client, x, y) in enumerate(zip(table.clients, table.inputs, table.targets, strict=True)):
@@ -360,7 +335,9 @@ def stream_table(
         raise PsofedError(
             f"{table.path}: all features are constant ({', '.join(table.features)}), so there is nothing to learn"
         )
-    return OwnData(_only(table, kept), tuple(inputs), tuple(targets), warmup, clip, clipped, epochs, left_out)
+    return OwnData(
+        _only(table, kept), tuple(inputs), tuple(targets), warmup, clip, clipped, settings.epochs, left_out
+    )
 
 
 def _only(table: Table, kept: Sequence[int]) -> Table:

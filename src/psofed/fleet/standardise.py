@@ -20,9 +20,7 @@ from typing import Any, Self
 import numpy as np
 
 from psofed.common.types import FloatArray
-
-WARMUP, CLIP = 20, 5.0
-"""Rows that only feed the means, and how many standard deviations an input may be away, unless told otherwise."""
+from psofed.settings.data import StreamSettings
 
 
 @dataclass
@@ -58,8 +56,8 @@ class Standardiser:
     """
 
     width: int
-    warmup: int = WARMUP
-    clip: float = CLIP
+    warmup: int = StreamSettings.warmup
+    clip: float = StreamSettings.clip
     rows: int = 0
     counts: FloatArray = field(default_factory=lambda: np.empty(0))
     means: FloatArray = field(default_factory=lambda: np.empty(0))

@@ -1,12 +1,11 @@
 """Scenarios as TOML, in files and as text; :mod:`psofed.scenario.mapping` checks what is in them."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.common.toml import parse_toml, read_toml
+from psofed.common.toml import parse_toml, read_toml, toml_value
 from psofed.parts.registry import load_plugin
 from psofed.scenario.changes import set_values
 from psofed.scenario.mapping import TABLE_NAMES, scenario_from_mapping, scenario_to_mapping
@@ -157,20 +156,3 @@ def scenario_to_toml(scenario: Scenario) -> str:
             lines += ["", f"[{name}]"]
             lines += [f"{key} = {toml_value(value)}" for key, value in mapping[name].items()]
     return "\n".join(lines) + "\n"
-
-
-def toml_value(value: Any) -> str:
-    """Return a value as TOML writes it.
-
-    Examples
-    --------
-    >>> toml_value({"uniform": [0.2, 1.2]})
-    '{uniform = [0.2, 1.2]}'
-    """
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {toml_value(entry)}" for key, entry in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(toml_value(entry) for entry in value) + "]"
-    if isinstance(value, str | bool):
-        return json.dumps(value, ensure_ascii=False)
-    return repr(value)

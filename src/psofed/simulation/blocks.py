@@ -55,6 +55,31 @@ class Recording:
 
 
 @dataclass(frozen=True, eq=False)
+class Job:
+    """A simulation: the scenario, its draws and data, and what is kept. Every block of its trials takes it.
+
+    Attributes
+    ----------
+    scenario : Scenario
+        What is simulated.
+    seed : int
+        Seed of all randomness except the fleet's.
+    recording : Recording
+        What is kept of a run.
+    source : SampleSource, optional
+        What clients learn from instead of the scenario's streams.
+    plan : WatchPlan, optional
+        What the scenario's defence needs to know.
+    """
+
+    scenario: Scenario
+    seed: int
+    recording: Recording
+    source: SampleSource | None = None
+    plan: WatchPlan | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Block:
     """Result of a block of trials.
 
@@ -107,26 +132,15 @@ class Progress:
         self.stop: Event = Event()
 
 
-def run_block(
-    scenario: Scenario,
-    seed: int,
-    trials: range,
-    recording: Recording,
-    progress: Progress | None = None,
-    source: SampleSource | None = None,
-    plan: WatchPlan | None = None,
-) -> Block:
-    """Run some trials in lock step. The bits of a trial depend only on scenario, seed and trial number.
-
-    Clients learn from `source` if it is given, else from the streams that the scenario describes. `plan` is what the
-    scenario's defence needs to know.
-    """
+def run_block(job: Job, trials: range, progress: Progress | None = None) -> Block:
+    """Run some trials in lock step. A trial's bits depend only on the job and the trial's number."""
+    scenario, recording = job.scenario, job.recording
     count, iterations = len(trials), scenario.iterations
     # Kernels work on whole vectors of lanes; idle lanes run trials that are not looked at.
     lanes = -(-count // WIDTH) * WIDTH
     lane_trials = range(trials.start, trials.start + lanes)
-    run = _start(scenario, seed, lane_trials, source, plan)
-    if source is not None:
+    run = _start(job, lane_trials)
+    if job.source is not None:
         run.watched_from = iterations - recording.tail
     bins = -(-iterations // recording.bin_width)
     bin_sums = np.zeros((len(METRICS), count))
@@ -168,7 +182,7 @@ def run_block(
         with np.errstate(over="ignore"):  # of trials that diverge
             worst = np.mean(evasions, axis=0)
         block = replace(block, evasion=np.where(diverged_at < 0, worst, np.inf))
-    if source is None:
+    if job.source is None:
         return block
     return replace(block, client_squares=run.client_squares[:, :count].copy())
 
@@ -197,19 +211,18 @@ def _notes(scenario: Scenario) -> tuple[str, ...]:
     )
 
 
-def _start(
-    scenario: Scenario, seed: int, trials: range, source: SampleSource | None, plan: WatchPlan | None
-) -> Any:
+def _start(job: Job, trials: range) -> Any:
+    scenario = job.scenario
     if not scenario.algorithm.holds_models:
         from psofed.engine.server_model import ServerModelRun
 
-        return ServerModelRun(scenario, draw_fleet(scenario), seed, trials, plan)
+        return ServerModelRun(scenario, draw_fleet(scenario), job.seed, trials, job.plan)
     from psofed.engine.pso_fed import PsoFedRun
 
-    if source is None:
-        return PsoFedRun(scenario, draw_fleet(scenario), seed, trials, plan=plan)
-    fleet, samples = make_table_samples(scenario, source)
-    return PsoFedRun(scenario, fleet, seed, trials, samples, plan)
+    if job.source is None:
+        return PsoFedRun(scenario, draw_fleet(scenario), job.seed, trials, plan=job.plan)
+    fleet, samples = make_table_samples(scenario, job.source)
+    return PsoFedRun(scenario, fleet, job.seed, trials, samples, job.plan)
 
 
 @compiled(allocates=False)

@@ -4,7 +4,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.notices import notify
-from psofed.common.types import FloatArray, ProgressCallback
-from psofed.common.validation import check_integer, check_tail
+from psofed.common.settings import takes
+from psofed.common.types import FloatArray
+from psofed.common.validation import check_tail
 from psofed.engine.compiling import is_cold
 from psofed.engine.samples import make_table_samples
 from psofed.fleet import Fleet, draw_fleet
@@ -25,7 +26,8 @@ from psofed.parts.watching import WatchPlan
 from psofed.results import EVASION_TITLES, DefenceRecord, SimulationResult
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
-from psofed.simulation.blocks import BLOCK, METRICS, Block, Progress, Recording, run_block
+from psofed.settings.simulation import SimulationSettings
+from psofed.simulation.blocks import BLOCK, METRICS, Block, Job, Progress, Recording, run_block
 from psofed.simulation.evasion import check_evasion
 
 if TYPE_CHECKING:
@@ -39,42 +41,14 @@ _LOADED: set[tuple[object, ...]] = set()
 _LOADING = Lock()
 
 
-def simulate(
-    scenario: Scenario | str | Path,
-    trials: int = 100,
-    seed: int = 0,
-    threads: int | None = None,
-    *,
-    tail: float = 0.2,
-    keep_trials: bool = False,
-    executor: Executor | None = None,
-    progress: ProgressCallback | None = None,
-    data: "OwnData | None" = None,
-) -> SimulationResult:
-    """Simulate a scenario in independent trials and average over them.
+@takes(SimulationSettings)
+def simulate(scenario: Scenario | str | Path, settings: SimulationSettings) -> SimulationResult:
+    """Simulate a scenario many times and average.
 
     Parameters
     ----------
     scenario : Scenario or path
-        What is simulated, or the TOML file that describes it.
-    trials : int
-        Independent repetitions: fresh data, participants, masks and attacks; the same fleet.
-    seed : int
-        Of all randomness but the fleet's.
-    threads : int, optional
-        How many trials' blocks run at once; all cores by default. It never changes a bit of the result.
-    tail : int or float
-        The steady state is the mean over the end of the run: a number of iterations, or a fraction of them below 1.
-    keep_trials : bool
-        Keep each trial's learning curve as well (memory grows with trials × iterations).
-    executor : concurrent.futures.Executor, optional
-        Where the blocks run instead of on threads: processes, or a Dask cluster's ``Client.get_executor()``.
-    progress : callable, optional
-        Called now and then with (done, total) trial-iterations.
-    data : OwnData, optional
-        What the clients learn from instead of the scenario's streams (:func:`psofed.read_data`); trials then
-        differ only in participants, masks and attack. The scenario must fit it
-        (:func:`psofed.fleet.fitting.fit_scenario`).
+        The scenario, or the TOML file that describes it.
 
     Returns
     -------
@@ -88,33 +62,29 @@ def simulate(
     >>> 0.01 < result.network_mse.mean < 0.03
     True
     """
-    scenario = as_scenario(scenario)
-    trials = check_integer("trials", trials, 1)
-    seed = check_integer("seed", seed, 0)
-    threads = check_integer("threads", threads if threads is not None else (os.cpu_count() or 1), 1)
+    scenario, data = as_scenario(scenario), settings.data
     check_covered(scenario, data)
     iterations = scenario.iterations
-    last = check_tail(tail, iterations)
-    recording = Recording(last, -(-iterations // _MOST_BINS), keep_trials)
-    total, blocks = _Total(iterations, recording), cut_into_blocks(trials)
-    plan = None
+    tail = check_tail(settings.tail, iterations)
+    recording = Recording(tail, -(-iterations // _MOST_BINS), settings.keep_trials)
+    job = Job(scenario, settings.seed, recording, data)
+    if settings.executor is None or scenario.defence is not None:
+        _load_kernels(job)
     if scenario.defence is not None:
         from psofed.simulation.watch_plan import make_plan
 
-        _load_kernels(scenario, seed, blocks[0], data)
-        plan = make_plan(scenario, data)
-    elif executor is None:
-        _load_kernels(scenario, seed, blocks[0], data)
+        job = replace(job, plan=make_plan(scenario, data))
+    total = _Total(job)
     started = time.perf_counter()
-    for block in _run_blocks(scenario, seed, blocks, recording, threads, executor, progress, data, plan):
+    for block in _run_blocks(job, settings):
         total.add(block)
     seconds = time.perf_counter() - started
     if data is None:
-        return total.result(scenario, draw_fleet(scenario), seed, seconds, plan)
+        return total.result(draw_fleet(scenario), seconds)
     from psofed.simulation.baselines import describe_result
 
-    result = total.result(scenario, make_table_samples(scenario, data)[0], seed, seconds, plan)
-    counts = data.samples_from(iterations - last) - data.samples_from(iterations)
+    result = total.result(make_table_samples(scenario, data)[0], seconds)
+    counts = data.samples_from(iterations - tail) - data.samples_from(iterations)
     return replace(result, details={"data": describe_result(data, result, total.client_mse(counts))})
 
 
@@ -152,16 +122,19 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
         scenario.attack.byzantine_mask(scenario.num_clients)  # names need your own data
 
 
-def _load_kernels(scenario: Scenario, seed: int, trials: range, data: "OwnData | None") -> None:
-    """Load or compile the kernels once, before the threads start and before the clock does."""
-    parts = (*map(type, scenario.parts()), data is None)
+def _load_kernels(job: Job) -> None:
+    """Load or compile the kernels here, once, instead of in every thread, and outside the measured time."""
+    parts = (*map(type, job.scenario.parts()), job.source is None)
     # One at a time: scenarios simulated side by side would compile the same kernels side by side.
     with _LOADING:
         if parts not in _LOADED:
             if is_cold():
                 notify("compiling the kernels (once on this machine, some seconds)")
-            plan = None if scenario.defence is None else WatchPlan(0.0, np.zeros((0, 0)))
-            run_block(scenario.replace(iterations=1), seed, trials, Recording(tail=1), None, data, plan)
+            plan = None if job.scenario.defence is None else WatchPlan(0.0, np.zeros((0, 0)))
+            one = replace(
+                job, scenario=job.scenario.replace(iterations=1), recording=Recording(tail=1), plan=plan
+            )
+            run_block(one, range(BLOCK))
             _LOADED.add(parts)
 
 
@@ -176,22 +149,15 @@ def cut_into_blocks(trials: int) -> list[range]:
     return [range(first, min(first + BLOCK, trials)) for first in range(0, trials, BLOCK)]
 
 
-def _run_blocks(
-    scenario: Scenario,
-    seed: int,
-    blocks: list[range],
-    recording: Recording,
-    threads: int,
-    executor: Executor | None,
-    report: ProgressCallback | None,
-    data: "OwnData | None",
-    plan: WatchPlan | None = None,
-) -> Iterator[Block]:
-    """Yield the results of the blocks in the order of their trials, with only a few running at a time."""
+def _run_blocks(job: Job, settings: SimulationSettings) -> Iterator[Block]:
+    """Yield the blocks' results in the order of their trials, with only a few in progress."""
+    executor, report = settings.executor, settings.progress
+    threads = settings.threads or os.cpu_count() or 1
+    blocks, iterations = cut_into_blocks(settings.trials), job.scenario.iterations
     local = executor is None
     progress = Progress()
     pool = executor if executor is not None else ThreadPoolExecutor(threads)
-    amount = scenario.iterations * sum(map(len, blocks))
+    amount = iterations * settings.trials
     # A remote executor is kept busy with more, since results take their time to travel.
     window = 2 * threads if local else 8 * threads
     waiting = deque(blocks)
@@ -201,8 +167,7 @@ def _run_blocks(
         while waiting or running:
             while waiting and len(running) < window:
                 trials = waiting.popleft()
-                shared = progress if local else None
-                future = pool.submit(run_block, scenario, seed, trials, recording, shared, data, plan)
+                future = pool.submit(run_block, job, trials, progress if local else None)
                 running.append((trials, future))
             trials, future = running.popleft()
             while True:
@@ -212,7 +177,7 @@ def _run_blocks(
                 except FutureTimeout:
                     if report is not None:
                         report(progress.done if local else finished, amount)
-            finished += scenario.iterations * len(trials)
+            finished += iterations * len(trials)
             if report is not None:
                 report(max(progress.done, finished), amount)
             yield block
@@ -227,9 +192,9 @@ def _run_blocks(
 class _Total:
     """Adds up blocks in the order they are given, which is the order of the trials."""
 
-    def __init__(self, iterations: int, recording: Recording) -> None:
-        bins = -(-iterations // recording.bin_width)
-        self._recording = recording
+    def __init__(self, job: Job) -> None:
+        bins = -(-job.scenario.iterations // job.recording.bin_width)
+        self._job = job
         self._curve_sum = np.zeros((bins, len(METRICS)))
         self._curve_squares = np.zeros((bins, len(METRICS)))
         self._blocks: list[tuple[FloatArray, NDArray[np.int64], FloatArray | None]] = []
@@ -255,12 +220,11 @@ class _Total:
         squares = np.concatenate(self._client_squares, axis=1).T
         return np.where(counts > 0, squares / np.maximum(counts, 1), np.nan)
 
-    def result(
-        self, scenario: Scenario, fleet: Fleet, seed: int, seconds: float, plan: WatchPlan | None
-    ) -> SimulationResult:
+    def result(self, fleet: Fleet, seconds: float) -> SimulationResult:
+        recording = self._job.recording
         halves = np.concatenate([block[0] for block in self._blocks], axis=2)
         trials = halves.shape[2]
-        tail = self._recording.tail
+        tail = recording.tail
         second = (tail + 1) // 2
         steady = ((tail - second) * halves[0] + second * halves[1]) / tail if tail > 1 else halves[1]
         with np.errstate(invalid="ignore"):
@@ -271,11 +235,11 @@ class _Total:
         kept = [block[2] for block in self._blocks if block[2] is not None]
         curves = np.concatenate(kept) if kept else None
         return SimulationResult(
-            scenario=scenario,
+            scenario=self._job.scenario,
             fleet=fleet,
-            seed=seed,
+            seed=self._job.seed,
             tail=tail,
-            bin_width=self._recording.bin_width,
+            bin_width=recording.bin_width,
             steady_state=dict(zip(METRICS, steady, strict=True)),
             tail_change=dict(zip(METRICS, change, strict=True)),
             curve=dict(zip(METRICS, mean.T, strict=True)),
@@ -289,10 +253,11 @@ class _Total:
             evasion=dict(zip(EVASION_TITLES, np.concatenate(self._evasions, axis=1), strict=True))
             if self._evasions
             else None,
-            defence=None if plan is None else self._defence_record(scenario, fleet, plan),
+            defence=None if self._job.plan is None else self._defence_record(fleet, self._job.plan),
         )
 
-    def _defence_record(self, scenario: Scenario, fleet: Fleet, plan: WatchPlan) -> DefenceRecord:
+    def _defence_record(self, fleet: Fleet, plan: WatchPlan) -> DefenceRecord:
+        scenario = self._job.scenario
         arrays = {
             name: np.concatenate([block[name] for block in self._watched], axis=1).T
             for name in self._watched[0]

@@ -19,7 +19,7 @@ from psofed.engine.bodies import why_python
 from psofed.engine.frames.defence import LOWEST_PEAK, PEAK_RATIO
 from psofed.parts.watching import WatchPlan
 from psofed.scenario import Scenario
-from psofed.simulation.blocks import BLOCK, Recording, run_block
+from psofed.simulation.blocks import BLOCK, Job, Recording, run_block
 from psofed.theory.residuals import honest_variance
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def measure_level(honest: Scenario, variance: FloatArray, source: "SampleSource 
     if variance.size == 0:
         return 1.0
     trials = range(_LEVEL_TRIAL, _LEVEL_TRIAL + BLOCK)
-    block = run_block(honest, _SEED, trials, Recording(tail=1), None, source, WatchPlan(math.inf, variance))
+    block = run_block(Job(honest, _SEED, Recording(tail=1), source, WatchPlan(math.inf, variance)), trials)
     return math.exp(block.mean_log_level)
 
 
@@ -110,7 +110,7 @@ def count_peaks(
     total = np.zeros(0, np.int64)
     for b in range(blocks):
         trials = range(b * BLOCK, (b + 1) * BLOCK)
-        block = run_block(honest, _SEED, trials, Recording(tail=1), None, source, plan)
+        block = run_block(Job(honest, _SEED, Recording(tail=1), source, plan), trials)
         assert block.peaks is not None
         total = block.peaks if b == 0 else total + block.peaks
         if why_python(defence) is not None:

@@ -11,13 +11,14 @@ import numpy as np
 
 from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
 from psofed.common.toml import read_toml
-from psofed.common.validation import check_integer, check_tail
+from psofed.common.validation import check_tail
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, find_part
 from psofed.scenario import Scenario
 from psofed.scenario.changes import with_values
 from psofed.scenario.file import as_scenario, read_scenario
 from psofed.scenario.mapping import KIND_TABLES, OPTIONAL, part_from_table, scenario_from_mapping
+from psofed.settings.sweep import SweepSettings
 from psofed.sweeps.cell import Cell
 
 _KEYS = ("base", "grid", "trials", "seed", "tail")
@@ -92,13 +93,12 @@ class Grid:
 
     base: Scenario
     axes: tuple[Axis, ...]
-    trials: int = 100
-    seed: int = 0
-    tail: float = 0.2
+    trials: int = SweepSettings.trials
+    seed: int = SweepSettings.seed
+    tail: float = SweepSettings.tail
 
     def __post_init__(self) -> None:
-        check_integer("trials", self.trials, 1)
-        check_integer("seed", self.seed, 0)
+        SweepSettings(trials=self.trials, seed=self.seed, tail=self.tail)  # checks them
         seen: set[str] = set()
         for axis in self.axes:
             for field in axis.fields:
@@ -137,7 +137,11 @@ class Grid:
 
 
 def make_grid(
-    base: Scenario | str | Path, grid: Mapping[Any, Any], trials: int = 100, seed: int = 0, tail: float = 0.2
+    base: Scenario | str | Path,
+    grid: Mapping[Any, Any],
+    trials: int = SweepSettings.trials,
+    seed: int = SweepSettings.seed,
+    tail: float = SweepSettings.tail,
 ) -> Grid:
     """Make a grid from lists of values by field; a tuple of fields takes tuples of values.
 
@@ -192,7 +196,10 @@ def read_grid(path: str | Path) -> Grid:
         values = read_toml(path)
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None
-    return grid_from_mapping(values, path.parent)
+    try:
+        return grid_from_mapping(values, path.parent)
+    except PsofedError as error:
+        raise error.at(str(path)) from None
 
 
 def axes_to_json(axes: tuple[Axis, ...]) -> list[dict[str, Any]]:

@@ -12,11 +12,13 @@ import numpy as np
 from psofed._version import __version__
 from psofed.common.errors import InvalidValueError
 from psofed.common.numbers import finite_or_none
+from psofed.common.settings import takes
 from psofed.common.types import ProgressCallback
 from psofed.render import Report, Reported
 from psofed.results import EVASION_TITLES, METRIC_TITLES, Difference
 from psofed.results.differences import paired_metrics
 from psofed.scenario import Scenario
+from psofed.settings.sweep import SweepSettings
 from psofed.sweeps.cell import CellResult
 from psofed.sweeps.execute import run_cells
 from psofed.sweeps.grid import Axis, Grid, make_grid
@@ -43,6 +45,7 @@ def run_sweep(
     Examples
     --------
     >>> from psofed.scenario import Scenario
+    from psofed.settings.sweep import SweepSettings
     >>> from psofed.sweeps import Axis
     >>> base = Scenario(num_clients=10, dimension=3, iterations=200)
     >>> result = run_sweep(Grid(base, (Axis(("num_shared",), ((1,), (3,))),), trials=8))
@@ -53,40 +56,18 @@ def run_sweep(
     return SweepResult(grid, tuple(results))
 
 
-def sweep(
-    base: Scenario | str | Path,
-    grid: Mapping[Any, Any],
-    trials: int = 100,
-    seed: int = 0,
-    *,
-    tail: float = 0.2,
-    threads: int | None = None,
-    executor: Executor | None = None,
-    store: str | Path | None = None,
-    progress: ProgressCallback | None = None,
-) -> "SweepResult":
+@takes(SweepSettings)
+def sweep(base: Scenario | str | Path, grid: Mapping[Any, Any], settings: SweepSettings) -> "SweepResult":
     """Simulate every combination of some fields' values.
 
     Parameters
     ----------
     base : Scenario or path
-        What all points have in common, or the TOML file that describes it.
+        The scenario that all points share, or the TOML file that describes it.
     grid : mapping
         A list of values for each field that varies, by dotted name: ``{"num_shared": [1, 5]}``. A value may be a part:
         ``{"attack": [Gaussian(num_byzantine=5), SignFlip(num_byzantine=5)]}``. Fields that vary together stand in a
         tuple, with tuples of values. ``"attack.strength"`` is whatever field is the attack's strength.
-    trials, seed : int
-        Of every simulation; equal seeds make all comparisons within the grid paired.
-    tail : float or int
-        The end that counts as steady state: a fraction of the iterations below 1, or a number of them.
-    threads : int, optional
-        Points simulated at once on this machine; all cores by default.
-    executor : concurrent.futures.Executor, optional
-        Where they are simulated instead: processes, or a Dask cluster's ``Client.get_executor()``.
-    store : path, optional
-        A folder that keeps finished points; those there already are not simulated again.
-    progress : callable, optional
-        Called now and then with (done, total) points; those under way count in part.
 
     Returns
     -------
@@ -96,6 +77,7 @@ def sweep(
     Examples
     --------
     >>> from psofed.scenario import Scenario
+    from psofed.settings.sweep import SweepSettings
     >>> base = Scenario(num_clients=10, dimension=3, iterations=200)
     >>> result = sweep(base, {"num_shared": [1, 3]}, trials=8)
     >>> result.to_dataset()["network_mse"].sizes["num_shared"]
@@ -104,11 +86,11 @@ def sweep(
     True
     """
     return run_sweep(
-        make_grid(base, grid, trials, seed, tail),
-        threads=threads,
-        executor=executor,
-        store=None if store is None else CellStore(store),
-        progress=progress,
+        make_grid(base, grid, settings.trials, settings.seed, settings.tail),
+        threads=settings.threads,
+        executor=settings.executor,
+        store=None if settings.store is None else CellStore(settings.store),
+        progress=settings.progress,
     )
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from psofed.common.errors import NotCoveredError
+from psofed.common.types import FloatArray
 from psofed.parts.affine import Affine, PoisonedSamples, Statement
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Attack, Drift
@@ -85,8 +86,7 @@ def check_attack(model: "TheoryModel") -> None:
             f'the paper\'s theory covers attacks of mean zero, independent between clients; "{kind}" is not: '
             'use theory = "exact"'
         )
-    only_echoes = isinstance(statement, Affine) and (statement.own, statement.server) == (0.0, 1.0)
-    if only_echoes and np.all(model.attackers.chance == 1.0):
+    if hears_nothing(statement, model.attackers.chance):
         raise NotCoveredError(
             f'attack.kind = "{kind}": the server never hears what anybody has learned; there is no steady state'
         )
@@ -104,6 +104,12 @@ def check_attack(model: "TheoryModel") -> None:
             f'attack.kind = "{kind}" pulls towards a fixed point, from which a target that walks moves away for '
             "ever: there is no steady state; it can only be simulated"
         )
+
+
+def hears_nothing(statement: Statement | None, chance: FloatArray) -> bool:
+    """Whether every upload, attacked with the chances (K,), is the server's own number: nothing is ever learned."""
+    only_echoes = isinstance(statement, Affine) and (statement.own, statement.server) == (0.0, 1.0)
+    return only_echoes and bool(np.all(chance == 1.0))
 
 
 def check_stepsize(model: "TheoryModel", stepsize: float) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.numbers import finite_or_none
+from psofed.common.settings import takes
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_choice
 from psofed.render import Report, Reported
@@ -21,6 +22,7 @@ from psofed.render.numbers import decibels
 from psofed.results import METRIC_TITLES
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
+from psofed.settings.theory import PredictionSettings
 from psofed.theory.coverage import check_stepsize
 from psofed.theory.metrics import Metrics, SteadyState, Terms, metrics_of
 from psofed.theory.model import TheoryModel
@@ -261,24 +263,19 @@ class Prediction(Reported):
             return {"not_covered": str(error)}
 
 
-def predict(
-    scenario: Scenario | str | Path, theory: str = "exact", small_stepsize: bool = False
-) -> Prediction:
+@takes(PredictionSettings)
+def predict(scenario: Scenario | str | Path, settings: PredictionSettings) -> Prediction:
     """Predict what simulating a scenario will show; :func:`psofed.predict_stepsizes` does it for many stepsizes.
 
     Parameters
     ----------
     scenario : Scenario or path
-        What is predicted, or the TOML file that describes it.
-    theory : str
-        ``"exact"``: the equations as simulated, nothing averaged apart. ``"paper"``: the paper's theory, which takes
-        download and upload as independent.
-    small_stepsize : bool
-        Drop the terms of order μ² in 𝓕 (the paper's small-stepsize approximation; ``theory="paper"`` only).
+        The scenario, or the TOML file that describes it.
 
     Returns
     -------
     Prediction
+        Errors, their sources, stability and the best stepsize.
 
     Examples
     --------
@@ -288,6 +285,6 @@ def predict(
     >>> round(predict(scenario).network_mse, 5), round(predict(scenario, theory="paper").network_mse, 5)
     (0.02585, 0.02529)
     """
-    prediction = Prediction(as_scenario(scenario), theory, small_stepsize)
+    prediction = Prediction(as_scenario(scenario), settings.theory, settings.small_stepsize)
     _ = prediction.terms  # refuses what is not covered, and does the work that is always needed
     return prediction

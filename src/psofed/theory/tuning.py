@@ -6,7 +6,7 @@ the lowest error.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psofed.common.numbers import to_decibels
-from psofed.common.types import FloatArray, ProgressCallback
+from psofed.common.settings import takes
+from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer
 from psofed.fleet import Fleet
 from psofed.render import Report, Reported
@@ -23,7 +24,8 @@ from psofed.results import METRIC_TITLES
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
-from psofed.theory.metrics import METRICS, Metrics, check_metric, metrics_of
+from psofed.settings.theory import TuningSettings
+from psofed.theory.metrics import METRICS, Metrics, metrics_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import select
 from psofed.theory.solve.method import Method
@@ -170,15 +172,8 @@ class Plan:
         }
 
 
-def tune(
-    scenario: Scenario | str | Path,
-    metric: str = "network",
-    shared: Sequence[int] | None = None,
-    theory: str = "exact",
-    horizon: int | None = None,
-    progress: ProgressCallback | None = None,
-    measured: Fleet | None = None,
-) -> Tuning:
+@takes(TuningSettings)
+def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
     """Find the best stepsize for each number of shared entries, and recommend one of them.
 
     Under attack, or with a target that walks, the steady-state error has a minimum, and that is what is sought. Without
@@ -188,20 +183,12 @@ def tune(
     Parameters
     ----------
     scenario : Scenario or path
-        The fleet and the attack on it; its stepsize and number of shared entries are what is sought.
-    metric : str
-        ``"network"``, ``"test"`` or ``"msd"``.
-    shared : sequence of int, optional
-        Numbers of shared entries to consider; 1 to D by default.
-    theory : str
-        ``"exact"`` or ``"paper"``.
-    horizon : int, optional
-        N: minimise the mean error over the first N iterations. By default the steady state where it has a best
-        stepsize, else the scenario's own iterations.
-    progress : callable, optional
-        Called with the number of choices done and their total.
-    measured : Fleet, optional
-        Statistics of the streams as measured (:meth:`psofed.OwnData.fleet`), in the place of the scenario's own.
+        The fleet and the attack on it; its stepsize and number of shared entries are replaced by the best ones.
+
+    Returns
+    -------
+    Tuning
+        Best stepsizes by number of shared entries, and a recommendation.
 
     Examples
     --------
@@ -214,13 +201,13 @@ def tune(
     >>> short.recommended.stepsize > long.recommended.stepsize > 0
     True
     """
-    scenario = as_scenario(scenario)
-    check_metric(metric)
-    counts = tuple(shared) if shared is not None else tuple(range(1, scenario.dimension + 1))
+    scenario, metric, theory = as_scenario(scenario), settings.metric, settings.theory
+    horizon, progress, measured = settings.horizon, settings.progress, settings.measured
+    counts = settings.shared or range(1, scenario.dimension + 1)
+    for count in counts:
+        check_integer("shared", count, 1, scenario.dimension, "dimension")
     if horizon is None and not has_optimum(TheoryModel(scenario, theory, measured=measured)):
         horizon = scenario.iterations
-    if horizon is not None:
-        horizon = check_integer("horizon", horizon, 1)
     points: list[TuningPoint] = []
     for count in counts:
         if progress is not None:

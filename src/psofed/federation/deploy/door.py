@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Self
 
 from psofed.common.errors import PsofedError
-from psofed.federation.deploy.bell import BellService
 from psofed.federation.deploy.credentials import Credentials
 from psofed.federation.deploy.requests import MAX_HEAD, KeyRing, RefusedError, Request, read_head
 from psofed.federation.deploy.traffic import CountingSocket, Meter
 from psofed.federation.deploy.upstream import Upstream, UpstreamError
 from psofed.federation.flower import CHUNK_BYTES, NOTED, Gate, most_objects, number_of_key
+from psofed.federation.protocol.bell import BellService
 
 _SMALL_BODY = 4096  # more than any request has but those that push a message or an object
 _ANNOUNCEMENT = 1 << 15  # a reply without its content: the reason of an error, and an object tree

@@ -9,9 +9,9 @@ import logging
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import read_json, write_json
+from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.submit import is_free, submit
 from psofed.federation.deploy.superlink import Home, open_control
-from psofed.federation.settings import RunSettings
 
 _log = logging.getLogger("psofed.federation")
 

@@ -1,8 +1,9 @@
 """One node as one long-lived process: asks for messages, answers them, and learns from each sample as it arrives.
 
-It speaks Flower's Fleet API with Flower's own client (:class:`psofed.federation.flower.Fleet`), so to the SuperLink it
-is a SuperNode like any other. But it holds the app in memory, where Flower starts a new Python for every message. Only
-psofed's own app runs here, whatever the server submits: a run's code is never loaded, only its configuration is read.
+It speaks Flower's Fleet API with Flower's own client (:class:`psofed.federation.flower.FleetConnection`), so to the
+SuperLink it is a SuperNode like any other. But it holds the app in memory, where Flower starts a new Python for every
+message. Only psofed's own app runs here, whatever the server submits: a run's code is never loaded, only its
+configuration is read.
 """
 
 import contextlib
@@ -19,14 +20,14 @@ from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json, write_json
 from psofed.common.scheduler import scheduler
-from psofed.federation.client import NODE_NUMBER
+from psofed.federation.client.sharing import NODE_NUMBER
 from psofed.federation.flower import (
     HEARTBEAT,
+    Announcement,
     BadMessageError,
-    Fleet,
+    FleetConnection,
     ForgottenError,
     NotRunningError,
-    Question,
     StillOnlineError,
     UnknownKeyError,
     UnreachableError,
@@ -34,8 +35,8 @@ from psofed.federation.flower import (
     error_reply,
     identify,
 )
-from psofed.federation.packing import pack, unpack
-from psofed.federation.wire import SETTINGS, clean_text
+from psofed.federation.protocol.packing import pack, unpack
+from psofed.federation.protocol.wire import SETTINGS, clean_text
 
 _LONGEST_PAUSE = 5.0
 _LEARN_EVERY = 0.2
@@ -60,7 +61,7 @@ class LongLivedNode:
     Parameters
     ----------
     server, key, authority
-        See :class:`psofed.federation.flower.Fleet`.
+        See :class:`psofed.federation.flower.FleetConnection`.
     home : path
         Folder of this node; only one process can use it at a time.
     settings : mapping
@@ -88,7 +89,7 @@ class LongLivedNode:
         self.settings: dict[str, Any] = dict(settings)
         self.app = app
         self.say = say
-        self._fleet = Fleet(server, key, authority)
+        self._fleet = FleetConnection(server, key, authority)
         self.settings[NODE_NUMBER] = str(self._fleet.number)
         self._lock = scheduler().lock()
         self._context: Context | None = None
@@ -192,7 +193,7 @@ class LongLivedNode:
                 scheduler().sleep(pause)
                 pause = min(2 * pause, 0.5)
 
-    def _answer(self, question: Question) -> None:
+    def _answer(self, question: Announcement) -> None:
         run_id, started = question.message.metadata.run_id, scheduler().monotonic()
         try:
             if self._context is None or self._context.run_id != run_id:

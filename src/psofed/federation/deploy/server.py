@@ -11,8 +11,7 @@ from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import read_json, write_json
-from psofed.federation.app import HOME_VARIABLE
-from psofed.federation.deploy.bell import BELL_VARIABLE
+from psofed.federation.deploy.app import HOME_VARIABLE
 from psofed.federation.deploy.door import DoorLimits, FrontDoor
 from psofed.federation.deploy.keeper import RunKeeper
 from psofed.federation.deploy.processes import (
@@ -32,6 +31,7 @@ from psofed.federation.deploy.superlink import (
     superlink_command,
 )
 from psofed.federation.flower import Control
+from psofed.federation.protocol.bell import BELL_VARIABLE
 
 START_TIMEOUT = 60.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")

@@ -7,10 +7,11 @@ from typing import Any
 from psofed._version import __version__
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json, write_json
+from psofed.common.toml import toml_value
 from psofed.federation.deploy.processes import wait_until
+from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.status import server_address
-from psofed.federation.deploy.superlink import Home, open_control, to_toml_value
-from psofed.federation.settings import RunSettings
+from psofed.federation.deploy.superlink import Home, open_control
 
 _PYPROJECT = """\
 [build-system]
@@ -40,7 +41,7 @@ _ASK_FLOWER_EVERY = 15.0
 _MODULE = '''\
 """The app is part of psofed, which every machine has installed."""
 
-from psofed.federation.app import client_app, server_app
+from psofed.federation.deploy.app import client_app, server_app
 
 __all__ = ["client_app", "server_app"]
 '''
@@ -50,7 +51,7 @@ def write_app(home: Home, settings: RunSettings) -> None:
     """Write the Flower app that carries `settings` to server and nodes; the code itself is psofed's own."""
     package = home.app / "psofed_run"
     package.mkdir(parents=True, exist_ok=True)
-    config = "\n".join(f"{name} = {to_toml_value(value)}" for name, value in settings.to_config().items())
+    config = "\n".join(f"{name} = {toml_value(value)}" for name, value in settings.to_config().items())
     (home.app / "pyproject.toml").write_text(_PYPROJECT.format(version=__version__, config=config))
     (package / "__init__.py").write_text("")
     (package / "apps.py").write_text(_MODULE)

@@ -5,14 +5,12 @@ in the checkpoint, the keys are files, and masks follow from the keys. So a rest
 the round that it cuts short, and each request is twice as fast as with Flower's database.
 """
 
-import json
 import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import read_json
@@ -181,10 +179,3 @@ def check_closed(home: Home, port: int) -> None:
         "the SuperLink answers without its secret, so every user of this machine could run code here; "
         "this version of Flower is not supported"
     )
-
-
-def to_toml_value(value: Any) -> str:
-    """Return `value` as TOML writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return json.dumps(value) if isinstance(value, str) else repr(value)

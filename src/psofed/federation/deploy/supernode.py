@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import PsofedError
+from psofed.common.toml import toml_value
 from psofed.federation.deploy.processes import Process, Supervisor, flower_environment, free_port
-from psofed.federation.deploy.superlink import to_toml_value
 
 HASTY_END = 15.0
 STILL_ONLINE = 75.0  # Flower takes a SuperNode for online for 60 s after its last sign of life
@@ -27,7 +27,7 @@ def supernode_command(
         *("--auth-supernode-private-key", str(key)),
         *("--host", "127.0.0.1"),
         *("--port", str(port)),
-        *("--node-config", " ".join(f"{name}={to_toml_value(value)}" for name, value in settings.items())),
+        *("--node-config", " ".join(f"{name}={toml_value(value)}" for name, value in settings.items())),
     ]
 
 

@@ -11,22 +11,24 @@ _RECORD = struct.Struct("<QQQ")
 
 
 @dataclass(frozen=True)
-class Traffic:
+class SocketTraffic:
     """Bytes from the nodes (up), to the nodes (down), and connections, since the file was made."""
 
     up: int = 0
     down: int = 0
     connections: int = 0
 
-    def since(self, earlier: "Traffic") -> "Traffic":
+    def since(self, earlier: "SocketTraffic") -> "SocketTraffic":
         """Return what was added after `earlier`."""
-        return Traffic(self.up - earlier.up, self.down - earlier.down, self.connections - earlier.connections)
+        return SocketTraffic(
+            self.up - earlier.up, self.down - earlier.down, self.connections - earlier.connections
+        )
 
 
-def read_traffic(path: Path) -> Traffic | None:
+def read_traffic(path: Path) -> SocketTraffic | None:
     """Read the counts, or None if there are none."""
     try:
-        return Traffic(*_RECORD.unpack(path.read_bytes()))
+        return SocketTraffic(*_RECORD.unpack(path.read_bytes()))
     except (OSError, struct.error):
         return None
 
@@ -40,7 +42,7 @@ class Meter:
     >>> with Meter(Path(mkdtemp()) / "traffic.bin") as meter:
     ...     meter.count(up=3)
     ...     meter.traffic
-    Traffic(up=3, down=0, connections=0)
+    SocketTraffic(up=3, down=0, connections=0)
     """
 
     def __init__(self, path: Path) -> None:
@@ -60,9 +62,9 @@ class Meter:
         self._file.close()
 
     @property
-    def traffic(self) -> Traffic:
+    def traffic(self) -> SocketTraffic:
         """What was counted so far."""
-        return Traffic(*_RECORD.unpack(self._map[: _RECORD.size]))
+        return SocketTraffic(*_RECORD.unpack(self._map[: _RECORD.size]))
 
     def count(self, up: int = 0, down: int = 0, connections: int = 0) -> None:
         """Add to the counts."""

@@ -18,7 +18,7 @@ from psofed.federation.flower.errors import (
     UnreachableError,
     WrongAuthorityError,
 )
-from psofed.federation.flower.fleet import HEARTBEAT, Fleet, Question
+from psofed.federation.flower.fleet import HEARTBEAT, Announcement, FleetConnection
 from psofed.federation.flower.gate import NOTED, Gate
 from psofed.federation.flower.keys import (
     KEY_HEADER,
@@ -51,15 +51,15 @@ __all__ = [
     "TESTED_MINORS",
     "TIMESTAMP_HEADER",
     "USED_SIGNATURE",
+    "Announcement",
     "BadMessageError",
     "BadTreeError",
     "Control",
-    "Fleet",
+    "FleetConnection",
     "ForgottenError",
     "Gate",
     "IncompleteReplyError",
     "NotRunningError",
-    "Question",
     "ReplyBounds",
     "Sender",
     "StillOnlineError",

@@ -44,14 +44,14 @@ _REASON = "psofed-reason"
 
 
 @dataclass(frozen=True)
-class Question:
+class Announcement:
     """A message for this node, as announced: its content is still with the server."""
 
     message: Message
     tree: Any
 
 
-class Fleet:
+class FleetConnection:
     """One node's connection to a SuperLink: Flower's own client, signed requests and messages.
 
     Parameters
@@ -131,7 +131,7 @@ class Fleet:
         if not self._call("SendNodeHeartbeat", request).success:
             raise ForgottenError("the server does not know this node any more")
 
-    def ask(self) -> Question | None:
+    def ask(self) -> Announcement | None:
         """Ask for a message; the server may take its time to say that there is none.
 
         Raises
@@ -148,14 +148,16 @@ class Fleet:
         if len(answer.messages_list) != 1 or len(answer.message_object_trees) != 1:
             raise BadMessageError("the server sent several messages at once")
         try:
-            question = Question(message_from_proto(answer.messages_list[0]), answer.message_object_trees[0])
+            question = Announcement(
+                message_from_proto(answer.messages_list[0]), answer.message_object_trees[0]
+            )
         except Exception as error:
             # Flower's readers raise whatever they stumble over.
             raise BadMessageError(f"the server sent no message ({type(error).__name__})") from None
         self._check_origin(question.message)
         return question
 
-    def fetch(self, question: Question, most_bytes: int = MAX_MESSAGE) -> Message:
+    def fetch(self, question: Announcement, most_bytes: int = MAX_MESSAGE) -> Message:
         """Return the whole message, and tell the server that it has arrived.
 
         Raises

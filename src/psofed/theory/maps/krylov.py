@@ -27,6 +27,7 @@ _SMALL = 24  # up to here a dense matrix is cheaper than a Krylov method, and AR
 _TOLERANCE = 1e-10
 _LARGE, _LARGE_TOLERANCE = 20_000, 1e-8  # where each digit costs, eight are more than a prediction needs
 _CYCLES = 100
+_DENSE_AFTER_ALL = 3000  # unknowns up to which a system that GMRES does not solve is solved directly
 _ACCEPTED = 1e-6  # relative residual beyond which there is no answer
 
 
@@ -47,7 +48,13 @@ def solve_fixed_point(linear: LinearMap, source: FloatArray) -> FloatArray:
     # The unknowns (server, cross, own) span orders of magnitude that GMRES sees through the residual's norm alone,
     # so the tolerance is far below what is asked of a prediction.
     tolerance = _TOLERANCE if size < _LARGE else _LARGE_TOLERANCE
-    solved = solve_fixed_points(lambda x: linear(x[0])[None], source[None], tolerance)
+    try:
+        solved = solve_fixed_points(lambda x: linear(x[0])[None], source[None], tolerance)
+    except PsofedError:
+        if size > _DENSE_AFTER_ALL:
+            raise
+        # Close to the largest stable stepsize restarts may stall, and a matrix of this size is still affordable.
+        return np.asarray(np.linalg.solve(np.eye(size) - as_matrix(linear, size), source))
     return np.asarray(solved[0])
 
 
@@ -84,7 +91,8 @@ def gmres(
         if not np.any(norm > wanted):
             break
         hessenberg, right = np.zeros((count, restart, restart)), np.zeros((count, restart + 1))
-        cosine, sine = np.empty((restart, count)), np.empty((restart, count))
+        rotation = np.zeros((count, restart + 1, restart + 1))
+        rotation[:, 0, 0] = 1.0
         basis[:, 0], right[:, 0] = _unit(residual, norm), norm
         used = 0
         for j in range(restart):
@@ -94,18 +102,19 @@ def gmres(
             column = column - (part.swapaxes(1, 2) @ span).swapaxes(1, 2)
             more = span @ column
             column = (column - (more.swapaxes(1, 2) @ span).swapaxes(1, 2))[:, :, 0]
-            weights, length = (part + more)[:, :, 0], np.linalg.norm(column, axis=1)
-            for i in range(j):
-                upper, lower = weights[:, i].copy(), weights[:, i + 1].copy()
-                weights[:, i] = cosine[i] * upper + sine[i] * lower
-                weights[:, i + 1] = cosine[i] * lower - sine[i] * upper
+            length = np.linalg.norm(column, axis=1)
+            weights = (rotation[:, : j + 1, : j + 1] @ (part + more))[:, :, 0]
             radius = np.hypot(weights[:, j], length)
             idle = radius == 0.0  # a converged system has run out of directions: nothing is rotated
             safe = np.where(idle, 1.0, radius)
-            cosine[j], sine[j] = np.where(idle, 1.0, weights[:, j] / safe), length / safe
+            cosine, sine = np.where(idle, 1.0, weights[:, j] / safe), length / safe
             weights[:, j] = safe
             hessenberg[:, : j + 1, j] = weights
-            right[:, j + 1], right[:, j] = -sine[j] * right[:, j], cosine[j] * right[:, j]
+            # The new rotation mixes rows j and j + 1 of all rotations so far.
+            upper = rotation[:, j, : j + 1].copy()
+            rotation[:, j, : j + 1], rotation[:, j, j + 1] = cosine[:, None] * upper, sine
+            rotation[:, j + 1, : j + 1], rotation[:, j + 1, j + 1] = -sine[:, None] * upper, cosine
+            right[:, j + 1], right[:, j] = -sine * right[:, j], cosine * right[:, j]
             used = j + 1
             if not np.any(np.abs(right[:, used]) > wanted):
                 break

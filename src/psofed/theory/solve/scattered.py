@@ -66,7 +66,7 @@ class Scattered(Full):
         if white.is_stable(stepsize) and white.clean.is_stable(stepsize):
             masks = self.model.window_masks(_LARGEST_SAMPLE)[:count]
             paired = white.by_source(masks, stepsize)
-            centre = white.by_source(white.masks, stepsize).mean(axis=0)
+            centre = white.levels(stepsize).mean(axis=0)
             values = _control(values, paired, centre)
         total = values.sum(axis=1)
         return np.asarray(values.mean(axis=0)), total.std(axis=0, ddof=2) / np.sqrt(count)

@@ -6,16 +6,15 @@ at the scenario's stepsize; ``SteadyState.sampling_error`` reports it. ρ(𝓕) 
 offsets equal and a few sampled ones.
 """
 
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.theory.metrics import SteadyState
-from psofed.theory.moments.level import Level, Sources
+from psofed.theory.moments.level import Level
 from psofed.theory.solve.method import Method, by_source
-from psofed.theory.solve.reduced import find_radius
 
 if TYPE_CHECKING:
     from psofed.theory.maps.windows.problem import WindowProblem
@@ -35,10 +34,15 @@ class Windows(Method):
 
     def steady_state(self, stepsize: float) -> SteadyState:
         """Steady state, with its standard error where offsets are sampled."""
-        found = self.by_source(self.masks, stepsize)
-        total = found.sum(axis=1)
-        error = total.std(axis=0, ddof=1) / np.sqrt(len(total)) if self.model.is_sampled else np.zeros(2)
-        return SteadyState.of(found.mean(axis=0), error)
+        levels = self.levels(stepsize)
+        return SteadyState.of(levels.mean(axis=0), _standard_error(levels) if self.model.is_sampled else None)
+
+    def levels(self, stepsize: float) -> FloatArray:
+        """Excess and MSD by source for each set of offsets of the sample: (N, 4, 2)."""
+        if stepsize == self.model.scenario.stepsize and self._sampled.size:
+            return self._sampled
+        masks = self.model.window_masks(max(len(self._sampled), _FIRST_SAMPLE))
+        return self.by_source(masks, stepsize)
 
     def by_source(self, masks: FloatArray, stepsize: float) -> FloatArray:
         """Excess and MSD by source for each set of masks: (N, 4, 2)."""
@@ -48,16 +52,10 @@ class Windows(Method):
             lambda sources: self.clean.problem.steady_states(masks, stepsize, sources),
         )
 
-    def growth(self, stepsize: float) -> float:
-        """Below one if and only if ρ(𝓕) is."""
-        return max(self.problem.growth(mask, stepsize, 1.0) for mask in self._radius_masks)
-
     def spectral_radius(self, stepsize: float) -> float:
-        """ρ(𝓕)."""
+        """ρ(𝓕), the largest over all offsets equal and a few sampled ones."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return max(
-                find_radius(partial(self.problem.growth, mask, stepsize)) for mask in self._radius_masks
-            )
+            return max(self.problem.spectral_radius(mask, stepsize) for mask in self._radius_masks)
 
     def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
         """Excess network MSE and server MSD over the iterations."""
@@ -73,23 +71,25 @@ class Windows(Method):
         return WindowProblem(self.model)
 
     @cached_property
-    def masks(self) -> FloatArray:
-        """Enough sets of masks for the asked precision at the scenario's own stepsize."""
-        model, count = self.model, _FIRST_SAMPLE
-        masks = model.window_masks(count)
-        if not model.is_sampled or not self.is_stable(model.scenario.stepsize):
-            return masks
-        floor = float(model.fleet.noise_variance.mean())
-        while count < _LARGEST_SAMPLE:
-            levels = self.problem.steady_states(masks, model.scenario.stepsize, Sources())
-            error, mean = levels.std(axis=0, ddof=1), levels.mean(axis=0) + np.array([floor, 0.0])
-            wanted = mean * np.array([SAMPLE_ERROR.excess, SAMPLE_ERROR.server])
-            needed = float(((error / wanted) ** 2).max())
+    def _sampled(self) -> FloatArray:
+        """The levels at the scenario's own stepsize, of enough offsets for the asked precision; none if unstable."""
+        model, stepsize = self.model, self.model.scenario.stepsize
+        if not (self.is_stable(stepsize) and self.clean.is_stable(stepsize)):
+            return np.zeros((0, 4, 2))
+        count = _FIRST_SAMPLE
+        levels = self.by_source(model.window_masks(count), stepsize)
+        floor = np.array([float(model.fleet.noise_variance.mean()), 0.0])
+        wanted = np.array([SAMPLE_ERROR.excess, SAMPLE_ERROR.server])
+        while model.is_sampled and count < _LARGEST_SAMPLE:
+            mean = levels.sum(axis=1).mean(axis=0) + floor
+            needed = count * float(((_standard_error(levels) / (wanted * mean)) ** 2).max())
             if needed <= count:
                 break
+            # A larger sample begins with the smaller one, so only what is new is solved.
             count = int(min(_LARGEST_SAMPLE, max(2 * count, 64 * np.ceil(needed / 64))))
-            masks = model.window_masks(count)
-        return masks
+            more = self.by_source(model.window_masks(count)[len(levels) :], stepsize)
+            levels = np.concatenate([levels, more])
+        return levels
 
     @cached_property
     def _radius_masks(self) -> tuple[FloatArray, ...]:
@@ -97,3 +97,8 @@ class Windows(Method):
         masks = masks[: _RADIUS_SAMPLE if self.model.drawn.clients < 30 else 1]
         aligned = np.broadcast_to(masks[0][:1], masks[0].shape).copy()  # all offsets equal: possible, too
         return (aligned, *masks)
+
+
+def _standard_error(levels: FloatArray) -> FloatArray:
+    """Return the standard error of the mean of all sources together, (2,)."""
+    return np.asarray(levels.sum(axis=1).std(axis=0, ddof=1) / np.sqrt(len(levels)))

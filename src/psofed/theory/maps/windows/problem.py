@@ -1,9 +1,10 @@
-"""Round-robin masks with an offset for each client, over white inputs: many offsets, each solved exactly, compiled.
+"""Round-robin windows with an offset per client, over white inputs: many sets of offsets, each solved exactly.
 
-Given all offsets the masks are certain, and the recursion is that of :class:`psofed.theory.fixed_masks.FixedMasks`, of
-which this is the compiled form (a test holds the two together). The law of the server's error involves the
-offsets of all clients at once, so no finite set of moments averaged over offsets closes; what can be done is to
-solve the recursion for given offsets and to average the solutions, over all offsets or over a sample of them.
+Given all offsets the masks are certain, and the recursion is that of
+:class:`psofed.theory.steps.fixed_masks.FixedMasks`, of which this is the compiled form. Pairs are eliminated
+(:mod:`.pairs`), and x = F x + s solved by GMRES for a few sets of masks side by side, on all cores. ρ(𝓕) is that of
+the full map, pairs included. First moments obey a linear recursion of their own, which is solved directly: with Q_k
+and r_k such that a client's mean is Q_k g + r_k, g is a D × D system.
 """
 
 import os
@@ -14,11 +15,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.theory.maps.krylov import dominant_eigenvalue
+from psofed.theory.maps.krylov import dominant_eigenvalue, solve_fixed_points
 from psofed.theory.maps.windows import kernels
+from psofed.theory.maps.windows.arguments import WindowDrive, WindowSystem
+from psofed.theory.maps.windows.clients import step_first
+from psofed.theory.maps.windows.pairs import close_cycles
 from psofed.theory.model import TheoryModel
 from psofed.theory.moments.level import NO_SOURCES, Sources
 from psofed.theory.steps.lms import WhiteLms, lms_of
+
+_TOGETHER = 8  # sets of masks that one solution takes side by side: more would leave the processor's cache
+_TOLERANCE = 1e-10
+_SAMPLED_TOLERANCE = 1e-6  # errors of a sample of offsets are a hundred times as large
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,44 +36,59 @@ class WindowProblem:
     Parameters
     ----------
     model : TheoryModel
-        Round-robin masks with an offset for each client, over white inputs.
+        Round-robin masks with an offset per client, over white inputs.
     """
 
     model: TheoryModel
 
-    @classmethod
-    def of(cls, model: TheoryModel) -> "WindowProblem":
-        """Make the problem of a model."""
-        return cls(model)
-
     def steady_states(self, masks: FloatArray, stepsize: float, sources: Sources) -> FloatArray:
         """Excess network MSE and server MSD for each of N sets of masks (N, K, D); shape (N, 2)."""
-        out = np.empty((masks.shape[0], 2))
         system, drive = self._system(stepsize), self._drive(stepsize, sources)
         nothing = self._drive(stepsize, NO_SOURCES)
         offsets = self._offsets if sources.direction else np.zeros((0, 1))
+        tolerance = _SAMPLED_TOLERANCE if self.model.is_sampled else _TOLERANCE
+        out = np.empty((len(masks), 2))
 
         def solve(part: slice) -> None:
+            sets = np.ascontiguousarray(masks[part].swapaxes(1, 2))
+            count, dimension, clients = sets.shape
             firsts = self._steady_first(masks[part], system, drive)
-            kernels.steady_states(
-                masks[part], system, drive, nothing, firsts, self._clean_variance, offsets, out[part]
-            )
+            befores = np.zeros_like(firsts)
+            closed = np.empty((count, np.gcd(dimension, system.shift), clients, clients))
+            for mask, first, before, cycles in zip(sets, firsts, befores, closed, strict=True):
+                close_cycles(mask, system, cycles)
+                if drive.directed:
+                    step_first(first.copy(), mask, system, drive, before)
 
-        _in_parts(solve, len(masks))
+            def step(x: FloatArray, driven: WindowDrive) -> FloatArray:
+                result = np.empty_like(x)
+                kernels.reduced_steps(
+                    np.ascontiguousarray(x), sets, system, driven, firsts, befores, closed, result
+                )
+                return result
+
+            source = step(np.zeros((count, dimension * (5 * clients + 2))), drive)
+            x = solve_fixed_points(lambda v: step(v, nothing), source, tolerance)
+            for i, numbers in enumerate(x):
+                v = kernels.unpacked(numbers, dimension, clients)
+                out[part][i] = kernels.level(v, firsts[i], self._clean_variance, offsets, system)
+
+        _in_parts(solve, len(masks), _TOGETHER)
         return out
 
-    def growth(self, mask: FloatArray, stepsize: float, eigenvalue: float) -> float:
-        """Spectral radius of the reduced step at λ = `eigenvalue`, for one set of masks (K, D)."""
+    def spectral_radius(self, mask: FloatArray, stepsize: float) -> float:
+        """ρ(𝓕) for one set of masks (K, D)."""
         clients, dimension = mask.shape
         system, nothing = self._system(stepsize), self._drive(stepsize, NO_SOURCES)
-        first = np.zeros((2 * clients + 1, dimension, 1))
+        first, turned = np.zeros((2 * clients + 1, dimension, 1)), np.ascontiguousarray(mask.T)
 
         def step(x: FloatArray) -> FloatArray:
-            out = np.empty_like(x)
-            kernels.reduced_step(x, mask, system, nothing, first, first, eigenvalue, out)
+            out = np.zeros_like(x)
+            kernels.full_step(x, turned, system, nothing, first, first, first, out)
             return out
 
-        return dominant_eigenvalue(step, np.ones(kernels.packed_size(clients, dimension)))
+        # Numbers of pairs that do not exist (l ≤ k) are not read and become 0.
+        return dominant_eigenvalue(step, step(np.ones(dimension * (2 + 5 * clients + clients**2))))
 
     def curves(self, masks: FloatArray, stepsize: float, iterations: int) -> FloatArray:
         """Excess network MSE and server MSD over the iterations, averaged over the sets of masks; shape (2, n)."""
@@ -76,9 +99,10 @@ class WindowProblem:
             start = np.full(1, np.sqrt(np.mean(self.model.fleet.target**2)))
 
         def run(part: slice) -> None:
-            kernels.curves(masks[part], system, drive, start, self._clean_variance, self._offsets, out[part])
+            sets = np.ascontiguousarray(masks[part].swapaxes(1, 2))
+            kernels.curves(sets, system, drive, start, self._clean_variance, self._offsets, out[part])
 
-        _in_parts(run, len(masks))
+        _in_parts(run, len(masks), 1)
         return np.asarray(out.mean(axis=0))
 
     @property
@@ -89,7 +113,7 @@ class WindowProblem:
     def _offsets(self) -> FloatArray:
         """Displacements of the clients' own targets, (K, V); none if they have none."""
         displacement = self.model.mixture.clean.displacement
-        # A copy: of an array that must not be written to, Numba would compile all kernels once more.
+        # A copy: Numba compiles all kernels once more for arrays that must not be written to.
         return np.zeros((0, 1)) if displacement is None else np.array(displacement[:, 0])
 
     def _lms(self, stepsize: float) -> WhiteLms:
@@ -97,11 +121,14 @@ class WindowProblem:
         assert isinstance(lms, WhiteLms)
         return lms
 
-    def _system(self, stepsize: float) -> kernels.System:
+    def _system(self, stepsize: float) -> WindowSystem:
         drawn, corruption, lms = self.model.drawn, self.model.law.corruption, self._lms(stepsize)
         keep, trace = lms.own_factors()
-        return kernels.System(
-            probabilities=np.array([drawn.single, drawn.pair, drawn.only_first, drawn.neither]),
+        return WindowSystem(
+            single=drawn.single,
+            pair=drawn.pair,
+            only=drawn.only_first,
+            neither=drawn.neither,
             participants=drawn.participants,
             shift=self.model.scenario.num_shared,
             redrawn=self.model.is_redrawn,
@@ -117,7 +144,7 @@ class WindowProblem:
             covariance=float(corruption.attackers.covariance),
         )
 
-    def _drive(self, stepsize: float, sources: Sources) -> kernels.Drive:
+    def _drive(self, stepsize: float, sources: Sources) -> WindowDrive:
         model, lms, corruption = self.model, self._lms(stepsize), self.model.law.corruption
         affine, clients, kinds = corruption.affine, model.drawn.clients, model.entries.kinds
         branches = model.mixture.branches
@@ -131,10 +158,10 @@ class WindowProblem:
         push = np.zeros((2, clients, kinds))
         if lms.means.push is not None:
             push[0] = -stepsize * lms.means.push[:, 0]
-        if lms.means.push_swing is not None:
+        if model.mixture.poisoned is not None and lms.means.push_swing is not None:
             push[1] = -stepsize * lms.means.push_swing[:, 0]
         constant = np.zeros(kinds) if corruption.constant is None else np.array(corruption.constant[0])
-        return kernels.Drive(
+        return WindowDrive(
             noise=noise,
             variance=float(sources.attack * (affine.variance + affine.common_variance)),
             common=float(sources.attack * corruption.attackers.pair_factor * affine.common_variance),
@@ -149,17 +176,16 @@ class WindowProblem:
             push_covariance=float(model.mixture.covariance),
         )
 
-    def _steady_first(self, masks: FloatArray, system: kernels.System, drive: kernels.Drive) -> FloatArray:
+    def _steady_first(self, masks: FloatArray, system: WindowSystem, drive: WindowDrive) -> FloatArray:
         """First moments after the download, in the steady state of each set of masks: (N, 2K + 1, D, V)."""
         count, clients, dimension = masks.shape
-        kinds = drive.constant.size
-        found = np.zeros((count, 2 * clients + 1, dimension, kinds))
+        firsts = np.zeros((count, 2 * clients + 1, dimension, drive.constant.size))
         if not drive.directed:
-            return found
-        p, s = system.probabilities[0], system.participants
+            return firsts
+        p, s = system.single, system.participants
         roll = np.roll(np.eye(dimension), system.shift, axis=1)  # (roll x)_c = x_{c + shift}
         decay, push = system.decay[:, None, None], np.repeat(drive.push[0][:, None], dimension, axis=1)
-        for i, mask in enumerate(masks):
+        for first, mask in zip(firsts, masks, strict=True):
             # y_k, the mean before an exchange, is Q_k g + r_k in the steady state, with g the server's after it.
             kept = np.eye(dimension) - decay * roll * (1 - p * mask)[:, None, :]
             answer = np.linalg.solve(
@@ -178,15 +204,14 @@ class WindowProblem:
             right = right + p / s * (mask * system.chance[:, None]).sum(axis=0)[:, None] * drive.constant
             server = np.linalg.solve(matrix, right)
             idle = answer[:, :, :dimension] @ server + answer[:, :, dimension:]
-            found[i, 0] = server
-            found[i, 1 : 1 + clients] = np.where(mask[:, :, None] > 0, server, idle)
-            found[i, 1 + clients :] = idle
-        return found
+            first[0] = server
+            first[1 : 1 + clients] = np.where(mask[:, :, None] > 0, server, idle)
+            first[1 + clients :] = idle
+        return firsts
 
 
-def _in_parts(work: Callable[[slice], None], count: int) -> None:
-    """Call `work` on slices that make up ``range(count)``, on all cores; the kernels let go of the GIL."""
-    workers = min(os.cpu_count() or 1, count)
-    step = max(1, -(-count // (4 * workers)))
-    with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(work, [slice(start, start + step) for start in range(0, count, step)]))
+def _in_parts(work: Callable[[slice], None], count: int, step: int) -> None:
+    """Call `work` on slices of `step` that make up ``range(count)``, on all cores; the kernels let go of the GIL."""
+    parts = [slice(start, min(start + step, count)) for start in range(0, count, step)]
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, len(parts))) as pool:
+        list(pool.map(work, parts))

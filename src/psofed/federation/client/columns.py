@@ -1,0 +1,247 @@
+"""A client's samples from a table, read as it grows; the same table that ``read_data`` reads.
+
+Which columns, what counts as a number and what as missing is decided by :mod:`psofed.fleet.values`, in one place for
+simulation and federation. Two things differ for a stream that goes on. A bad row is skipped, counted and named, where
+a file that is read whole is refused. And a CSV file may do without a header: if its first line holds numbers only, its
+columns are called x1, x2, …, and the last one y.
+"""
+
+import csv
+import itertools
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from psofed.common.errors import PsofedError
+from psofed.federation.client.sources import Position, Samples, collect
+from psofed.fleet.frames import is_parquet, parquet_rows
+from psofed.fleet.table import JUDGED_ROWS
+from psofed.fleet.values import client_name, delimiter_of, number, numeric_columns, shown
+
+Rows = Iterator[tuple[int, Sequence[Any]]]
+
+_log = logging.getLogger("psofed.federation")
+
+_MOST_LINES = 50  # of one row
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """Rows of a CSV or Parquet file, of one client if asked for.
+
+    Parameters
+    ----------
+    path : path
+        ``.parquet`` and ``.pq`` are Parquet, a folder is all such files in it by name, all else is CSV. A line of CSV
+        counts once its line feed is there. A file that has become shorter, or that has no line's end where reading
+        stopped, was replaced, and is read from its beginning.
+    dimension : int
+        D; there must be as many features. 0 lets any number pass.
+    target_column : str or None
+        y; None for the last column; if empty there is none, and targets are NaN.
+    features : tuple of str
+        Columns of x; if empty all others that are numbers, judged by the rows that are there.
+    client_column, client : str
+        Take only the rows that name `client` in that column.
+    growing : bool
+        Whether a last line without a line feed may still be written, and does not count yet.
+    """
+
+    path: Path
+    dimension: int
+    target_column: str | None = None
+    features: tuple[str, ...] = ()
+    client_column: str = ""
+    client: str = ""
+    growing: bool = True
+
+    def columns(self) -> tuple[tuple[str, ...], str]:
+        """Return the names of the features and of the target; a PsofedError says what does not fit."""
+        header, _, _ = self._open()
+        if not header:
+            raise PsofedError(f"{self.path}: has no complete line yet")
+        return self._choose(header)
+
+    def read(self, start: Position, limit: int) -> Samples:
+        """Return the rows from `start` on, NaN where an input is missing; those without a target are skipped."""
+        header, rows, delimiter = self._open(start)
+        if not header:
+            return collect([], [], self.dimension, start, f"{self.path.name} has no complete line yet")
+        features, target_column = self._choose(header)
+        at = [header.index(name) for name in features]
+        target_at = header.index(target_column) if target_column else -1
+        client_at = header.index(self.client_column) if self.client_column else -1
+        found: list[list[float]] = []
+        ends: list[Position] = []
+        position, problem = start, ""
+        for offset, row in rows:
+            if len(found) >= limit:
+                break
+            position = Position(position.samples, offset, position.skipped)
+            try:
+                if len(row) != len(header):
+                    raise PsofedError(f"{len(row)} fields where the header has {len(header)}")
+                if client_at >= 0 and client_name(row[client_at]) != self.client:
+                    continue
+                values = [_value(features[i], row[k], delimiter) for i, k in enumerate(at)]
+                target = math.nan if target_at < 0 else _value(target_column, row[target_at], delimiter)
+                if math.isnan(target) and target_at >= 0:
+                    raise PsofedError(f"no value of {target_column}")
+            except PsofedError as error:
+                position = Position(position.samples, offset, position.skipped + 1)
+                problem = str(error)
+                continue
+            position = Position(position.samples + 1, offset, position.skipped)
+            found.append([*values, target])
+            ends.append(position)
+        return collect(found, ends, len(features), position, problem)
+
+    def _open(self, start: Position | None = None) -> tuple[list[str], Rows, str]:
+        """Return the header, the rows after `start` with the position behind each, and what separates fields.
+
+        Of an empty file there is neither header nor row.
+        """
+        first = start.offset if start else 0
+        if self.path.is_dir() or is_parquet(self.path):
+            return *self._open_parquet(first), ","
+        try:
+            with self.path.open("rb") as file:
+                line = file.readline()
+                file.seek(max(0, first - 1))
+                replaced = first > 0 and file.read(1) != b"\n"
+        except OSError as error:
+            raise PsofedError(f"{self.path}: cannot be read ({error.strerror})") from None
+        text = _header_text(line, self.path)
+        if not text.strip() or (self.growing and not line.endswith(b"\n")):
+            return [], iter(()), ","
+        if replaced:
+            _log.warning("%s was replaced by another file: reading it from its beginning", self.path)
+            first = 0
+        delimiter = delimiter_of(text)
+        header = [name.strip() for name in _split(text, delimiter)]
+        if self.target_column not in header and all(map(_is_number, header)):
+            return _numbered(len(header)), self._lines(first, delimiter), delimiter
+        return header, self._lines(max(len(line), first), delimiter), delimiter
+
+    def _open_parquet(self, first: int) -> tuple[list[str], Rows]:
+        files = [self.path]
+        if self.path.is_dir():
+            files = sorted(path for path in self.path.iterdir() if is_parquet(path))
+        header: list[str] = []
+        tables = []
+        for path in files:
+            names, rows = parquet_rows(path)
+            if header and names != header:
+                raise PsofedError(f"{path}: columns {', '.join(names)} where others have {', '.join(header)}")
+            header = names
+            tables.append(row for _, row in rows)
+        numbered = enumerate(itertools.chain.from_iterable(tables), start=1)
+        return header, ((at, row) for at, row in numbered if at > first)
+
+    def _lines(self, offset: int, delimiter: str) -> Rows:
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            while line := _record(file, delimiter, self.growing):
+                offset += len(line)
+                text = _decode(line.removeprefix(b"\xef\xbb\xbf"))
+                if text.strip():
+                    yield offset, _split(text, delimiter)
+
+    def _numeric(self) -> tuple[str, ...]:
+        header, rows, delimiter = self._open()
+        return numeric_columns(header, [row for _, row in itertools.islice(rows, JUDGED_ROWS)], delimiter)
+
+    def _choose(self, header: list[str]) -> tuple[tuple[str, ...], str]:
+        """Return the names of the features and of the target."""
+        target = header[-1] if self.target_column is None else self.target_column
+        roles = {target: "target", self.client_column: "--client-column"}
+        roles.pop("", None)
+        chosen = self.features or tuple(name for name in self._numeric() if name not in roles)
+        if not chosen:
+            raise PsofedError(
+                f"{self.path}: no column of numbers besides {target}; there are {', '.join(header)}"
+            )
+        for name in (*roles, *chosen):
+            if header.count(name) != 1:
+                times = "no column" if name not in header else "more than one column"
+                raise PsofedError(f"{self.path}: {times} {name}; there are {', '.join(header)}")
+        for name in chosen:
+            if name in roles:
+                raise PsofedError(f"{self.path}: column {name} cannot be a feature, it is the {roles[name]}")
+        if self.dimension and len(chosen) != self.dimension:
+            raise PsofedError(
+                f"{self.path}: {len(chosen)} features ({', '.join(chosen)}) where the run's dimension is "
+                f"{self.dimension}; choose with --features, or run with --set dimension={len(chosen)}"
+            )
+        return chosen, target
+
+
+def _numbered(count: int) -> list[str]:
+    """Return the names of columns that have none: x1, x2, …, y."""
+    return [*(f"x{i}" for i in range(1, count)), "y"]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _value(column: str, value: Any, delimiter: str) -> float:
+    try:
+        found = number(value, delimiter)
+    except ValueError as error:
+        raise PsofedError(f"column {column}: {error}") from None
+    if math.isinf(found):
+        raise PsofedError(f"{shown(value)} in column {column} is not finite")
+    return found
+
+
+def _header_text(line: bytes, path: Path) -> str:
+    try:
+        text = line.removeprefix(b"\xef\xbb\xbf").decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise PsofedError(f"{path}: the first line is not UTF-8 text; save the table as CSV in UTF-8")
+    return text
+
+
+def _record(file: BinaryIO, delimiter: str, growing: bool) -> bytes:
+    """Return the next row and its line feed, of several lines if a quoted field has some; empty if unfinished."""
+    line = record = file.readline()
+    after = file.tell()
+    for _ in range(_MOST_LINES):
+        if not record.endswith(b"\n"):
+            return b"" if growing else record
+        if not _is_open(record, delimiter):
+            return record
+        record += file.readline()
+    file.seek(after)  # a quotation mark that nobody closes spoils its own line alone
+    return line
+
+
+def _is_open(record: bytes, delimiter: str) -> bool:
+    """Whether a quoted field goes on behind the line feed."""
+    if record.count(b'"') % 2 == 0:
+        return False
+    try:
+        next(csv.reader([_decode(record)], delimiter=delimiter, strict=True), None)
+    except csv.Error as error:
+        return "unexpected end" in str(error)
+    return False
+
+
+def _decode(line: bytes) -> str:
+    return line.decode("utf-8", "replace").rstrip("\r\n")
+
+
+def _split(text: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([text], delimiter=delimiter, strict=True), [])
+    except csv.Error:
+        return []

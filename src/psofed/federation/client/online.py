@@ -1,0 +1,278 @@
+"""Learning from a stream: the training function that works through all samples since the last call.
+
+Which samples belong before the server's values and which after? A client that was left out for r − 1 rounds
+finds, when it is called, all the samples of r rounds. The newest ⌈pending / r⌉ are this round's and are
+learned after the download; the older ones arrived while it was left out and are learned before it, on its own
+model, as the paper's unselected clients do. With q samples a round these are exactly the q of this round and
+the (r − 1) q of those before, so one sample a round gives the paper's recursion exactly.
+
+A long-lived client does not wait to be called: :meth:`OnlineRegression.learn_arrived` learns from each sample as it
+arrives, and a call then finds next to nothing pending.
+"""
+
+import copy
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from numpy.typing import NDArray
+
+from psofed.common.errors import PsofedError
+from psofed.common.validation import check_boolean, check_integer, check_number
+from psofed.federation.client.columns import TableSource
+from psofed.federation.client.sharing import CURRENT, DIVERGED, ELAPSED, MISSED, PHASE, REMARK, ROUND
+from psofed.federation.client.sources import Position, Samples, Source, most_samples
+from psofed.federation.client.state import STATE, commit_state, copy_records, latest_state
+from psofed.fleet.standardise import Standardiser
+
+STREAM = "psofed.stream"
+_ERRORS_KEPT = 65_536  # of samples that were learned since the last reply
+_ERRORS_REPORTED = 1024  # rounds whose mean squared error is reported in one reply, at most
+
+
+def online_regression(
+    source: Source, stepsize: float, samples_per_round: int = 0, *, scaled: bool | None = None
+) -> "OnlineRegression":
+    """Return a training function for linear regression by LMS on a stream; use it with ``catch_up=True``.
+
+    e = y − wᵀx, w ← w + μ x e for each sample, once. Reports ``num-examples``, the mean squared a-priori
+    error ``mse``, and ``squared-errors``, the mean of e² in each round since the last call, up to
+    ``last-round``.
+
+    Parameters
+    ----------
+    source : Source
+        The client's samples.
+    stepsize : float
+        μ.
+    samples_per_round : int
+        q: how many samples arrive per round; by round n no more than n q are read. 0: all there are.
+    scaled : bool, optional
+        Standardise online, as :func:`psofed.read_data` does (see :mod:`psofed.fleet.standardise`); by default if the
+        source is a table.
+
+    Examples
+    --------
+    >>> from flwr.clientapp import ClientApp
+    >>> from psofed.federation import partial_sharing
+    >>> from psofed.federation.client.sources import open_source
+    >>> app = ClientApp()
+    >>> train = online_regression(open_source("readings.csv", dimension=5), stepsize=0.1)
+    >>> train = app.train(mods=[partial_sharing(catch_up=True)])(train)
+    """
+    return OnlineRegression(source, stepsize, samples_per_round, scaled=scaled)
+
+
+class OnlineRegression:
+    """What :func:`online_regression` returns: a training function, and :meth:`learn_arrived` between its calls."""
+
+    def __init__(
+        self, source: Source, stepsize: float, samples_per_round: int = 0, *, scaled: bool | None = None
+    ) -> None:
+        self.source = source
+        self.stepsize: float = check_number("stepsize", stepsize, 0, open_low=True)
+        self.samples_per_round: int = check_integer("samples_per_round", samples_per_round, 0)
+        self.scaled: bool = (
+            isinstance(source, TableSource) if scaled is None else check_boolean("scaled", scaled)
+        )
+        self.problem: str = ""
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        """Work through all samples since the last call, as far as they belong to this phase."""
+        arrays = message.content.array_records["arrays"]
+        (name,) = arrays
+        model = arrays[name].numpy().copy()
+        config = message.content.config_records["config"]
+        phase, elapsed, n = str(config[PHASE]), int(str(config[ELAPSED])), int(str(config[ROUND]))
+        stream = read_stream(context.state)
+        limit = most_samples(model.size)
+        if self.samples_per_round:
+            limit = max(0, min(limit, self.samples_per_round * n - stream.position.samples))
+        pending = self._read(stream, limit)
+        taken = split_pending(len(pending), elapsed)[0] if phase == MISSED else len(pending)
+        stream, _ = self._learn(model.reshape(-1), stream, pending, taken)
+        metrics = _report(stream.errors, elapsed - 1 if phase == MISSED else 1, n, phase)
+        metrics |= {"num-examples": stream.examples, "samples-read": stream.position.samples}
+        remark, skipped = self._remark(stream), self._skipped(stream)
+        write_stream(context.state, replace(stream, examples=0, errors=np.empty(0)))
+        content = RecordDict({"arrays": ArrayRecord({name: Array(model)}), "metrics": MetricRecord(metrics)})
+        if remark or skipped:
+            content[REMARK] = ConfigRecord({"text": remark, "always": skipped})
+        return Message(content, reply_to=message)
+
+    def learn_arrived(self, context: Context, state_directory: Path | None = None) -> int:
+        """Learn from what has arrived since the last call, on the client's own model, and return how many.
+
+        This is what the paper's clients do in the rounds they are not selected for. It does nothing before the
+        first round, nor for samples that are counted out by round.
+        """
+        if self.samples_per_round or STATE not in context.state:
+            return 0
+        stream = read_stream(context.state)
+        if (state := latest_state(context)) is None:
+            return 0
+        pending = self._read(stream, most_samples(state.model.size))
+        if pending.end_after(stream.position) == stream.position:
+            return 0
+        model = state.model.copy()
+        stream, learned = self._learn(model, stream, pending, len(pending))
+        if not np.isfinite(model).all():
+            raise PsofedError(DIVERGED)
+        working = copy_records(context.state)
+        write_stream(working, replace(stream, errors=stream.errors[-_ERRORS_KEPT:]))
+        context.state = working
+        commit_state(context, replace(state, model=model), state_directory)
+        return learned
+
+    def _read(self, stream: "ClientStream", limit: int) -> Samples:
+        pending = self.source.read(stream.position, limit)
+        self.problem = pending.problem or self.problem
+        if not self.scaled and np.isnan(pending.inputs).any():
+            raise PsofedError("values are missing, which only scaled data may")
+        return pending
+
+    def _learn(
+        self, model: NDArray[Any], stream: "ClientStream", pending: Samples, taken: int
+    ) -> tuple["ClientStream", int]:
+        """Learn the first `taken` samples into `model`, and return where the stream is then."""
+        inputs, targets = pending.inputs[:taken], pending.targets[:taken]
+        scaling = stream.scaling
+        if self.scaled:
+            scaling = Standardiser(inputs.shape[1]) if scaling is None else copy.copy(scaling)
+            pairs = [scaling.take(x, float(y)) for x, y in zip(inputs, targets, strict=True)]
+            samples = [pair for pair in pairs if pair is not None]
+            inputs = np.array([x for x, _ in samples]).reshape(len(samples), inputs.shape[1])
+            targets = np.array([y for _, y in samples])
+        errors = lms(model, inputs, targets, self.stepsize)
+        position = stream.position
+        if taken == len(pending):
+            position = pending.end_after(position)
+        elif taken:
+            position = pending.ends[taken - 1]
+        return (
+            ClientStream(
+                position, stream.examples + len(errors), np.concatenate([stream.errors, errors]), scaling
+            ),
+            len(errors),
+        )
+
+    def _remark(self, stream: "ClientStream") -> str:
+        """Return why nothing was learned, or nothing."""
+        position, scaling = stream.position, stream.scaling
+        if stream.examples:
+            return ""
+        skipped = f"; {text}" if (text := self._skipped(stream)) else ""
+        if not position.samples:
+            return "no sample read" + (skipped or (f" ({self.problem})" if self.problem else ""))
+        if scaling is not None and scaling.rows < scaling.warmup:
+            return f"{scaling.rows} rows read, which only feed the means: {scaling.warmup} must come first{skipped}"
+        if scaling is not None and not scaling.is_ready:
+            return f"the target was {scaling.target_mean:g} in all of {scaling.rows} rows: nothing to learn{skipped}"
+        return f"no new sample, {position.samples} were read so far{skipped}"
+
+    def _skipped(self, stream: "ClientStream") -> str:
+        """Return how many rows held no sample and why, or nothing."""
+        position = stream.position
+        if not position.skipped:
+            return ""
+        reason = f" (the last: {self.problem})" if self.problem else ""
+        return f"{position.skipped} of {position.samples + position.skipped} rows were skipped{reason}"
+
+
+@dataclass(frozen=True, eq=False)
+class ClientStream:
+    """Where a client is in its data, what it has learned since it last told the server, and how it scales."""
+
+    position: Position = field(default_factory=Position)
+    examples: int = 0
+    errors: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    scaling: Standardiser | None = None
+
+
+def split_pending(pending: int, elapsed: int) -> tuple[int, int]:
+    """Split pending samples into those of the missed rounds and those of the current one.
+
+    Examples
+    --------
+    >>> split_pending(3, elapsed=3), split_pending(10, elapsed=3), split_pending(5, elapsed=1)
+    ((2, 1), (6, 4), (0, 5))
+    """
+    current = -(-pending // elapsed)
+    return pending - current, current
+
+
+def lms(
+    out: NDArray[Any], inputs: NDArray[np.float64], targets: NDArray[np.float64], stepsize: float
+) -> NDArray[np.float64]:
+    """Take one LMS step per sample, w ← w + μ x (y − wᵀx), in place, and return the a-priori errors.
+
+    Parameters
+    ----------
+    out : array (D,)
+        w, changed in place.
+    inputs, targets : array (count, D), (count,)
+        x and y.
+    stepsize : float
+        μ.
+
+    Examples
+    --------
+    >>> w = np.zeros(2)
+    >>> lms(w, np.array([[1.0, 0.0]]), np.array([2.0]), stepsize=0.5), w
+    (array([2.]), array([1., 0.]))
+    """
+    errors = np.empty(len(targets))
+    for i, (x, y) in enumerate(zip(inputs, targets, strict=True)):
+        errors[i] = y - out @ x
+        out += stepsize * errors[i] * x
+    return errors
+
+
+def read_stream(records: RecordDict) -> ClientStream:
+    """Return how far the client whose state is `records` has come."""
+    record = records.get(STREAM)
+    if not isinstance(record, ConfigRecord):
+        return ClientStream()
+    samples, offset, skipped, examples = (
+        int(str(record[name])) for name in ("samples", "offset", "skipped", "examples")
+    )
+    errors = record["errors"]
+    assert isinstance(errors, bytes)  # written below
+    text = str(record.get("scaling", ""))
+    scaling = Standardiser.from_mapping(json.loads(text)) if text else None
+    return ClientStream(
+        Position(samples, offset, skipped), examples, np.frombuffer(errors, dtype="<f8"), scaling
+    )
+
+
+def write_stream(records: RecordDict, stream: ClientStream) -> None:
+    """Keep in `records` how far a client has come."""
+    position = stream.position
+    records[STREAM] = ConfigRecord(
+        {
+            "samples": position.samples,
+            "offset": position.offset,
+            "skipped": position.skipped,
+            "examples": stream.examples,
+            "errors": stream.errors.astype("<f8").tobytes(),
+            "scaling": "" if stream.scaling is None else json.dumps(stream.scaling.to_mapping()),
+        }
+    )
+
+
+def _report(errors: NDArray[np.float64], rounds: int, n: int, phase: str) -> dict[str, Any]:
+    report: dict[str, Any] = {"num-examples": len(errors)}
+    if not len(errors):
+        return report
+    squared = np.square(errors)
+    # As many samples belong to each round, but for one more or less in a stream that does not keep time.
+    parts = np.array_split(squared, min(rounds, len(squared)))  # rounds beyond the samples would have none
+    means = [float(part.mean()) for part in parts][-_ERRORS_REPORTED:]
+    report["squared-errors"] = means
+    if phase == CURRENT:
+        report["mse"] = float(squared.mean())
+        report["last-round"] = n
+    return report

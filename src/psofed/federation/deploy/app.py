@@ -1,0 +1,258 @@
+"""The ready-made Flower app: online regression with PSO-Fed, as ``psofed federation`` runs it.
+
+What is to be done travels in the run's config (see :class:`~psofed.federation.deploy.settings.RunSettings`). What
+concerns one machine comes from that machine alone: the server's folder from its environment, a client's
+data from its node's settings. So nobody who submits a run can name a file on somebody else's machine.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, Context, Message, MetricRecord
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from psofed.common.errors import PsofedError
+from psofed.common.files import only_one, read_json, write_json
+from psofed.federation.client.attacks import PoisonedSource, rehearse
+from psofed.federation.client.columns import TableSource
+from psofed.federation.client.online import OnlineRegression, online_regression
+from psofed.federation.client.sharing import STATE_DIRECTORY, ClientFunction, Mod, partial_sharing
+from psofed.federation.client.sources import Source, open_source
+from psofed.federation.client.synthetic import SyntheticSource, evaluate_model
+from psofed.federation.deploy.guard import die_with_parent
+from psofed.federation.deploy.report import build_result, save_result
+from psofed.federation.deploy.settings import RunSettings
+from psofed.federation.deploy.superlink import Home
+from psofed.federation.deploy.traffic import read_traffic
+from psofed.federation.protocol.bounds import MAX_CONFIG, READY_MADE_ENTRIES, check_scenario
+from psofed.federation.server.checkpoint import ServerState
+from psofed.federation.server.strategy import PSOFed
+from psofed.parts.base import Attack
+from psofed.parts.watching import WatchPlan
+from psofed.scenario.changes import attack_from_mapping
+
+HOME_VARIABLE = "PSOFED_FEDERATION_HOME"
+
+client_app: ClientApp = ClientApp()
+server_app: ServerApp = ServerApp()
+
+
+@client_app.train()
+def train(message: Message, context: Context) -> Message:
+    """Learn from all samples since the last call, and share a part."""
+    settings, function = _prepare(*_texts(context))
+    mods: list[Mod] = [partial_sharing(catch_up=True, max_entries=READY_MADE_ENTRIES)]
+    attack = _attack_of(dict(context.node_config), settings)
+    if attack is not None and not attack.poisons_samples():
+        mods.insert(0, rehearse(attack, seed=settings.seed))
+    return apply_mods(function, mods)(message, context)
+
+
+class ReadyMadeApp:
+    """The ready-made ClientApp as a long-lived node runs it."""
+
+    def __init__(self) -> None:
+        self._run_id: int | None = None
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        """Answer a message."""
+        if context.run_id != self._run_id:
+            _prepare.cache_clear()  # what was made for earlier runs, by whatever they asked for
+            self._run_id = context.run_id
+        return client_app(message, context)
+
+    def learn_arrived(self, context: Context) -> int:
+        """Learn from what has arrived, and keep the state on disk if this node has a folder for it."""
+        _, function = _prepare(*_texts(context))
+        folder = context.node_config.get(STATE_DIRECTORY)
+        return function.learn_arrived(context, None if folder is None else Path(str(folder)))
+
+
+@server_app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the rounds; keep checkpoint, status and result in the server's folder."""
+    if HOME_VARIABLE not in os.environ:
+        raise PsofedError(
+            "this app is started by `psofed federation server`, which says where to keep its files"
+        )
+    home = Home(Path(os.environ[HOME_VARIABLE]))
+    die_with_parent()  # SuperExec, which the server has started: a run without its server holds the lock for nothing
+    try:
+        run_server(grid, RunSettings.from_config(context.run_config), home)
+    except Exception as error:
+        status = read_json(home.status) if home.status.exists() else {"round": 0, "rounds": 0}
+        word = "stopped" if home.stop_mark.exists() else "failed"
+        reason = str(error) if isinstance(error, PsofedError) else f"{type(error).__name__}: {error}"
+        write_json(home.status, {**status, "state": word, "reason": reason})
+        raise
+
+
+def run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
+    """Do what :func:`main` does on any grid."""
+    with only_one(home.run_lock, f"a run is going on in {home.folder}"):
+        say_finished = _run_server(grid, settings, home)
+    say_finished()  # once the next run may begin
+
+
+def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], None]:
+    scenario = settings.scenario
+    before, started = read_traffic(home.traffic), time.time()
+    submitted = read_json(home.status) if home.status.exists() else {}
+    run = str(submitted.get("run", ""))
+    if submitted:  # from now on the server continues the run should this process die
+        write_json(home.status, {**submitted, "state": "running"})
+
+    def write_status(state: ServerState, word: str = "running") -> None:
+        document = {"session": state.session, "round": state.round_number, "rounds": scenario.iterations}
+        document["run"] = run
+        last = state.history[-1] if state.history else None
+        write_json(
+            home.status,
+            {
+                **document,
+                "state": word,
+                "last": last,
+                "conduct": state.conduct,
+                "seen": state.seen,
+                **({"suspects": state.suspects["nodes"]} if state.suspects else {}),
+            },
+        )
+
+    strategy = PSOFed(
+        num_shared=scenario.num_shared,
+        pattern=scenario.selection.pattern.kind,
+        coordinated=scenario.selection.coordinated,
+        aggregation=scenario.aggregation,
+        pre_aggregation=scenario.pre_aggregation,
+        seed=settings.seed,
+        num_participants=scenario.num_participants,
+        rounds=settings.plan,
+        limits=settings.limits,
+        defence=scenario.defence,
+        plan=_plan_of(settings),
+        checkpoint=home.checkpoint,
+        resume=settings.resume,
+        on_round=write_status,
+    )
+    initial = ArrayRecord([np.zeros(scenario.dimension, dtype=settings.dtype)])
+
+    def evaluate(round_number: int, arrays: ArrayRecord) -> MetricRecord:
+        (model,) = arrays.to_numpy_ndarrays()
+        return MetricRecord(dict(evaluate_model(scenario, model, settings.seed)))
+
+    strategy.start(
+        grid,
+        initial,
+        num_rounds=scenario.iterations,
+        timeout=settings.deadline,
+        evaluate_fn=evaluate if settings.synthetic else None,
+    )
+    state = strategy.state
+    assert state is not None  # start has made it
+    after = read_traffic(home.traffic)
+    counted = after.since(before) if before and after else None
+    result = build_result(state, settings, counted, window=(started, time.time()))
+    save_result(result, home.result)
+    return lambda: write_status(state, "finished")
+
+
+def _plan_of(settings: RunSettings) -> WatchPlan | None:
+    """Return what the scenario's defence needs to know; nodes have no numbers, so variances are estimated."""
+    scenario = settings.scenario
+    if scenario.defence is None:
+        return None
+    from psofed.simulation.watch_plan import make_plan
+
+    return make_plan(scenario.replace(attack=None, defence=scenario.defence.replace(variance="estimated")))
+
+
+def apply_mods(function: ClientFunction, mods: Sequence[Mod]) -> ClientFunction:
+    """Wrap `function` in `mods`, the first outermost, as Flower does."""
+    for mod in reversed(mods):
+        function = _wrap(mod, function)
+    return function
+
+
+def _wrap(mod: Mod, inner: ClientFunction) -> ClientFunction:
+    return lambda message, context: mod(message, context, inner)
+
+
+def _texts(context: Context) -> tuple[str, str]:
+    return json.dumps(dict(context.run_config), sort_keys=True), json.dumps(
+        dict(context.node_config), sort_keys=True
+    )
+
+
+@lru_cache(maxsize=64)
+def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, OnlineRegression]:
+    """Return a run's settings and a node's training function, made once and then kept."""
+    node = json.loads(node_config)
+    planned = bool(node.get("byzantine")) and "attack" not in node
+    given = json.loads(run_config)
+    if len(str(given.get("scenario", ""))) > MAX_CONFIG:
+        raise PsofedError(f"the server's scenario is longer than {MAX_CONFIG:,} characters")
+    settings = RunSettings.for_client(given, attack=planned)
+    check_scenario(settings.scenario)
+    source, scaled = _source_of(node, settings)
+    return settings, online_regression(
+        source, settings.scenario.stepsize, settings.samples_per_round, scaled=scaled
+    )
+
+
+def _attack_of(node_config: Mapping[str, Any], settings: RunSettings) -> Attack | None:
+    """Return the attack that a node rehearses: the one its settings name, the scenario's, or the paper's."""
+    if not node_config.get("byzantine"):
+        return None
+    values: dict[str, Any] = {"kind": node_config["attack"]} if "attack" in node_config else {}
+    planned = settings.scenario.attack
+    if not values and planned is not None:
+        values = {name: value for name, value in planned.to_mapping().items() if name != "clients"}
+    values |= {"num_byzantine": 1, "byzantine_set": "fixed"}
+    for name in ("probability", "strength"):
+        if f"attack-{name}" in node_config:
+            values[name] = float(node_config[f"attack-{name}"])
+    return attack_from_mapping(values)
+
+
+def _source_of(node_config: Mapping[str, Any], settings: RunSettings) -> tuple[Source, bool]:
+    """Return a node's samples, and whether they are to be scaled."""
+    source = _clean_source(node_config, settings)
+    scaled = isinstance(source, TableSource)
+    attack = _attack_of(node_config, settings)
+    if attack is None or not attack.poisons_samples():
+        return source, scaled
+    partition = int(str(node_config.get("partition", 0)))
+    return PoisonedSource(source, attack, partition, settings.seed), scaled
+
+
+def _clean_source(node_config: Mapping[str, Any], settings: RunSettings) -> Source:
+    partition = int(str(node_config.get("partition", 0)))
+    if settings.synthetic:
+        return SyntheticSource(settings.scenario, partition, settings.seed)
+    name = node_config.get("data")
+    if name is None:
+        raise PsofedError("this node has no data: start it with `psofed federation client --data …`")
+    return open_data(node_config, settings.scenario.dimension, partition)
+
+
+def open_data(node_config: Mapping[str, Any], dimension: int, partition: int = 0) -> Source:
+    """Return the samples that a node's settings name: a table with named columns, or any other source."""
+    name = str(node_config["data"])
+    if "target-column" not in node_config:
+        return open_source(name, dimension, partition)
+    features = str(node_config.get("features", ""))
+    return TableSource(
+        Path(name),
+        dimension,
+        str(node_config["target-column"]),
+        tuple(column.strip() for column in features.split(",") if column.strip()),
+        str(node_config.get("client-column", "")),
+        str(node_config.get("client", "")),
+    )

@@ -1,0 +1,145 @@
+"""Using the result: the server's model in a file of its own, and predictions from it or from a client's model.
+
+Weights are for scaled inputs if the clients scale their data (``--target-column``). Scaling is each client's own and
+never leaves it; whoever wants to predict takes it from a client's folder, into the exported file or beside it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from psofed._version import __version__
+from psofed.common.errors import PsofedError
+from psofed.common.files import read_json, write_json
+from psofed.common.types import FloatArray
+from psofed.federation.client.columns import TableSource
+from psofed.federation.client.online import read_stream
+from psofed.federation.client.sources import Position
+from psofed.federation.client.state import load_records, read_state
+from psofed.federation.protocol.archive import read_archive, write_archive
+from psofed.federation.server.checkpoint import CheckpointStore
+from psofed.fleet.standardise import Standardiser
+
+FORMAT = 1
+KIND = "model"
+
+
+@dataclass(frozen=True, eq=False)
+class ExportedModel:
+    """A model, and what is needed to use it.
+
+    Attributes
+    ----------
+    arrays : dict
+        All arrays of the model by name.
+    round_number : int
+        The round it is from.
+    session : str
+        The federation it is from.
+    scaling : Standardiser or None
+        A client's, for predictions in the target's own unit.
+    """
+
+    arrays: dict[str, Any]
+    round_number: int
+    session: str
+    scaling: Standardiser | None = None
+
+    def weights(self) -> FloatArray:
+        """Return w of a linear model; a PsofedError if the model is another."""
+        arrays = list(self.arrays.values())
+        if len(arrays) != 1 or arrays[0].ndim != 1:
+            raise PsofedError("this is not the model of a linear regression; load its arrays with numpy.load")
+        return np.asarray(arrays[0], dtype=np.float64)
+
+
+def from_checkpoint(path: Path, scaling: Standardiser | None = None) -> ExportedModel:
+    """Return the server's model of its last completed round."""
+    state = CheckpointStore(path).load()
+    arrays = state.layout.restore(state.model, state.kept)
+    named = {name: array.numpy() for name, array in arrays.items()}
+    return ExportedModel(named, state.round_number, state.session, scaling)
+
+
+def from_client(folder: Path) -> ExportedModel:
+    """Return the own model and scaling of the client that works in `folder`, from its newest saved state."""
+    files = sorted((folder / "state").glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
+    if not files:
+        raise PsofedError(f"{folder} holds no state of a client")
+    records = load_records(files[-1])
+    state = read_state(records)
+    if state is None:
+        raise PsofedError(f"{files[-1]} holds no model yet")
+    arrays = {name: a.numpy() for name, a in state.layout.restore(state.model, state.kept).items()}
+    return ExportedModel(arrays, state.round_number, state.session, read_stream(records).scaling)
+
+
+def save_model(model: ExportedModel, path: Path) -> None:
+    """Write a model to a ``.npz`` or ``.json`` file, atomically."""
+    document: dict[str, Any] = {
+        KIND: FORMAT,
+        "psofed": __version__,
+        "round": model.round_number,
+        "session": model.session,
+        "arrays": [[name, list(a.shape), str(a.dtype)] for name, a in model.arrays.items()],
+        "scaling": None if model.scaling is None else model.scaling.to_mapping(),
+    }
+    if path.suffix == ".npz":
+        write_archive(path, document, model.arrays)
+    elif path.suffix == ".json":
+        write_json(path, {**document, "values": {name: a.tolist() for name, a in model.arrays.items()}})
+    else:
+        raise PsofedError(f"--out {path}: must end with .npz or .json")
+
+
+def load_model(path: Path) -> ExportedModel:
+    """Read what :func:`save_model` wrote, or the model of the client whose folder `path` is."""
+    if path.is_dir():
+        return from_client(path)
+    try:
+        if path.suffix == ".json":
+            document = read_json(path)
+            if document[KIND] != FORMAT:
+                raise PsofedError(f"{path} is of format {document[KIND]}; this psofed reads {FORMAT}")
+            arrays = {
+                name: np.array(document["values"][name], dtype=dtype).reshape(shape)
+                for name, shape, dtype in document["arrays"]
+            }
+        else:
+            document, arrays = read_archive(path, KIND, FORMAT)
+        scaling = None if document["scaling"] is None else Standardiser.from_mapping(document["scaling"])
+        return ExportedModel(arrays, int(document["round"]), str(document["session"]), scaling)
+    except (KeyError, TypeError, ValueError) as error:
+        raise PsofedError(f"{path} is not an exported model: {error}") from None
+
+
+def predict_rows(model: ExportedModel, path: Path, features: tuple[str, ...] = ()) -> Iterator[float]:
+    """Yield a prediction for every row of a table, in the target's own unit if the model has a scaling.
+
+    Parameters
+    ----------
+    features : tuple of str
+        Columns of x, in the order of training; all columns of the table if empty.
+    """
+    weights, scaling = model.weights(), model.scaling
+    if scaling is not None and scaling.width != weights.size:
+        raise PsofedError(f"the scaling is for {scaling.width} features, the model for {weights.size}")
+    found = TableSource(path, weights.size, "", features, growing=False).read(Position(), 1 << 62)
+    if skipped := found.end_after(Position()).skipped:
+        raise PsofedError(f"{path}: {skipped} rows cannot be read (the last: {found.problem})")
+    if scaling is None and np.isnan(found.inputs).any():
+        raise PsofedError(f"{path}: values are missing, which needs a model with a scaling")
+    for x in found.inputs:
+        scaled = x if scaling is None else scaling.scale(x)
+        prediction = float(weights @ scaled)
+        yield prediction if scaling is None else scaling.restore(prediction)
+
+
+def describe(model: ExportedModel) -> str:
+    """Return one line on a model."""
+    size = sum(a.size for a in model.arrays.values())
+    scaled = "with a scaling" if model.scaling is not None else "without a scaling"
+    return f"{size} numbers in {len(model.arrays)} arrays of round {model.round_number}, {scaled}"

@@ -1,0 +1,151 @@
+"""What a federation's result says: the report and the chart, beside what theory and simulation predict."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from psofed.common.numbers import to_decibels
+from psofed.render import Column, Kind, Measured, Report, Table
+from psofed.render.charts import Chart, Scale, Series
+from psofed.render.numbers import count, counted, decibels, percent
+from psofed.results import METRIC_TITLES
+from psofed.scenario import Scenario
+
+if TYPE_CHECKING:
+    from psofed.federation.deploy.demo import RunPrediction
+    from psofed.render.figures import Figure
+
+_MOST_ROWS = 25  # of a learning curve; the result has all
+
+
+def federation_report(result: dict[str, Any], prediction: "RunPrediction | None" = None) -> Report:
+    """Return the learning curve, the traffic, and which nodes were dropped or are suspect.
+
+    Parameters
+    ----------
+    result : dict
+        As in ``result.json``.
+    prediction : RunPrediction, optional
+        Shown beside the run.
+    """
+    scenario = Scenario.from_mapping(result["scenario"])
+    return Report(
+        _headline(result),
+        f"{counted(len(result['nodes']), 'node')}, {count(scenario.num_byzantine)} Byzantine; "
+        f"sharing {scenario.num_shared} of {scenario.dimension} parameters.",
+        (_curve(result, prediction),),
+        tuple(_remarks(result)),
+        None,
+        lambda: (federation_chart(result, prediction),),
+    )
+
+
+def federation_chart(result: dict[str, Any], prediction: "RunPrediction | None" = None) -> Chart:
+    """Return the clients' errors and the server's deviation by round.
+
+    Parameters
+    ----------
+    result : dict
+        As in ``result.json``.
+    prediction : RunPrediction, optional
+        Drawn as dashed lines, with the range of 90 % of simulated runs shaded.
+    """
+    curve, scenario = result["learning_curve"], Scenario.from_mapping(result["scenario"])
+    rounds = np.array(curve["round"], dtype=np.float64)
+    series = []
+    # The network MSE of one run is a mean of a few squares: points, since a line would suggest a course.
+    for colour, (metric, marker, line) in enumerate((("network_mse", "o", ""), ("server_msd", "s", "-"))):
+        values = np.array([np.nan if value is None else value for value in curve[metric]])
+        if np.isnan(values).all():
+            continue
+        title = METRIC_TITLES[metric]
+        measured = Series(
+            f"{title}, one run", rounds, to_decibels(values), line=line, marker=marker, colour=colour
+        )
+        series.append(measured)
+        if prediction is not None:
+            expected = to_decibels(np.array(getattr(prediction, metric)))
+            series.append(Series(f"{title}, theory", rounds, expected, line="--", colour=colour, width=1.4))
+    if prediction is not None:
+        low, high = (to_decibels(np.array(ends)) for ends in (prediction.low, prediction.high))
+        label = "server MSD, 90 % of simulated runs"
+        series.append(Series(label, rounds, (low + high) / 2, low, high, colour=1, width=0.0))
+    return Chart(
+        f"Federation of {scenario.num_clients} clients, {scenario.num_byzantine} Byzantine, sharing "
+        f"{scenario.num_shared} of {scenario.dimension} parameters",
+        Scale("round", whole=True),
+        Scale("error (dB), lower is better"),
+        tuple(series),
+    )
+
+
+def plot_federation(result: dict[str, Any], prediction: "RunPrediction | None" = None) -> "Figure":
+    """Draw :func:`federation_chart`."""
+    from psofed.render.figures import draw_chart
+
+    return draw_chart(federation_chart(result, prediction))
+
+
+def _headline(result: dict[str, Any]) -> str:
+    rounds, curve = result["rounds"], result["learning_curve"]
+    if not result["examples"]:
+        return f"Nothing was learned in {counted(rounds, 'round')}: no reply with a sample was accepted."
+    for metric in ("server_msd", "network_mse"):
+        known = [value for value in curve[metric] if value is not None]
+        if known:
+            level = f"the {METRIC_TITLES[metric]} is {decibels(known[-1])} (lower is better)"
+            return f"After {counted(rounds, 'round')} with {counted(result['examples'], 'sample')}, {level}."
+    return f"The federation ran for {counted(rounds, 'round')} with {counted(result['examples'], 'sample')}."
+
+
+def _curve(result: dict[str, Any], prediction: "RunPrediction | None") -> Table:
+    """Return the errors by round, some rounds if they are many, the last one always."""
+    curve = result["learning_curve"]
+    columns = [Column("round", Kind.COUNT), Column(METRIC_TITLES["network_mse"], Kind.LEVEL)]
+    values: list[list[Any]] = [curve["round"], curve["network_mse"]]
+    has_deviation = any(value is not None for value in curve["server_msd"])
+    if prediction is not None:
+        columns.append(Column("theory", Kind.LEVEL))
+        values.append(list(prediction.network_mse))
+    if has_deviation:
+        columns.append(Column(METRIC_TITLES["server_msd"], Kind.LEVEL))
+        values.append(curve["server_msd"])
+    notes: tuple[str, ...] = ()
+    if prediction is not None:
+        columns.append(Column("theory", Kind.LEVEL))
+        ends = zip(prediction.server_msd, prediction.low, prediction.high, strict=True)
+        values.append([Measured(middle, low, high) for middle, low, high in ends])
+        notes = ("Theory of the server MSD: ± and brackets hold 90 % of simulated runs.",)
+    rows = list(zip(*values, strict=True))
+    every = -(-len(rows) // _MOST_ROWS) if rows else 1
+    return Table("Errors by round", tuple(columns), tuple(rows[(len(rows) - 1) % every :: every]), notes)
+
+
+def _remarks(result: dict[str, Any]) -> list[str]:
+    traffic = result["communication"]
+    share = traffic["fraction_of_full_sharing"]
+    lines = [
+        f"Values sent: {count(traffic['values_down'])} down and {count(traffic['values_up'])} up"
+        + (f", {percent(share)} of full sharing." if share is not None else ".")
+    ]
+    if traffic["socket_bytes_up"] is not None:
+        down, up = traffic["socket_bytes_down"], traffic["socket_bytes_up"]
+        lines.append(f"At the socket: {count(down)} bytes down and {count(up)} bytes up.")
+    for node, entry in result["nodes"].items():
+        if entry["remark"]:
+            lines.append(f"{node}: {entry['remark']}")
+        if entry["error"]:
+            lines.append(f"{node}: last reply dropped because {entry['error']}")
+    for node, counts in result["bad_replies"].items():
+        kinds = ", ".join(f"{number} {kind}" for kind, number in counts.items())
+        lines.append(f"Replies dropped from {node}: {kinds}.")
+    for node, about in result.get("suspects", {}).items():
+        state = "excluded" if about["out"] else "readmitted"
+        lines.append(f"Suspect: {node}, first in round {about['first_round']}, {state} at the end.")
+    idle = sum(not record["examples"] for record in result["history"])
+    if 2 * idle > result["rounds"] > 1 and result["examples"]:
+        lines.append(
+            f"Nothing was learned in {idle} of {result['rounds']} rounds because there were no new samples. If the "
+            "files are complete already, --samples-per-round spreads them over the rounds."
+        )
+    return lines

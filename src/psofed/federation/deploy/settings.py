@@ -1,0 +1,104 @@
+"""What a run of the ready-made app does: one frozen, validated description, also as Flower's config."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from psofed.common.errors import NotCoveredError
+from psofed.common.options import option
+from psofed.common.toml import parse_toml
+from psofed.common.validation import check_choice
+from psofed.federation.protocol.masks import PATTERNS
+from psofed.federation.protocol.run_options import ReplyLimits, RunOptions
+from psofed.parts.aggregations.mean import Mean
+from psofed.scenario import Scenario
+
+_SERVER_ONLY = ("aggregation", "aggregation_options", "pre_aggregation", "defence")
+
+
+class RunSettings(RunOptions):
+    """A run of online regression with PSO-Fed by real clients: a scenario, and the options of the run.
+
+    The scenario gives D, M, |S_n|, μ, the selection, the rule and the number of rounds (its `iterations`). Its data and
+    attack are used only if the run is `synthetic`. `max_drift` is used with the mean only, and not in synthetic runs:
+    theory knows no such bound.
+    """
+
+    scenario: Scenario = option(text="the scenario", check=lambda name, value: value, flag=None)
+    resume: bool = option(default=False, text="continue from the checkpoint", flag=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_covered(self.scenario, self.synthetic)
+
+    @property
+    def limits(self) -> ReplyLimits:
+        """The limits on replies."""
+        may_drift = isinstance(self.scenario.aggregation, Mean) and not self.synthetic
+        return super().limits if may_drift else super().limits.replace(max_drift=0.0)
+
+    def to_config(self) -> dict[str, str | int | float | bool]:
+        """Return the flat mapping that Flower carries to server and clients."""
+        config = {field.name.replace("_", "-"): getattr(self, field.name) for field in fields(self)}
+        config["scenario"] = self.scenario.to_toml()
+        return config
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "RunSettings":
+        """Read what :meth:`to_config` gave; Flower may have turned 60.0 into 60 on the way."""
+        return cls._read(config, Scenario.from_toml(str(config["scenario"])))
+
+    @classmethod
+    def for_client(cls, config: Mapping[str, Any], *, attack: bool = False) -> "RunSettings":
+        """Read what concerns a client, `attack` included or not.
+
+        How the server joins uploads and whom it watches is not a client's affair, nor is the attack an honest one's. So
+        a client need not have a plugin with somebody's own rule.
+        """
+        scenario = parse_toml(str(config["scenario"]))
+        for name in (*_SERVER_ONLY, *(() if attack else ("attack",))):
+            scenario.pop(name, None)
+        return cls._read(config, Scenario.from_mapping(scenario))
+
+    @classmethod
+    def _read(cls, config: Mapping[str, Any], scenario: Scenario) -> "RunSettings":
+        """Read a mapping; what an older version did not write is as it was then, which is the default."""
+        names = {field.name: field.name.replace("_", "-") for field in fields(cls)}
+        values = {field: config[name] for field, name in names.items() if name in config}
+        return cls(**{**values, "scenario": scenario})
+
+
+def _check_covered(scenario: Scenario, synthetic: bool) -> None:
+    """Refuse what only the simulator can do."""
+    given = {"algorithm": scenario.algorithm.kind, "uplink": scenario.uplink}
+    for name, value in {"algorithm": "pso-fed", "uplink": "same"}.items():
+        if given[name] != value:
+            raise NotCoveredError(f'a federation runs {name} = "{value}" only, not "{given[name]}"')
+    if scenario.model.kind != "linear":
+        raise NotCoveredError(
+            f'a federation\'s clients fit linear models, not model.kind = "{scenario.model.kind}"; '
+            "let them make features of their inputs before they learn"
+        )
+    if scenario.drift is not None:
+        raise NotCoveredError(
+            f'drift.kind = "{scenario.drift.kind}": a federation\'s data move as they do; a drift can only be simulated'
+        )
+    if synthetic and scenario.data.function is not None:
+        raise NotCoveredError(
+            f'data.function = "{scenario.data.function.kind}": synthetic clients draw linear streams, y = wᵀx + ν'
+        )
+    check_choice("selection.pattern", scenario.selection.pattern.kind, PATTERNS)
+    if scenario.defence is not None and not scenario.defence.excluded_download:
+        raise NotCoveredError(
+            "defence.excluded_download = false: in a federation every participant is sent its share"
+        )
+    if scenario.defence is not None and scenario.defence.variance == "theory":
+        raise NotCoveredError(
+            'defence.variance = "theory": nodes come and go, so in a federation their variances are estimated'
+        )
+    if scenario.evasion is not None:
+        raise NotCoveredError("[evasion] is measured in a simulation; a federation does not measure it")
+    if scenario.aggregation.has_root_data:
+        raise NotCoveredError(
+            f'aggregation = "{scenario.aggregation.kind}" needs root data of the server, which a federation has not'
+        )

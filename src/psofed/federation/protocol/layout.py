@@ -1,0 +1,172 @@
+"""How any model's arrays become one vector and back.
+
+The floating arrays of a model, in their order, form one vector that is shared in parts. Arrays of any
+other kind (say the integer counters of PyTorch's batch normalisation) stay where they are: each side
+keeps its own. So do arrays that are left out by name.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+from numpy.typing import NDArray
+
+from psofed.common.errors import InvalidValueError
+
+WIRE_DTYPES = ("float16", "float32", "float64")
+
+Vector = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ModelLayout:
+    """Names, shapes and types of a model's arrays; the floating ones make up the shared vector.
+
+    Parameters
+    ----------
+    names, shapes, dtypes : tuple
+        Of all arrays.
+    private : tuple of str
+        Floating arrays that are not shared.
+
+    Examples
+    --------
+    >>> record = ArrayRecord({"a": Array(np.ones((2, 3), np.float32)), "n": Array(np.array(7))})
+    >>> layout = ModelLayout.of(record)
+    >>> layout.dimension, layout.dtype
+    (6, dtype('float32'))
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    private: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, arrays: ArrayRecord, include: Sequence[str] = ("*",), exclude: Sequence[str] = ()) -> Self:
+        """Return the layout of a model's arrays; `include` and `exclude` are patterns of names (``fnmatch``)."""
+        names = tuple(arrays)
+        for pattern in (*include, *exclude):
+            if names and not any(fnmatchcase(name, pattern) for name in names):
+                raise InvalidValueError(
+                    "include or exclude", pattern, f"a pattern that some array's name matches: {_few(names)}"
+                )
+        floating = [name for name, array in arrays.items() if np.dtype(array.dtype).kind in "fc"]
+        layout = cls(
+            names=names,
+            shapes=tuple(tuple(int(side) for side in array.shape) for array in arrays.values()),
+            dtypes=tuple(str(np.dtype(array.dtype)) for array in arrays.values()),
+            private=tuple(
+                name
+                for name in floating
+                if not any(fnmatchcase(name, pattern) for pattern in include)
+                or any(fnmatchcase(name, pattern) for pattern in exclude)
+            ),
+        )
+        if layout.dimension == 0:
+            raise InvalidValueError(
+                "initial_arrays", f"{len(arrays)} arrays", "at least one floating number to share"
+            )
+        unknown = [name for name in layout.shared_dtypes if name not in WIRE_DTYPES]
+        if unknown:
+            raise InvalidValueError("initial_arrays", unknown[0], "arrays of " + ", ".join(WIRE_DTYPES))
+        return layout
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read what :meth:`to_text` wrote; any mistake in it raises ValueError."""
+        try:
+            found = json.loads(text)
+            rows = [
+                (str(name), tuple(int(side) for side in shape), str(np.dtype(dtype)))
+                for name, shape, dtype in found["arrays"]
+            ]
+            private = tuple(str(name) for name in found["private"])
+        except (TypeError, ValueError, KeyError, RecursionError) as error:
+            raise ValueError(f"not a layout: {error}") from None
+        names, shapes, dtypes = zip(*rows, strict=True) if rows else ((), (), ())
+        if any(side < 0 for shape in shapes for side in shape) or len(set(names)) != len(names):
+            raise ValueError("not a layout: negative sizes or repeated names")
+        if any(np.dtype(dtype).kind not in "biufc" for dtype in dtypes):
+            raise ValueError("not a layout: arrays of something else than numbers")
+        return cls(names, shapes, dtypes, private)
+
+    def to_text(self) -> str:
+        """Return the layout as one line of JSON."""
+        rows = [list(row) for row in zip(self.names, self.shapes, self.dtypes, strict=True)]
+        return json.dumps({"arrays": rows, "private": list(self.private)}, separators=(",", ":"))
+
+    @cached_property
+    def digest(self) -> str:
+        """Eight bytes of BLAKE2b over the text, so that both sides can tell that they mean the same."""
+        return hashlib.blake2b(self.to_text().encode(), digest_size=8).hexdigest()
+
+    @cached_property
+    def shared_dtypes(self) -> tuple[str, ...]:
+        """Types of the arrays that are shared."""
+        pairs = zip(self.names, self.dtypes, strict=True)
+        return tuple(sorted({dtype for name, dtype in pairs if self._is_shared(name, dtype)}))
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the shared vector: the widest of the shared arrays'."""
+        return np.result_type(*self.shared_dtypes)
+
+    @cached_property
+    def dimension(self) -> int:
+        """D, the length of the shared vector."""
+        rows = zip(self.names, self.shapes, self.dtypes, strict=True)
+        return sum(math.prod(shape) for name, shape, dtype in rows if self._is_shared(name, dtype))
+
+    @cached_property
+    def entries(self) -> int:
+        """Entries of all arrays, shared or not; an empty array counts its longest side."""
+        return sum(math.prod(shape) or max(shape, default=1) for shape in self.shapes)
+
+    def flatten(self, arrays: ArrayRecord) -> Vector:
+        """Return the shared vector of `arrays`, a copy of shape (D,); ValueError if they do not fit."""
+        if set(arrays) != set(self.names):
+            raise ValueError(f"arrays are named {_few(tuple(arrays))}, not {_few(self.names)}")
+        parts = []
+        for name, shape, dtype in zip(self.names, self.shapes, self.dtypes, strict=True):
+            if not self._is_shared(name, dtype):
+                continue
+            part = arrays[name].numpy()
+            if part.shape != shape:
+                raise ValueError(f"array {name!r} has shape {part.shape}, not {shape}")
+            parts.append(np.asarray(part, dtype=self.dtype).ravel())
+        return np.concatenate(parts)
+
+    def restore(self, vector: Vector, own: ArrayRecord | None = None) -> ArrayRecord:
+        """Return a model's arrays from the shared vector and, where not shared, from `own` (or zeros)."""
+        record, start = ArrayRecord(), 0
+        for name, shape, dtype in zip(self.names, self.shapes, self.dtypes, strict=True):
+            if self._is_shared(name, dtype):
+                size = math.prod(shape)
+                record[name] = Array(np.asarray(vector[start : start + size], dtype=dtype).reshape(shape))
+                start += size
+            elif own is not None and name in own:
+                record[name] = own[name]
+            else:
+                record[name] = Array(np.zeros(shape, dtype=dtype))
+        return record
+
+    def _is_shared(self, name: str, dtype: str) -> bool:
+        return np.dtype(dtype).kind in "fc" and name not in self.private
+
+    def kept(self, arrays: ArrayRecord) -> ArrayRecord:
+        """Return those of `arrays` that are not shared."""
+        pairs = zip(self.names, self.dtypes, strict=True)
+        names = [name for name, dtype in pairs if not self._is_shared(name, dtype)]
+        return ArrayRecord({name: arrays[name] for name in names if name in arrays})
+
+
+def _few(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

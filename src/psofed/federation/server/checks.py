@@ -1,0 +1,132 @@
+"""Which replies count: every check on a reply, and the book of who sent bad ones."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from psofed.common.errors import InvalidValueError
+from psofed.federation.protocol.run_options import ReplyLimits
+from psofed.federation.protocol.wire import LOST, BadReplyError, Reply
+from psofed.federation.server.patience import Patience
+
+KINDS = {
+    "nan": "a value is not a number",
+    "infinite": "a value is infinite",
+    "wrong-length": "not the M values asked for",
+    "wrong-dtype": "not the model's number type",
+    "wrong-key": "arrays of other names than asked for",
+    "out-of-bound": "a value beyond the bound that was set",
+    "implausible": "far beyond the server's model and the other replies",
+    "doubtful": "far off, where too little is known to say who is wrong: left out, without blame",
+    "inflated-examples": "a claimed number of examples that is negative or beyond the limit",
+    "stale-round": "an answer to another round",
+    "foreign-session": "an answer to another federation",
+    "malformed": "not readable as a reply at all",
+    "error": "the client's training raised an exception, or its node is unavailable",
+    "no-reply": "no answer in time: before the deadline, or while most other nodes had answered long before",
+}
+"""Kinds of bad replies, as they are counted in the result."""
+
+_ACCIDENTS = ("no-reply", "error")  # the node rests but is not benched
+_NOT_A_STRIKE = (*_ACCIDENTS, "doubtful")
+_LONGEST_REST = 32  # rounds; a node that has recovered need not wait longer
+
+
+@dataclass
+class Conduct:
+    """Bad replies by node name and kind, and with them which nodes are benched, rest or are waited for.
+
+    Examples
+    --------
+    >>> conduct = Conduct(ReplyLimits(bench_after=2))
+    >>> conduct.note("pump-1", "nan", round_number=1); conduct.note("pump-1", "infinite", round_number=2)
+    >>> conduct.benched, conduct.may_play("pump-1", 3), conduct.may_play("pump-2", 3)
+    ({'pump-1'}, False, True)
+    """
+
+    limits: ReplyLimits = field(default_factory=ReplyLimits)
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
+    resting: dict[str, int] = field(default_factory=dict)
+    missed: dict[str, int] = field(default_factory=dict)
+    waits: dict[str, float] = field(default_factory=dict)
+    patience: Patience = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.patience = Patience(self.limits.patience, self.limits.grace, self.waits)
+        self.waits = self.patience.used
+
+    def note(self, node: str, kind: str, round_number: int) -> None:
+        """Count one bad reply of `node`."""
+        if kind not in KINDS:
+            raise InvalidValueError("kind", kind, ", ".join(KINDS))
+        self.counts.setdefault(node, Counter())[kind] += 1
+        if kind in _ACCIDENTS:
+            times = 1
+            if kind == "no-reply":
+                self.missed[node] = self.missed.get(node, 0) + 1
+                times = 2 ** min(self.missed[node] - 1, 5)
+            longest = max(_LONGEST_REST, self.limits.rest_rounds)
+            self.resting[node] = round_number + min(times * self.limits.rest_rounds, longest)
+
+    def forgive(self, node: str) -> None:
+        """End the rest of a node that has answered."""
+        self.resting.pop(node, None)
+        self.missed.pop(node, None)
+
+    def strikes(self, node: str) -> int:
+        """How many of the node's bad replies count towards the bench."""
+        return sum(count for kind, count in self.counts.get(node, {}).items() if kind not in _NOT_A_STRIKE)
+
+    @property
+    def benched(self) -> set[str]:
+        """The nodes that are asked no more."""
+        if not self.limits.bench_after:
+            return set()
+        return {node for node in self.counts if self.strikes(node) >= self.limits.bench_after}
+
+    def may_play(self, node: str, round_number: int) -> bool:
+        """Whether `node` may be drawn in `round_number`."""
+        return node not in self.benched and self.resting.get(node, 0) < round_number
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain dicts, as JSON holds them."""
+        return {
+            "counts": {node: dict(counts) for node, counts in sorted(self.counts.items())},
+            "resting": dict(sorted(self.resting.items())),
+            "missed": dict(sorted(self.missed.items())),
+            "waits": dict(sorted(self.waits.items())),
+        }
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any], limits: ReplyLimits) -> "Conduct":
+        """Read what :meth:`to_mapping` gave."""
+        counts = {node: Counter(counts) for node, counts in mapping["counts"].items()}
+        resting = {node: int(until) for node, until in mapping["resting"].items()}
+        missed = {node: int(count) for node, count in mapping.get("missed", {}).items()}
+        waits = {node: float(seconds) for node, seconds in mapping.get("waits", {}).items()}
+        return cls(limits, counts, resting, missed, waits)
+
+
+def check_reply(reply: Reply, session: str, round_number: int, limits: ReplyLimits) -> None:
+    """Raise BadReplyError if a well-formed reply must not count."""
+    if reply.session != session:
+        raise BadReplyError("foreign-session", reply.session[:40])
+    if reply.round_number != round_number:
+        raise BadReplyError("stale-round", f"round {reply.round_number} in round {round_number}")
+    if reply.status == LOST:
+        return
+    if not 0 <= reply.num_examples <= limits.max_examples:
+        raise BadReplyError("inflated-examples", f"{reply.num_examples} of at most {limits.max_examples}")
+    values = reply.values
+    assert values is not None  # decode_reply gives values with every reply that is not LOST
+    if np.isnan(values).any():
+        raise BadReplyError("nan", f"{int(np.isnan(values).sum())} values")
+    if np.isinf(values).any():
+        raise BadReplyError("infinite", f"{int(np.isinf(values).sum())} values")
+    if limits.max_magnitude:
+        largest = float(np.abs(values).max())
+        if largest > limits.max_magnitude:
+            raise BadReplyError("out-of-bound", f"{largest:g} beyond {limits.max_magnitude:g}")

@@ -1,0 +1,58 @@
+"""Who takes part in a round: participants derived from (run seed, round), the same after a resume."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from psofed.federation.protocol.masks import PARTICIPANTS, MaskSource, derive_words
+
+
+class ParticipantSource(Protocol):
+    """Draws the set S_n of a round's participants."""
+
+    def draw(self, round_number: int, nodes: Collection[int], count: int) -> tuple[int, ...]:
+        """Return at most `count` of `nodes`, in ascending order."""
+        ...
+
+
+@dataclass(frozen=True)
+class DerivedParticipants:
+    """The `count` nodes with the smallest words of the stream (seed, node, round).
+
+    A node's word does not depend on who else is there, so one node coming or going changes at most one
+    of the others' places.
+
+    Examples
+    --------
+    >>> DerivedParticipants(seed=1).draw(1, nodes=[10, 20, 30, 40], count=2)
+    (20, 30)
+    """
+
+    seed: int
+
+    def draw(self, round_number: int, nodes: Collection[int], count: int) -> tuple[int, ...]:
+        """Return the `count` nodes with the smallest words."""
+        ranked = sorted(
+            nodes,
+            key=lambda node: (int(derive_words(self.seed, node, round_number, PARTICIPANTS, 1)[0]), node),
+        )
+        return tuple(sorted(ranked[:count]))
+
+
+@dataclass(frozen=True)
+class SuppliedDraws:
+    """Masks and participants from outside instead of derived ones; the clients' mod needs the same masks."""
+
+    masks: MaskSource | None = None
+    participants: ParticipantSource | None = None
+
+
+@dataclass(frozen=True)
+class SuppliedParticipants:
+    """Participants given round by round, for checks against other implementations on the same draws."""
+
+    rounds: Mapping[int, Collection[int]]
+
+    def draw(self, round_number: int, nodes: Collection[int], count: int) -> tuple[int, ...]:
+        """Return the nodes given for `round_number` that are there."""
+        return tuple(sorted(set(self.rounds[round_number]) & set(nodes)))

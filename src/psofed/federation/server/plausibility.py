@@ -1,0 +1,180 @@
+"""A guard against crude lies: a reply far beyond the model and the other replies does not count.
+
+It is on by default and is not a defence against clever attackers, for whom there are the robust aggregation rules. It
+keeps one client from taking over the average in one stroke, as 10³⁰⁰ would.
+
+For reply k with uploaded entries u on S, its deviation is d_k = ‖u − w_S‖ / √M, with w the server's model. It is
+implausible if
+
+    d_k > factor · max(o_k, h, s)
+
+with o_k the median deviation of the round's *other* replies, h the median of the last accepted deviations, and s the
+median of the model's root mean square over the last rounds. Medians move only if many agree: one liar in three moves
+neither o nor h, and needs 25 rounds to move s once. While fewer than 20 replies have been accepted the factor is 100
+times larger, for first deviations of honest clients differ much.
+
+Of two that disagree nobody can say which one lies: a liar who hardly moves could make the other look implausible.
+So with fewer than three replies in a round, one that is too far off is left out as *doubtful*, without blame.
+
+The larger factor alone would let a liar in the first rounds take over a model that is still near zero. So in these
+rounds a reply is *doubtful*, and left out without blame, if there are at least two others and
+
+    d_k > 10 · factor · max(largest o, largest h, s)
+
+which one honest client among others hardly ever is: with one sample each, once in some 10⁵ first rounds of four.
+
+A bound on each step alone lets a patient node move the model a little further in every round, and the bound grows with
+the model. So what a node does over a window is bounded, too. Its *path* is the sum of its accepted deviations, each
+times M/D, over about the last 50 rounds (older ones are forgotten exponentially). A reply is doubtful if with it
+
+    path_k > max(drift · median path of the round's other nodes, 2 · s)
+
+A newcomer that starts from zero has a path of about s until its model has caught up. A node that learns `drift` times
+as fast as the others is left out of some rounds, so that its path stays within the bound. This limits what one node can
+do to a mean; only a robust rule makes it small (docs/federation.md has the table).
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.federation.protocol.layout import Vector
+
+_DEVIATIONS, _SIZES = 200, 50
+_FEW, _EARLY, _DOUBT = 20, 100.0, 10.0
+_ENOUGH = 3  # replies, of which two can outvote one
+_WINDOW, _OWN_SIZES = 50, 2.0
+
+Upload = tuple[NDArray[np.int64], Vector]
+"""The entries S_{k,n+1} that a node has shared, ascending, and its values there; both of shape (M,)."""
+
+
+class Plausibility:
+    """What replies looked like so far, and whether new ones fit.
+
+    Parameters
+    ----------
+    factor : float or None
+        Bound on a single step; None lets everything pass that can be computed with.
+    drift : float or None
+        Bound on a node's path; None for no bound.
+    state : mapping, optional
+        From :meth:`to_mapping`.
+
+    Examples
+    --------
+    >>> guard = Plausibility(factor=10.0)
+    >>> shared = np.array([0, 1])
+    >>> honest, lie = np.array([0.1, 0.2]), np.array([1e300, 0.0])
+    >>> guard.judge(np.zeros(2), {"a": (shared, honest), "b": (shared, honest), "c": (shared, lie)})
+    {'c': ('implausible', 'inf away from the model, of at most 158')}
+    """
+
+    def __init__(
+        self, factor: float | None, drift: float | None = None, state: Mapping[str, Any] | None = None
+    ) -> None:
+        self.factor = factor
+        self.drift = drift
+        self._deviations: list[float] = list((state or {}).get("deviations", []))
+        self._sizes: list[float] = list((state or {}).get("sizes", []))
+        self._paths: dict[str, float] = dict((state or {}).get("paths", {}))
+
+    def judge(self, model: Vector, uploads: Mapping[str, Upload]) -> dict[str, tuple[str, str]]:
+        """Return for each upload that must not count, by node, the kind of bad reply and why."""
+        deviations = {node: _deviation(model, *upload) for node, upload in uploads.items()}
+        found: dict[str, tuple[str, str]] = {}
+        for node, deviation in deviations.items():
+            limit = self._limit(_others(deviations, node))
+            if not math.isfinite(deviation) or deviation > limit:
+                blamed = len(deviations) >= _ENOUGH or not math.isfinite(deviation)
+                kind = "implausible" if blamed else "doubtful"
+                found[node] = kind, f"{deviation:.3g} away from the model, of at most {limit:.3g}"
+        left = {node: deviation for node, deviation in deviations.items() if node not in found}
+        size = float(np.median(self._sizes)) if self._sizes else 0.0
+        if len(self._deviations) >= _FEW:
+            return found | self._too_far_in_all(model, uploads, left, size)
+        if self.factor is None or len(left) < _ENOUGH:
+            return found
+        for node, deviation in left.items():
+            most = max([*_others(left, node), *self._deviations, size])
+            if 0.0 < _DOUBT * self.factor * most < deviation:
+                found[node] = (
+                    "doubtful",
+                    f"{deviation:.3g} away from the model, all others at most {most:.3g}",
+                )
+        return found
+
+    def note(self, model: Vector, uploads: Mapping[str, Upload]) -> None:
+        """Remember the accepted uploads of a round that began with `model`."""
+        self._deviations += [_deviation(model, *upload) for upload in uploads.values()]
+        self._deviations = self._deviations[-_DEVIATIONS:]
+        self._sizes = [*self._sizes, _size(model)][-_SIZES:]
+        self._paths = self._paths_with(model, uploads)
+        largest = max(self._paths.values(), default=0.0)
+        self._paths = {node: path for node, path in self._paths.items() if path > 1e-6 * largest}
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain lists, as JSON holds them."""
+        return {
+            "deviations": list(self._deviations),
+            "sizes": list(self._sizes),
+            "paths": dict(sorted(self._paths.items())),
+        }
+
+    def limit(self, model: Vector, uploads: Mapping[str, Upload], node: str) -> float:
+        """Return how far the reply of `node` may lie from `model`, given the others' of `uploads`."""
+        return self._limit([_deviation(model, *upload) for name, upload in uploads.items() if name != node])
+
+    def _too_far_in_all(
+        self, model: Vector, uploads: Mapping[str, Upload], left: Collection[str], size: float
+    ) -> dict[str, tuple[str, str]]:
+        """Return those of the nodes `left` whose path would become too long, and why."""
+        if self.drift is None:
+            return {}
+        paths = self._paths_with(model, {node: uploads[node] for node in left})
+        found = {}
+        for node in left:
+            others = [paths[other] for other in left if other != node]
+            others = others or [path for other, path in paths.items() if other != node]
+            limit = max(self.drift * float(np.median(others)) if others else 0.0, _OWN_SIZES * size)
+            if 0.0 < limit < paths[node]:
+                found[node] = (
+                    "doubtful",
+                    f"moved {paths[node]:.3g} away from the model in the last rounds, of at most {limit:.3g}",
+                )
+        return found
+
+    def _paths_with(self, model: Vector, uploads: Mapping[str, Upload]) -> dict[str, float]:
+        """Return all nodes' paths after a round in which `uploads` are accepted."""
+        paths = {node: path * (1.0 - 1.0 / _WINDOW) for node, path in self._paths.items()}
+        for node, (indices, values) in uploads.items():
+            step = _deviation(model, indices, values) * len(indices) / max(1, len(model))
+            paths[node] = paths.get(node, 0.0) + step
+        return paths
+
+    def _limit(self, others: list[float]) -> float:
+        known = [values for values in (others, self._deviations, self._sizes) if values]
+        scale = max((float(np.median(values)) for values in known), default=0.0)
+        if self.factor is None or scale == 0.0:
+            return math.inf  # nothing to compare with
+        return scale * self.factor * (_EARLY if len(self._deviations) < _FEW else 1.0)
+
+
+def _others(deviations: Mapping[str, float], node: str) -> list[float]:
+    return [value for other, value in deviations.items() if other != node]
+
+
+def _deviation(model: Vector, indices: NDArray[np.int64], values: Vector) -> float:
+    """Return the root mean square of what was uploaded against what the server has; infinite if it overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        change = values.astype(np.float64) - model[indices].astype(np.float64)
+        return float(np.sqrt(np.mean(np.square(change)))) if change.size else 0.0
+
+
+def _size(model: Vector) -> float:
+    with np.errstate(over="ignore"):
+        size = float(np.sqrt(np.mean(np.square(model.astype(np.float64)))))
+    return size if math.isfinite(size) else 0.0

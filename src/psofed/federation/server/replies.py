@@ -1,0 +1,92 @@
+"""Sorting a round's replies into those that count and those that do not, each judged by itself."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flwr.app import Message, RecordDict
+
+from psofed.federation.protocol.run_options import ReplyLimits
+from psofed.federation.protocol.wire import LOST, PART, SETTINGS, BadReplyError, Reply, decode_reply
+from psofed.federation.server.checks import check_reply
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a round's replies must hold.
+
+    Attributes
+    ----------
+    session, round_number
+        Of the instructions they answer.
+    length, dtype
+        M, and the model's number type.
+    limits : ReplyLimits
+        Bounds on what they say.
+    """
+
+    session: str
+    round_number: int
+    length: int
+    dtype: np.dtype[Any]
+    limits: ReplyLimits
+
+
+def sort_replies(
+    messages: Iterable[Message], asked: Sequence[Message], unreadable: Collection[str], expected: Expectation
+) -> tuple[dict[int, Reply], list[tuple[int, BadReplyError]]]:
+    """Return the valid replies by node, and what was wrong with the others, each with its node.
+
+    Messages that answer none of `asked`, come from another node than the one asked, or answer a second time, are
+    ignored.
+
+    Parameters
+    ----------
+    messages : iterable of Message
+        Whatever has arrived.
+    asked : sequence of Message
+        The round's instructions, as they were sent.
+    unreadable : collection of str
+        Ids of instructions whose reply could not even be put together.
+    expected : Expectation
+        What the replies must hold.
+    """
+    questions = {message.metadata.message_id: message.metadata.dst_node_id for message in asked}
+    kinds = {message.metadata.message_id: message.content[SETTINGS]["kind"] for message in asked}
+    valid: dict[int, Reply] = {}
+    bad: list[tuple[int, BadReplyError]] = []
+    answered: set[str] = set()
+    for message in messages:
+        question = message.metadata.reply_to_message_id
+        node = questions.get(question)
+        # A message that answers no question of this round, or not from the node asked, proves nothing about any node.
+        # A dead node's error reply comes from the SuperLink: only the question says whose it is.
+        if node is None or not (message.has_error() or message.metadata.src_node_id == node):
+            continue
+        if question in answered:
+            continue
+        answered.add(question)
+        try:
+            reply = judge(message, expected)
+            if reply.status == LOST and kinds[question] != PART:
+                raise BadReplyError("malformed", "says that it needs the full model, which it was given")
+            valid[node] = reply
+        except BadReplyError as error:
+            bad.append((node, error))
+    for question, node in questions.items():
+        if question in unreadable:
+            bad.append((node, BadReplyError("malformed", "objects that fit no message")))
+        elif question not in answered:
+            bad.append((node, BadReplyError("no-reply")))
+    return valid, bad
+
+
+def judge(message: Message, expected: Expectation) -> Reply:
+    """Return the reply in `message`, or raise BadReplyError."""
+    if message.has_error():
+        raise BadReplyError("error", message.error.reason or "")
+    content = message.content if message.has_content() else RecordDict()
+    reply = decode_reply(content, expected.length, expected.dtype)
+    check_reply(reply, expected.session, expected.round_number, expected.limits)
+    return reply

@@ -1,0 +1,48 @@
+"""How a federation begins: anew from a model, or where an earlier run of it has stopped."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord
+
+from psofed.common.errors import PsofedError
+from psofed.common.scheduler import scheduler
+from psofed.federation.protocol.layout import ModelLayout
+from psofed.federation.server.checkpoint import CheckpointStore, ServerState
+
+
+def new_session(initial: ArrayRecord, layout: ModelLayout, settings: Mapping[str, Any]) -> ServerState:
+    """Return the state before the first round."""
+    return ServerState(
+        session=scheduler().new_id(),
+        settings=dict(settings),
+        round_number=0,
+        model=layout.flatten(initial),
+        layout=layout,
+        kept=layout.kept(initial),
+    )
+
+
+def resumed_session(store: CheckpointStore, layout: ModelLayout, settings: Mapping[str, Any]) -> ServerState:
+    """Return the state of the newest checkpoint; it must be of the same model and settings, and usable."""
+    state = load_usable(store)
+    if state.layout != layout:
+        raise PsofedError(f"{store.path} holds another model than the one given")
+    changed = [name for name, value in settings.items() if state.settings.get(name) != value]
+    if changed:
+        was = ", ".join(f"{name} = {state.settings.get(name)}" for name in changed)
+        raise PsofedError(f"{store.path} was made with {was}; a resumed run must keep that")
+    return state
+
+
+def load_usable(store: CheckpointStore) -> ServerState:
+    """Return the newest checkpoint, or raise a PsofedError that names others if it is damaged or poisoned."""
+    state = store.load()
+    with np.errstate(over="ignore"):
+        usable = bool(np.isfinite(np.sum(np.square(state.model.astype(np.float64)))))
+    if not usable:
+        raise PsofedError(
+            f"the model in {store.path} is not finite, or too large to compute with{store.way_back()}"
+        )
+    return state

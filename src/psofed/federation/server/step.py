@@ -1,0 +1,134 @@
+"""The server's step: how a round's uploads become the next model, and which of them do not count.
+
+Every upload has passed the checks on its own (:mod:`psofed.federation.server.replies`). Here they are seen together, by
+node name and with the entries that each of them is about: rehearsed attacks, the guard against crude lies, the
+defence, then the rule.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from psofed.common.errors import InvalidValueError, NotCoveredError
+from psofed.federation.protocol.aggregate import aggregate
+from psofed.federation.protocol.layout import Vector
+from psofed.federation.protocol.masks import MIXING, derive_words
+from psofed.federation.server.plausibility import Plausibility, Upload
+from psofed.federation.server.rehearsal import Rehearsal
+from psofed.federation.server.suspects import Suspects
+from psofed.parts.aggregations.mean import Mean
+from psofed.parts.base import Aggregation, PreAggregation
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a round's uploads.
+
+    Attributes
+    ----------
+    model : array (D,)
+        w_{n+1}; the very w_n if nothing was used.
+    used : tuple of str
+        The nodes whose uploads went into it.
+    refused : mapping
+        For each node whose upload was not used, the kind of bad reply
+        (:data:`psofed.federation.server.checks.KINDS`) and why.
+    suspects : mapping
+        For each node that a defence leaves out, since when.
+    """
+
+    model: Vector
+    used: tuple[str, ...] = ()
+    refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    suspects: Mapping[str, str] = field(default_factory=dict)
+
+
+class ServerStep:
+    """From w_n and the uploads of a round to w_{n+1}.
+
+    Parameters
+    ----------
+    rule : Aggregation
+        How the uploads are joined.
+    weighted : bool
+        Weigh them by their numbers of examples; with the mean only.
+    rehearsal : Rehearsal or None
+        An attack that is tried on the uploads first.
+    suspects : Suspects or None
+        A defence that watches the nodes, and leaves out whom it suspects.
+    pre : PreAggregation or None
+        What is done with the uploads before they are joined.
+    seed : int
+        With the round it gives the random numbers of that.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> step, shared = ServerStep(Mean(), plausibility=Plausibility(None)), np.array([0])
+    >>> uploads = {"pump-1": (shared, np.array([1.0])), "pump-2": (shared, np.array([3.0]))}
+    >>> step.take(1, np.zeros(2), uploads, {"pump-1": 5, "pump-2": 5}).model
+    array([2., 0.])
+    """
+
+    def __init__(
+        self,
+        rule: Aggregation,
+        *,
+        plausibility: Plausibility,
+        weighted: bool = False,
+        rehearsal: Rehearsal | None = None,
+        suspects: Suspects | None = None,
+        pre: PreAggregation | None = None,
+        seed: int = 0,
+    ) -> None:
+        if rule.has_root_data:
+            raise NotCoveredError(
+                f'aggregation = "{rule.kind}" needs root data of the server, which a federation has not'
+            )
+        if weighted and not isinstance(rule, Mean):
+            raise InvalidValueError("weighted", True, f'false with aggregation = "{rule.kind}"')
+        if weighted and pre is not None:
+            raise InvalidValueError("weighted", True, f'false with pre_aggregation = "{pre.kind}"')
+        self.rule = rule
+        self.weighted = weighted
+        self.rehearsal = rehearsal
+        self.pre: PreAggregation | None = pre
+        self.seed: int = seed
+        self.plausibility = plausibility
+        self.suspects = suspects
+
+    def take(
+        self, round_number: int, model: Vector, uploads: Mapping[str, Upload], examples: Mapping[str, int]
+    ) -> Outcome:
+        """Join the uploads of a round that began with `model`; `examples` are the nodes' numbers of examples."""
+        # Sums depend on their order in the last bits: by name, never by arrival.
+        received = dict(sorted(uploads.items()))
+        if self.rehearsal is not None:
+            drawn = self._uniforms(round_number, sorted(received))
+            received = self.rehearsal.corrupt(round_number, model, received, self.rule, self.pre, drawn)
+        # A crude lie is a reason for suspicion as well.
+        suspects = {} if self.suspects is None else self.suspects.judge(round_number, model, received)
+        refused = self.plausibility.judge(model, received)
+        received = {
+            name: upload for name, upload in received.items() if name not in refused and name not in suspects
+        }
+        self.plausibility.note(model, received)
+        weights = [float(examples[name]) for name in received] if self.weighted else None
+        if weights is None or sum(weights) > 0:
+            drawn = self._uniforms(round_number, list(received))
+            model = aggregate(model, list(received.values()), weights, self.rule, self.pre, drawn)
+        return Outcome(model, tuple(received), refused, suspects)
+
+    def _uniforms(self, round_number: int, names: list[str]) -> Vector:
+        """Return a random number in [0, 1) for each node, which depends on seed, round and name alone."""
+        if self.pre is None:
+            return np.zeros(len(names))
+        nodes = [int.from_bytes(sha256(name.encode()).digest()[:8], "little") for name in names]
+        return np.array([_unit(derive_words(self.seed, node, round_number, MIXING, 1)[0]) for node in nodes])
+
+
+def _unit(word: Any) -> float:
+    return float(int(word) >> 11) * 2.0**-53

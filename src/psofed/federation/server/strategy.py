@@ -1,0 +1,442 @@
+"""PSO-Fed as a Flower strategy: the loop over rounds, and what it is told.
+
+The server's step is in :mod:`psofed.federation.server.step`, what participants are sent in
+:mod:`psofed.federation.server.instructions`, how a run begins in :mod:`psofed.federation.server.sessions`.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.scheduler import scheduler
+from psofed.common.validation import check_boolean, check_integer, check_number
+from psofed.federation.protocol.layout import ModelLayout
+from psofed.federation.protocol.masks import DERIVATION, Sharing
+from psofed.federation.protocol.models import arrays_of
+from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
+from psofed.federation.protocol.wire import LOST, BadReplyError, Reply, decode_metrics
+from psofed.federation.server.checkpoint import CheckpointStore, ServerState
+from psofed.federation.server.checks import Conduct
+from psofed.federation.server.exchange import Answers, MessageExchange
+from psofed.federation.server.instructions import Instructor
+from psofed.federation.server.nodes import Node, wait_for_nodes
+from psofed.federation.server.participants import DerivedParticipants, ParticipantSource, SuppliedDraws
+from psofed.federation.server.plausibility import Plausibility, Upload
+from psofed.federation.server.rehearsal import Rehearsal
+from psofed.federation.server.replies import Expectation, sort_replies
+from psofed.federation.server.rounds import average_metrics, describe_round, finite_metrics, mean_of
+from psofed.federation.server.sessions import new_session, resumed_session
+from psofed.federation.server.step import ServerStep
+from psofed.federation.server.suspects import Suspects
+from psofed.parts.aggregations.centred_clipping import CentredClipping
+from psofed.parts.aggregations.mean import Mean
+from psofed.parts.base import Aggregation, Attack, Defence, Pattern, PreAggregation
+from psofed.parts.watching import WatchPlan
+from psofed.scenario.tables import as_part
+
+_log = logging.getLogger("psofed.federation")
+
+ROBUST: Aggregation = CentredClipping(factor=1.0, iterations=5)
+"""The default rule. It needs no guess of how many nodes are Byzantine, and takes any number of uploads."""
+
+_ASK_GRID_EVERY = 2.0  # seconds, between two rounds
+
+
+class PSOFed(Strategy):
+    """Partial sharing of any model's parameters, resilient to model poisoning.
+
+    In round n each participant k gets the server's entries S_{k,n}, learns, and sends back its entries
+    S_{k,n+1}; the server averages, over participants, the uploaded entry or its own where none was
+    uploaded. Clients must run with :func:`psofed.federation.partial_sharing`.
+
+    Parameters
+    ----------
+    num_shared : int or float
+        M: a count, or a fraction of the model as a float in (0, 1].
+    pattern : str, or psofed.patterns.Random() or RoundRobin()
+        ``"random"`` or ``"round-robin"``: both sides derive the same masks, so no others are known here.
+    coordinated : bool
+        One mask for all clients, or one for each.
+    seed : int
+        Seed of masks and participants.
+    num_participants : int, optional
+        |S_n|; all nodes that are there if None.
+    rounds : RoundPlan, optional
+        When rounds begin, what newcomers start from, and how often the full model is sent:
+        ``RoundPlan(min_nodes=3, interval=60)``.
+    include, exclude : sequence of str
+        Patterns (``fnmatch``) of the names of arrays to share; by default all floating ones. What is not shared
+        stays with each client.
+    weighted : bool
+        Weigh clients by their number of examples. The paper does not, and a liar would profit. Only with the mean.
+    aggregation : Aggregation, or its name, optional
+        How uploads are combined, on the entries that each participant shared: ``psofed.aggregations.Median()``, or a
+        rule of your own. By default :data:`ROBUST`, that one Byzantine node cannot lead away; ``"mean"`` is the
+        paper's, and the default if `weighted`.
+    pre_aggregation : PreAggregation, or its name, optional
+        What is done with the uploads before they are put together: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
+    rehearsal : Attack, optional
+        Try an attack on your own federation: the uploads of the Byzantine nodes are corrupted here, after they have
+        arrived and before they are judged, by an attacker who sees whatever the attack says it knows. The nodes are
+        those that ``attack.clients`` names, or the first `num_byzantine` by name. (A node can also lie by itself:
+        :func:`psofed.federation.rehearse`.)
+    defence : Defence, or its name, optional
+        Watch what each node uploads, and leave out whom it suspects: ``psofed.defences.Cusum(threshold=15.0)``. Its
+        nodes are in ``strategy.state.suspects``, in status and result. See docs/defence.md.
+    plan : WatchPlan, optional
+        What the defence needs to know, where it has no threshold of its own: from
+        :func:`psofed.federation.plan_defence`.
+    limits : ReplyLimits
+        Bounds on what a reply may hold, and when a node is benched.
+    checkpoint : path or CheckpointStore, optional
+        Where to keep the state after each round.
+    resume : bool
+        Go on from `checkpoint`; :meth:`start` then counts its `num_rounds` from the very first round.
+    evaluate_every : int
+        Let the participants evaluate their own models every so many rounds; 0 for never.
+    draws : SuppliedDraws, optional
+        Masks and participants from outside, for checks.
+    on_round : callable, optional
+        Called with the :class:`ServerState` after each completed round.
+
+    Examples
+    --------
+    >>> strategy = PSOFed(num_shared=0.1, num_participants=5, seed=1)
+    >>> strategy.sharing.pattern
+    'random'
+
+    In a ServerApp: ``strategy.start(grid=grid, initial_arrays=model.state_dict(), num_rounds=100)``.
+    """
+
+    def __init__(
+        self,
+        num_shared: float = 0.1,
+        *,
+        pattern: Pattern | str = "random",
+        coordinated: bool = True,
+        seed: int = 0,
+        num_participants: int | None = None,
+        include: Sequence[str] = ("*",),
+        exclude: Sequence[str] = (),
+        weighted: bool = False,
+        aggregation: Aggregation | str | None = None,
+        pre_aggregation: PreAggregation | str | None = None,
+        rehearsal: Attack | None = None,
+        defence: Defence | str | None = None,
+        plan: WatchPlan | None = None,
+        rounds: RoundPlan | None = None,
+        limits: ReplyLimits | None = None,
+        checkpoint: str | Path | CheckpointStore | None = None,
+        resume: bool = False,
+        evaluate_every: int = 0,
+        draws: SuppliedDraws | None = None,
+        on_round: Callable[[ServerState], None] | None = None,
+    ) -> None:
+        self.sharing: Sharing = Sharing(
+            num_shared=num_shared,
+            pattern=pattern.kind if isinstance(pattern, Pattern) else pattern,
+            coordinated=coordinated,
+            seed=seed,
+            supplied=draws.masks if draws else None,
+        )
+        self.rounds: RoundPlan = rounds or RoundPlan()
+        self.instructor: Instructor = Instructor(self.sharing, self.rounds)
+        self.num_participants: int | None = (
+            None if num_participants is None else check_integer("num_participants", num_participants, 1)
+        )
+        self.include: tuple[str, ...] = _patterns("include", include)
+        self.exclude: tuple[str, ...] = _patterns("exclude", exclude)
+        self.limits: ReplyLimits = limits or ReplyLimits()
+        self.conduct: Conduct = Conduct(self.limits)
+        watching: Defence | None = None if defence is None else as_part("defence", defence)
+        if watching is not None and watching.kind == "none":
+            watching = None
+        if aggregation is None:
+            aggregation = Mean() if weighted else ROBUST
+        self.step: ServerStep = ServerStep(
+            as_part("aggregation", aggregation),
+            plausibility=self._plausibility(),
+            weighted=check_boolean("weighted", weighted),
+            rehearsal=None if rehearsal is None else Rehearsal(as_part("attack", rehearsal), seed),
+            suspects=None if watching is None else Suspects(watching, plan),
+            pre=None if pre_aggregation is None else as_part("pre_aggregation", pre_aggregation),
+            seed=seed,
+        )
+        if self.num_participants is not None:
+            pre = self.step.pre
+            after = self.num_participants if pre is None else pre.uploads_after(self.num_participants)
+            self.step.rule.check_participants(after)
+        if isinstance(checkpoint, str | Path):
+            checkpoint = CheckpointStore(Path(checkpoint))
+        self.checkpoints: CheckpointStore | None = checkpoint
+        self.resume: bool = check_boolean("resume", resume)
+        self.evaluate_every: int = check_integer("evaluate_every", evaluate_every, 0)
+        if resume and checkpoint is None:
+            raise InvalidValueError("resume", True, "true together with a checkpoint")
+        self.on_round = on_round
+        self.state: ServerState | None = None
+        supplied = draws.participants if draws else None
+        self._participants: ParticipantSource = supplied or DerivedParticipants(seed)
+        self._exchange = MessageExchange()
+        self._asked: list[Message] = []
+        self._nodes: dict[int, Node] = {}
+        self._unreadable: set[str] = set()
+        self._begun = False
+        self._round_started = scheduler().monotonic()
+
+    def summary(self) -> None:
+        """Log the settings."""
+        _log.info("PSO-Fed: %s", ", ".join(f"{name} {value}" for name, value in self._settings().items()))
+
+    # --- the loop ---------------------------------------------------------------------------------
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: Any,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """Run the rounds up to `num_rounds`, each for at most `timeout` seconds, and return Flower's result.
+
+        As in Flower's own strategies, except that a round ends at its deadline whoever is missing, and sooner if only
+        slow nodes are missing (:mod:`psofed.federation.server.patience`), that
+        unreadable replies harm nobody, and that a run can be resumed. `initial_arrays` may be anything
+        that :func:`psofed.federation.arrays_of` takes.
+        """
+        check_integer("num_rounds", num_rounds, 1)
+        check_number("timeout", timeout, 0, open_low=True)
+        state = self._begin(arrays_of(initial_arrays))
+        self._exchange.say_size(state.model.nbytes)
+        self.summary()
+        result = Result()
+        arrays = state.layout.restore(state.model, state.kept)
+        if evaluate_fn and state.round_number == 0 and (found := evaluate_fn(0, arrays)) is not None:
+            result.evaluate_metrics_serverapp[0] = found
+        done = state.round_number
+        for round_number in range(done + 1, num_rounds + 1):
+            if round_number > done + 1:
+                self._wait_for_its_time(grid)
+            answers = self._ask(
+                grid,
+                self.configure_train(round_number, arrays, train_config or ConfigRecord(), grid),
+                timeout,
+            )
+            averaged, metrics = self.aggregate_train(round_number, answers)
+            arrays = arrays if averaged is None else averaged
+            result.train_metrics_clientapp[round_number] = metrics or MetricRecord()
+            questions = list(
+                self.configure_evaluate(round_number, arrays, evaluate_config or ConfigRecord(), grid)
+            )
+            if questions and (
+                own := self.aggregate_evaluate(round_number, self._send(grid, questions, timeout).replies)
+            ):
+                result.evaluate_metrics_clientapp[round_number] = own
+                state.history[-1]["client_evaluation"] = finite_metrics(own)
+            if evaluate_fn and (found := evaluate_fn(round_number, arrays)) is not None:
+                result.evaluate_metrics_serverapp[round_number] = found
+                state.history[-1]["evaluation"] = finite_metrics(found)
+            self._complete()
+        result.arrays = arrays
+        return result
+
+    def _wait_for_its_time(self, grid: Grid) -> None:
+        """Wait until a round may begin. Meanwhile the grid is asked for its nodes: it says if the run is stopped."""
+        while (pause := self._round_started + self.rounds.interval - scheduler().monotonic()) > 0.0:
+            scheduler().sleep(min(pause, _ASK_GRID_EVERY))
+            grid.get_node_ids()
+
+    def _ask(self, grid: Grid, messages: Iterable[Message], timeout: float) -> list[Message]:
+        answers = self._send(grid, list(messages), timeout)
+        self._unreadable = answers.unreadable
+        return answers.replies
+
+    def _send(self, grid: Grid, messages: Sequence[Message], timeout: float) -> Answers:
+        return self._exchange(grid, messages, timeout, self._nodes, self.conduct.patience)
+
+    def _begin(self, initial: ArrayRecord) -> ServerState:
+        layout = ModelLayout.of(initial, self.include, self.exclude)
+        if not self.resume or self.checkpoints is None:
+            return self._begin_anew(initial, layout)
+        state = self.state = resumed_session(self.checkpoints, layout, self._settings())
+        self.conduct = Conduct.from_mapping(state.conduct, self.limits)
+        self.step.plausibility = self._plausibility(state.scale)
+        if (suspects := self.step.suspects) is not None:
+            self.step.suspects = Suspects(suspects.defence, suspects.plan, state.suspects)
+        _log.info("resumed after round %d", state.round_number)
+        return state
+
+    def _begin_anew(self, initial: ArrayRecord, layout: ModelLayout) -> ServerState:
+        self.sharing.derived(layout.dimension)  # refuses an M beyond D
+        self.state = new_session(initial, layout, self._settings())
+        return self.state
+
+    def _complete(self) -> None:
+        state = self._current()
+        if self.checkpoints is not None:
+            self.checkpoints.save(state)
+        if self.on_round is not None:
+            self.on_round(state)
+
+    # --- one round --------------------------------------------------------------------------------
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Draw the participants S_n and address to each its entries S_{k,n} of the server's model."""
+        if (state := self.state) is None:
+            # Run by another loop than ours.
+            state = self._begin_anew(arrays, ModelLayout.of(arrays, self.include, self.exclude))
+        state.model = state.layout.flatten(arrays)
+        nodes = self._nodes_to_draw_from(grid, server_round)
+        numbers = {node.number: node for node in nodes}
+        drawn = self._participants.draw(server_round, list(numbers), self.num_participants or len(nodes))
+        self._round_started = scheduler().monotonic()
+        self._asked = [
+            self.instructor.train(state, numbers[number], server_round, config) for number in drawn
+        ]
+        return list(self._asked)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Join the valid replies; without any the model stays as it was."""
+        state = self._current()
+        num_shared = self.sharing.derived(state.layout.dimension).num_shared
+        expected = Expectation(state.session, server_round, num_shared, state.layout.dtype, self.limits)
+        valid, bad = sort_replies(replies, self._asked, self._unreadable, expected)
+        self._unreadable = set()
+        replies_by_name = {self._node(node_id).name: reply for node_id, reply in valid.items()}
+        dropped = [(self._node(node_id).name, error) for node_id, error in bad]
+        examples = {name: reply.num_examples for name, reply in replies_by_name.items()}
+        uploads = self._uploads(server_round, replies_by_name)
+        outcome = self.step.take(server_round, state.model, uploads, examples)
+        state.model = outcome.model
+        for name, (kind, reason) in outcome.refused.items():
+            dropped.append((name, BadReplyError(kind, reason)))
+            del replies_by_name[name]
+        for name, error in dropped:
+            self.conduct.note(name, error.kind, server_round)
+            _log.warning("round %d: dropped a reply of %s: %s", server_round, name, error)
+        for name, reply in replies_by_name.items():
+            self.conduct.forgive(name)
+            # One that has lost its state is given the full model when it is next drawn.
+            state.seen[name] = -1 if reply.status == LOST else server_round
+        state.round_number = server_round
+        state.conduct = self.conduct.to_mapping()
+        state.scale = self.step.plausibility.to_mapping()
+        if self.step.suspects is not None:
+            before = {name for name, about in state.suspects.get("nodes", {}).items() if about["out"]}
+            state.suspects = self.step.suspects.to_mapping()
+            for name in outcome.suspects.keys() - before:
+                _log.warning("round %d: %s is suspect and left out", server_round, name)
+        state.history.append(
+            describe_round(
+                server_round,
+                [(self._node(message.metadata.dst_node_id).name, message) for message in self._asked],
+                replies_by_name,
+                dict(dropped),
+                state.layout.dtype.itemsize,
+                scheduler().monotonic() - self._round_started,
+                None if self.step.suspects is None else outcome.suspects,
+            )
+        )
+        learned = {name: replies_by_name[name] for name in outcome.used}
+        if not learned:
+            _log.warning("round %d: no valid reply, the model stays as it was", server_round)
+            return None, average_metrics(learned)
+        return state.layout.restore(state.model, state.kept), average_metrics(learned)
+
+    def _uploads(self, server_round: int, replies: Mapping[str, Reply]) -> dict[str, Upload]:
+        """Return what each node has uploaded: the entries S_{k,n+1} and their values."""
+        masks = self.sharing.masks(self._current().layout.dimension)
+        numbers = {node.name: node.number for node in self._nodes.values()}
+        return {
+            name: (masks.indices(server_round + 1, numbers[name]), reply.values)
+            for name, reply in replies.items()
+            if reply.status != LOST and reply.values is not None
+        }
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask the round's participants to evaluate their own models, which costs no model transfer."""
+        if not self.evaluate_every or server_round % self.evaluate_every:
+            return []
+        state = self._current()
+        nodes = [self._node(message.metadata.dst_node_id) for message in self._asked]
+        return [
+            self.instructor.evaluate(state, node, server_round, config)
+            for node in nodes
+            if state.seen.get(node.name, 0) > 0
+        ]
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Average the metrics of the clients' own evaluations, unweighted."""
+        reports = []
+        for message in replies:
+            try:
+                if message.has_content():
+                    reports.append(decode_metrics(message.content))
+            except BadReplyError as error:
+                name = self._node(message.metadata.src_node_id).name
+                _log.warning("round %d: dropped an evaluation of %s: %s", server_round, name, error)
+        return mean_of(reports) if reports else None
+
+    # --- helpers ----------------------------------------------------------------------------------
+
+    def _node(self, node_id: int) -> Node:
+        return self._nodes.get(node_id) or Node(str(node_id), node_id, node_id)
+
+    def _nodes_to_draw_from(self, grid: Grid, round_number: int) -> list[Node]:
+        """Return the nodes that may play: those that rest only if there are no others."""
+        wanted = 1 if self._begun else self.rounds.min_nodes
+        online, there = wait_for_nodes(grid, wanted, self.rounds.wait_for_nodes, self.conduct.benched)
+        self._nodes |= {node.node_id: node for node in there}
+        if not there:
+            benched = len(self.conduct.benched)
+            raise PsofedError(
+                f"no node to work with after {self.rounds.wait_for_nodes:g} s ({benched} benched)"
+            )
+        if online < wanted:
+            _log.warning("round %d: only %d of %d nodes, going on", round_number, online, wanted)
+        self._begun = True
+        return [node for node in there if self.conduct.may_play(node.name, round_number)] or there
+
+    def _plausibility(self, state: Mapping[str, Any] | None = None) -> Plausibility:
+        return Plausibility(self.limits.max_deviation or None, self.limits.max_drift or None, state)
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "num_shared": self.sharing.num_shared,
+            "pattern": self.sharing.pattern,
+            "coordinated": self.sharing.coordinated,
+            "seed": self.sharing.seed,
+            "derivation": DERIVATION,
+            "newcomers": self.rounds.newcomers,
+            "weighted": self.step.weighted,
+            "aggregation": repr(self.step.rule),
+            "pre_aggregation": None if self.step.pre is None else repr(self.step.pre),
+            "sync_every": self.rounds.sync_every,
+            "defence": None if self.step.suspects is None else repr(self.step.suspects.defence),
+        }
+
+    def _current(self) -> ServerState:
+        if self.state is None:
+            raise PsofedError("the strategy has not been started")
+        return self.state
+
+
+def _patterns(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str) or not all(isinstance(pattern, str) for pattern in given):
+        raise InvalidValueError(name, given, "a sequence of patterns, as ('encoder.*',)")
+    return tuple(given)

@@ -1,0 +1,48 @@
+"""Settings of :func:`psofed.sweep` and ``psofed sweep``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from psofed.common.options import option
+from psofed.common.settings import Settings
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from psofed.common.types import ProgressCallback
+
+
+class SweepSettings(Settings, kw_only=False):
+    """How every point of a grid is simulated."""
+
+    group = "Run"
+
+    trials: int = option(default=100, low=1, text="independent repetitions of every point")
+    seed: int = option(
+        default=0, low=0, text="random seed of every point, so that all comparisons are paired"
+    )
+    tail: float = option(
+        default=0.2,
+        low=0,
+        open_low=True,
+        kw_only=True,
+        text="steady state: the last iterations, as a number or as a fraction below 1",
+    )
+    threads: int | None = option(
+        default=None, low=1, kw_only=True, text="points simulated at once; all cores by default"
+    )
+    executor: "Executor | None" = option(
+        default=None,
+        flag=None,
+        kw_only=True,
+        text="where points are simulated instead: processes, or a Dask cluster's Client.get_executor()",
+    )
+    store: Path | str | None = option(
+        default=None,
+        flag=None,
+        kw_only=True,
+        text="folder that keeps finished points, which are not simulated again",
+    )
+    progress: "ProgressCallback | None" = option(
+        default=None, flag=None, kw_only=True, text="called now and then with (done, total) points"
+    )
