@@ -32,7 +32,8 @@ class ReplyLimits(Settings):
     """Bounds on replies, and the consequences of bad and missing ones.
 
     See :mod:`psofed.federation.server.plausibility` for `max_deviation` and `max_drift`, and
-    :mod:`psofed.federation.server.patience` for `patience` and `grace`. Each further round in a row that a node leaves unanswered doubles its rest, up to 32 rounds.
+    :mod:`psofed.federation.server.patience` for `patience` and `grace`. Each further round in a row that a
+    node leaves unanswered doubles its rest, up to 32 rounds.
 
     Examples
     --------
