@@ -19,7 +19,7 @@ import chromium
 import pytest
 
 import psofed
-from psofed.explore.words import difference
+from psofed.explore.headline import difference
 
 pytestmark = pytest.mark.explore
 
@@ -125,7 +125,7 @@ def test_sliders_presets_sides_and_copies(
     page = open_page(address)
     fleet = small_fleet()
     expect_numbers(page, fleet)
-    assert page.inner_text("#sentence").startswith("Sharing 1 of 4 entries with stepsize 0.08 gives −")
+    assert page.inner_text("#sentence").startswith("Sharing 1 of 4 parameters with stepsize 0.08 gives −")
 
     # Sliders, and a field that is typed into
     move(page, "num_shared", 3)
@@ -174,7 +174,7 @@ def test_sliders_presets_sides_and_copies(
     assert numbers["A"]["theory"]["point"]["network_mse"] == pytest.approx(a)
     with page.expect_download() as saved:
         page.click("#download-csv")
-    assert Path(saved.value.path()).read_text(encoding="utf-8").startswith("side,source,picture,x,metric,y")
+    assert Path(saved.value.path()).read_text(encoding="utf-8").startswith("side,source,chart,x,metric,y")
 
     # Another preset, for B
     page.select_option("#preset", "readme")
@@ -209,7 +209,7 @@ def test_where_theory_refuses_the_page_says_why_and_simulates(
 
 def test_a_hostile_link_is_refused_in_words(address: str, open_page: Any) -> None:
     page = open_page(f"{address}&num_clients=1000000000&dimension=5&stepsize=nan")
-    message = "The link's settings are refused: num_clients must be"
+    message = "The settings of the link are refused: num_clients must be"
     page.locator("#sentence .trouble", has_text=message).wait_for(timeout=READY)
     expect_numbers(page, small_fleet())
 
@@ -234,7 +234,7 @@ def test_a_number_of_any_size_leaves_the_page_alive(address: str, open_page: Any
     expect_numbers(page, small_fleet())
     page.fill("#field-attack-variance", "1e308")
     page.fill("#field-num_clients", "1000000000")
-    page.locator("#field-num_clients-note", has_text="the explorer's limit = 1000").wait_for(timeout=READY)
+    page.locator("#field-num_clients-note", has_text="the explorer's limit").wait_for(timeout=READY)
     page.fill("#field-num_clients", "12")
     page.fill("#field-attack-variance", "0.5")
     expect_numbers(page, small_fleet())
@@ -270,9 +270,9 @@ def test_it_fits_wide_and_narrow_windows_by_day_and_by_night(
 
 
 def query(scenario: psofed.Scenario) -> str:
-    from psofed.explore.settings import Settings, to_query
+    from psofed.explore.settings import PageSettings, to_query
 
-    return to_query(Settings({"A": scenario.to_mapping()}))
+    return to_query(PageSettings({"A": scenario.to_mapping()}))
 
 
 def test_the_copied_commands_and_python_run(tmp_path: Path) -> None:

@@ -15,24 +15,25 @@ import pytest
 
 import psofed
 from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.explore.answers import Answers, Dot, Interval, Simulation, Theory
 from psofed.explore.exports import Origin, as_command, as_python, numbers_as_csv, numbers_as_json
 from psofed.explore.fields import field_for_error, form_groups
+from psofed.explore.headline import sentence, simulated_sentence, tiles
 from psofed.explore.presets import make_presets, readme_fleet
 from psofed.explore.settings import (
     Limits,
-    Settings,
+    PageSettings,
     changed,
     from_query,
     make_scenario,
     parse_value,
     to_query,
 )
-from psofed.explore.sides import SideMaker, with_dependents
+from psofed.explore.sides import Side, SideMaker, with_dependents
 from psofed.explore.simulating import TRIALS, simulation_steps
 from psofed.explore.theory import Cache, theory_steps
-from psofed.explore.words import number_rows, sentence, simulated_sentence, tiles
-from psofed.explore.workers import Pool, Question, Worker
-from psofed.parts.registry import FAMILIES, part_names
+from psofed.explore.workers import Pool, TheoryQuestion, Worker
+from psofed.parts.registry import FAMILIES, find_part, part_names
 from psofed.scenario import Scenario
 
 pytestmark = pytest.mark.explore
@@ -45,7 +46,7 @@ FLEET = psofed.Scenario(
 
 def names(scenario: Scenario) -> list[str]:
     groups = form_groups(scenario, scenario.to_mapping(), Limits())
-    return [field["name"] for group in groups for field in group["fields"]]
+    return [field.name for group in groups for field in group.fields]
 
 
 # Links
@@ -53,8 +54,8 @@ def names(scenario: Scenario) -> list[str]:
 
 @pytest.mark.parametrize("name", list(make_presets()))
 def test_a_link_restores_every_preset_on_both_sides(name: str) -> None:
-    mapping = make_presets()[name].mapping
-    settings = Settings({"A": mapping, "B": FLEET.to_mapping()}, metric="test_mse")
+    mapping = make_presets()[name].scenario.to_mapping()
+    settings = PageSettings({"A": mapping, "B": FLEET.to_mapping()}, metric="test_mse")
     restored = from_query(to_query(settings))
     assert restored == settings
     assert make_scenario(restored.sides["A"], Limits()) == Scenario.from_mapping(mapping)
@@ -85,7 +86,7 @@ def test_a_link_without_settings_says_nothing() -> None:
         ("num_clients=50&dimension=5&data.fleet_seed=" + "9" * 400, "data.fleet_seed must be"),
         ("metric=entropy", "metric must be "),
         ("dimension=5&B.dimension=5", "num_clients is required"),
-        ("B.num_clients=50&B.dimension=5", "a link with B has A as well"),
+        ("B.num_clients=50&B.dimension=5", "The link has settings for B but none for A."),
         ("x=" + "1" * 30_000, "30002 characters"),
         ("&".join(f"x{n}=1" for n in range(300)), "cannot be read"),
         ("num_clients=" + "[" * 3_900, "num_clients must be"),
@@ -153,11 +154,11 @@ def test_a_plugins_attack_has_sliders_of_its_own() -> None:
 
     scenario = FLEET.replace(attack=Wobbling(num_byzantine=2))
     groups = form_groups(scenario, scenario.to_mapping(), Limits())
-    field = next(f for g in groups for f in g["fields"] if f["name"] == "attack.height")
-    assert (field["low"], field["high"], field["value"], field["hint"]) == (0.0, 2.0, "0.3", "how high it is")
-    assert ["wobbling", "wobbling"] in next(
-        f for g in groups for f in g["fields"] if f["name"] == "attack.kind"
-    )["choices"]
+    field = next(f for g in groups for f in g.fields if f.name == "attack.height")
+    assert (field.low, field.high, field.value, field.hint) == (0.0, 2.0, "0.3", "how high it is")
+    assert ("wobbling", "wobbling") in next(
+        f for g in groups for f in g.fields if f.name == "attack.kind"
+    ).choices
 
 
 @pytest.mark.parametrize(
@@ -178,8 +179,8 @@ def test_a_bad_value_is_shown_at_its_field(name: str, text: str, place: str) -> 
         make_scenario(mapping, Limits())
     groups = form_groups(FLEET, mapping, Limits())
     assert field_for_error(groups, refused.value.field) == place
-    field = next(f for g in groups for f in g["fields"] if f["name"] == name)
-    assert field["value"] == text  # what was typed stays
+    field = next(f for g in groups for f in g.fields if f.name == name)
+    assert field.value == text  # what was typed stays
 
 
 def test_an_attack_and_a_drift_can_be_taken_away() -> None:
@@ -193,120 +194,135 @@ def test_an_attack_and_a_drift_can_be_taken_away() -> None:
 # Theory and simulation
 
 
+def final_theory(scenario: Scenario, cache: Cache | None = None) -> Theory:
+    return list(theory_steps(scenario, cache or Cache()))[-1]
+
+
 def test_theory_comes_in_steps_and_says_what_predict_says() -> None:
-    picture: dict[str, Any] = {}
     steps = list(theory_steps(FLEET, Cache()))
-    assert "point" in steps[0]
-    for step in steps:
-        picture.update(step)
     prediction = psofed.predict(FLEET)
-    assert picture["point"]["network_mse"] == prediction.network_mse
-    assert picture["limit"] == pytest.approx(prediction.max_stepsize, rel=2e-3)
-    assert picture["best"]["stepsize"] == pytest.approx(prediction.optimal_stepsize, rel=1e-2)
-    assert [row["num_shared"] for row in picture["shared"]] == [1, 2, 3]
-    for row in picture["shared"]:
-        assert row["network_mse"] == psofed.predict(FLEET.replace(num_shared=row["num_shared"])).network_mse
-    for row in picture["participants"]:
-        other = FLEET.replace(num_shared=3, num_participants=row["num_participants"])
-        assert row["network_mse"] == psofed.predict(other).network_mse
-    row = picture["stepsizes"][3]
-    assert row["network_mse"] == pytest.approx(
-        psofed.predict(FLEET.replace(stepsize=row["stepsize"])).network_mse
+    assert [step.point.network_mse for step in steps] == [prediction.network_mse] * len(steps)
+    assert [step.finished for step in steps] == [False] * (len(steps) - 1) + [True]
+    theory = steps[-1]
+    assert theory.limit == pytest.approx(prediction.max_stepsize, rel=2e-3)
+    assert theory.best.point.stepsize == pytest.approx(prediction.optimal_stepsize, rel=1e-2)
+    assert [design.count for design in theory.shared] == [1, 2, 3]
+    for design in theory.shared:
+        assert design.point.network_mse == psofed.predict(FLEET.replace(num_shared=design.count)).network_mse
+    for design in theory.participants:
+        other = FLEET.replace(num_shared=3, num_participants=design.count)
+        assert design.point.network_mse == psofed.predict(other).network_mse
+    point = theory.stepsizes[3]
+    assert point.network_mse == pytest.approx(
+        psofed.predict(FLEET.replace(stepsize=point.stepsize)).network_mse
     )
-    curve, exact = picture["curve"], prediction.learning_curve()
-    for n, y in zip(curve["iteration"], curve["network_mse"], strict=True):
+    exact = prediction.learning_curve()
+    for n, y in zip(theory.curve.iterations, theory.curve.values["network_mse"], strict=True):
         assert y == pytest.approx(exact.network_mse[int(n)], rel=1e-3)
-    assert steps[-1] == {"finished": True}
 
 
 def test_moving_the_stepsize_asks_for_nothing_that_is_known() -> None:
     cache = Cache()
-    list(theory_steps(FLEET, cache))
+    final_theory(FLEET, cache)
     known = cache.of(FLEET)
-    before = len(known.rows)
-    list(theory_steps(FLEET.replace(stepsize=0.123), cache))
+    before = len(known.points)
+    final_theory(FLEET.replace(stepsize=0.123), cache)
     assert cache.of(FLEET.replace(stepsize=0.5)) is known
-    assert len(known.rows) == before + 1
+    assert len(known.points) == before + 1
+
+
+def test_charts_keep_the_old_curves_until_the_new_ones_are_known() -> None:
+    before = final_theory(FLEET)
+    first = next(theory_steps(FLEET.replace(stepsize=0.05), Cache()))
+    shown = first.over(before)
+    assert (shown.point, shown.shared, shown.finished) == (first.point, before.shared, False)
+    refused = Theory(refusal="not covered", finished=True)
+    assert refused.over(before) == refused
 
 
 def test_an_unstable_stepsize_diverges_in_words() -> None:
-    picture: dict[str, Any] = {}
-    for step in theory_steps(FLEET.replace(stepsize=3.0), Cache()):
-        picture.update(step)
-    assert "diverges" in sentence(FLEET.replace(stepsize=3.0), picture)
+    unstable = FLEET.replace(stepsize=3.0)
+    assert "diverges" in sentence(unstable, final_theory(unstable))
 
 
 def test_theory_that_refuses_says_why() -> None:
-    (step,) = theory_steps(FLEET.replace(aggregation="median"), Cache())
-    assert '"median" is not linear' in step["refusal"]
+    (theory,) = theory_steps(FLEET.replace(aggregation="median"), Cache())
+    assert '"median" is not linear' in theory.refusal
+    assert theory.finished
 
 
 def test_simulated_dots_are_what_simulate_says() -> None:
     seen: list[float] = []
-    picture: dict[str, Any] = {}
-    for step in simulation_steps(FLEET, 0.5, lambda done, total: seen.append(done / total)):
-        picture.update(step)
+    simulation = list(simulation_steps(FLEET, 0.5, lambda done, total: seen.append(done / total)))[-1]
     result = psofed.simulate(FLEET, trials=TRIALS[-1])
-    assert picture["present"]["network_mse"] == result.network_mse.mean
-    assert picture["present"]["trials"] == TRIALS[-1]
-    assert (
-        picture["present"]["network_mse_low"],
-        picture["present"]["network_mse_high"],
-    ) == result.network_mse.interval
+    found = simulation.present.metrics["network_mse"]
+    assert found == Interval(result.network_mse.mean, *result.network_mse.interval)
+    assert simulation.present.trials == TRIALS[-1]
     assert seen == sorted(seen)
-    assert seen[-1] == 1.0
-    assert {row["num_shared"] for row in picture["shared"]} == {1, 2, 3}
-    assert "trials" in simulated_sentence(FLEET, picture)
-    assert picture["curve"]["iteration"][-1] <= FLEET.iterations
+    assert seen[-1] == simulation.progress == 1.0
+    assert [count for count, _ in simulation.shared] == [1, 2, 3]
+    assert FLEET.stepsize in dict(simulation.stepsizes)
+    assert "trials" in simulated_sentence(FLEET, simulation)
+    assert simulation.curve.iterations[-1] <= FLEET.iterations
 
 
-# Words
+# Sentences and numbers
 
 
-def test_the_sentence_says_from_how_many_liars_on_it_diverges() -> None:
+def side_of(scenario: Scenario, theory: Theory, dot: Dot | None = None) -> Side:
+    return Side(scenario.to_mapping(), scenario, theory=theory, drawn=theory, simulation=Simulation(dot))
+
+
+def test_the_sentence_says_with_how_many_byzantine_clients_it_diverges() -> None:
     attack = psofed.attacks.SignFlip(num_byzantine=1, scale=3.0, probability=1.0)
     fleet = FLEET.replace(attack=attack, stepsize=0.05)
-    picture: dict[str, Any] = {}
-    for step in theory_steps(fleet, Cache()):
-        picture.update(step)
     limit = psofed.attack_limits(fleet).num_byzantine
     assert limit is not None
-    assert f"and diverges from {limit + 1} liars on;" in sentence(fleet, picture)
+    text = f"and diverges with {limit + 1} or more Byzantine clients;"
+    assert text in sentence(fleet, final_theory(fleet))
 
 
 def test_the_readmes_fleet_in_a_sentence() -> None:
-    picture: dict[str, Any] = {}
-    for step in theory_steps(readme_fleet(), Cache()):
-        picture.update(step)
-    assert sentence(readme_fleet(), picture) == (
-        "Sharing 1 of 5 entries with stepsize 0.077 gives −16.4 dB; "
-        "sharing everything gives −8.8 dB (−11.7 dB at its best stepsize, 0.195)."
+    theory = final_theory(readme_fleet())
+    assert sentence(readme_fleet(), theory) == (
+        "Sharing 1 of 5 parameters with stepsize 0.077 gives −16.4 dB; "
+        "sharing all gives −8.8 dB (−11.7 dB at its best stepsize, 0.195)."
     )
-    shown = tiles({"A": number_rows(readme_fleet(), picture, {}, None)}, "network_mse")
-    assert shown[0] == {
-        "title": "network MSE", "relation": "B − A",
-        "values": [{"side": "A", "key": "network_mse", "text": "−16.43 dB", "stale": False}],
-    }  # fmt: skip
+    first = tiles({"A": side_of(readme_fleet(), theory)}, "network_mse")[0]
+    assert (first.title, first.relation) == ("network MSE", "B − A")
+    assert [(value.side, value.key, value.text, value.stale) for value in first.values] == [
+        ("A", "network_mse", "−16.43 dB", False)
+    ]
+
+
+def test_tiles_compare_two_sides() -> None:
+    other = FLEET.replace(num_shared=3)
+    sides = {"A": side_of(FLEET, final_theory(FLEET)), "B": side_of(other, final_theory(other))}
+    shown = {tile.values[0].key: tile for tile in tiles(sides, "network_mse")}
+    assert [value.text for value in shown["values_sent"].values] == ["6", "18", "3.00"]
+    assert shown["network_mse"].values[2].text.endswith(" dB")
 
 
 # Files
 
 
 def test_the_numbers_as_files_hold_what_is_drawn() -> None:
-    picture: dict[str, Any] = {}
-    for step in theory_steps(FLEET.replace(stepsize=3.0), Cache()):
-        picture.update(step)
-    sides = {"A": {"scenario": FLEET, "theory": picture, "simulation": {}}}
+    theory = final_theory(FLEET.replace(stepsize=3.0))
+    dot = Dot(16, 0, {name: Interval(0.1, 0.05, 0.2) for name in ("network_mse", "server_msd", "test_mse")})
+    simulation = Simulation(dot, ((3.0, dot),), ((1, dot),))
+    sides = {"A": Answers(FLEET, theory, simulation)}
     plain = json.loads(numbers_as_json(sides))
     assert plain["A"]["theory"]["point"]["network_mse"] is None  # diverges, which JSON has no number for
+    assert plain["A"]["simulation"]["present"]["metrics"]["test_mse"]["high"] == 0.2
     assert Scenario.from_mapping(plain["A"]["scenario"]) == FLEET
     rows = list(csv.DictReader(io.StringIO(numbers_as_csv(sides))))
-    assert {row["picture"] for row in rows} == {"stepsizes", "shared", "participants", "curve", "terms"}
+    assert {row["chart"] for row in rows} == {"stepsizes", "shared", "participants", "curve", "terms"}
+    assert {row["source"] for row in rows} == {"theory", "simulation"}
 
 
 @pytest.mark.parametrize("name", list(make_presets()))
 def test_the_python_lines_make_the_same_scenario(name: str) -> None:
-    scenario = Scenario.from_mapping(make_presets()[name].mapping)
+    scenario = make_presets()[name].scenario
     lines = as_python(scenario, Origin(), own_data=False, predictable=True)
     made: dict[str, Any] = {}
     exec("\n".join(line for line in lines.splitlines() if not line.startswith("print")), made)
@@ -332,31 +348,31 @@ def test_a_newer_question_drops_the_older_one() -> None:
     """The first would take minutes; its answer is never heard, and the second comes all the same."""
     import queue
 
-    heard: queue.Queue[tuple[int, dict[str, Any]]] = queue.Queue()
+    heard: queue.Queue[tuple[int, Theory]] = queue.Queue()
     pool = Pool()
     worker = Worker(pool, lambda number, update: heard.put((number, update)))
     try:
         slow = Scenario(num_clients=200, dimension=12, data=psofed.Data(input_correlation=0.5), iterations=5)
-        worker.ask(Question(1, "theory", slow.to_mapping()))
-        worker.ask(Question(2, "theory", FLEET.to_mapping()))
+        worker.ask(TheoryQuestion(1, slow, own_data=False, metric="network_mse"))
+        worker.ask(TheoryQuestion(2, FLEET, own_data=False, metric="network_mse"))
         number, update = heard.get(timeout=120)
         assert number == 2
-        assert update["point"]["network_mse"] == psofed.predict(FLEET).network_mse
+        assert update.point.network_mse == psofed.predict(FLEET).network_mse
         # The next page goes on with the same process, and hears nothing of what this one has not listened to.
         process, listening = worker._process, threading.Event()
         worker._listener = lambda *_: listening.wait(60)
-        worker.ask(Question(3, "theory", FLEET.replace(stepsize=0.01).to_mapping()))
+        worker.ask(TheoryQuestion(3, FLEET.replace(stepsize=0.01), own_data=False, metric="network_mse"))
         time.sleep(0.5)  # for some answers to be in the pipe
         worker.close()
         listening.set()
         end = time.monotonic() + 30.0
         while process not in pool._ready and time.monotonic() < end:
             time.sleep(0.02)
-        other: queue.Queue[tuple[int, dict[str, Any]]] = queue.Queue()
+        other: queue.Queue[tuple[int, Theory]] = queue.Queue()
         worker = Worker(pool, lambda number, update: other.put((number, update)))
         assert worker._process is process
-        worker.ask(Question(3, "theory", FLEET.to_mapping()))
-        assert other.get(timeout=60)[1]["point"]["network_mse"] == psofed.predict(FLEET).network_mse
+        worker.ask(TheoryQuestion(3, FLEET, own_data=False, metric="network_mse"))
+        assert other.get(timeout=60)[1].point.network_mse == psofed.predict(FLEET).network_mse
     finally:
         worker.close()
         pool.close()
@@ -365,19 +381,20 @@ def test_a_newer_question_drops_the_older_one() -> None:
 def test_a_process_that_was_killed_is_reported_as_that_and_replaced() -> None:
     import queue
 
-    heard: queue.Queue[tuple[int, dict[str, Any]]] = queue.Queue()
+    heard: queue.Queue[tuple[int, Theory]] = queue.Queue()
     pool = Pool()
     worker = Worker(pool, lambda number, update: heard.put((number, update)))
     try:
         slow = Scenario(num_clients=200, dimension=12, data=psofed.Data(input_correlation=0.5), iterations=5)
-        worker.ask(Question(1, "theory", slow.to_mapping()))
+        worker.ask(TheoryQuestion(1, slow, own_data=False, metric="network_mse"))
         worker._process._process.kill()
         _, update = heard.get(timeout=120)
         expected = "The computing process ended: killed by SIGKILL. Change a setting to try again."
-        assert update == {"error": expected, "finished": True}
-        worker.ask(Question(2, "theory", FLEET.to_mapping()))
+        assert update == Theory(error=expected, finished=True)
+        worker.ask(TheoryQuestion(2, FLEET, own_data=False, metric="network_mse"))
         number, update = heard.get(timeout=120)
-        assert (number, "point" in update) == (2, True)
+        assert number == 2
+        assert update.point is not None
     finally:
         worker.close()
         pool.close()
@@ -435,15 +452,40 @@ def test_what_cannot_be_more_than_the_fleet_shrinks_with_it() -> None:
     assert (scenario.num_clients, scenario.num_participants, scenario.attack.num_byzantine) == (2, 2, 2)
 
 
-def test_moved_inputs_have_a_tile_of_their_own() -> None:
+def test_adversarial_inputs_have_their_own_tile() -> None:
     fleet = FLEET.replace(evasion=psofed.Evasion(epsilon=0.1))
-    picture = next(iter(theory_steps(fleet, Cache())))
+    theory = next(theory_steps(fleet, Cache()))
     bounds = psofed.predict(fleet).evasion
-    assert picture["point"]["evasion"] == (bounds.lower, bounds.upper)
+    assert theory.point.evasion == (bounds.lower, bounds.upper)
 
-    def tile(dot: dict[str, float] | None) -> str:
-        made = tiles({"A": number_rows(fleet, picture, {}, dot)}, "network_mse")
-        return next(one["values"][0]["text"] for one in made if one["title"] == "test MSE, moved inputs")
+    def text(dot: Dot | None) -> str:
+        made = tiles({"A": side_of(fleet, theory, dot)}, "network_mse")
+        return next(tile.values[0].text for tile in made if tile.values[0].key == "evasion")
 
-    assert re.fullmatch(r"−[\d.]+ to −[\d.]+ dB", tile(None))
-    assert tile({"network_mse": 0.1, "evasion_test_mse": 0.05}) == "−13.01 dB"
+    assert re.fullmatch(r"−[\d.]+ to −[\d.]+ dB", text(None))
+    measured = {"network_mse": Interval(0.1, 0.1, 0.1), "evasion_test_mse": Interval(0.05, 0.05, 0.05)}
+    assert text(Dot(16, 0, measured)) == "−13.01 dB"
+
+
+def test_workers_compute_with_the_parts_of_a_plugin(tmp_path: Path) -> None:
+    import queue
+
+    (tmp_path / "leaning_parts.py").write_text(
+        "import psofed\n\n\nclass Leaning(psofed.Attack):\n    'Adds a constant.'\n\n"
+        "    size: float = psofed.option(default=0.1, low=0.0, strength=True)\n\n"
+        "    def corrupt(self, upload):\n        return upload.value + self.size\n",
+        encoding="utf-8",
+    )
+    psofed.load_plugin(tmp_path / "leaning_parts.py")
+    scenario = FLEET.replace(attack=find_part("attack", "leaning")(num_byzantine=2))
+    heard: queue.Queue[tuple[int, Theory]] = queue.Queue()
+    pool = Pool()
+    worker = Worker(pool, lambda number, answer: heard.put((number, answer)))
+    try:
+        worker.ask(TheoryQuestion(1, scenario, own_data=False, metric="network_mse"))
+        theory = heard.get(timeout=120)[1]
+        assert theory.error == ""
+        assert theory.point is not None or theory.refusal
+    finally:
+        worker.close()
+        pool.close()

@@ -12,10 +12,10 @@ import psofed
 from psofed.common.errors import PsofedError
 from psofed.common.options import option_of, value_type
 from psofed.explore.exports import Origin, as_python
-from psofed.explore.fields import form_groups
+from psofed.explore.fields import Field, form_groups
 from psofed.explore.settings import (
     Limits,
-    Settings,
+    PageSettings,
     changed,
     from_query,
     make_scenario,
@@ -92,9 +92,9 @@ def leaves(scenario: Scenario) -> Iterator[str]:
             yield field.name
 
 
-def shown_fields(scenario: Scenario) -> dict[str, dict[str, Any]]:
+def shown_fields(scenario: Scenario) -> dict[str, Field]:
     groups = form_groups(scenario, scenario.to_mapping(), Limits())
-    return {field["name"]: field for group in groups for field in group["fields"]}
+    return {field.name: field for group in groups for field in group.fields}
 
 
 def needs_no_field(name: str, scenario: Scenario) -> bool:
@@ -120,10 +120,10 @@ def check(scenario: Scenario) -> None:
     mapping = scenario.to_mapping()
     for name, field in fields.items():
         is_default = name == "data.input_dimension" and scenario.data.input_dimension is None
-        if field["type"] != "kept" and field["value"] != "" and not is_default:
-            again = changed(mapping, name, parse_value(field["value"]))
+        if field.type != "kept" and field.value != "" and not is_default:
+            again = changed(mapping, name, parse_value(field.value))
             assert make_scenario(again, Limits()) == scenario, name
-    settings = from_query(to_query(Settings({"A": mapping})))
+    settings = from_query(to_query(PageSettings({"A": mapping})))
     assert settings is not None
     assert make_scenario(settings.sides["A"], Limits()) == scenario
     assert Scenario.from_toml(scenario.to_toml()) == scenario
@@ -175,10 +175,10 @@ def test_the_other_tables_come_out_as_they_went_in(scenario: Scenario) -> None:
 
 def test_covariances_are_kept_and_said_to_be() -> None:
     field = shown_fields(FLEET.replace(data=psofed.Data(covariances=COVARIANCES)))["data.covariances"]
-    assert (field["type"], field["value"], field["hint"]) == (
+    assert (field.type, field.value, field.hint) == (
         "kept",
         "10 matrices, 4 by 4",
-        "kept from the file",
+        "from the file",
     )
 
 
@@ -205,10 +205,10 @@ def test_a_form_can_be_drawn_whatever_number_is_typed(value: float) -> None:
         data=psofed.Data(noise_variance=value, input_variance=value, test_input_variance=value or 1.0),
     )
     for field in shown_fields(extreme).values():
-        if field["type"] == "number":
-            assert math.isfinite(field["low"]), field
-            assert field["low"] < field["high"] < math.inf, field
-            assert 0 < field["step"] < math.inf, field
+        if field.type == "number":
+            assert math.isfinite(field.low), field
+            assert field.low < field.high < math.inf, field
+            assert 0 < field.step < math.inf, field
 
 
 PLUGIN = '''

@@ -49,7 +49,9 @@ def advice_report(advice: "Advice") -> Report:
         step = NextStep(
             "Simulate it",
             "psofed.simulate(advice.scenario, data=data)",
-            "psofed simulate --data FILE " + " ".join(f"--set {name}={value}" for name, value in changes),
+            f"psofed simulate --data FILE --client-column {advice.data['client_column']} "
+            f"--target-column {advice.data['target_column']} "
+            + " ".join(f"--set {name}={value}" for name, value in changes),
         )
     return Report(
         advice.answer,

@@ -1,7 +1,10 @@
 """The explorer behind ``psofed explore``: a page on loopback whose sliders move the exact theory.
 
-What the page says is made in modules that know nothing of Panel: `settings` (scenario ↔ form ↔ link), `fields` (what
-the form shows), `presets`, `theory` and `simulating` (what is computed, in steps), `words` (the sentence on top) and
-`exports` (what can be copied). `workers` runs the computing in processes of its own. `charts`, `page` and `server` are
-the thin layer of Bokeh and Panel.
+Modules exchange small frozen values. These know nothing of Panel:
+
+- `settings`: a form's draft, its scenario and its link. `fields`, `sliders`: the form. `presets`: where to start.
+- `theory`, `simulating`: compute `answers`, step by step. `workers`: run them in other processes.
+- `sides`: the state of scenario A or B. `headline`: sentences and numbers. `exports`: texts and files.
+
+`charts`, `frame`, `page` and `server` are the layer of Bokeh and Panel; `access` guards every request.
 """

@@ -1,14 +1,19 @@
-"""The pictures: Bokeh figures whose data follow what theory and simulation say. The same colour is the same thing."""
+"""Bokeh figures of the answers. The same colour always means the same thing."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from bokeh.models import ColumnDataSource, CustomJSTickFormatter, HoverTool, Range1d
 from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 
+from psofed.common.numbers import to_decibels
+from psofed.explore.answers import Answers, Curve, Dot, Point
 from psofed.results import METRIC_TITLES
+from psofed.scenario import Scenario
+from psofed.theory.reports import TERM_TITLES
 
 SIDE_COLOURS = {"light": {"A": "#0072B2", "B": "#D55E00"}, "dark": {"A": "#56B4E9", "B": "#FF9D5C"}}
 TERM_COLOURS = {
@@ -18,33 +23,38 @@ TERM_COLOURS = {
     "drift": "#E69F00",
     "targets": "#CC79A7",
 }
-TERM_TITLES = {
-    "noise": "noise itself",
-    "data": "noise, learned",
-    "attack": "attack",
-    "drift": "drift",
-    "targets": "own targets",
-}
 _INK = {
     "light": {"text": "#3A4350", "grid": "#E6E9EE", "axis": "#9AA4B2", "paper": "#FFFFFF"},
     "dark": {"text": "#C7D0DB", "grid": "#2B333F", "axis": "#667080", "paper": "#171C24"},
 }
 CAPTIONS = (
-    "Large circle: now. Star: best stepsize. Dashed: limit of stability. Squares: simulated, with 95 % intervals.",
-    "Of the network MSE. A part left of zero makes it smaller.",
-    "Line: theory. Dots in a band: simulated mean and its 95 % interval.",
-    "At the stepsize of now. Squares: simulated.",
-    "Solid: all participants share fewer entries. Dashed: fewer participants share all of them.",
+    "Lower is better. Circle: current stepsize. Star: best stepsize. Dashed: largest stable stepsize. "
+    "Squares: simulation with 95 % intervals.",
+    "What contributes to the network MSE. Bars left of zero reduce it.",
+    "Line: theory. Dots and band: simulated mean with 95 % interval.",
+    "At the current stepsize. Squares: simulation.",
+    "Solid: all participants share fewer parameters. Dashed: fewer participants share all parameters.",
 )
 _TOOLS = "pan,wheel_zoom,box_zoom,reset,save"
 _FONT = "system-ui, sans-serif"
 _HEIGHT = 270  # pixels
-_TOP = 6.0  # dB above zero: beyond, a curve is as good as diverging
+_TOP = 6.0  # dB; errors above it do not stretch the axis
 _MINUS_FORMATTER = "return tick.toLocaleString('en', {maximumSignificantDigits: 4}).replace('-', '−')"
 
 
+@dataclass(frozen=True)
+class Mark:
+    """A point to draw: its place, its error (linear) and, if simulated, the interval and number of trials."""
+
+    x: float
+    y: float
+    low: float = math.nan
+    high: float = math.nan
+    trials: int = 0
+
+
 class Charts:
-    """All pictures of the page, for both sides.
+    """All charts of the page, for both sides.
 
     Parameters
     ----------
@@ -54,80 +64,72 @@ class Charts:
 
     def __init__(self, sides: tuple[str, ...] = ("A", "B")) -> None:
         self._sides = sides
-        self._scheme = "light"
         self.stepsize: _Picture = _Picture("MSE by stepsize", "stepsize μ", sides, marks=True)
-        self.shared: _Picture = _Picture("MSE by shared entries", "shared entries M", sides, dots=True)
+        self.shared: _Picture = _Picture("MSE by sharing", "shared parameters M", sides, dots=True)
         self.curve: _Picture = _Picture("Learning curve", "iteration", sides, x_log=True)
-        self.traffic: _Picture = _Picture("Traffic against error", "numbers exchanged per iteration", sides, dots=True,
-                                second=True)  # fmt: skip
+        self.traffic: _Picture = _Picture("Traffic and error", "values sent per iteration", sides, dots=True,
+                                          second=True)  # fmt: skip
         self.terms: _Terms = _Terms(sides)
         self._pictures = (self.stepsize, self.shared, self.curve, self.traffic)
         self.recolour("light")
 
     def figures(self) -> list[Any]:
-        """Return the figures in the order in which they are shown."""
-        return [
-            self.stepsize.figure,
-            self.terms.figure,
-            self.curve.figure,
-            self.shared.figure,
-            self.traffic.figure,
-        ]
+        """Return the figures in the order in which the page shows them."""
+        pictures = (self.stepsize, self.terms, self.curve, self.shared, self.traffic)
+        return [picture.figure for picture in pictures]
 
     def recolour(self, scheme: str) -> None:
         """Change to ``"light"`` or ``"dark"``."""
-        self._scheme = scheme
         for picture in (*self._pictures, self.terms):
             _ink(picture.figure, _INK[scheme])
-            # Another size makes a new canvas; on the old one a hairline of the old paper would stay at its edges.
+            # A new size makes a new canvas; the old one would keep a hairline of the old background at its edges.
             picture.figure.height = _HEIGHT + (scheme == "dark")
             picture.recolour(scheme)
 
-    def show(self, sides: Mapping[str, Mapping[str, Any]], metric: str) -> None:
-        """Draw what is known of every side.
-
-        Parameters
-        ----------
-        sides : mapping
-            By side: ``scenario``, ``theory`` and ``simulation``, the steps added up.
-        metric : str
-        """
+    def show(self, sides: Mapping[str, Answers], metric: str) -> None:
+        """Draw the answers about every side."""
         title = METRIC_TITLES[metric]
-        title = f"{title[0].upper()}{title[1:]}"
-        self.stepsize.figure.title.text = f"{title} by stepsize"
-        self.shared.figure.title.text = f"{title} by shared entries"
-        self.curve.figure.title.text = f"{title} over time"
-        self.traffic.figure.title.text = f"Traffic against {METRIC_TITLES[metric]}"
-        for side in self._sides:
-            content = sides.get(side)
-            theory = content["theory"] if content else {}
-            simulation = content["simulation"] if content else {}
-            self.stepsize.line(side, theory.get("stepsizes", ()), "stepsize", metric)
-            self.stepsize.points(side, simulation.get("stepsizes", ()), "stepsize", metric)
-            self.shared.line(side, theory.get("shared", ()), "num_shared", metric)
-            self.shared.points(side, simulation.get("shared", ()), "num_shared", metric)
-            self.curve.line(side, _rows_of(theory.get("curve"))[1:], "iteration", metric)
-            self.curve.points(side, _rows_of(simulation.get("curve")), "iteration", metric)
-            self.traffic.line(side, theory.get("shared", ()), "numbers", metric, label="num_shared")
-            self.traffic.second_line(side, theory.get("participants", ()), "numbers", metric)
-            present = theory.get("point")
-            scenario = content["scenario"] if content else None
-            self.stepsize.present(side, present, "stepsize", metric)
-            row = present and scenario and {**present, "num_shared": scenario.num_shared}
-            self.shared.present(side, row, "num_shared", metric)
-            numbers = next((r["numbers"] for r in theory.get("shared", ())
-                            if scenario and r["num_shared"] == scenario.num_shared), None)  # fmt: skip
-            self.traffic.present(
-                side, present and numbers and {**present, "numbers": numbers}, "numbers", metric
-            )
-            self.stepsize.mark(side, theory.get("limit"), theory.get("best"), metric)
+        capital = f"{title[0].upper()}{title[1:]}"
+        self.stepsize.figure.title.text = f"{capital} by stepsize"
+        self.shared.figure.title.text = f"{capital} by sharing"
+        self.curve.figure.title.text = f"{capital} over time"
+        self.traffic.figure.title.text = f"Traffic and {title}"
+        for name in self._sides:
+            self._show_side(name, sides.get(name), metric)
         for picture in self._pictures:
             picture.fit()
-        self.terms.show({side: sides[side]["theory"].get("point") for side in self._sides if side in sides})
+        self.terms.show({name: sides[name].theory.point for name in self._sides if name in sides})
+
+    def _show_side(self, name: str, answers: Answers | None, metric: str) -> None:
+        """Draw one side; None leaves it empty."""
+        answers = answers or Answers(_NOTHING)
+        scenario, theory, simulation = answers.scenario, answers.theory, answers.simulation
+        designs = [(design.count, design.values_sent, design.point.value(metric)) for design in theory.shared]
+        fewer = [(design.values_sent, design.point.value(metric)) for design in theory.participants]
+        self.stepsize.line(name, [Mark(p.stepsize, p.value(metric)) for p in theory.stepsizes])
+        self.stepsize.points(name, _dots(simulation.stepsizes, metric))
+        self.shared.line(name, [Mark(count, y) for count, _, y in designs])
+        self.shared.points(name, _dots(simulation.shared, metric))
+        self.curve.line(name, _along(theory.curve, metric)[1:])
+        self.curve.points(name, _along(simulation.curve, metric))
+        self.traffic.line(name, [Mark(sent, y) for _, sent, y in designs])
+        self.traffic.second_line(name, [Mark(*pair) for pair in fewer])
+        now = None if theory.point is None else theory.point.value(metric)
+        sent = next((sent for count, sent, _ in designs if count == scenario.num_shared), None)
+        self.stepsize.present(name, scenario.stepsize, now)
+        self.shared.present(name, scenario.num_shared, now)
+        self.traffic.present(name, sent, now)
+        best = None if theory.best is None else theory.best.point
+        self.stepsize.mark(
+            name, theory.limit, None if best is None else Mark(best.stepsize, best.value(metric))
+        )
+
+
+_NOTHING = Scenario(num_clients=1, dimension=1)  # of a side that is closed
 
 
 class _Picture:
-    """One figure with, for each side, a line of theory, simulated points with bands, and the present setting."""
+    """One figure: per side a line of theory, simulated points with intervals, and the current setting."""
 
     def __init__(
         self, title: str, x_label: str, sides: tuple[str, ...], *, marks: bool = False, dots: bool = False,
@@ -160,7 +162,7 @@ class _Picture:
             other = make("second", "x", "y")
             glyphs.append(plot.line("x", "y", source=other, line_width=1.5, line_dash="dashed", alpha=0.8))
             glyphs.append(plot.scatter("x", "y", source=other, size=5, marker="triangle", alpha=0.8))
-        line = make("line", "x", "y", "label")
+        line = make("line", "x", "y")
         glyphs.append(plot.line("x", "y", source=line, line_width=2.5))
         main = glyphs[-1]
         if dots:
@@ -194,38 +196,32 @@ class _Picture:
         for side, span in self._spans.items():
             span.line_color = SIDE_COLOURS[scheme][side]
 
-    def line(self, side: str, rows: Any, x: str, metric: str, label: str = "") -> None:
-        pairs = _pairs(rows, x, metric)
-        labels = [str(row.get(label, "")) for row in rows if _finite(row[metric])]
-        self._set(side, "line", {"x": [p[0] for p in pairs], "y": [p[1] for p in pairs], "label": labels})
+    def line(self, side: str, marks: Iterable[Mark]) -> None:
+        self._set(side, "line", _columns(marks))
 
-    def second_line(self, side: str, rows: Any, x: str, metric: str) -> None:
-        pairs = _pairs(rows, x, metric)
-        self._set(side, "second", {"x": [p[0] for p in pairs], "y": [p[1] for p in pairs]})
+    def second_line(self, side: str, marks: Iterable[Mark]) -> None:
+        self._set(side, "second", _columns(marks))
 
-    def points(self, side: str, rows: Any, x: str, metric: str) -> None:
-        rows = [row for row in rows if _finite(row[metric])]
+    def points(self, side: str, marks: Iterable[Mark]) -> None:
+        shown = [mark for mark in marks if _finite(mark.y)]
         data: dict[str, list[Any]] = {
-            "x": [max(row[x], 1) if self._x_log else row[x] for row in rows],
-            "y": [_db(row[metric]) for row in rows],
-            "low": [_db(_or(row.get(f"{metric}_low"), row[metric] / 4)) for row in rows],
-            "high": [_db(_or(row.get(f"{metric}_high"), row[metric])) for row in rows],
-            "trials": [row.get("trials", "") for row in rows],
+            "x": [max(mark.x, 1) if self._x_log else mark.x for mark in shown],
+            "y": [to_decibels(mark.y) for mark in shown],
+            "low": [to_decibels(mark.low if _finite(mark.low) else mark.y / 4) for mark in shown],
+            "high": [to_decibels(mark.high if _finite(mark.high) else mark.y) for mark in shown],
+            "trials": [mark.trials for mark in shown],
         }
         self._set(side, "points", data)
 
-    def present(self, side: str, row: Any, x: str, metric: str) -> None:
-        shown = bool(row) and _finite(row[metric])
-        self._set(side, "present", {"x": [row[x]] if shown else [], "y": [_db(row[metric])] if shown else []})
+    def present(self, side: str, x: float | None, y: float | None) -> None:
+        self._set(side, "present", _columns([] if x is None or y is None else [Mark(x, y)]))
 
-    def mark(self, side: str, limit: float | None, best: Mapping[str, float] | None, metric: str) -> None:
+    def mark(self, side: str, limit: float | None, best: Mark | None) -> None:
         span = self._spans[side]
         span.visible = limit is not None and math.isfinite(limit)
         if span.visible:
             span.location = limit
-        shown = best is not None and _finite(best[metric])
-        self._set(side, "best", {"x": [best["stepsize"]] if best and shown else [],
-                                 "y": [_db(best[metric])] if best and shown else []})  # fmt: skip
+        self._set(side, "best", _columns([] if best is None else [best]))
 
     def _set(self, side: str, key: str, data: dict[str, list[Any]]) -> None:
         source = self._sources[side, key]
@@ -234,7 +230,7 @@ class _Picture:
         self._seen[side][key] = list(zip(data["x"], data["y"], strict=True))
 
     def fit(self) -> None:
-        """Choose axes that show all of it but the steep end of a curve."""
+        """Choose axes that show everything except the steep end of a curve."""
         points = [pair for side in self._seen.values() for pairs in side.values() for pair in pairs]
         spans = [span.location for span in self._spans.values() if span.visible]
         if not points:
@@ -256,10 +252,10 @@ class _Picture:
 
 
 class _Terms:
-    """Where the network MSE comes from: one bar for each side, its terms stacked."""
+    """The terms of the network MSE, stacked in one bar per side."""
 
     def __init__(self, sides: tuple[str, ...]) -> None:
-        self.figure: Any = _figure("Where the error comes from", "network MSE, linear", "", False,
+        self.figure: Any = _figure("Sources of error", "network MSE (linear)", "", False,
                               y_range=list(reversed(sides)))  # fmt: skip
         self.figure.ygrid.visible = False
         empty: dict[str, list[Any]] = {"side": [], "left": [], "right": [], "share": []}
@@ -271,7 +267,7 @@ class _Terms:
             self.figure.add_tools(HoverTool(renderers=[bars], tooltips=tips))
         legend = self.figure.legend[0]
         self.figure.add_layout(legend, "below")
-        legend.orientation, legend.ncols = "horizontal", 5
+        legend.orientation, legend.ncols = "horizontal", 2
         legend.border_line_color = None
         legend.label_text_font = _FONT
         legend.label_text_font_size, legend.glyph_width = "12px", 14
@@ -282,15 +278,15 @@ class _Terms:
         legend.label_text_color = _INK[scheme]["text"]
         legend.background_fill_color = _INK[scheme]["paper"]
 
-    def show(self, points: Mapping[str, Mapping[str, float] | None]) -> None:
-        """Draw the terms of every side whose steady state is known and finite."""
-        known = {side: point for side, point in points.items() if point and _finite(point["network_mse"])}
+    def show(self, points: Mapping[str, Point | None]) -> None:
+        """Draw the terms of every side with a finite steady state."""
+        known = {side: point for side, point in points.items() if point and _finite(point.network_mse)}
         self.figure.y_range.factors = list(reversed(list(points))) or ["A"]
         ends = dict.fromkeys(known, 0.0)
         for term, source in self._sources.items():
             data: dict[str, list[Any]] = {"side": [], "left": [], "right": [], "share": []}
             for side, point in known.items():
-                value, total = point[term], point["network_mse"]
+                value, total = point.terms[term], point.network_mse
                 if value == 0.0:
                     continue
                 data["side"].append(side)
@@ -302,7 +298,7 @@ class _Terms:
                 source.data = data
         if not known:
             return
-        least = min([0.0, *(point[term] for point in known.values() for term in TERM_COLOURS)])
+        least = min([0.0, *(point.terms[term] for point in known.values() for term in TERM_COLOURS)])
         _move(self.figure.x_range, 1.05 * least, 1.05 * max([*ends.values(), 1e-9]))
         used = {term for term, source in self._sources.items() if source.data["side"]}
         for item, term in zip(self.figure.legend[0].items, self._sources, strict=True):
@@ -341,17 +337,27 @@ def _ink(plot: Any, ink: Mapping[str, str]) -> None:
     plot.grid.grid_line_color = ink["grid"]
 
 
-def _rows_of(columns: Mapping[str, list[Any]] | None) -> list[dict[str, Any]]:
-    """Columns as rows, the trials of all in each."""
-    if not columns:
+def _dots(dots: Iterable[tuple[float, Dot]], metric: str) -> list[Mark]:
+    marks = []
+    for x, dot in dots:
+        found = dot.metrics[metric]
+        marks.append(Mark(x, found.mean, found.low, found.high, dot.trials))
+    return marks
+
+
+def _along(curve: Curve | None, metric: str) -> list[Mark]:
+    """Return a learning curve as marks."""
+    if curve is None:
         return []
-    lists = {name: values for name, values in columns.items() if isinstance(values, list)}
-    rest = {name: value for name, value in columns.items() if not isinstance(value, list)}
-    return [{**dict(zip(lists, row, strict=True)), **rest} for row in zip(*lists.values(), strict=True)]
+    unknown = (math.nan,) * len(curve.iterations)
+    ends = curve.low.get(metric, unknown), curve.high.get(metric, unknown)
+    numbers = zip(curve.iterations, curve.values[metric], *ends, strict=True)
+    return [Mark(*row, curve.trials) for row in numbers]
 
 
-def _pairs(rows: Any, x: str, metric: str) -> list[tuple[float, float]]:
-    return [(float(row[x]), _db(row[metric])) for row in rows if _finite(row[metric])]
+def _columns(marks: Iterable[Mark]) -> dict[str, list[Any]]:
+    shown = [mark for mark in marks if _finite(mark.y)]
+    return {"x": [float(mark.x) for mark in shown], "y": [to_decibels(mark.y) for mark in shown]}
 
 
 def _move(axis: Any, start: float, end: float) -> None:
@@ -359,13 +365,5 @@ def _move(axis: Any, start: float, end: float) -> None:
         axis.update(start=start, end=end, reset_start=start, reset_end=end)
 
 
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value) and value > 0
-
-
-def _or(value: Any, default: float) -> float:
-    return float(value) if _finite(value) else default
-
-
-def _db(value: float) -> float:
-    return 10 * math.log10(value)
+def _finite(value: float) -> bool:
+    return math.isfinite(value) and value > 0

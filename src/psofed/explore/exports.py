@@ -1,36 +1,32 @@
-"""What can be taken away: the scenario as TOML, as commands and as Python; the numbers as CSV and JSON."""
+"""Everything that can be copied or downloaded: a scenario as commands and Python, the numbers as CSV and JSON."""
 
 import dataclasses
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from psofed._version import __version__
 from psofed.common.csv_text import csv_text
 from psofed.common.numbers import finite_or_none
+from psofed.explore.answers import METRICS, Answers, Curve, Point, Simulation, Theory
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, plugin_of
 from psofed.scenario import Scenario
 
 _END = "END"
-_TABLES = {
-    "stepsizes": ("stepsize",),
-    "shared": ("num_shared", "numbers"),
-    "participants": ("num_participants", "numbers"),
-}
 
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """What the command line named beside the scenario, for commands that do the same.
+    """Options of the command line besides the scenario, for commands that do the same.
 
     Attributes
     ----------
     data : tuple of str
         Options that name the user's table: ``("--data", "table.csv", "--client-column", …)``.
     plugins : tuple of str
-        Files or modules with parts of the user's own.
+        Files or modules with the user's own parts.
     """
 
     data: tuple[str, ...] = ()
@@ -38,16 +34,18 @@ class Origin:
 
 
 def as_command(scenario: Scenario, origin: Origin, own_data: bool, predictable: bool) -> str:
-    """Return commands for a terminal that show what the page shows.
+    """Return shell commands that compute what the page shows.
 
     Parameters
     ----------
     scenario : Scenario
+        The settings.
     origin : Origin
+        Options of the command line.
     own_data : bool
-        Whether it learns from the user's table.
+        Whether clients learn from the user's table.
     predictable : bool
-        Whether theory covers it.
+        Whether theory covers the scenario.
     """
     loading = [word for plugin in origin.plugins for word in ("--plugin", plugin)]
     data = list(origin.data) if own_data else []
@@ -59,7 +57,7 @@ def as_command(scenario: Scenario, origin: Origin, own_data: bool, predictable: 
 
 
 def as_python(scenario: Scenario, origin: Origin, own_data: bool, predictable: bool) -> str:
-    """Return lines of Python that make the same scenario, and predict or simulate it."""
+    """Return Python code that makes the same scenario and predicts or simulates it."""
     lines = ["import psofed", ""]
     lines += [f"psofed.load_plugin({plugin!r})" for plugin in origin.plugins]
     if any(plugin_of(part) is not None or type(part).__module__ == "__main__" for part in scenario.parts()):
@@ -81,59 +79,64 @@ def as_python(scenario: Scenario, origin: Origin, own_data: bool, predictable: b
     return "\n".join(lines) + "\n"
 
 
-def numbers_as_json(sides: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return everything behind the pictures as JSON.
-
-    Parameters
-    ----------
-    sides : mapping
-        By side: ``scenario``, ``theory`` and ``simulation``.
-    """
+def numbers_as_json(sides: Mapping[str, Answers]) -> str:
+    """Return everything behind the charts as JSON, by side."""
     plain = {
         side: {
-            "scenario": content["scenario"].to_mapping(),
-            "theory": content["theory"],
-            "simulation": content["simulation"],
+            "scenario": answers.scenario.to_mapping(),
+            "theory": dataclasses.asdict(answers.theory),
+            "simulation": dataclasses.asdict(answers.simulation),
         }
-        for side, content in sides.items()
+        for side, answers in sides.items()
     }
     return json.dumps(finite_or_none({"version": __version__, **plain}), indent=2, allow_nan=False) + "\n"
 
 
-def numbers_as_csv(sides: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the points of all pictures as one long table: side, source, picture, x, metric, y and its interval."""
-    rows: list[list[Any]] = [["side", "source", "picture", "x", "metric", "y", "low", "high", "trials"]]
-    for side, content in sides.items():
-        for source in ("theory", "simulation"):
-            rows += [[side, source, *row] for row in _long_rows(content[source])]
+def numbers_as_csv(sides: Mapping[str, Answers]) -> str:
+    """Return the points of all charts as one long table: side, source, chart, x, metric, y and its interval."""
+    rows: list[tuple[Any, ...]] = [("side", "source", "chart", "x", "metric", "y", "low", "high", "trials")]
+    for side, answers in sides.items():
+        rows += [(side, "theory", *row) for row in _theory_rows(answers.theory)]
+        rows += [(side, "simulation", *row) for row in _simulation_rows(answers.simulation)]
     return csv_text(rows)
 
 
-def _long_rows(picture: Mapping[str, Any]) -> list[list[Any]]:
-    from psofed.explore.theory import METRICS
+def _theory_rows(theory: Theory) -> Iterator[tuple[Any, ...]]:
+    tables: dict[str, list[tuple[float, Point]]] = {
+        "stepsizes": [(point.stepsize, point) for point in theory.stepsizes],
+        "shared": [(design.count, design.point) for design in theory.shared],
+        "participants": [(design.count, design.point) for design in theory.participants],
+    }
+    for chart, points in tables.items():
+        for x, point in points:
+            yield from ((chart, x, metric, point.value(metric), "", "", "") for metric in METRICS)
+    yield from _curve_rows(theory.curve)
+    if theory.point is not None:
+        for term, value in theory.point.terms.items():
+            yield "terms", theory.point.stepsize, term, value, "", "", ""
 
-    rows: list[list[Any]] = []
-    for table, (x, *_) in _TABLES.items():
-        for point in picture.get(table, ()):
+
+def _simulation_rows(simulation: Simulation) -> Iterator[tuple[Any, ...]]:
+    for chart, dots in (("stepsizes", simulation.stepsizes), ("shared", simulation.shared)):
+        for x, dot in dots:
             for metric in METRICS:
-                ends = [point.get(f"{metric}_low", ""), point.get(f"{metric}_high", "")]
-                rows.append([table, point[x], metric, point[metric], *ends, point.get("trials", "")])
-    curve = picture.get("curve")
-    if curve:
-        empty = [""] * len(curve["iteration"])
-        for metric in METRICS:
-            ends_of = [curve.get(f"{metric}_{end}", empty) for end in ("low", "high")]
-            for n, y, low, high in zip(curve["iteration"], curve[metric], *ends_of, strict=True):
-                rows.append(["curve", n, metric, y, low, high, curve.get("trials", "")])
-    point = picture.get("point")
-    if point:
-        for term in ("data", "attack", "noise", "drift", "targets"):
-            rows.append(["terms", point["stepsize"], term, point[term], "", "", ""])
-    return rows
+                found = dot.metrics[metric]
+                yield chart, x, metric, found.mean, found.low, found.high, dot.trials
+    yield from _curve_rows(simulation.curve)
+
+
+def _curve_rows(curve: Curve | None) -> Iterator[tuple[Any, ...]]:
+    if curve is None:
+        return
+    empty = ("",) * len(curve.iterations)
+    for metric in METRICS:
+        ends = curve.low.get(metric, empty), curve.high.get(metric, empty)
+        for n, y, low, high in zip(curve.iterations, curve.values[metric], *ends, strict=True):
+            yield "curve", n, metric, y, low, high, curve.trials or ""
 
 
 def _changed_fields(value: Any) -> dict[str, str]:
-    """Return the fields of a dataclass that are not at their defaults, as Python."""
+    """Return the fields of a dataclass that differ from their defaults, as Python expressions."""
     changed = {}
     for field in dataclasses.fields(value):
         now = getattr(value, field.name)

@@ -1,7 +1,7 @@
-"""What the form shows: every field of a scenario with its range, its choices and its words, as plain values.
+"""The form: every setting of a scenario with its range, choices and explanation, as plain values.
 
-Kinds of parts and their options come from the registry and from the parts' own fields, so a plugin's attack has its
-sliders like any other.
+Types, ranges, choices and explanations come from the settings' own declarations (:func:`psofed.option`), also those of
+a plugin's parts. This module only decides what stands where, what it is called and how far a slider reaches.
 """
 
 import dataclasses
@@ -11,35 +11,102 @@ from typing import Any
 from psofed.common.options import describe, option_of, value_type
 from psofed.explore.settings import Limits, variance_range
 from psofed.explore.sliders import rounded_up, slider_range, slider_step, value_text
+from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names
 from psofed.scenario import Data, Scenario
-from psofed.scenario.scenario import UPLINKS
 
-Field = dict[str, Any]
+_LABELS = {
+    "num_shared": "shared parameters M",
+    "stepsize": "stepsize μ",
+    "selection.coordinated": "masks are drawn",
+    "uplink": "uploads come from",
+    "num_clients": "clients K",
+    "dimension": "parameters D",
+    "num_participants": "participants",
+    "attack.num_byzantine": "Byzantine clients",
+    "attack.clients": "or which clients",
+    "attack.probability": "probability of attack",
+    "attack.byzantine_set": "Byzantine clients are",
+    "data.input_correlation": "input correlation ρ",
+    "data.target_spread": "spread of client targets",
+    "data.test_input_variance": "test input variance",
+    "data.test_instances": "test set size",
+    "data.fleet_seed": "fleet seed",
+    "data.input_dimension": "dimension of x",
+    "evasion.epsilon": "largest change ε",
+}
+_CHOICES = {
+    "selection.coordinated": {"true": "for all clients", "false": "for each client"},
+    "uplink": {"same": "the same clients", "redrawn": "other clients"},
+    "attack.byzantine_set": {"fixed": "always the same", "redrawn": "redrawn"},
+    "evasion.norm": {"": "not at all", "2": "by ε in the 2-norm", "inf": "by ε per entry"},
+}
+_YES_NO = {"true": "yes", "false": "no"}
+_OPEN_GROUPS = ("Sharing", "Attack", "Fleet")
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """One control of the form.
+
+    Attributes
+    ----------
+    name : str
+        Dotted name of the setting, as ``--set`` takes it.
+    label, hint : str
+        What the page calls it, and its explanation.
+    type : str
+        ``"number"`` (with a slider), ``"choice"``, ``"text"``, or ``"kept"`` for what comes from a file or table and
+        cannot be changed here.
+    value : str
+        Its value as text, valid or not.
+    choices : tuple of (str, str)
+        Values and their labels.
+    low, high, step : float
+        Range and step of the slider.
+    scale : str
+        ``"linear"`` or ``"log"``.
+    integer : bool
+        Whether the slider stops at integers only.
+    """
+
+    name: str
+    label: str
+    hint: str
+    type: str
+    value: str
+    choices: tuple[tuple[str, str], ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+    step: float = 0.0
+    scale: str = "linear"
+    integer: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """A titled group of fields, open or folded at first."""
+
+    title: str
+    fields: tuple[Field, ...]
+    open: bool
 
 
 def form_groups(
     scenario: Scenario, mapping: Mapping[str, Any], limits: Limits, own_data: bool = False
-) -> list[dict[str, Any]]:
+) -> tuple[Group, ...]:
     """Return the groups of fields for one side.
 
     Parameters
     ----------
     scenario : Scenario
-        The last valid one: which kinds of parts there are, and how far sliders go.
+        The last valid one: it decides which parts have options and how far sliders reach.
     mapping : mapping
-        What the fields hold, valid or not.
+        The values in the fields, valid or not.
     limits : Limits
         The explorer's.
     own_data : bool
-        Whether clients learn from the user's table, which fixes their number and their inputs.
-
-    Returns
-    -------
-    list of dict
-        Each with ``title`` and ``fields``; a field has ``name`` (as ``--set`` takes it), ``label``, ``hint``, ``type``
-        (``"number"``, ``"choice"`` or ``"text"``; ``"kept"`` for what comes from the file or the table and has no
-        control), ``value`` as text, and a slider's ``low``, ``high``, ``step`` and ``scale``.
+        Whether clients learn from the user's table, which fixes their number and inputs.
     """
     form = _Form(scenario, mapping, limits, own_data)
     groups = {
@@ -49,32 +116,28 @@ def form_groups(
         "Defence and algorithm": form.defence(),
         "Data": form.data(),
         "Drift": form.drift(),
-        "Moved inputs": form.evasion(),
+        "Adversarial inputs": form.evasion(),
     }
-    shown = {title: list(fields) for title, fields in groups.items()}
-    return [{"title": title, "fields": fields} for title, fields in shown.items() if fields]
+    made = [Group(title, tuple(fields), title in _OPEN_GROUPS) for title, fields in groups.items()]
+    return tuple(group for group in made if group.fields)
 
 
-def field_for_error(groups: list[dict[str, Any]], name: str) -> str | None:
-    """Return the name of the field at which an error about `name` is shown; None if there is no such field.
+def field_for_error(groups: tuple[Group, ...], name: str) -> str | None:
+    """Return the name of the field that shows an error about `name`; None if there is none.
 
     Examples
     --------
-    >>> groups = [{"title": "", "fields": [{"name": "data.noise_variance.low"}, {"name": "drift.kind"}]}]
+    >>> fields = (Field("data.noise_variance.low", "", "", "number", ""), Field("drift.kind", "", "", "choice", ""))
+    >>> groups = (Group("", fields, True),)
     >>> field_for_error(groups, "data.noise_variance.uniform"), field_for_error(groups, "drift")
     ('data.noise_variance.low', 'drift.kind')
     """
-    names = [field["name"] for group in groups for field in group["fields"]]
-    for wanted in (
-        name,
-        f"{name}.kind",
-        f"{name}.low",
-        f"{name.rpartition('.')[0]}.low",
-        name.partition("[")[0],
-    ):
+    names = [field.name for group in groups for field in group.fields]
+    table = name.rpartition(".")[0]
+    for wanted in (name, f"{name}.kind", f"{name}.low", f"{table}.low", name.partition("[")[0]):
         if wanted in names:
             return wanted
-    table = name.rpartition(".")[0] or name
+    table = table or name
     table = {"aggregation_options": "aggregation", "algorithm_options": "algorithm"}.get(table, table)
     return next((known for known in names if known in (table, f"{table}.kind", f"{table}.norm")), None)
 
@@ -87,29 +150,23 @@ class _Form:
 
     def sharing(self) -> Iterator[Field]:
         scenario = self._scenario
-        yield self._number("num_shared", "shared entries M", 1, scenario.dimension, integer=True,
-                           hint="entries a participant exchanges each way")  # fmt: skip
-        yield self._number("stepsize", "stepsize μ", 1e-3, 2.0, log=True, hint="of the clients' LMS steps")
-        yield self._kinds("selection.pattern", "masks", "pattern", scenario.selection.pattern)
+        yield self._field("num_shared", ends=(1, scenario.dimension))
+        yield self._field("stepsize", ends=(1e-3, 2.0), log=True)
+        yield self._kinds("selection.pattern", "mask pattern", "pattern", scenario.selection.pattern)
         yield from self._options("selection", scenario.selection.pattern)
-        yield self._choice("selection.coordinated", "one mask",
-                           [("true", "for all clients"), ("false", "for each client")])  # fmt: skip
-        words = {"same": "who downloaded", "redrawn": "drawn anew"}
-        yield self._choice("uplink", "who uploads", [(name, words.get(name, name)) for name in UPLINKS])
+        yield self._field("selection.coordinated")
+        yield self._field("uplink")
 
     def fleet(self) -> Iterator[Field]:
         scenario, limits = self._scenario, self._limits
         if not self._own_data:
-            yield self._number("num_clients", "clients K", 1, min(max(200, scenario.num_clients), limits.num_clients),
-                               integer=True)  # fmt: skip
-            yield self._number("dimension", "entries D", 1, min(max(20, scenario.dimension), limits.dimension),
-                               integer=True, hint="of the model")  # fmt: skip
-        yield self._number("num_participants", "participants", 1, scenario.num_clients, integer=True,
-                           hint="clients that the server talks to in each iteration")  # fmt: skip
-        most = max(10_000, scenario.iterations)
-        yield self._number(
-            "iterations", "iterations", min(100, scenario.iterations), most, integer=True, log=True
-        )
+            yield self._field(
+                "num_clients", ends=(1, min(max(200, scenario.num_clients), limits.num_clients))
+            )
+            yield self._field("dimension", ends=(1, min(max(20, scenario.dimension), limits.dimension)))
+        yield self._field("num_participants", ends=(1, scenario.num_clients))
+        shortest, longest = min(100, scenario.iterations), max(10_000, scenario.iterations)
+        yield self._field("iterations", ends=(shortest, longest), log=True)
 
     def attack(self) -> Iterator[Field]:
         scenario, attack = self._scenario, self._scenario.attack
@@ -117,176 +174,152 @@ class _Form:
         if attack is None:
             return
         if not attack.clients:
-            yield self._number("attack.num_byzantine", "liars", 0, scenario.num_clients, integer=True,
-                               hint="how many clients are Byzantine")  # fmt: skip
-        which = "liars" if attack.clients else "or which ones"
-        yield self._text("attack.clients", which, "numbers of clients, [3, 7], or names in your data",
-                         value=self._value("attack", "clients") or "")  # fmt: skip
-        yield self._number(
-            "attack.probability", "how often", 0.0, 1.0, hint="probability of an attack, each time"
-        )
+            yield self._field("attack.num_byzantine", ends=(0, scenario.num_clients))
+        yield self._field("attack.clients")
+        yield self._field("attack.probability")
         strength = attack.strength_field()
-        own = attack.own_options()
-        for name in sorted(own, key=lambda name: name != strength):
-            yield self._option("attack", name, own[name], attack)
-        words = {"fixed": "always the same", "redrawn": "drawn anew"}
-        choices = option_of(attack.options()["byzantine_set"]).choices
-        yield self._choice(
-            "attack.byzantine_set", "who lies", [(name, words.get(name, name)) for name in choices]
-        )
+        for name in sorted(attack.own_options(), key=lambda name: name != strength):
+            yield self._field(f"attack.{name}")
+        yield self._field("attack.byzantine_set")
 
     def defence(self) -> Iterator[Field]:
         scenario = self._scenario
-        yield self._kinds("aggregation", "rule", "aggregation", scenario.aggregation)
+        yield self._kinds("aggregation", "aggregation rule", "aggregation", scenario.aggregation)
         yield from self._options("aggregation_options", scenario.aggregation)
-        before = scenario.pre_aggregation
-        yield self._kinds(
-            "pre_aggregation.kind", "before the rule", "pre_aggregation", before, none="nothing"
-        )
-        if before is not None:
-            yield from self._options("pre_aggregation", before)
-        watch = scenario.defence
-        yield self._kinds("defence.kind", "watching clients", "defence", watch, none="nobody is watched")
-        if watch is not None:
-            yield from self._options("defence", watch)
+        before, watch = scenario.pre_aggregation, scenario.defence
+        yield self._kinds("pre_aggregation.kind", "pre-aggregation", "pre_aggregation", before, none="none")
+        yield from self._options("pre_aggregation", before)
+        yield self._kinds("defence.kind", "defence", "defence", watch, none="none")
+        yield from self._options("defence", watch)
         yield self._kinds("algorithm", "algorithm", "algorithm", scenario.algorithm)
         yield from self._options("algorithm_options", scenario.algorithm)
 
     def data(self) -> Iterator[Field]:
         scenario, data = self._scenario, self._scenario.data
         if self._own_data:
-            yield _kept("num_clients", "clients K", str(scenario.num_clients), "those in your table")
+            yield _kept("num_clients", "clients K", str(scenario.num_clients), "from your table")
             yield _kept("data", "inputs and noise", "measured", "in your table")
         else:
-            for name, label, high in (("noise_variance", "noise", 0.1), ("input_variance", "inputs", 2.0)):
-                value = self._value("data", name)
-                ends = variance_range(value)
-                if name == "input_variance" and data.covariances is not None:
-                    continue
-                if ends is None:
-                    yield self._text(f"data.{name}", f"{label}: variance", "one number for each client")
-                    continue
-                for key, at, word in (("low", ends[0], "from"), ("high", ends[1], "to")):
-                    yield self._number(f"data.{name}.{key}", f"{label}: variance {word}", 0.0, rounded_up(high, at),
-                                       value=at, hint="clients' variances are drawn from this range")  # fmt: skip
-            if data.covariances is not None:
-                size = f"{scenario.num_clients} matrices, {scenario.dimension} by {scenario.dimension}"
-                yield _kept("data.covariances", "inputs: covariances", size, "kept from the file")
+            yield from self._variance("noise_variance", "noise variance", 0.1)
+            if data.covariances is None:
+                yield from self._variance("input_variance", "input variance", 2.0)
+                yield self._field("data.input_correlation", ends=(-0.95, 0.95))
             else:
-                yield self._number("data.input_correlation", "inputs: correlation ρ", -0.95, 0.95,
-                                   hint="of neighbouring inputs")  # fmt: skip
-            spread = rounded_up(0.5, data.target_spread)
-            yield self._number("data.target_spread", "targets: spread", 0.0, spread,
-                               hint="variance of clients' own targets around the common one")  # fmt: skip
-            yield self._number("data.test_input_variance", "test inputs: variance", 0.05, 2.0)
-            yield self._number("data.test_instances", "test set: size", 1, max(200, data.test_instances), integer=True,
-                               hint="instances in the server's test set, for simulation")  # fmt: skip
-            yield self._number("data.fleet_seed", "draw of the fleet", 0, 100, integer=True, hint="seed")
+                size = f"{scenario.num_clients} matrices, {scenario.dimension} by {scenario.dimension}"
+                yield _kept("data.covariances", "input covariances", size, "from the file")
+            yield self._field("data.target_spread", ends=(0.0, rounded_up(0.5, data.target_spread)))
+            yield self._field("data.test_input_variance", ends=(0.05, 2.0))
+            yield self._field("data.test_instances", ends=(1, max(200, data.test_instances)))
+            yield self._field("data.fleet_seed", ends=(0, 100))
         yield self._kinds("model.kind", "model", "model", scenario.model)
-        # The features' number is the dimension, which has its slider where there is no table.
+        # The number of features is the dimension, which has its own slider unless there is a table.
         yield from self._options("model", scenario.model, skipped=() if self._own_data else ("features",))
         if not self._own_data:
             yield self._kinds("data.function", "function", "function", data.function, none="linear, y = wᵀx")
-            if data.function is not None:
-                yield from self._options("data.function", data.function)
+            yield from self._options("data.function", data.function)
             if not scenario.is_linear:
-                yield self._number("data.input_dimension", "entries of x", 1, 20, integer=True,
-                                   value=scenario.input_dimension)  # fmt: skip
+                yield self._field("data.input_dimension", ends=(1, 20), value=scenario.input_dimension)
 
     def drift(self) -> Iterator[Field]:
-        if self._own_data:
-            return
-        drift = self._scenario.drift
-        yield self._kinds("drift.kind", "the target", "drift", drift, none="stays where it is")
-        if drift is not None:
+        if not self._own_data:
+            drift = self._scenario.drift
+            yield self._kinds("drift.kind", "target", "drift", drift, none="constant")
             yield from self._options("drift", drift)
 
     def evasion(self) -> Iterator[Field]:
         if self._own_data:
             return
         evasion = self._scenario.evasion
-        norms = [("", "not measured"), ("2", "by ε in the 2-norm"), ("inf", "each entry by ε")]
-        value = "" if evasion is None else self._value("evasion", "norm")
-        yield self._choice("evasion.norm", "inputs moved to hurt", norms, value=value)
+        hint = "inputs changed to increase the error as much as possible"
+        value = "" if evasion is None else self._value("evasion", "norm", evasion.norm)
+        choices = tuple(_CHOICES["evasion.norm"].items())
+        yield Field("evasion.norm", "inputs are changed", hint, "choice", value_text(value), choices)
         if evasion is not None:
-            yield self._number("evasion.epsilon", "ε", 0.0, rounded_up(0.5, evasion.epsilon),
-                               hint="how far an input is moved when the model is used")  # fmt: skip
+            yield self._field("evasion.epsilon", ends=(0.0, rounded_up(0.5, evasion.epsilon)))
 
-    # One field
+    # Single fields
 
-    def _options(self, table: str, part: Any, skipped: tuple[str, ...] = ()) -> Iterator[Field]:
-        for name, about in part.options().items():
+    def _options(self, table: str, part: Part | None, skipped: tuple[str, ...] = ()) -> Iterator[Field]:
+        for name in () if part is None else part.options():
             if name not in skipped:
-                yield self._option(table, name, about, part)
+                yield self._field(f"{table}.{name}")
 
-    def _option(self, table: str, name: str, about: "dataclasses.Field[Any]", part: Any) -> Field:
-        option, (type_name, _) = option_of(about), value_type(about)
-        path, label = f"{table}.{name}", name.replace("_", " ")
-        value = self._value(table, name, getattr(part, name))
-        if option.choices:
-            return self._choice(
-                path, label, [(choice, choice) for choice in option.choices], option.text, value
+    def _variance(self, name: str, label: str, usual: float) -> Iterator[Field]:
+        """Yield the two ends of a range of variances, or one text field if each client has its own."""
+        about = option_of(Data.options()[name])
+        ends = variance_range(self._value("data", name, getattr(self._scenario.data, name)))
+        if ends is None:
+            yield self._field(f"data.{name}", label=label)
+            return
+        for key, end, word in (("low", ends[0], "from"), ("high", ends[1], "to")):
+            yield _number(
+                f"data.{name}.{key}", f"{label} {word}", about.text, end, (0.0, rounded_up(usual, end))
             )
-        if type_name == "bool":
-            return self._choice(path, label, [("true", "yes"), ("false", "no")], option.text, value)
-        # A slider has no place for "not given".
-        if type_name not in ("int", "float") or (getattr(part, name) is None and about.default is None):
-            return self._text(path, label, option.text or describe(about), value)
-        default = about.default if isinstance(about.default, int | float) else getattr(part, name)
-        low, high, log = slider_range(option, default, value, type_name == "int", self._scenario)
-        return self._number(
-            path, label, low, high, integer=type_name == "int", log=log, hint=option.text, value=value
-        )
 
-    def _kinds(self, name: str, label: str, family: str, part: Any, none: str = "") -> Field:
-        # What a family calls "none" is what the form says in its own words.
-        kinds = [kind for kind in part_names(family) if not (none and kind == "none")]
-        choices = [("", none)] if none else []
-        choices += [(kind, kind) for kind in kinds]
-        value = "" if part is None else part.kind
-        hint = "" if part is None else find_part(family, part.kind).summary()
-        return self._choice(name, label, choices, hint, value)
-
-    def _choice(
-        self, name: str, label: str, choices: list[tuple[str, str]], hint: str = "", value: Any = None
-    ) -> Field:
-        if value is None:
-            table, _, key = name.rpartition(".")
-            value = self._value(table, key)
-        return {"name": name, "label": label, "hint": hint, "type": "choice", "value": value_text(value),
-                "choices": [list(choice) for choice in choices]}  # fmt: skip
-
-    def _text(self, name: str, label: str, hint: str = "", value: Any = None) -> Field:
-        if value is None:
-            table, _, key = name.rpartition(".")
-            value = self._value(table, key)
-        return {"name": name, "label": label, "hint": hint, "type": "text", "value": value_text(value)}
-
-    def _number(
-        self, name: str, label: str, low: float, high: float, *, integer: bool = False, log: bool = False,
-        hint: str = "", value: Any = None,
+    def _field(
+        self, path: str, *, label: str = "", ends: tuple[float, float] | None = None, log: bool = False,
+        value: Any = None,
     ) -> Field:  # fmt: skip
-        if value is None:
-            table, _, key = name.rpartition(".")
-            value = self._value(table, key)
-        step = 1 if integer else slider_step(low, high)
-        return {"name": name, "label": label, "hint": hint, "type": "number", "value": value_text(value), "low": low,
-                "high": high, "step": step, "scale": "log" if log else "linear", "integer": integer}  # fmt: skip
+        """Return the field of a setting, as its declaration says; `ends` and `log` are those of its slider."""
+        table, _, key = path.rpartition(".")
+        holder = self._holder(table, key)
+        declared = holder.options()[key]
+        about, (type_name, _) = option_of(declared), value_type(declared)
+        label = label or _LABELS.get(path, key.replace("_", " "))
+        value = self._value(table, key, getattr(holder, key)) if value is None else value
+        words = _CHOICES.get(path, _YES_NO if type_name == "bool" else {c: c for c in about.choices})
+        if words:
+            return Field(path, label, about.text, "choice", value_text(value), tuple(words.items()))
+        # A slider has no position for "not given".
+        is_open = ends is None and getattr(holder, key) is None and declared.default is None
+        if type_name not in ("int", "float") or is_open:
+            shown = "" if value == () else value_text(value)
+            return Field(path, label, about.text or describe(declared), "text", shown)
+        integer = type_name == "int"
+        if ends is None:
+            default = declared.default if isinstance(declared.default, int | float) else getattr(holder, key)
+            top = float(getattr(holder, about.high) if isinstance(about.high, str) else about.high)
+            low, high, log = slider_range(about, top, default, value, integer, self._scenario)
+            ends = (low, high)
+        return _number(path, label, about.text, value, ends, integer=integer, log=log)
 
-    def _value(self, table: str, key: str, default: Any = None) -> Any:
-        """Return what a field holds: what was typed, else the valid scenario's own value."""
-        values = self._mapping.get(table, {}) if table else self._mapping
+    def _kinds(self, name: str, label: str, family: str, part: Part | None, none: str = "") -> Field:
+        # The family's own "none" is shown in the form's words.
+        kinds = [kind for kind in part_names(family) if not (none and kind == "none")]
+        choices = (("", none),) if none else ()
+        hint = "" if part is None else find_part(family, part.kind).summary()
+        value = "" if part is None else part.kind
+        return Field(name, label, hint, "choice", value, (*choices, *((kind, kind) for kind in kinds)))
+
+    def _holder(self, table: str, key: str) -> Any:
+        """Return the value that has a setting: the scenario, one of its tables or parts."""
+        scenario = self._scenario
+        if table == "selection":
+            return scenario.selection if key in scenario.selection.options() else scenario.selection.pattern
+        if table == "data.function":
+            return scenario.data.function
+        return getattr(scenario, table.removesuffix("_options")) if table else scenario
+
+    def _value(self, table: str, key: str, default: Any) -> Any:
+        """Return what was typed into a field, else the valid scenario's value."""
+        outer, _, inner = table.partition(".")
+        values = self._mapping.get(outer, {}) if table else self._mapping
+        values = values.get(inner) if inner and isinstance(values, Mapping) else values
         if isinstance(values, Mapping) and key in values:
             return values[key]
-        if default is not None:
-            return default
-        scenario: Any = self._scenario
-        holder = getattr(scenario, table) if table else scenario
-        value: Any = getattr(holder, key, None)
-        if table == "data" and value is None:
-            value = getattr(Data(), key, None)
-        return {"uniform": [value.low, value.high]} if hasattr(value, "low") else value
+        return {"uniform": [default.low, default.high]} if hasattr(default, "low") else default
+
+
+def _number(
+    name: str, label: str, hint: str, value: Any, ends: tuple[float, float], *, integer: bool = False,
+    log: bool = False,
+) -> Field:  # fmt: skip
+    low, high = ends
+    return Field(
+        name, label, hint, "number", value_text(value), low=low, high=high, scale="log" if log else "linear",
+        step=1 if integer else slider_step(low, high), integer=integer,
+    )  # fmt: skip
 
 
 def _kept(name: str, label: str, value: str, hint: str) -> Field:
-    return {"name": name, "label": label, "hint": hint, "type": "kept", "value": value}
+    return Field(name, label, hint, "kept", value)

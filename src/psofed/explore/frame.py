@@ -1,5 +1,7 @@
-"""What the browser shows around the charts, and how it is told what is new."""
+"""The page around the charts: ``page.js`` draws it, :class:`Frame` sends it what changed."""
 
+from collections.abc import Callable
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,15 @@ _HERE = Path(__file__).parent
 
 
 class Frame(JSComponent):
-    """What the browser shows around the charts; ``page.js`` draws it."""
+    """The page around the charts.
+
+    Parameters
+    ----------
+    listener : callable
+        Receives the browser's messages.
+    start : dict
+        The parts of the page at first (form, errors, headline, address), as plain values.
+    """
 
     start: Any = param.Dict(default={})
     dark: Any = param.Boolean(default=False)
@@ -21,21 +31,36 @@ class Frame(JSComponent):
     _esm = (_HERE / "page.js").read_text(encoding="utf-8")
     _stylesheets = [(_HERE / "page.css").read_text(encoding="utf-8")]  # noqa: RUF012 (Panel's own way)
 
-    def __init__(self, listener: Any, **params: Any) -> None:
+    def __init__(self, listener: Callable[[Any], None], **params: Any) -> None:
         self._listener = listener
-        self._shown: dict[str, Any] = dict(params.get("start", {}))
+        self._sent: dict[str, Any] = {}
         super().__init__(**params)
 
-    def tell(self, values: dict[str, Any]) -> None:
-        """Send what has changed: as a message, since Panel walks through all charts to set a parameter."""
-        news = {name: value for name, value in values.items() if self._shown.get(name) != value}
-        if news:
-            self._shown.update(news)
-            self._send_msg({"type": "news", "news": news})
+    def tell(self, part: str, value: Any) -> None:
+        """Send one part of the page, a frozen value, unless it is what was sent last.
+
+        It is a message, because Panel walks through all charts to set a parameter.
+        """
+        if self._sent.get(part) != value:
+            self._sent[part] = value
+            self._send_msg({"type": "news", "part": part, "value": plain(value)})
+
+    def has_sent(self, part: str) -> bool:
+        """Return whether a part of the page was sent to this window."""
+        return part in self._sent
+
+    def send_file(self, name: str, mime: str, text: str) -> None:
+        """Let the browser save a file."""
+        self._send_msg({"type": "file", "name": name, "mime": mime, "text": text})
 
     def forget(self) -> None:
-        """Take nothing for shown."""
-        self._shown = {}
+        """Forget what was sent."""
+        self._sent = {}
 
     def _handle_msg(self, msg: Any) -> None:
         self._listener(msg)
+
+
+def plain(value: Any) -> Any:
+    """Return a message as JSON holds it."""
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value

@@ -1,5 +1,5 @@
-// The page around the charts: a form made from what Python says the fields are, and places for words and numbers.
-// It draws nothing and computes nothing but a slider's position.
+// The page around the charts: a form built from the fields that Python describes, sentences and numbers.
+// It computes nothing except the positions of sliders.
 
 const STEPS = 1000; // positions of a slider with a logarithmic scale
 
@@ -32,13 +32,13 @@ export function render({ model, el }) {
   document.documentElement.lang = "en";
   document.head.append(make("meta", { name: "viewport", content: "width=device-width, initial-scale=1" }));
   const tell = (message) => model.send_msg(message);
-  const state = { ...model.start }; // what Python last said of form, errors, top and copies
+  const state = { ...model.start }; // the latest form, errors, headline, address and copies
   const pending = new Map();
   let scheduled = false;
   let inputs = new Map();
   let shape = "";
 
-  // What is typed or moved goes to Python at most once per frame, the latest value of each field.
+  // Changed fields go to Python at most once per animation frame, each with its latest value.
   function send(name, value) {
     pending.set(name, value);
     if (scheduled) return;
@@ -56,11 +56,12 @@ export function render({ model, el }) {
   const metric = make("select", { id: "metric", onchange: () => tell({ type: "metric", name: metric.value }) });
   const compare = make("button", { id: "compare", type: "button", onclick: () => tell({ type: "compare" }) });
   const simulate = make("button", { id: "simulate", type: "button", class: "primary", onclick: () => tell({ type: "simulate" }) });
-  const bar = make("progress", { max: "1", value: "0", "aria-label": "simulation's progress" });
+  const bar = make("progress", { max: "1", value: "0", "aria-label": "progress of the simulation" });
   const status = make("span", { id: "status", role: "status" });
   const share = make("button", { id: "share", type: "button", "aria-expanded": "false", "aria-controls": "copies", onclick: () => {
     copies.hidden = !copies.hidden;
     share.setAttribute("aria-expanded", String(!copies.hidden));
+    if (!copies.hidden) tell({ type: "copies" });
   } }, "Copy and download");
   const copies = make("section", { id: "copies", hidden: true, "aria-label": "Copy and download" });
   const sentence = make("div", { id: "sentence", "aria-live": "polite" });
@@ -98,7 +99,7 @@ export function render({ model, el }) {
     inputs = new Map();
     form.replaceChildren();
     if (sides.length > 1) {
-      form.append(make("div", { class: "sides", role: "group", "aria-label": "Which scenario the settings are of" },
+      form.append(make("div", { class: "sides", role: "group", "aria-label": "Scenario to edit" },
         ...sides.map((side) => make("button", { type: "button", class: `side-${side}`, "aria-pressed": String(side === shown),
           onclick: () => tell({ type: "side", name: side }) }, `Settings of ${side}`))));
     }
@@ -168,6 +169,7 @@ export function render({ model, el }) {
     preset.value = state.form.preset;
     metric.value = state.form.metric;
     compare.textContent = sides.length > 1 ? "Close B" : "Compare with B";
+    if (!copies.hidden) tell({ type: "copies" });
   }
 
   function drawErrors() {
@@ -181,29 +183,33 @@ export function render({ model, el }) {
     }
   }
 
-  // Words and numbers
+  // Sentences and numbers
 
-  function onTop() {
-    const { top } = state;
-    const lines = top.sentences.map(({ side, text, trouble, slow }) =>
+  function onHeadline() {
+    const top = state.headline;
+    const lines = top.lines.map(({ side, text, trouble, slow }) =>
       make("p", { class: trouble ? "trouble" : slow ? "slow" : "" },
         state.form.sides.length > 1 && side ? make("b", { class: `side-${side}` }, side) : null, text.replaceAll(" dB", "\u00a0dB"),
         slow ? make("button", { type: "button", class: "stop-theory", onclick: () => tell({ type: "stop-theory", name: side }) }, "Stop theory") : null));
     sentence.replaceChildren(...lines);
     sentence.classList.toggle("stale", top.stale);
     numbers.replaceChildren(...top.tiles.map((tile) => make("dl", { class: tile.values.length > 1 ? "tile two" : "tile" }, make("dt", {}, tile.title),
-      ...tile.values.map(({ side, text, key, stale }) => make("dd", { class: `side-${side}${stale ? " stale" : ""}`, id: `${key}-${side}`, title: tile.hint || false },
+      ...tile.values.map(({ side, text, key, stale }) => make("dd", { class: `side-${side}${stale ? " stale" : ""}`, id: `${key}-${side}` },
         tile.values.length > 1 ? make("small", {}, side === "difference" ? tile.relation : side) : null, text)))));
     simulate.textContent = top.simulation.running ? "Stop" : "Simulate";
     bar.hidden = !top.simulation.running;
-    bar.value = top.simulation.progress;
+    bar.value = top.simulation.fraction;
     status.textContent = top.simulation.text;
+  }
+
+  // The address holds all settings, so that reloading keeps them.
+  function onAddress() {
+    history.replaceState(null, "", `${location.pathname}?${state.address}`);
   }
 
   function onCopies() {
     const texts = state.copies;
     const link = `${location.origin}${location.pathname}?token=${texts.token}&${texts.query}`;
-    history.replaceState(null, "", `${location.pathname}?${texts.query}`);
     const block = (title, id, text) => {
       const done = make("span", { role: "status", class: "done" });
       const button = make("button", { type: "button", id: `copy-${id}`, onclick: async () => {
@@ -215,7 +221,7 @@ export function render({ model, el }) {
     const download = (kind) => make("button", { type: "button", id: `download-${kind}`, onclick: () => tell({ type: "download", name: kind }) },
       `Numbers as ${kind.toUpperCase()}`);
     copies.replaceChildren(
-      make("p", {}, `Settings of ${state.form.side}. Pictures: the disk beside each of them. `, download("csv"), download("json")),
+      make("p", {}, `Settings of ${state.form.side}. To save a chart, use the disk icon next to it. `, download("csv"), download("json")),
       make("div", { class: "grid" }, block("TOML", "toml", texts.toml), block("commands", "command", texts.command),
         block("Python", "python", texts.python), block("link (while this explorer runs)", "link", link)));
   }
@@ -226,16 +232,16 @@ export function render({ model, el }) {
     URL.revokeObjectURL(link.href);
   }
 
-  const draw = { form: onForm, errors: drawErrors, top: onTop, copies: onCopies };
+  const draw = { form: onForm, errors: drawErrors, headline: onHeadline, address: onAddress, copies: onCopies };
   model.on("msg:custom", (message) => {
     if (message.type === "file") save(message);
     if (message.type !== "news") return;
-    Object.assign(state, message.news);
-    for (const part of Object.keys(draw)) if (part in message.news) draw[part]();
+    state[message.part] = message.value;
+    draw[message.part]();
   });
   onForm();
-  onTop();
-  onCopies();
+  onHeadline();
+  onAddress();
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const tint = () => { model.dark = dark.matches; };
   dark.addEventListener("change", tint);

@@ -1,6 +1,6 @@
-"""Where to start from: the README's fleet, the paper's figures, and what the command line named."""
+"""Scenarios to start from: the user's file or table, the README's fleet, and the paper's figures."""
 
-from collections.abc import Mapping
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +17,16 @@ class Preset:
     Attributes
     ----------
     name, title : str
-        What it is called in the code and on the page.
-    mapping : mapping
+        Its name in messages between browser and server, and on the page.
+    scenario : Scenario
         The scenario.
     own_data : bool
-        Whether it learns from the table that the command line named.
+        Whether clients learn from the user's table.
     """
 
     name: str
     title: str
-    mapping: Mapping[str, Any]
+    scenario: Scenario
     own_data: bool = False
 
 
@@ -38,14 +38,14 @@ def readme_fleet() -> Scenario:
 
 
 def make_presets(scenario: Scenario | None = None, data: "OwnData | None" = None) -> dict[str, Preset]:
-    """Return all presets by name; the first is what the page opens with.
+    """Return all presets by name; the page opens with the first.
 
     Parameters
     ----------
     scenario : Scenario, optional
-        The user's own file; with `data`, what is fitted to them.
+        The user's file; with `data`, fitted to the table.
     data : OwnData, optional
-        The user's own table.
+        The user's table.
     """
     from psofed.paper.figures import figure_names, load_figure
 
@@ -54,19 +54,17 @@ def make_presets(scenario: Scenario | None = None, data: "OwnData | None" = None
         from psofed.fleet.fitting import fit_scenario
 
         fitted = scenario if scenario is not None else fit_scenario(data, {})
-        presets.append(Preset("own-data", "Your data", fitted.to_mapping(), own_data=True))
+        presets.append(Preset("own-data", "Your data", fitted, own_data=True))
     elif scenario is not None:
-        presets.append(Preset("file", "Your file", scenario.to_mapping()))
-    presets.append(Preset("readme", "README: 50 clients, 15 liars", readme_fleet().to_mapping()))
+        presets.append(Preset("file", "Your file", scenario))
+    presets.append(Preset("readme", "README: 50 clients, 15 Byzantine", readme_fleet()))
     for name in figure_names():
         plan: Any = load_figure(name)
-        presets.append(Preset(name, f"Fig. {name[3:]}: {_title(plan)}", plan.base.to_mapping()))
+        presets.append(Preset(name, f"Fig. {name[3:]}: {_title(plan)}", plan.base))
     return {preset.name: preset for preset in presets}
 
 
 def _title(plan: Any) -> str:
-    """Return a figure's title; of one that gives it only when it is built, what its module says it is."""
-    import sys
-
+    """Return a figure's title; of figures that have one only once they are computed, their module's summary."""
     about = (sys.modules[type(plan).__module__].__doc__ or "").split("\n")[0]
     return str(getattr(plan, "title", "")) or about.partition(": ")[2].rstrip(".")

@@ -16,7 +16,7 @@ from panel.io.server import get_server
 from psofed.common.errors import PsofedError
 from psofed.explore.access import Access, guard
 from psofed.explore.exports import Origin
-from psofed.explore.page import Session
+from psofed.explore.page import Explored, Session
 from psofed.explore.presets import make_presets
 from psofed.explore.settings import Limits
 from psofed.explore.workers import Pool
@@ -33,13 +33,13 @@ class Explorer:
     Parameters
     ----------
     scenario : Scenario, optional
-        What the page opens with; with `data`, fitted to them.
+        The page opens with it; with `data`, fitted to the table.
     data : OwnData, optional
-        A table of the user's own.
+        The user's table.
     origin : Origin
-        What the command line named, for commands that do the same.
+        Options of the command line, for commands that do the same.
     port : int
-        Where it listens; 0 for any free one.
+        Port to listen on; 0 for any free one.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Explorer:
     ) -> None:
         self.token: str = secrets.token_urlsafe(24)
         self.port: int = port or _free_port()
-        self._data, self._origin = data, origin or Origin()
-        self._presets = make_presets(scenario, data)
-        self._limits = Limits() if scenario is None else Limits().including(scenario)
         self._sessions: set[Session] = set()
+        presets = make_presets(scenario, data)
+        limits = Limits() if scenario is None else Limits().including(scenario)
         _check_free(self.port)
         self._pool = Pool(data)
+        self._explored = Explored(self._pool, presets, limits, origin or Origin(), self.token, data)
         try:
             self._server = self._make_server()
         except OSError as error:
@@ -68,7 +68,7 @@ class Explorer:
         """Serve until interrupted; `ready` is called when the page can be opened."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
-        # Bokeh warns of every message to a window that was closed meanwhile.
+        # Bokeh warns about every message to a window that has been closed.
         logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)
         try:
             self._server.start()
@@ -79,7 +79,7 @@ class Explorer:
             self.close()
 
     def close(self) -> None:
-        """End the server and everything that computes for it."""
+        """End the server and its processes."""
         self._server.stop()
         for session in list(self._sessions):
             session.close()
@@ -117,20 +117,12 @@ class Explorer:
     def _page(self) -> Any:
         if len(self._sessions) >= _MOST_SESSIONS:
             return pn.pane.HTML(
-                f"<p>The explorer is open in {_MOST_SESSIONS} windows; close one of them.</p>"
+                f"<p>The explorer is already open in {_MOST_SESSIONS} windows. Close one of them first.</p>"
             )
-        # Panel's own style sheets come from here and not from its makers' server, from the first drawing on.
+        # Panel's style sheets come from this server, not from a content delivery network.
         document: Any = pn.state.curdoc
         document.template_variables["dist_url"] = LOCAL_DIST
-        session = Session(
-            self._pool,
-            self._presets,
-            self._limits,
-            self._origin,
-            self._data,
-            self.token,
-            pn.state.session_args,
-        )
+        session = Session(self._explored, pn.state.session_args)
         self._sessions.add(session)
 
         def closed(context: Any) -> None:
@@ -142,7 +134,7 @@ class Explorer:
 
 
 def _quietly(loop: Any, context: dict[str, Any]) -> None:
-    """Say nothing of a window that was closed while something was on its way to it."""
+    """Ignore messages to a window that has been closed."""
     from tornado.iostream import StreamClosedError
     from tornado.websocket import WebSocketClosedError
 

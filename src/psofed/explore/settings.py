@@ -1,11 +1,11 @@
-"""All that the page is set to: two scenarios as nested mappings, and the same as the query of a link.
+"""The page's settings: up to two scenarios in the layout of a scenario file, and the same as the query of a link.
 
-Nothing that comes from a browser is trusted: every value goes through the scenario's own checks, and sizes are bounded
-before anything is allocated. A query names no files: there is no setting that one could be read from.
+Nothing from a browser is trusted: every value passes the scenario's own checks, and sizes are bounded before anything
+is allocated. No setting names a file, so a link cannot make the explorer read one.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -30,7 +30,7 @@ _LARGEST_INTEGER = 2**53  # what a browser's numbers hold exactly
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a fleet the explorer takes: a page should answer while one looks at it.
+    """Largest fleet that the explorer accepts, so that it answers while the user watches.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Limits:
     iterations: int = 100_000
 
     def including(self, scenario: Scenario) -> "Limits":
-        """Return limits that allow `scenario` too: what the user's own file says is allowed."""
+        """Return limits that also admit `scenario`, the user's own file."""
         return Limits(
             max(self.num_clients, scenario.num_clients),
             max(self.dimension, scenario.dimension),
@@ -51,7 +51,7 @@ class Limits:
         )
 
     def check(self, mapping: Mapping[str, Any]) -> None:
-        """Refuse what is too large, before anything is made of it."""
+        """Refuse a scenario that is too large, before anything is allocated for it."""
         for name in ("num_clients", "dimension", "iterations"):
             check_integer(name, mapping.get(name, 1), 1, getattr(self, name), "the explorer's limit")
         for table, values in mapping.items():
@@ -68,15 +68,15 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the page shows.
+class PageSettings:
+    """Everything that the page is set to.
 
     Attributes
     ----------
     sides : mapping
-        The scenario of A, and of B where there is one, as nested mappings.
+        The scenarios of A and, if there is one, B, in the layout of a scenario file.
     own_data : frozenset of str
-        Sides that learn from the table that the command line named.
+        Sides whose clients learn from the user's table.
     metric : str
         ``"network_mse"``, ``"server_msd"`` or ``"test_mse"``.
     """
@@ -85,24 +85,14 @@ class Settings:
     own_data: frozenset[str] = frozenset()
     metric: str = "network_mse"
 
-    def with_side(self, side: str, mapping: Mapping[str, Any] | None, own_data: bool = False) -> "Settings":
-        """Return settings with one side replaced, or left out."""
-        sides = {name: value for name, value in self.sides.items() if name != side}
-        if mapping is not None:
-            sides = {
-                name: mapping if name == side else sides[name] for name in SIDES if name in {*sides, side}
-            }
-        owned = self.own_data - {side} | ({side} if own_data and mapping is not None else set())
-        return replace(self, sides=sides, own_data=frozenset(owned))
-
 
 def make_scenario(mapping: Mapping[str, Any], limits: Limits, data: "OwnData | None" = None) -> Scenario:
-    """Make the scenario of one side, fitted to `data` if there are some.
+    """Return the scenario of one side, fitted to `data` if given.
 
     Raises
     ------
     PsofedError
-        If it is too large, or not a valid scenario.
+        If it is too large or invalid.
     """
     limits.check(mapping)
     if data is None:
@@ -112,16 +102,16 @@ def make_scenario(mapping: Mapping[str, Any], limits: Limits, data: "OwnData | N
     return fit_scenario(data, mapping)
 
 
-# Parts that a scenario may be without.
+# Optional parts
 _OPTIONAL_KINDS = ("attack.kind", "drift.kind", "pre_aggregation.kind", "defence.kind")
 
 
 def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
     """Return a side's mapping with one field of the form set, unchecked.
 
-    Beside the scenario's own dotted names there are ``data.noise_variance.low`` and ``.high`` for the ends of a
-    range, and ``attack.kind``, ``drift.kind``, ``evasion.norm`` and their like may be ``""`` for none. A part whose
-    options have no default gets something to start from.
+    Besides the scenario's own dotted names there are ``data.noise_variance.low`` and ``.high`` for the ends of a
+    range. ``attack.kind``, ``drift.kind``, ``evasion.norm`` and similar fields may be ``""`` for none. Required
+    options of a newly chosen part get an initial value.
 
     Examples
     --------
@@ -157,7 +147,7 @@ def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]
 
 
 def variance_range(value: Any) -> tuple[float, float] | None:
-    """Return the ends of a variance that is a number or a range; None if it is given client by client.
+    """Return the ends of a variance that is a number or a range; None if each client has its own.
 
     Examples
     --------
@@ -171,7 +161,7 @@ def variance_range(value: Any) -> tuple[float, float] | None:
 
 
 def parse_value(text: str) -> Any:
-    """Read what was typed into a field: a TOML value, or the words as they are.
+    """Parse what was typed into a field: a TOML value, else the text itself.
 
     Examples
     --------
@@ -179,19 +169,19 @@ def parse_value(text: str) -> Any:
     (0.05, 'abc', [3, 7])
     """
     if len(text) > _LONGEST_VALUE:
-        raise PsofedError(f"a value of {len(text)} characters; allowed: at most {_LONGEST_VALUE}")
+        raise PsofedError(f"A value has {len(text)} characters; the limit is {_LONGEST_VALUE}.")
     try:
         return parse_setting(f"value={text}")[1]
     except (RecursionError, ValueError):
         return text
 
 
-def to_query(settings: Settings) -> str:
-    """Return everything that the page is set to, as the query of a link.
+def to_query(settings: PageSettings) -> str:
+    """Return the settings as the query of a link.
 
     Examples
     --------
-    >>> to_query(Settings({"A": {"num_clients": 9, "dimension": 2, "attack": {"kind": "drop-out"}}}))
+    >>> to_query(PageSettings({"A": {"num_clients": 9, "dimension": 2, "attack": {"kind": "drop-out"}}}))
     'num_clients=9&dimension=2&attack.kind=drop-out'
     """
     pairs: list[tuple[str, str]] = []
@@ -211,20 +201,20 @@ def to_query(settings: Settings) -> str:
     return urlencode(pairs, quote_via=quote, safe="[]{},:")
 
 
-def from_query(query: str, has_data: bool = False) -> Settings | None:
-    """Read the settings that a link carries; None if it carries none. Their values are not checked yet.
+def from_query(query: str, has_data: bool = False) -> PageSettings | None:
+    """Return the settings in a link's query, not checked yet; None if there are none.
 
     Parameters
     ----------
     query : str
-        What stands behind the ``?``; a ``token`` in it is skipped.
+        The part of the address after ``?``; a ``token`` in it is skipped.
     has_data : bool
-        Whether there is a table of the user's own.
+        Whether the explorer was started with the user's table.
 
     Raises
     ------
     PsofedError
-        If it is too long, or names what is not a setting.
+        If it is too long, or names an unknown setting.
 
     Examples
     --------
@@ -232,13 +222,13 @@ def from_query(query: str, has_data: bool = False) -> Settings | None:
     {'num_clients': 9, 'dimension': 3}
     """
     if len(query) > _LONGEST_QUERY:
-        raise PsofedError(f"the link's query has {len(query)} characters; allowed: at most {_LONGEST_QUERY}")
+        raise PsofedError(f"The link has {len(query)} characters; the limit is {_LONGEST_QUERY}.")
     try:
         pairs = parse_qsl(
             query.lstrip("?"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"
         )
     except ValueError as error:
-        raise PsofedError(f"the link's query cannot be read ({error})") from None
+        raise PsofedError(f"The link cannot be read ({error}).") from None
     sides: dict[str, dict[str, Any]] = {}
     own_data: set[str] = set()
     metric = "network_mse"
@@ -250,20 +240,22 @@ def from_query(query: str, has_data: bool = False) -> Settings | None:
             continue
         side, field = ("B", name[2:]) if name.startswith("B.") else ("A", name)
         if field == "plugins":
-            raise InvalidValueError("plugins", text, "nothing in a link: start the explorer with --plugin")
+            raise InvalidValueError("plugins", text, "absent from links (start the explorer with --plugin)")
         if field == "own_data":
             if not has_data:
-                raise InvalidValueError("own_data", text, "only where the explorer was started with --data")
+                raise InvalidValueError(
+                    "own_data", text, "absent unless the explorer was started with --data"
+                )
             own_data.add(side)
             sides.setdefault(side, {})
             continue
         sides[side] = set_values(sides.get(side, {}), {field: parse_value(text)})
     if not sides:
-        return None if metric == "network_mse" else Settings({}, frozenset(), metric)
+        return None if metric == "network_mse" else PageSettings({}, frozenset(), metric)
     if "A" not in sides:
-        raise InvalidValueError("B", "alone", "a link with B has A as well")
+        raise PsofedError("The link has settings for B but none for A.")
     ordered = {name: sides[name] for name in SIDES if name in sides}
-    return Settings(ordered, frozenset(own_data), metric)
+    return PageSettings(ordered, frozenset(own_data), metric)
 
 
 def _with_function(mapping: Mapping[str, Any], kind: Any) -> dict[str, Any]:
@@ -283,7 +275,7 @@ def _with_evasion(mapping: Mapping[str, Any], norm: Any) -> dict[str, Any]:
 
 
 def _give_starting_values(mapping: dict[str, Any], table: str, kind: str) -> None:
-    """Give a part that was just chosen what it needs and has no default for."""
+    """Set the required options of a newly chosen part to initial values."""
     import dataclasses
 
     from psofed.common.options import option_of, value_type

@@ -1,52 +1,73 @@
-"""One of the two scenarios on the page, A or B: where it comes from, and what is known of it."""
+"""One of the two scenarios on the page, A or B: what was typed, what is valid of it, and what is known about it."""
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.explore.fields import field_for_error, form_groups
+from psofed.explore.answers import Answers, Simulation, Theory
+from psofed.explore.fields import Group, field_for_error, form_groups
 from psofed.explore.settings import Limits, make_scenario
 from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
     from psofed.fleet.own_data import OwnData
 
-_MOST_MARKED = 8  # settings of a link that are marked one by one
+_MOST_MARKED = 8  # mistakes in a link that are marked one by one
 
 
+@dataclass
 class Side:
-    """One of the two scenarios: what was typed, what is valid of it, and what is known about that."""
+    """The state of one side.
 
-    def __init__(self, mapping: dict[str, Any], scenario: Scenario, own_data: bool, preset: str = "") -> None:
-        self.draft: dict[str, Any] = mapping
-        self.scenario: Scenario = scenario
-        self.own_data: bool = own_data
-        self.preset: str = preset
-        self.errors: dict[str, str] = {}
-        self.picture: dict[str, Any] = {}  # what is drawn: may be of the scenario before
-        self.fresh: dict[str, Any] = {}  # what is said: of this scenario only
-        self.simulation: dict[str, Any] = {}
-        self.simulating = False
-        self.progress: float = 0.0
-        self.theory_number = self.simulation_number = 0
-        self.asked_at: float = 0.0  # of the theory, by the monotonic clock
+    Attributes
+    ----------
+    draft : dict
+        Values in the form, in the layout of a scenario file; they may be invalid.
+    scenario : Scenario
+        The last valid scenario.
+    own_data : bool
+        Whether clients learn from the user's table.
+    preset : str
+        Name of the preset that it is, if it was not changed.
+    errors : dict
+        Error messages by the field that shows them.
+    theory, drawn : Theory
+        The answer about `scenario`, for sentences; and the same completed by older answers, for charts.
+    simulation : Simulation
+        The simulation of `scenario`.
+    simulating : bool
+        Whether more of it will come.
+    theory_number, simulation_number : int
+        Numbers of the newest questions.
+    asked_at : float
+        Time of the newest question about the theory, by the monotonic clock.
+    """
 
-    @property
-    def waits_for_theory(self) -> bool:
-        """Whether theory has something left to say."""
-        return not any(self.fresh.get(key) for key in ("finished", "refusal", "error"))
+    draft: dict[str, Any]
+    scenario: Scenario
+    own_data: bool = False
+    preset: str = ""
+    errors: dict[str, str] = field(default_factory=dict)
+    theory: Theory = field(default_factory=Theory)
+    drawn: Theory = field(default_factory=Theory)
+    simulation: Simulation = field(default_factory=Simulation)
+    simulating: bool = False
+    theory_number: int = 0
+    simulation_number: int = 0
+    asked_at: float = 0.0
 
-    def content(self) -> dict[str, Any]:
-        """Return what pictures and files are made of."""
-        return {"scenario": self.scenario, "theory": self.picture, "simulation": self.simulation}
+    def answers(self) -> Answers:
+        """Return everything that charts and files show."""
+        return Answers(self.scenario, self.drawn, self.simulation)
 
 
 class SideMaker:
-    """Makes sides from what files, presets and links say.
+    """Makes sides from presets and links.
 
     Parameters
     ----------
     limits : Limits
-        How large a fleet may be.
+        Largest fleet.
     data : OwnData, optional
         The user's table.
     """
@@ -55,21 +76,21 @@ class SideMaker:
         self._limits, self._data = limits, data
 
     def make(self, mapping: dict[str, Any], own_data: bool, preset: str = "") -> Side:
-        """Make a side of a valid scenario; refuse what is not one."""
+        """Return a side from a valid mapping; raise :class:`PsofedError` otherwise."""
         scenario = make_scenario(mapping, self._limits, self._data if own_data else None)
         return Side(scenario.to_mapping(), scenario, own_data, preset)
 
-    def groups(self, side: Side) -> list[dict[str, Any]]:
+    def groups(self, side: Side) -> tuple[Group, ...]:
         """Return the form of a side."""
         return form_groups(side.scenario, side.draft, self._limits, side.own_data)
 
     def from_link(self, mapping: dict[str, Any], own_data: bool) -> Side:
-        """Make a side of what a link says; what is not allowed stays in its field, marked, and plays no part.
+        """Return a side from a link's settings; invalid ones are marked at their fields and otherwise ignored.
 
         Raises
         ------
         PsofedError
-            If there is no field to mark, or nothing is left without it.
+            If a mistake has no field, or the scenario is invalid without it too.
         """
         side, found = self._without_mistakes(mapping, own_data)
         if side is None:
@@ -82,19 +103,19 @@ class SideMaker:
         return side
 
     def marks(self, side: Side) -> dict[str, str]:
-        """Return every mistake in what was typed, by the field that it is shown at."""
+        """Return the mistakes in a draft, by the field that shows each."""
         places = self._places(side, self._without_mistakes(side.draft, side.own_data)[1])
         return {place: text for place, text in places.items() if place is not None}
 
     def _places(self, side: Side, found: list[InvalidValueError]) -> dict[Any, str]:
-        """Return the mistakes by their fields, None for those without one; of two at one field the first."""
+        """Return the mistakes by field, None for those without one; of two at one field the first."""
         groups = self.groups(side)
         return {field_for_error(groups, error.field): str(error) for error in reversed(found)}
 
     def _without_mistakes(
         self, mapping: dict[str, Any], own_data: bool
     ) -> tuple[Side | None, list[InvalidValueError]]:
-        """Make a side of what is allowed in a mapping, None if that is nothing; also return the mistakes."""
+        """Return a side without the invalid settings of a mapping, if possible, and the mistakes."""
         kept: dict[str, Any] | None = mapping
         found: list[InvalidValueError] = []
         while kept is not None and len(found) <= _MOST_MARKED:
@@ -107,7 +128,7 @@ class SideMaker:
 
 
 def with_dependents(mapping: dict[str, Any], name: str) -> dict[str, Any]:
-    """Make smaller what cannot be more than what was just made smaller."""
+    """Reduce the settings that may not exceed the one that was just reduced."""
     bounded = {"dimension": ["num_shared"], "num_clients": ["num_participants", "attack.num_byzantine"]}
     top = mapping.get(name)
     if name in bounded and isinstance(top, int) and top >= 1:
@@ -120,7 +141,7 @@ def with_dependents(mapping: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _without(mapping: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """Leave a field out of a scenario's mapping, or the table that it is in; None if it cannot be left out."""
+    """Return a mapping without a setting, or without its table; None if it is required."""
     table, _, key = name.partition("[")[0].rpartition(".")
     values = mapping.get(table)
     if isinstance(values, dict) and key in values and key != "kind":

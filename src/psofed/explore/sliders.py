@@ -1,23 +1,27 @@
-"""Where sliders begin and end, in what steps they go, and how a value is written beside them."""
+"""Ranges and steps of sliders, and how a value is written next to them."""
 
 import math
 from typing import Any
 
+from psofed.common.options import Option
 from psofed.scenario import Scenario
 
-_END = 1e300  # what is beyond can be typed, but no slider goes there: its range would overflow
+_END = 1e300  # larger values can be typed; a slider with such a range would overflow
 
 
 def slider_range(
-    option: Any, default: Any, value: Any, integer: bool, scenario: Scenario
+    option: Option, top: float, default: Any, value: Any, integer: bool, scenario: Scenario
 ) -> tuple[float, float, bool]:
-    """Where a slider of an option begins and ends: its own range, or some way around its default."""
+    """Return the ends of a slider and whether it is logarithmic: the range of the option, or one around its default.
+
+    `top` is the upper end of that range as a number; the option may name another setting instead.
+    """
     numbers = [
         abs(float(x)) for x in (default, value) if isinstance(x, int | float) and math.isfinite(float(x))
     ]
     size = min(max([*numbers, 1.0 if integer else 1e-12]), _END)
     low = option.low if math.isfinite(option.low) else -4 * size
-    high = option.high if math.isfinite(option.high) else max(4 * size, 10 if integer else 0)
+    high = top if math.isfinite(top) else max(4 * size, 10 if integer else 0)
     low, high = max(low, -_END), min(high, _END)
     tiny = not integer and option.low >= 0 and 0 < size < 0.02
     if integer:
@@ -25,14 +29,14 @@ def slider_range(
             return max(low, 1), max(high, scenario.iterations), True
         return low, high, False
     if tiny:  # a walk's variance, a tolerance: orders of magnitude matter
-        return size / 1000, min(1000 * size, option.high), True
+        return size / 1000, min(1000 * size, top), True
     low = low + 0.01 * (high - low) if option.open_low else low
-    high = high - 0.01 * (high - low) if option.open_high and math.isfinite(option.high) else high
+    high = high - 0.01 * (high - low) if option.open_high and math.isfinite(top) else high
     return low, high, False
 
 
 def rounded_up(usual: float, value: Any) -> float:
-    """Return the usual end of a slider, or a larger one that takes the value in."""
+    """Return the usual end of a slider, or a larger one that includes the value."""
     if isinstance(value, int | float) and math.isfinite(value) and value > usual:
         return min(float(2.0 ** min(math.ceil(math.log2(value)), 1000)), _END)
     return usual
@@ -52,7 +56,7 @@ def slider_step(low: float, high: float) -> float:
 
 
 def value_text(value: Any) -> str:
-    """Write a value as the form shows it, and as it can be typed.
+    """Return a value as the form shows it and as it can be typed.
 
     Examples
     --------

@@ -1,21 +1,24 @@
-"""What theory says about a scenario, in steps: first what is looked at first, then what is finer or takes longer.
+"""Compute the theory's answer about a scenario step by step: the headline first, refinements later.
 
-Everything that does not depend on the stepsize is kept, so that moving it costs one point. Steps are plain dicts that
-add up: ``picture.update(step)``.
+A fleet's model and solver do not depend on the stepsize. :class:`Cache` keeps them, so that moving the stepsize costs
+one point.
 """
 
 import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from psofed.common.errors import NotCoveredError, PsofedError
+from psofed.explore.answers import METRICS, Curve, Design, Optimum, Point, Theory
+from psofed.parts.base import Drift
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
-from psofed.theory.metrics import TERMS, metrics_of
+from psofed.theory.metrics import metrics_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.prediction import Prediction
 from psofed.theory.stability import contraction_bound
@@ -24,12 +27,11 @@ from psofed.theory.stepsize import NoStableStepsizeError, has_optimum, minimise,
 if TYPE_CHECKING:
     from psofed.fleet import Fleet
 
-Step = dict[str, Any]
-Row = dict[str, Any]
+Input = TypeVar("Input")
+Output = TypeVar("Output")
 
-METRICS = ("network_mse", "server_msd", "test_mse")
-_PATIENCE = 0.06  # seconds after which what is known so far is shown
-_SLOW = 0.15  # seconds for one point: then there are fewer of them
+_BATCH = 0.06  # seconds of computing between two updates of a curve
+_SLOW = 0.15  # seconds; fleets whose points take longer get fewer of them
 _MANY_SHARED = 12
 _FIRST_ITERATIONS = 120
 _CURVE_POINTS = 240
@@ -38,50 +40,46 @@ _LONGEST_CURVE = 6.0  # seconds for a learning curve
 
 
 class Known:
-    """What is known of one fleet at all stepsizes: a solver, and the points that it was asked for.
+    """One fleet at all stepsizes: its model, its solver and the points computed so far.
 
     Parameters
     ----------
     scenario : Scenario
-        Its stepsize plays no part.
+        Its stepsize is ignored.
     measured : Fleet, optional
-        Statistics measured in data of one's own.
+        Statistics measured in the user's table.
     """
 
     def __init__(self, scenario: Scenario, measured: "Fleet | None" = None) -> None:
         self.scenario = scenario
         self.prediction: Prediction = Prediction(scenario, measured=measured)
         self.model: TheoryModel = self.prediction.model
-        self.rows: dict[float, Row] = {}
-        self.grid: set[float] = set()  # those of the rows that the picture over the stepsize is made of
+        self.points: dict[float, Point] = {}
+        self.grid: set[float] = set()  # stepsizes of the curve over the stepsize
         self.best: dict[str, float | None] = {}
         self.seconds: float = 0.0  # that the last point took
         self._limit: float | None = None
 
-    def row(self, stepsize: float) -> Row:
-        """Return the steady state at one stepsize: metrics, terms, and whether it is one."""
-        if stepsize not in self.rows:
+    def point(self, stepsize: float) -> Point:
+        """Return the steady state at one stepsize."""
+        if stepsize not in self.points:
             started = time.thread_time()
-            point = self.prediction.at(stepsize)
-            terms = point.terms
-            self.rows[stepsize] = {
-                "stepsize": stepsize,
-                **{name: getattr(point, name) for name in METRICS},
-                **{name: getattr(terms, name) for name in TERMS},
-                "evasion": _evasion_bounds(point),
-                "sampling_error": point.steady_state.sampling_error.excess if point.is_stable else 0.0,
-            }
+            found = self.prediction.at(stepsize)
+            metrics = {name: getattr(found, name) for name in METRICS}
+            self.points[stepsize] = Point(
+                stepsize, **metrics, terms=asdict(found.terms), evasion=_evasion_bounds(found)
+            )
             self.seconds = time.thread_time() - started
-        return self.rows[stepsize]
+        return self.points[stepsize]
 
     @property
     def is_slow(self) -> bool:
-        """Whether one point takes so long that few are asked for."""
+        """Whether points take so long that only a few are computed."""
         return self.seconds > _SLOW
 
     @property
     def limit(self) -> float:
-        """The limit of stability, to three digits (two where that takes long)."""
+        """The largest stable stepsize, to three digits (two for slow fleets)."""
         if self._limit is None:
             try:
                 self._limit = stable_range(self.prediction.method, 1e-2 if self.is_slow else 1e-3)
@@ -90,7 +88,7 @@ class Known:
         return self._limit
 
     def best_stepsize(self, metric: str) -> float | None:
-        """Return the stepsize with the lowest error; None where smaller is always better."""
+        """Return the stepsize with the lowest error; None if a smaller one is always better."""
         if metric not in self.best:
             self.best[metric] = self._find_best(metric)
         return self.best[metric]
@@ -99,19 +97,19 @@ class Known:
         if not (has_optimum(self.model) or self.model.has_direction) or not 0 < self.limit < math.inf:
             return None
         tolerance = 3e-2 if self.is_slow else 1e-3
-        best = minimise(lambda mu: self.row(mu)[metric], self.limit, tolerance)
+        best = minimise(lambda mu: self.point(mu).value(metric), self.limit, tolerance)
         return best if best > 1e-5 * self.limit else None
 
 
 class Cache:
-    """Remembers fleets, the latest used of them."""
+    """Keeps the most recently used fleets."""
 
     def __init__(self, size: int = 40) -> None:
         self._size = size
-        self._known: OrderedDict[Any, Known] = OrderedDict()
+        self._known: OrderedDict[tuple[Scenario, Drift | None, int], Known] = OrderedDict()
 
     def of(self, scenario: Scenario, measured: "Fleet | None" = None) -> Known:
-        """Return what is known of a scenario's fleet."""
+        """Return the fleet of a scenario, whatever its stepsize and length."""
         key = scenario.replace(stepsize=1.0, iterations=1, drift=None), scenario.drift, id(measured)
         if key not in self._known:
             self._known[key] = Known(scenario, measured)
@@ -123,47 +121,55 @@ class Cache:
 
 def theory_steps(
     scenario: Scenario, cache: Cache, metric: str = "network_mse", measured: "Fleet | None" = None
-) -> Iterator[Step]:
-    """Yield what theory says, step by step; ``{"refusal": …}`` where it says nothing.
+) -> Iterator[Theory]:
+    """Yield the theory's answer, more of it each time.
 
     Parameters
     ----------
     scenario : Scenario
+        The settings.
     cache : Cache
         Kept from one call to the next.
     metric : str
-        Whose best stepsize is sought.
+        Metric whose best stepsize is sought.
     measured : Fleet, optional
-        Statistics measured in data of one's own; `scenario` is then the one that they make.
+        Statistics measured in the user's table; `scenario` is then fitted to them.
     """
     try:
         known = cache.of(scenario, measured)
-        point = known.row(scenario.stepsize)
+        point = known.point(scenario.stepsize)
     except NotCoveredError as error:
-        yield {"refusal": str(error)}
+        yield Theory(refusal=str(error), finished=True)
         return
-    yield {"point": point, "refusal": ""}
-    full = cache.of(scenario.replace(num_shared=scenario.dimension), measured)
-    yield {"full": full.row(scenario.stepsize)}
-    yield from _over_stepsizes(known, _coarse(known))
-    curve = _learning_curve(known, scenario, point)
-    yield next(curve)
-    yield from _over_shared(scenario, cache, measured, known.is_slow)
-    yield from curve
-    yield {"limit": known.limit}
-    yield from _over_stepsizes(known, _fine(known))
-    yield {"best": _with_row(known, known.best_stepsize(metric))}
-    yield {"full_best": _with_row(full, full.best_stepsize(metric))}
+    theory = Theory(point=point)
+    yield theory
+    full_scenario = scenario.replace(num_shared=scenario.dimension)
+    full = cache.of(full_scenario, measured)
+    yield (theory := replace(theory, full=full.point(scenario.stepsize)))
+    for points in _over_stepsizes(known, _coarse(known)):
+        yield (theory := replace(theory, stepsizes=points))
+    curves = _learning_curve(known, scenario, point)
+    yield (theory := replace(theory, curve=next(curves)))
+    for designs in _over_shared(scenario, cache, measured, known.is_slow):
+        yield (theory := replace(theory, shared=designs))
+    for curve in curves:
+        yield (theory := replace(theory, curve=curve))
+    yield (theory := replace(theory, limit=known.limit))
+    for points in _over_stepsizes(known, _fine(known)):
+        yield (theory := replace(theory, stepsizes=points))
+    yield (theory := replace(theory, best=_optimum(known, metric)))
+    yield (theory := replace(theory, full_best=_optimum(full, metric)))
     if not known.is_slow:
-        yield from _over_participants(scenario, cache, measured)
+        for designs in _over_participants(full_scenario, cache, measured):
+            yield (theory := replace(theory, participants=designs))
     if scenario.attack is not None and measured is None:
-        yield {"liars": _most_liars(scenario)}
-        yield {"full_liars": _most_liars(scenario.replace(num_shared=scenario.dimension))}
-    yield {"finished": True}
+        yield (theory := replace(theory, most_byzantine=_most_byzantine(scenario)))
+        yield (theory := replace(theory, full_most_byzantine=_most_byzantine(full_scenario)))
+    yield replace(theory, finished=True)
 
 
-def shared_counts(dimension: int, present: int, most: int = _MANY_SHARED) -> list[int]:
-    """Return the numbers of shared entries to show: all if they are few, always 1, D and the present one.
+def shared_counts(dimension: int, current: int, most: int = _MANY_SHARED) -> list[int]:
+    """Return the numbers of shared parameters to compute: all if there are few, always 1, D and the current one.
 
     Examples
     --------
@@ -173,11 +179,11 @@ def shared_counts(dimension: int, present: int, most: int = _MANY_SHARED) -> lis
     if dimension <= most:
         return list(range(1, dimension + 1))
     spread = np.geomspace(1, dimension, most).round().astype(int).tolist()
-    return sorted({*spread, 1, present, dimension})
+    return sorted({*spread, 1, current, dimension})
 
 
 def _coarse(known: Known) -> list[float]:
-    """Stepsizes that are certainly stable, roughly spread; they need no limit."""
+    """Return a few stepsizes that are certainly stable, without computing the limit."""
     bound = contraction_bound(known.model.fleet)
     fractions = (0.05, 0.3, 0.9) if known.is_slow else (0.02, 0.06, 0.14, 0.28, 0.5, 0.75, 0.98)
     return [fraction * bound for fraction in fractions] if math.isfinite(bound) else []
@@ -196,47 +202,46 @@ def _fine(known: Known) -> list[float]:
     ]
 
 
-def _over_stepsizes(known: Known, stepsizes: Sequence[float]) -> Iterator[Step]:
-    def grid_row(stepsize: float) -> Row:
-        row = known.row(stepsize)
+def _over_stepsizes(known: Known, stepsizes: Sequence[float]) -> Iterator[tuple[Point, ...]]:
+    def grid_point(stepsize: float) -> Point:
+        point = known.point(stepsize)
         known.grid.add(stepsize)
-        return row
+        return point
 
-    for _ in _in_batches(stepsizes, grid_row):
-        yield {"stepsizes": [known.rows[mu] for mu in sorted(known.grid)]}
+    for _ in _in_batches(stepsizes, grid_point):
+        yield tuple(known.points[mu] for mu in sorted(known.grid))
 
 
-def _over_shared(scenario: Scenario, cache: Cache, measured: "Fleet | None", is_slow: bool) -> Iterator[Step]:
+def _over_shared(
+    scenario: Scenario, cache: Cache, measured: "Fleet | None", is_slow: bool
+) -> Iterator[tuple[Design, ...]]:
     counts = shared_counts(scenario.dimension, scenario.num_shared, 4 if is_slow else _MANY_SHARED)
 
-    def point(count: int) -> Row:
+    def design(count: int) -> Design:
         changed = scenario.replace(num_shared=count)
-        row = cache.of(changed, measured).row(scenario.stepsize)
-        return {"num_shared": count, "numbers": _numbers(changed), **row}
+        return Design(count, values_sent(changed), cache.of(changed, measured).point(scenario.stepsize))
 
-    for rows in _in_batches(counts, point):
-        yield {"shared": sorted(rows, key=lambda row: row["num_shared"])}
+    return _in_batches(counts, design)
 
 
-def _over_participants(scenario: Scenario, cache: Cache, measured: "Fleet | None") -> Iterator[Step]:
-    """Everything shared by fewer: the other way to spend less."""
-    full = scenario.replace(num_shared=scenario.dimension)
-    counts = shared_counts(scenario.num_participants, scenario.num_participants, 6)
+def _over_participants(
+    full: Scenario, cache: Cache, measured: "Fleet | None"
+) -> Iterator[tuple[Design, ...]]:
+    """Share all parameters among fewer participants: the other way to send less."""
+    counts = shared_counts(full.num_participants, full.num_participants, 6)
 
-    def point(count: int) -> Row:
+    def design(count: int) -> Design:
         changed = full.replace(num_participants=count)
-        row = cache.of(changed, measured).row(scenario.stepsize)
-        return {"num_participants": count, "numbers": _numbers(changed), **row}
+        return Design(count, values_sent(changed), cache.of(changed, measured).point(full.stepsize))
 
-    for rows in _in_batches(counts, point):
-        yield {"participants": rows}
+    return _in_batches(counts, design)
 
 
-def _learning_curve(known: Known, scenario: Scenario, point: Row) -> Iterator[Step]:
-    """Yield the learning curve from its start, longer and longer, until it is settled or the run ends."""
+def _learning_curve(known: Known, scenario: Scenario, point: Point) -> Iterator[Curve]:
+    """Yield the learning curve from its start, each time longer, until it has settled or the run ends."""
     total = scenario.iterations
     length = min(total, _FIRST_ITERATIONS // 4 if known.is_slow else _FIRST_ITERATIONS)
-    steady = point["network_mse"]
+    steady = point.network_mse
     while True:
         started = time.thread_time()
         excess, server = known.prediction.method.curve(scenario.stepsize, length)
@@ -245,33 +250,31 @@ def _learning_curve(known: Known, scenario: Scenario, point: Row) -> Iterator[St
         tail = network[-max(length // 10, 1) :]
         level = math.isfinite(steady) and bool(np.all(np.abs(tail - steady) <= _SETTLED * steady))
         seen = _thinned(length)
-        curve: dict[str, Any] = {
-            "iteration": seen,
-            "network_mse": network[seen],
-            "server_msd": server[seen],
-            "test_mse": test[seen],
+        iterations = [float(n) for n in seen]
+        values = {
+            name: [float(x) for x in numbers[seen]]
+            for name, numbers in zip(METRICS, (network, server, test), strict=True)
         }
-        lists = {name: [float(x) for x in values] for name, values in curve.items()}
-        if level and length < total:
-            lists["iteration"].append(float(total - 1))
+        if level and length < total:  # flat from here on
+            iterations.append(float(total - 1))
             for name in METRICS:
-                lists[name].append(point[name])
+                values[name].append(point.value(name))
         ends = level or length >= total or not np.isfinite(network[-1])
-        yield {"curve": lists}
+        yield Curve(tuple(iterations), {name: tuple(numbers) for name, numbers in values.items()})
         if ends or 4 * seconds > _LONGEST_CURVE:
             return
         length = min(4 * length, total)
 
 
 def _thinned(length: int) -> list[int]:
-    """Return the iterations to draw of a learning curve: all at first, then fewer and fewer."""
+    """Return the iterations of a learning curve to draw, denser at its start."""
     if length <= _CURVE_POINTS:
         return list(range(length))
     return sorted({0, *np.geomspace(1, length - 1, _CURVE_POINTS).round().astype(int).tolist()})
 
 
 def _evasion_bounds(point: Prediction) -> tuple[float, float] | None:
-    """Return what the server's error on moved inputs lies between; None where theory does not say."""
+    """Return bounds of the server's error on adversarial inputs; None where theory gives none."""
     try:
         bounds = point.evasion if point.is_stable else None
     except NotCoveredError:
@@ -279,12 +282,13 @@ def _evasion_bounds(point: Prediction) -> tuple[float, float] | None:
     return None if bounds is None else (bounds.lower, bounds.upper)
 
 
-def _with_row(known: Known, stepsize: float | None) -> Row | None:
-    return None if stepsize is None else known.row(stepsize)
+def _optimum(known: Known, metric: str) -> Optimum:
+    stepsize = known.best_stepsize(metric)
+    return Optimum(None if stepsize is None else known.point(stepsize))
 
 
-def _most_liars(scenario: Scenario) -> int | None:
-    """Return the most Byzantine clients that are survived; None if any number is, or it cannot be said."""
+def _most_byzantine(scenario: Scenario) -> int | None:
+    """Return the largest number of Byzantine clients with a stable run; None without such a limit."""
     from psofed.theory.limits import attack_limits
 
     try:
@@ -293,18 +297,19 @@ def _most_liars(scenario: Scenario) -> int | None:
         return None
 
 
-def _numbers(scenario: Scenario) -> float:
+def values_sent(scenario: Scenario) -> float:
+    """Return how many values all participants together send and receive per iteration."""
     traffic = measure_communication(scenario)
     return float(traffic.numbers_down + traffic.numbers_up)
 
 
-def _in_batches(values: Iterable[Any], function: Callable[[Any], Row]) -> Iterator[list[Row]]:
-    """Yield what is known so far, now and then and at the end."""
-    rows: list[Row] = []
+def _in_batches(inputs: Iterable[Input], function: Callable[[Input], Output]) -> Iterator[tuple[Output, ...]]:
+    """Yield the outputs so far, now and then and at the end."""
+    outputs: list[Output] = []
     since = time.thread_time()
-    for value in values:
-        rows.append(function(value))
-        if time.thread_time() - since > _PATIENCE:
-            yield list(rows)
+    for value in inputs:
+        outputs.append(function(value))
+        if time.thread_time() - since > _BATCH:
+            yield tuple(outputs)
             since = time.thread_time()
-    yield rows
+    yield tuple(outputs)

@@ -1,7 +1,7 @@
-"""Processes that compute while the page stays awake: each answers its newest question, and drops older ones.
+"""Compute in separate processes while the page stays responsive.
 
-A newer question interrupts what is being computed. Where that fails, inside a long call of a library in C, the
-process is ended, and a fresh one that stood ready takes over.
+Each worker answers its newest question and drops older ones. A newer question interrupts the computation under way.
+Where that fails, inside a long call of a C library, the process is ended and another takes over that stood ready.
 """
 
 import _thread
@@ -11,51 +11,67 @@ import os
 import signal
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from multiprocessing.synchronize import Event
+from typing import TYPE_CHECKING
 
 from psofed.common.errors import PsofedError
+from psofed.explore.answers import Answer, Simulation, Theory
+from psofed.parts.registry import load_plugin, plugin_files
+from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
+    from psofed.fleet import Fleet
     from psofed.fleet.own_data import OwnData
 
-_MEMORY = 4 << 30  # bytes that one process may take
-_TOO_LONG = 0.3  # seconds for which a process may leave a newer question in the pipe
-_MOST_READY = 2  # processes that stand ready
+_MEMORY = 4 << 30  # bytes that one process may use
+_OUT_OF_MEMORY = (
+    f"Out of memory: each of the explorer's processes may use {_MEMORY >> 30} GiB. "
+    "Use fewer clients or parameters."
+)
+_UNRESPONSIVE = 0.3  # seconds without taking up a newer question, after which a process is replaced
+_MOST_READY = 2  # idle processes
 _PARTING = -1  # number of the last question of a page; others count up from 1
-_STEADY_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-
-Update = dict[str, Any]
-# Called with the question's number and what is new, from another thread.
-Listener = Callable[[int, Update], None]
+_THREAD_SETTINGS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a process is asked.
+    """A question to a worker; this base class asks it to stop.
 
     Attributes
     ----------
     number : int
-        Counts up, so that answers to old questions are told apart.
-    kind : str
-        ``"theory"``, ``"simulation"``, or ``"nothing"`` to stop.
-    mapping : dict
-        The scenario.
-    own_data : bool
-        Whether it learns from the user's table.
-    options : dict
-        What else there is to know: the metric, the limit of stability.
+        Counts up, so that answers to earlier questions are recognised and dropped.
     """
 
     number: int
-    kind: str
-    mapping: dict[str, Any] = field(default_factory=dict)
-    own_data: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TheoryQuestion(Question):
+    """A question about the theory; `metric` is the one whose best stepsize is sought."""
+
+    scenario: Scenario
+    own_data: bool
+    metric: str
+
+
+@dataclass(frozen=True)
+class SimulationQuestion(Question):
+    """A question for a simulation; `limit` is the largest stable stepsize, if theory knows it."""
+
+    scenario: Scenario
+    own_data: bool
+    limit: float | None
+
+
+# Called from another thread, with the question's number and the answer so far.
+Listener = Callable[[int, Answer], None]
 
 
 class Pool:
@@ -64,7 +80,7 @@ class Pool:
     Parameters
     ----------
     data : OwnData, optional
-        The user's table, which every process is given.
+        The user's table; every process gets a copy.
     """
 
     def __init__(self, data: "OwnData | None" = None) -> None:
@@ -72,19 +88,19 @@ class Pool:
         self._lock = threading.Lock()
         self._ready: list[_Process] = []
         self._closed = False
-        # Small matrices are slower on several threads; what is started from here on keeps to one.
-        for name in _STEADY_THREADS:
+        # Small matrices are slower on several threads, so processes started from here use one.
+        for name in _THREAD_SETTINGS:
             os.environ.setdefault(name, "1")
         self.refill()
 
     def refill(self) -> None:
-        """Have a process ready."""
+        """Start a process if none is ready."""
         with self._lock:
             if not self._ready and not self._closed:
                 self._ready.append(_Process(self._data))
 
     def take(self) -> "_Process":
-        """Return a process that is ready, and see to it that another is."""
+        """Return a ready process, and start another."""
         with self._lock:
             # The one that came back last has everything loaded.
             taken = self._ready.pop() if self._ready else None
@@ -93,8 +109,8 @@ class Pool:
         return process
 
     def give_back(self, process: "_Process") -> None:
-        """Keep a process for the next page, if it lets go of what it computes; a fresh one takes a second to start."""
-        if process.is_warm() and process.lets_go():
+        """Keep a process for the next page if it stops computing at once; a fresh one takes a second to start."""
+        if process.is_warm() and process.stops():
             with self._lock:
                 if len(self._ready) < _MOST_READY and not self._closed:
                     self._ready.append(process)
@@ -102,12 +118,12 @@ class Pool:
         process.end()
 
     def has_warm_process(self) -> bool:
-        """Whether a process stands ready with everything loaded."""
+        """Return whether a ready process has everything loaded."""
         with self._lock:
             return bool(self._ready) and self._ready[-1].is_warm()
 
     def close(self) -> None:
-        """End the processes that are ready, and start no more."""
+        """End the ready processes, and start no others."""
         with self._lock:
             self._closed = True
             taken, self._ready = self._ready, []
@@ -116,14 +132,14 @@ class Pool:
 
 
 class Worker:
-    """Answers the newest question, in a process of its own.
+    """Answers the newest question, in its own process.
 
     Parameters
     ----------
     pool : Pool
-        Where processes come from.
+        Source of processes.
     listener : callable
-        Is told what is new.
+        Receives the answers.
     """
 
     def __init__(self, pool: Pool, listener: Listener) -> None:
@@ -136,14 +152,14 @@ class Worker:
         threading.Thread(target=self._listen, name="psofed explorer", daemon=True).start()
 
     def ask(self, question: Question) -> None:
-        """Ask; what was asked before is dropped."""
+        """Ask a question; earlier ones are dropped."""
         with self._lock:
             self._asked = question
             self._waiting_since = time.monotonic()
             self._process.send(question)
 
     def close(self) -> None:
-        """Ask nothing any more; the process goes back to where it came from."""
+        """Return the process to the pool."""
         with self._lock:
             self._closed = True
 
@@ -161,13 +177,13 @@ class Worker:
         with self._lock:
             self._pool.give_back(self._process)
 
-    def _hear(self, number: int, update: Update) -> None:
+    def _hear(self, number: int, answer: Answer | None) -> None:
         with self._lock:
             if self._asked is None or number != self._asked.number:
                 return
             self._waiting_since = None
-        if update:
-            self._listener(number, update)
+        if answer is not None:
+            self._listener(number, answer)
 
     def _replace_if_stuck(self) -> None:
         with self._lock:
@@ -175,7 +191,7 @@ class Worker:
             if (
                 self._closed
                 or since is None
-                or time.monotonic() - since < _TOO_LONG
+                or time.monotonic() - since < _UNRESPONSIVE
                 or not self._process.is_warm()
             ):
                 return
@@ -193,20 +209,11 @@ class Worker:
             self._process = self._pool.take()
             self._waiting_since = None
             asked = self._asked
-        if asked is not None and asked.kind != "nothing":
-            self._listener(
-                asked.number,
-                {
-                    "error": f"The computing process ended: {reason}. Change a setting to try again.",
-                    "finished": True,
-                },
-            )
-
-
-_OUT_OF_MEMORY = (
-    f"Out of memory: each of the explorer's processes may use {_MEMORY >> 30} GiB. "
-    "Use fewer clients or parameters."
-)
+        error = f"The computing process ended: {reason}. Change a setting to try again."
+        if isinstance(asked, TheoryQuestion):
+            self._listener(asked.number, Theory(error=error, finished=True))
+        elif isinstance(asked, SimulationQuestion):
+            self._listener(asked.number, Simulation(error=error, finished=True))
 
 
 class _Process:
@@ -217,23 +224,24 @@ class _Process:
         here, other = context.Pipe()
         self.connection: Connection = here
         self._warm = context.Event()
-        self._process = context.Process(target=run, args=(other, self._warm, data), daemon=True)
+        arguments = (other, self._warm, plugin_files(), data)
+        self._process = context.Process(target=run, args=arguments, daemon=True)
         self._process.start()
         other.close()
 
     def is_warm(self) -> bool:
-        """Whether it has loaded what it needs."""
+        """Return whether it has loaded everything."""
         return bool(self._warm.is_set())
 
     def send(self, question: Question) -> None:
         with contextlib.suppress(OSError):
             self.connection.send(question)
 
-    def lets_go(self) -> bool:
-        """Whether it drops what it computes within the time that a newer question may wait."""
-        deadline = time.monotonic() + _TOO_LONG
+    def stops(self) -> bool:
+        """Stop the computation; return whether the process reacts in time."""
+        deadline = time.monotonic() + _UNRESPONSIVE
         try:
-            self.connection.send(Question(_PARTING, "nothing"))
+            self.connection.send(Question(_PARTING))
             while self.connection.poll(max(0.0, deadline - time.monotonic())):
                 if self.connection.recv()[0] == _PARTING:
                     return True
@@ -256,36 +264,40 @@ class _Process:
 
 
 class StoppedError(Exception):
-    """A newer question has come."""
+    """A newer question has arrived."""
 
 
-def run(connection: Connection, warm: Any, data: "OwnData | None") -> None:
-    """Answer questions until the pipe is closed; what a process does."""
+def run(connection: Connection, warm: Event, plugins: tuple[str, ...], data: "OwnData | None") -> None:
+    """Answer questions until the pipe is closed: the main function of a process."""
     _bound_memory()
-    # Numbers that overflow end as infinite, and the page says so; the server's terminal is no place for warnings.
+    # Overflow gives infinity, which the page shows as divergence; nobody reads warnings in the server's terminal.
     warnings.simplefilter("ignore", RuntimeWarning)
-    desk = _Desk(connection, data)
-    # A newer question interrupts as Ctrl-C would; Ctrl-C itself is for the server, which ends its processes.
-    signal.signal(signal.SIGINT, desk.interrupted)
-    desk.warm_up()
+    for plugin in plugins:  # scenarios with these parts are unpickled here
+        load_plugin(plugin)
+    answering = _Answering(connection, data)
+    # A newer question interrupts like Ctrl-C. Ctrl-C itself is for the server, which ends its processes.
+    signal.signal(signal.SIGINT, answering.interrupted)
+    answering.warm_up()
     warm.set()
-    desk.work()
+    answering.work()
 
 
-class _Desk:
-    """What a process works on: the steps of its newest question.
+class _Answering:
+    """Computes the newest question of a process.
 
-    A thread reads the pipe, and interrupts the step that is under way when a newer question has come.
+    A second thread reads the pipe and interrupts the computation when a newer question arrives.
     """
 
     def __init__(self, connection: Connection, data: "OwnData | None") -> None:
         from psofed.explore.theory import Cache
 
         self._connection, self._data, self._cache = connection, data, Cache()
-        self._newest = self._taken = Question(0, "nothing")
+        self._newest = self._taken = Question(0)
+        self._answer: Answer = Theory()  # to the question that was taken up, so far
         self._has_come = threading.Event()
         self._may_interrupt = False
         self._last_report = 0.0
+        self._measured: tuple[Scenario, Fleet] | None = None
 
     def warm_up(self) -> None:
         """Load the theory by using it."""
@@ -307,26 +319,30 @@ class _Desk:
             self._may_interrupt = False
 
     def _work_on(self, question: Question) -> None:
-        if question.kind == "nothing":
-            self._send(question, {"stopped": True})
+        self._send(question, None)  # taken up, or stopped
+        if isinstance(question, TheoryQuestion):
+            self._answer, steps = Theory(), self._theory(question)
+        elif isinstance(question, SimulationQuestion):
+            self._answer, steps = Simulation(), self._simulation(question)
+        else:
             return
-        self._send(question, {})  # taken up
         try:
-            for update in self._checked(self._answer(question)):
-                self._send(question, update)
+            for answer in self._interruptible(steps):
+                self._answer = answer
+                self._send(question, answer)
         except PsofedError as error:
-            self._end(question, str(error))
+            self._fail(question, str(error))
         except MemoryError:
-            self._end(question, _OUT_OF_MEMORY)
+            self._fail(question, _OUT_OF_MEMORY)
         except (ArithmeticError, ValueError) as error:
-            self._end(question, f"cannot be computed: {error}")
+            self._fail(question, f"The computation failed: {error}")
 
-    def _end(self, question: Question, text: str) -> None:
+    def _fail(self, question: Question, text: str) -> None:
         self._may_interrupt = False
-        self._send(question, {"error": text, "finished": True})
+        self._send(question, replace(self._answer, error=text, finished=True))
 
-    def interrupted(self, *_: Any) -> None:
-        """Drop the step under way, if a newer question has come."""
+    def interrupted(self, *_: object) -> None:
+        """Abort the computation if a newer question has arrived."""
         if self._may_interrupt and self._newest is not self._taken:
             self._may_interrupt = False
             raise StoppedError
@@ -337,64 +353,65 @@ class _Desk:
                 self._newest = self._connection.recv()
             except (EOFError, OSError):
                 os._exit(0)  # the server is gone
+            except (
+                Exception
+            ):  # a scenario whose parts cannot be imported here; the server reports the exit code
+                traceback.print_exc()
+                os._exit(1)
             self._has_come.set()
             if self._may_interrupt:
                 _thread.interrupt_main()
 
-    def _checked(self, steps: Iterator[Update]) -> Iterator[Update]:
-        """Yield the steps; while one is computed it may be interrupted."""
+    def _interruptible(self, steps: Iterator[Answer]) -> Iterator[Answer]:
+        """Yield the steps; while one is being computed it may be interrupted."""
         while True:
             self._may_interrupt = True
             if self._newest is not self._taken:
                 raise StoppedError
-            update = next(steps, None)
+            answer = next(steps, None)
             self._may_interrupt = False
-            if update is None:
+            if answer is None:
                 return
-            yield update
+            yield answer
 
-    def _send(self, question: Question, update: Update) -> None:
-        """Send an update, whole."""
+    def _send(self, question: Question, answer: Answer | None) -> None:
+        """Send an answer; an interrupt in the middle would leave half of it in the pipe."""
         could, self._may_interrupt = self._may_interrupt, False
         with contextlib.suppress(OSError):
-            self._connection.send((question.number, update))
+            self._connection.send((question.number, answer))
         self._may_interrupt = could
 
-    def _answer(self, question: Question) -> Iterator[Update]:
-        from psofed.explore.settings import Limits, make_scenario
+    def _theory(self, question: TheoryQuestion) -> Iterator[Answer]:
+        from psofed.explore.theory import theory_steps
 
-        data = self._data if question.own_data else None
-        no_limits = Limits(10**9, 10**9, 10**9)  # they were checked before the question was asked
-        scenario = make_scenario(question.mapping, no_limits, data)
-        if question.kind == "theory":
-            from psofed.explore.theory import theory_steps
+        scenario, measured = question.scenario, None
+        if question.own_data and self._data is not None:
+            from psofed.fleet.fitting import measured_scenario
 
-            measured = None
-            if data is not None:
-                from psofed.fleet.fitting import measured_scenario
+            measured = self._measure(scenario, self._data)
+            scenario = measured_scenario(scenario, self._data)
+        return theory_steps(scenario, self._cache, question.metric, measured)
 
-                measured = self._measured(scenario)
-                scenario = measured_scenario(scenario, data)
-            yield from theory_steps(scenario, self._cache, measured=measured, **question.options)
-            return
+    def _simulation(self, question: SimulationQuestion) -> Iterator[Answer]:
         from psofed.explore.simulating import simulation_steps
 
         def progress(done: float, total: int) -> None:
             now = time.monotonic()
             if now - self._last_report > 0.1 or done == total:
                 self._last_report = now
-                self._send(question, {"progress": done / total})
+                assert isinstance(self._answer, Simulation)
+                self._send(question, replace(self._answer, progress=done / total))
 
-        yield from simulation_steps(scenario, progress=progress, data=data, **question.options)
+        data = self._data if question.own_data else None
+        return simulation_steps(question.scenario, question.limit, progress, data)
 
-    def _measured(self, scenario: Any) -> Any:
-        """Return what the table says of the clients, kept while the model's features stay the same."""
-        key = (scenario.model, scenario.dimension)
-        if getattr(self, "_measured_key", None) != key:
-            assert self._data is not None
-            features = scenario.model.make_features(self._data.num_columns, scenario.dimension)
-            self._measured_fleet, self._measured_key = self._data.fleet(features), key
-        return self._measured_fleet
+    def _measure(self, scenario: Scenario, data: "OwnData") -> "Fleet":
+        """Return the statistics of the user's table, kept while model and dimension stay the same."""
+        before = self._measured
+        if before is None or (before[0].model, before[0].dimension) != (scenario.model, scenario.dimension):
+            features = scenario.model.make_features(data.num_columns, scenario.dimension)
+            self._measured = before = (scenario, data.fleet(features))
+        return before[1]
 
 
 def _bound_memory() -> None:

@@ -19,6 +19,9 @@ from psofed.scenario.describe import describe_scenario
 if TYPE_CHECKING:
     from psofed.results.simulation import SimulationResult
 
+# A change within the tail that the headline mentions; a smaller one is only noted.
+_UNSETTLED = 0.1
+
 
 def simulation_report(result: "SimulationResult") -> Report:
     """Return what a simulation found: steady state, traffic, what to know of it and what to try next."""
@@ -56,7 +59,7 @@ def headline(result: "SimulationResult") -> str:
         )
     if not value.is_typical:
         return f"The median network MSE over the trials is {level}{threat}."
-    if "network_mse" in result.unsteady_metrics:
+    if is_unsettled(result):
         return f"The network MSE has not settled{threat}: it is {level} over the last {count(result.tail)} iterations."
     return f"The network MSE settles at {level}{threat}."
 
@@ -77,6 +80,11 @@ def _winners(data: dict[str, Any]) -> tuple[int, int]:
     """Return how many clients the federation is better for, and how many were judged."""
     judged = [client for client in data["clients"] if client["mse"] is not None]
     return sum(client["mse"] < client["alone_mse"] for client in judged), len(judged)
+
+
+def is_unsettled(result: "SimulationResult") -> bool:
+    """Whether the network MSE still changes so much that its level is no steady state."""
+    return abs(result.unsteady_metrics.get("network_mse", 0.0)) > _UNSETTLED
 
 
 def byzantine_words(result: "SimulationResult") -> str:
@@ -104,7 +112,7 @@ def remarks(result: "SimulationResult") -> list[str]:
     remedy = (
         "the data are not stationary"
         if "data" in result.details
-        else "simulate more iterations for a steady state"
+        else "more iterations would show whether it has settled"
     )
     for metric, change in result.unsteady_metrics.items():
         lines.append(
@@ -230,7 +238,7 @@ def _next_step(result: "SimulationResult") -> NextStep:
         )
     if result.diverged_trials.size:
         return NextStep("Find a stable stepsize", "psofed.tune(result.scenario)", "psofed tune FILE")
-    if "network_mse" in result.unsteady_metrics:
+    if is_unsettled(result):
         return NextStep(
             "Simulate longer",
             f"psofed.simulate(result.scenario.replace(iterations={iterations}))",
