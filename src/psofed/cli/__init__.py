@@ -1,41 +1,74 @@
-"""The command line: one module per command, heavy imports inside the commands so that --help is instant."""
+"""The command line: one module per command, imported when it is needed so that --help is instant."""
 
 import os
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import typer
 from typer.core import TyperArgument
 
 from psofed._version import __version__
-from psofed.cli import (
-    advise,
-    compare,
-    example,
-    explore,
-    federation,
-    plot,
-    predict,
-    reproduce,
-    simulate,
-    sweep,
-    tune,
-)
 from psofed.common.errors import PsofedError
 from psofed.common.notices import listen
 from psofed.common.suggest import did_you_mean
 
-app: typer.Typer = typer.Typer(
-    name="psofed",
-    help="Online federated learning that withstands Byzantine clients: simulate, predict, tune, run.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-_COMMANDS = (example, advise, simulate, plot, predict, tune, compare, sweep, explore, reproduce, federation)
-for _command in _COMMANDS:
-    _command.register(app)
+COMMANDS = (
+    "example", "advise", "simulate", "plot", "predict", "tune", "compare", "sweep", "explore", "reproduce",
+    "federation",
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    app: typer.Typer
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name == "app":
+            return make_app(COMMANDS)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def make_app(commands: tuple[str, ...]) -> typer.Typer:
+    """Return the command line with some of its commands."""
+    made = typer.Typer(
+        name="psofed",
+        help="Online federated learning that withstands Byzantine clients: simulate, predict, tune, run.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(_root)
+    for name in commands:
+        _register(made, name)
+    return made
+
+
+def _register(made: typer.Typer, name: str) -> None:
+    """Import a command and add it."""
+    module: Any
+    if name == "example":
+        from psofed.cli import example as module
+    elif name == "advise":
+        from psofed.cli import advise as module
+    elif name == "simulate":
+        from psofed.cli import simulate as module
+    elif name == "plot":
+        from psofed.cli import plot as module
+    elif name == "predict":
+        from psofed.cli import predict as module
+    elif name == "tune":
+        from psofed.cli import tune as module
+    elif name == "compare":
+        from psofed.cli import compare as module
+    elif name == "sweep":
+        from psofed.cli import sweep as module
+    elif name == "explore":
+        from psofed.cli import explore as module
+    elif name == "reproduce":
+        from psofed.cli import reproduce as module
+    else:
+        from psofed.cli import federation as module
+    module.register(made)
 
 
 def _show_version(value: bool) -> None:
@@ -44,7 +77,6 @@ def _show_version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: bool = typer.Option(
         False, "--version", callback=_show_version, is_eager=True, help="Show the version."
@@ -58,7 +90,8 @@ def main() -> None:
     listen(lambda text: print(f"psofed: {text}", file=sys.stderr))
     try:
         try:
-            code = app(prog_name="psofed", standalone_mode=False)
+            typed = tuple(name for name in sys.argv[1:2] if name in COMMANDS)
+            code = make_app(typed or COMMANDS)(prog_name="psofed", standalone_mode=False)
         finally:
             sys.stdout.flush()
     except PsofedError as error:
