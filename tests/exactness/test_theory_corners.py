@@ -171,3 +171,14 @@ def test_limits_are_found_of_named_clients_silent_ones_and_small_scales() -> Non
         assert limits.num_byzantine == 2
     everyone = SignFlip(num_byzantine=4, probability=1.0, of="update")
     assert psofed.attack_limits(base.replace(num_clients=4, attack=everyone)).scale == 0.0
+
+
+def test_the_best_stepsize_is_found_close_to_the_largest_stable_one() -> None:
+    """The errors there come from a system that restarted GMRES left unsolved."""
+    scenario = Scenario(
+        num_clients=2, dimension=6, num_participants=2, num_shared=1,
+        selection=Selection(pattern="round-robin", coordinated=True),
+        data=Data(input_variance=(0.8, 0.3), noise_variance=(0.06696408405855299, 0.05331212904092269)),
+        attack=make_attack(kind="data-poisoning", num_byzantine=1, probability=0.5, variance=0.5),
+    )  # fmt: skip
+    assert psofed.optimal_stepsize(scenario) == 0.0

@@ -6,11 +6,13 @@ A break replaces a few functions by what they were, or by what a careless change
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from flwr.app import Message
+from plans import HOSTILE
 from simulated_link import Link
 
 from psofed.common import files
@@ -150,13 +152,6 @@ def _history_last() -> list[Change]:
     return [(CheckpointStore, "save", save)]
 
 
-def _epoch_of_the_checkpoint() -> list[Change]:
-    def epochs(self: CheckpointStore, kept: list[int]) -> list[int]:
-        return [checkpoint._from_archive(self._file(kept[0])).epoch]
-
-    return [(CheckpointStore, "_epochs", epochs)]
-
-
 def _join_by_arrival() -> list[Change]:
     return [(step, "sorted", lambda values, **options: list(values))]
 
@@ -205,42 +200,69 @@ def _signatures_for_ever() -> list[Change]:
 
 _find_state, _push = client.find_state, exchange.MessageExchange._push
 
-BREAKS: Mapping[str, tuple[str, Callable[[], list[Change]]]] = {
-    "take-everything": (
-        "the server takes every message it pulls for the reply it waits for",
-        _take_everything,
+
+@dataclass(frozen=True)
+class Break:
+    """A deliberate break.
+
+    Attributes
+    ----------
+    sentence : str
+        What is wrong then.
+    changes : callable
+        Returns what to replace: a module or class, a name, and what takes its place.
+    shows_in : tuple of str
+        Kinds of incidents without which it cannot show; plans without them need not be run.
+    """
+
+    sentence: str
+    changes: Callable[[], list[Change]]
+    shows_in: tuple[str, ...] = ()
+
+
+_POWER = ("power loss", "power loss at file operation", "rollback")
+BREAKS: Mapping[str, Break] = {
+    "take-everything": Break(
+        "the server takes every message it pulls for the reply it waits for", _take_everything, HOSTILE
     ),
-    "filter-late": ("the server fetches foreign messages before it filters them", _filter_late),
-    "trust-any-instruction": (
-        "a node obeys instructions that another node has forged",
-        _trust_any_instruction,
+    "filter-late": Break("the server fetches foreign messages before it filters them", _filter_late, HOSTILE),
+    "trust-any-instruction": Break(
+        "a node obeys instructions that another node has forged", _trust_any_instruction, HOSTILE
     ),
-    "die-of-a-bad-tree": ("an object tree without its children ends a node", _die_of_a_bad_tree),
-    "open-door": ("the front door passes on every call of a known key", _open_door),
-    "rollback-removes-first": ("rollback unlinks and truncates before it writes", _rollback_removes_first),
-    "link-without-sync": ("the newest checkpoint's folder is not synced", _link_without_sync),
-    "write-without-sync": ("files are renamed before their content is synced", _write_without_sync),
-    "offer-every-round": ("rollback offers rounds that were never completed", _offer_every_round),
-    "history-last": ("the history is written after the checkpoint", _history_last),
-    "epoch-of-the-checkpoint": ("a second rollback can repeat an epoch", _epoch_of_the_checkpoint),
-    "join-by-arrival": ("uploads are joined in the order of arrival", _join_by_arrival),
-    "learn-twice": ("a client asked again learns again", _learn_twice),
-    "keep-instructions": ("instructions live for twelve hours", _keep_instructions),
-    "wait-for-everything": (
-        "a reply that is under way is waited for beyond the deadline",
-        _wait_for_everything,
+    "die-of-a-bad-tree": Break(
+        "an object tree without its children ends a node", _die_of_a_bad_tree, HOSTILE
     ),
-    "signatures-for-ever": ("a request that arrives twice is served twice", _signatures_for_ever),
-    "ignore-revocation": ("a revoked key still opens the door", _ignore_revocation),
+    "open-door": Break("the front door passes on every call of a known key", _open_door, HOSTILE),
+    "signatures-for-ever": Break(
+        "a request that arrives twice is served twice", _signatures_for_ever, ("requests doubled",)
+    ),
+    "ignore-revocation": Break("a revoked key still opens the door", _ignore_revocation, ("revoke",)),
+    "rollback-removes-first": Break(
+        "rollback unlinks and truncates before it writes", _rollback_removes_first, ("rollback",)
+    ),
+    "offer-every-round": Break(
+        "rollback offers rounds that were never completed", _offer_every_round, ("rollback",)
+    ),
+    "link-without-sync": Break("the newest checkpoint's folder is not synced", _link_without_sync, _POWER),
+    "write-without-sync": Break(
+        "files are renamed before their content is synced", _write_without_sync, _POWER
+    ),
+    "history-last": Break("the history is written after the checkpoint", _history_last),
+    "join-by-arrival": Break("uploads are joined in the order of arrival", _join_by_arrival),
+    "learn-twice": Break("a client that is asked again learns again", _learn_twice),
+    "keep-instructions": Break("instructions live for twelve hours", _keep_instructions),
+    "wait-for-everything": Break(
+        "a reply that is under way is waited for beyond the deadline", _wait_for_everything
+    ),
 }
-"""For each break a sentence, and what it changes."""
+"""The breaks by name."""
 
 
 @contextmanager
 def broken(name: str) -> Iterator[None]:
     """Break the code within the block."""
     with ExitStack() as stack:
-        for target, attribute, value in BREAKS[name][1]():
+        for target, attribute, value in BREAKS[name].changes():
             if isinstance(target, str):
                 import importlib
 

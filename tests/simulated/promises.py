@@ -7,8 +7,9 @@ import httpx
 from simulated_link import SERVER, Violation
 
 from psofed.common.errors import PsofedError
+from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
-from psofed.federation.server.checks import Conduct, ReplyLimits
+from psofed.federation.server.checks import Conduct
 
 if TYPE_CHECKING:
     from simulation import Simulation
@@ -25,6 +26,7 @@ class Promises:
         self.expected = expected
         self.completed = 0
         self.epoch = 0
+        self.target: int | None = None
         self.models: dict[tuple[int, int], bytes] = {}
         self.revoked: dict[str, float] = {}
         self.most: Counter[str] = Counter()
@@ -119,6 +121,9 @@ class Promises:
             state = CheckpointStore(CHECKPOINT).load()
         except PsofedError as error:
             raise Violation(f"no round is lost: {error}") from error
+        if self.target is not None and state.epoch > self.epoch and state.round_number == self.target:
+            self.completed, self.epoch = self.target, state.epoch
+        self.target = None
         if state.round_number < self.completed:
             raise Violation(
                 f"no round is lost: the checkpoint is of round {state.round_number}, not {self.completed}"
@@ -131,11 +136,11 @@ class Promises:
             )
         self.completed = state.round_number
 
-    def rolled_back(self, number: int) -> None:
-        """Note that the operator goes back to an earlier round."""
+    def rolling_back(self, number: int) -> None:
+        """Note that the operator goes back to an earlier round; that may fail, and then nothing must have changed."""
         if number > self.completed:
             raise Violation(f"rollback goes back: to round {number} after round {self.completed}")
-        self.completed, self.epoch = number, self.epoch + 1
+        self.target = number
 
     def check_processes(self) -> None:
         """Check that honest processes live."""

@@ -34,9 +34,9 @@ from psofed.federation.client.synthetic import SyntheticSource
 from psofed.federation.deploy.app import apply_mods
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.flower import identify, number_of_key
+from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.protocol.wire import SETTINGS
 from psofed.federation.server.checkpoint import CheckpointStore
-from psofed.federation.server.checks import ReplyLimits
 from psofed.federation.server.exchange import MessageExchange
 from psofed.federation.server.strategy import PSOFed
 from psofed.scenario import Data, Scenario
@@ -140,7 +140,10 @@ class Simulation:
                 self.world.sleep(1.0)
                 self.link.restart()
                 self.world.tell("the server's machine is up again")
+            self.promises.check_disk()
             self._roll_back()
+            if isinstance(self.app and self.app.failure, Violation):
+                raise self.app.failure
             self.promises.check_disk()
             self.app = Process("ServerApp", SERVER, must_live=False)
             self.world.spawn(self.app, self._serve)
@@ -172,8 +175,7 @@ class Simulation:
             coordinated=False,
             seed=plan.seed,
             num_participants=plan.participants,
-            min_nodes=len(plan.nodes) if plan.exact else 1,
-            wait_for_nodes=120.0,
+            rounds=RoundPlan(min_nodes=len(plan.nodes) if plan.exact else 1, wait_for_nodes=120.0),
             weighted=plan.weighted,
             limits=LIMITS,
             checkpoint=CHECKPOINT,
@@ -199,19 +201,35 @@ class Simulation:
             self.world.at(self.world.now + incident.after, lambda incident=incident: self._happen(incident))
 
     def _roll_back(self) -> None:
+        """Go back to an earlier round, as the operator's command does; that, too, can be cut short."""
         if self._rollback is None:
             return
+        random, self._rollback = Random(f"rollback {self.plan.seed} {self._rollback}"), None
+        accident = random.choice(("", "full disk", "kill", "power loss"))
+        self.app = Process("rollback", SERVER, must_live=False)
+        if accident == "full disk":
+            self.full[SERVER] = self.full.get(SERVER, 0) + 1
+        elif accident:
+            self._plan_kill(random.randint(0, 12), accident == "power loss")
+        self.world.spawn(self.app, lambda: self._roll_back_to(random.random()))
+        while self.app.threads and self.app.alive:
+            self.world.sleep(0.1)
+        self._operations_left = -1
+        if accident == "full disk":
+            self._empty(SERVER)
+
+    def _roll_back_to(self, where: float) -> None:
         store = CheckpointStore(CHECKPOINT)
         kept = store.rounds()
-        if kept:
-            number = kept[int(self._rollback * len(kept))]
-            self.world.tell(f"the operator rolls back to round {number}")
-            try:
-                store.rollback(number)
-                self.promises.rolled_back(number)
-            except PsofedError as error:
-                self.world.tell(f"the rollback failed: {error}")
-        self._rollback = None
+        if not kept:
+            return
+        number = kept[-1] if where < 0.7 else kept[int((where - 0.7) / 0.3 * len(kept))]
+        self.world.tell(f"the operator rolls back to round {number}")
+        self.promises.rolling_back(number)
+        try:
+            store.rollback(number)
+        except PsofedError as error:
+            self.world.tell(f"the rollback failed: {error}")
 
     # --- incidents ------------------------------------------------------------------------------------
 
@@ -230,7 +248,7 @@ class Simulation:
             "kill at file operation": lambda: self._plan_kill(int(40 * amount), False),
             "power loss at file operation": lambda: self._plan_kill(int(40 * amount), True),
             "full disk": lambda: self._fill(SERVER, seconds / 4),
-            "rollback": lambda: (setattr(self, "_rollback", amount), self._kill_app()),
+            "rollback": lambda: self._plan_rollback(amount),
             "server clock": lambda: self._jump(SERVER, 240.0 * (amount - 0.5)),
             "node clock": lambda: self._jump(node.machine, 240.0 * (amount - 0.5)),
             "kill node": lambda: node.stop(False, seconds),
@@ -268,6 +286,14 @@ class Simulation:
             self.disk.lose_power(SERVER, Random(f"power {self.plan.seed} {self.world.steps}"))
         self._kill_app()
 
+    def _plan_rollback(self, amount: float) -> None:
+        """Let the operator roll back as soon as the ServerApp has ended: now, or between two file operations."""
+        self._rollback = amount
+        if amount < 0.2:
+            self._kill_app()
+        else:
+            self._plan_kill(int(20 * (amount - 0.2)), False)
+
     def _plan_kill(self, operations: int, power: bool) -> None:
         self._operations_left, self._power = operations, power
 
@@ -277,19 +303,19 @@ class Simulation:
             return
         self._operations_left -= 1
         if self._operations_left < 0:
-            self.world.tell(f"the ServerApp is killed before it can {operation} {path.name}")
+            self.world.tell(f"the {self.app.name} is killed before it can {operation} {path.name}")
             self._crash(self._power) if self._power else self._kill_app()
 
     def _fill(self, machine: Path, seconds: float) -> None:
         self.full[machine] = self.full.get(machine, 0) + 1
         self.undisturbed = False
 
-        def empty() -> None:
-            self.full[machine] -= 1
-            if not self.full[machine]:
-                del self.full[machine]
+        self.world.at(self.world.now + seconds, lambda: self._empty(machine))
 
-        self.world.at(self.world.now + seconds, empty)
+    def _empty(self, machine: Path) -> None:
+        self.full[machine] -= 1
+        if not self.full[machine]:
+            del self.full[machine]
 
     def _jump(self, machine: Path, seconds: float) -> None:
         self.undisturbed = False

@@ -199,11 +199,23 @@ class Prediction(Reported):
         excess, server = self.method.curve(self.scenario.stepsize, iterations or self.scenario.iterations)
         return LearningCurve(*metrics_of(self.model, excess, server))
 
-    def report(self) -> Report:
-        """Return the steady state, what contributes to it, the stepsizes, and what to try next."""
+    def report(self, *, stepsizes: bool = True) -> Report:
+        """Return the steady state, what contributes to it, and what to try next.
+
+        Parameters
+        ----------
+        stepsizes : bool
+            Whether to say which stepsizes are stable and best, which may take a second.
+        """
         from psofed.theory.reports import prediction_report
 
-        return prediction_report(self)
+        return prediction_report(self, stepsizes)
+
+    def __repr__(self) -> str:
+        return self.report(stepsizes=False).to_text()
+
+    def _repr_html_(self) -> str:
+        return self.report(stepsizes=False).to_html()
 
     def chart(self) -> "Chart":
         """Return the predicted learning curve in dB, as a value."""

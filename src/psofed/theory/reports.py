@@ -34,6 +34,7 @@ TERM_TITLES = {
     "targets": "clients' own targets",
 }
 _LOWER = "lower is better"
+_CHECK = NextStep("Check it by simulation", "psofed.compare(scenario)", "psofed compare FILE")
 _NO_STABLE = "No stepsize is stable: under this attack the models diverge however small the steps are."
 # A stepsize this much below the largest stable one is suggested where theory has no best one.
 _SAFE = 0.3
@@ -41,7 +42,7 @@ _SAFE = 0.3
 _WORTH_IT = 0.1
 
 
-def prediction_report(prediction: "Prediction") -> Report:
+def prediction_report(prediction: "Prediction", stepsizes: bool = True) -> Report:
     """Return the predicted steady state, what contributes to it, which stepsizes are stable, and the best one."""
     scenario = prediction.scenario
     notes = []
@@ -78,9 +79,9 @@ def prediction_report(prediction: "Prediction") -> Report:
     return Report(
         _prediction_headline(prediction),
         f"{prediction.theory.capitalize()} theory: {describe_scenario(scenario)}.",
-        (table, _stepsizes(prediction)),
+        (table, _stepsizes(prediction)) if stepsizes else (table,),
         tuple(notes),
-        _prediction_step(prediction),
+        _prediction_step(prediction) if stepsizes or not prediction.is_stable else _CHECK,
         lambda: (prediction_chart(prediction),),
     )
 
@@ -419,4 +420,4 @@ def _prediction_step(prediction: "Prediction") -> NextStep:
         better = Prediction(scenario.replace(stepsize=stepsize), prediction.theory)
         if to_decibels(prediction.network_mse) - to_decibels(better.network_mse) > _WORTH_IT:
             return change
-    return NextStep("Check it by simulation", "psofed.compare(scenario)", "psofed compare FILE")
+    return _CHECK

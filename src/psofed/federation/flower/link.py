@@ -22,7 +22,7 @@ _Call = Callable[[], Awaitable[Any]]
 _Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
-class Gate:
+class SecretGate:
     """An ASGI application that passes on requests with the secret, and answers 401 to others.
 
     Parameters
@@ -58,7 +58,7 @@ class Gate:
 
 
 def main() -> None:
-    """Run ``flower-superlink`` with the arguments of this process, its application behind a :class:`Gate`."""
+    """Run ``flower-superlink`` with the arguments of this process, its application behind a :class:`SecretGate`."""
     import uvicorn
     from flwr.superlink.cli.flower_superlink import flower_superlink
 
@@ -67,7 +67,7 @@ def main() -> None:
     run = uvicorn.run
 
     def run_behind_gate(app: Any, **options: Any) -> None:
-        run(Gate(app, secret), **options)
+        run(SecretGate(app, secret), **options)
 
     uvicorn.run = run_behind_gate
     flower_superlink()

