@@ -61,7 +61,7 @@ def explorer(*arguments: str) -> Iterator[str]:
             process.send_signal(2)
             rest = process.stdout.read()
             assert process.wait(30) == 0
-            assert rest.endswith("psofed explorer: ended\n")
+            assert rest.endswith("psofed explorer: stopped\n")
         finally:
             process.kill()
 

@@ -62,9 +62,9 @@ def test_a_public_name_without_docstring_or_example_is_noticed(monkeypatch) -> N
     assert module.undocumented() == []
     monkeypatch.setattr(psofed.simulate, "__doc__", "No example.")
     monkeypatch.setattr(psofed.predict, "__doc__", None)
-    monkeypatch.setattr(psofed.Scenario.replace, "__doc__", None)
+    monkeypatch.setattr(psofed.Scenario.to_toml, "__doc__", None)
     assert module.undocumented() == [
-        "a docstring of psofed.Scenario.replace",
+        "a docstring of psofed.Scenario.to_toml",
         "a docstring of psofed.predict",
         "an example in the docstring of psofed.simulate",
     ]

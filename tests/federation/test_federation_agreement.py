@@ -10,6 +10,7 @@ from psofed.attacks import Gaussian
 from psofed.federation import PSOFed, online_regression, partial_sharing
 from psofed.federation.client.attacks import rehearse
 from psofed.federation.client.synthetic import SyntheticSource, evaluate_model
+from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.testing import InProcessGrid
 
 pytestmark = pytest.mark.federation
@@ -39,7 +40,7 @@ def server_msd(scenario: Scenario, seed: int, *, share_with: Scenario | None = N
         pattern=shared.selection.pattern,
         coordinated=shared.selection.coordinated,
         num_participants=scenario.num_participants,
-        newcomers="zeros",
+        rounds=RoundPlan(newcomers="zeros"),
         seed=seed,
         on_round=lambda state: curve.append(evaluate_model(scenario, state.model, seed)["server-msd"]),
     )

@@ -11,6 +11,7 @@ from psofed.defences import Cusum
 from psofed.federation import PSOFed, plan_defence
 from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.status import status_lines
+from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.server.suspects import Suspects
 from psofed.parts.watching import Watch
 from psofed.reference.literal import run_literally
@@ -103,7 +104,9 @@ def run_in_process():
     apps = {10 + k: make_app(k) for k in range(scenario.num_clients)}
 
     def run(rounds: int = 30, **settings) -> PSOFed:
-        strategy = PSOFed(num_shared=2, newcomers="zeros", seed=1, num_participants=5, **settings)
+        strategy = PSOFed(
+            num_shared=2, rounds=RoundPlan(newcomers="zeros"), seed=1, num_participants=5, **settings
+        )
         strategy.step.plausibility.factor = None  # crude lies are to reach the defence alone
         strategy.start(InProcessGrid(apps), np.zeros(scenario.dimension), num_rounds=rounds)
         return strategy

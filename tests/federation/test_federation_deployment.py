@@ -37,7 +37,7 @@ from psofed.federation.deploy.submit import write_app
 from psofed.federation.deploy.superlink import Home, register_nodes, superlink_command
 from psofed.federation.deploy.supernode import keep_node_running, supernode_command
 from psofed.federation.flower import number_of_key, public_key_of
-from psofed.federation.server.checks import ReplyLimits
+from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.testing import InProcessGrid
 
 pytestmark = pytest.mark.federation

@@ -26,6 +26,7 @@ from psofed.federation.deploy.processes import wait_until
 from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.submit import follow, submit
 from psofed.federation.flower import FleetConnection, UnreachableError
+from psofed.federation.flower.link import SECRET_HEADER
 
 pytestmark = pytest.mark.federation
 
@@ -47,6 +48,8 @@ class Mallory(FleetConnection):
         port = read_json(deployed.home.server_info)["superlink_port"] if straight else deployed.port
         credentials = deployed.home.credentials
         super().__init__(f"127.0.0.1:{port}", credentials.node_key("mallory"), credentials.authority)
+        if straight:  # what only the front door knows
+            self._client._client.headers[SECRET_HEADER] = credentials.read_secret()
 
     def question(self, seconds=30.0):
         """Return the next message for it."""

@@ -14,7 +14,8 @@ from psofed.federation.client.attacks import PoisonedSource, rehearse
 from psofed.federation.client.sources import Position, Samples
 from psofed.federation.client.synthetic import SyntheticSource
 from psofed.federation.protocol.aggregate import aggregate
-from psofed.federation.server.participants import SuppliedParticipants
+from psofed.federation.protocol.run_options import RoundPlan
+from psofed.federation.server.participants import SuppliedDraws, SuppliedParticipants
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet import draw_fleet
 from psofed.parts.affine import Affine
@@ -65,11 +66,11 @@ def run_federation(scenario: Scenario) -> np.ndarray:
         named = attack.replace(num_byzantine=None, clients=tuple(map(str, nodes[: attack.num_byzantine])))
     models = []
     strategy = PSOFed(
-        num_shared=scenario.num_shared, newcomers="zeros", masks=masks, aggregation=scenario.aggregation,
+        num_shared=scenario.num_shared, rounds=RoundPlan(newcomers="zeros"), aggregation=scenario.aggregation,
         pre_aggregation=scenario.pre_aggregation,
-        participants=SuppliedParticipants(
+        draws=SuppliedDraws(masks, SuppliedParticipants(
             {n + 1: [nodes[k] for k in np.flatnonzero(a)] for n, a in enumerate(draws.participants)}
-        ),
+        )),
         rehearsal=named, on_round=lambda state: models.append(state.model.copy()),
     )  # fmt: skip
     strategy.step.plausibility.factor = None  # what the rule does is to be seen, not what the guard does
@@ -159,7 +160,7 @@ def test_a_node_rehearses_every_attack_it_can_know_enough_for(kind: str) -> None
 
     models = {}
     for liars in (0, 1):
-        strategy = PSOFed(num_shared=2, newcomers="zeros", aggregation="median", seed=5)
+        strategy = PSOFed(num_shared=2, rounds=RoundPlan(newcomers="zeros"), aggregation="median", seed=5)
         grid = InProcessGrid({10 + k: make_app(k if liars else k + 1) for k in range(4)})
         strategy.start(grid, np.zeros(4), num_rounds=6)
         models[liars] = strategy.state.model

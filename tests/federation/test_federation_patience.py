@@ -7,7 +7,8 @@ import pytest
 
 from psofed.common.errors import InvalidValueError
 from psofed.federation import PSOFed
-from psofed.federation.server.checks import Conduct, ReplyLimits
+from psofed.federation.protocol.run_options import ReplyLimits
+from psofed.federation.server.checks import Conduct
 from psofed.federation.server.patience import Patience
 from psofed.federation.testing import InProcessGrid
 

@@ -12,7 +12,8 @@ from psofed.federation import PSOFed, SuppliedMasks, online_regression, partial_
 from psofed.federation.client.attacks import perturbing
 from psofed.federation.client.sources import Position, Samples
 from psofed.federation.client.state import find_state
-from psofed.federation.server.participants import SuppliedParticipants
+from psofed.federation.protocol.run_options import RoundPlan
+from psofed.federation.server.participants import SuppliedDraws, SuppliedParticipants
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet import draw_fleet
 from psofed.reference.block_form import run_reference
@@ -77,9 +78,10 @@ def run_federation(scenario, draws, upload_shift=0):
     strategy = PSOFed(
         num_shared=scenario.num_shared,
         aggregation="mean",
-        newcomers="zeros",
-        masks=masks if not upload_shift else ShiftedUploads(given),
-        participants=SuppliedParticipants(drawn),
+        rounds=RoundPlan(newcomers="zeros"),
+        draws=SuppliedDraws(
+            masks if not upload_shift else ShiftedUploads(given), SuppliedParticipants(drawn)
+        ),
         on_round=on_round,
     )
     strategy.start(grid, np.zeros(scenario.dimension), num_rounds=scenario.iterations)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from psofed.federation.protocol.bounds import MAX_ROUND
 from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.protocol.masks import DerivedMasks
+from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.protocol.wire import (
     FULL,
     LEARNED,
@@ -25,7 +26,7 @@ from psofed.federation.protocol.wire import (
     encode_instruction,
     encode_reply,
 )
-from psofed.federation.server.checks import KINDS, ReplyLimits, check_reply
+from psofed.federation.server.checks import KINDS, check_reply
 
 pytestmark = pytest.mark.federation
 

@@ -7,8 +7,9 @@ import httpx
 from simulated_link import SERVER, Violation
 
 from psofed.common.errors import PsofedError
+from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
-from psofed.federation.server.checks import Conduct, ReplyLimits
+from psofed.federation.server.checks import Conduct
 
 if TYPE_CHECKING:
     from simulation import Simulation

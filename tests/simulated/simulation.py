@@ -34,9 +34,9 @@ from psofed.federation.client.synthetic import SyntheticSource
 from psofed.federation.deploy.app import apply_mods
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.flower import identify, number_of_key
+from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.protocol.wire import SETTINGS
 from psofed.federation.server.checkpoint import CheckpointStore
-from psofed.federation.server.checks import ReplyLimits
 from psofed.federation.server.exchange import MessageExchange
 from psofed.federation.server.strategy import PSOFed
 from psofed.scenario import Data, Scenario
@@ -175,8 +175,7 @@ class Simulation:
             coordinated=False,
             seed=plan.seed,
             num_participants=plan.participants,
-            min_nodes=len(plan.nodes) if plan.exact else 1,
-            wait_for_nodes=120.0,
+            rounds=RoundPlan(min_nodes=len(plan.nodes) if plan.exact else 1, wait_for_nodes=120.0),
             weighted=plan.weighted,
             limits=LIMITS,
             checkpoint=CHECKPOINT,

@@ -17,29 +17,13 @@ from psofed.cli.common import (
     read_scenario_with,
 )
 from psofed.cli.federation_common import DEFAULT_HOME, HomeFolder, open_home, ready, say
+from psofed.cli.flags import flattened
+from psofed.federation.protocol.run_options import DemoOptions, RunOptions
 
 if TYPE_CHECKING:
     from psofed.federation.deploy.settings import RunSettings
     from psofed.federation.deploy.superlink import Home
 
-Deadline = Annotated[
-    float, typer.Option("--deadline", metavar="SECONDS", help="When a round ends at the latest.")
-]
-Interval = Annotated[
-    float,
-    typer.Option(
-        "--interval",
-        min=0,
-        metavar="SECONDS",
-        help="From the beginning of a round to that of the next, at least; 0: no pause.",
-    ),
-]
-SamplesPerRound = Annotated[
-    int,
-    typer.Option(
-        "--samples-per-round", metavar="Q", help="Samples that arrive per client and round; 0: all there are."
-    ),
-]
 PlotFile = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Draw the learning curve (.png, .svg or .pdf).")
 ]
@@ -50,22 +34,13 @@ _said: dict[str, str] = {}  # the nodes' last remarks, in the one run that a com
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (demo, run, resume, stop, rollback, export, predict):
+    for command in (flattened(demo), flattened(run), resume, stop, rollback, export, predict):
         app.command()(command)
 
 
 def demo(
-    nodes: Annotated[int, typer.Option("--nodes", min=2, max=64, help="Nodes to start.")] = 4,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds to run.")] = 10,
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Seed of data, masks, participants and attack.")
-    ] = 0,
+    options: DemoOptions,
     home: HomeFolder = Path("psofed-demo"),
-    deadline: Deadline = 60.0,
-    samples_per_round: SamplesPerRound = 1,
-    supernodes: Annotated[
-        bool, typer.Option("--supernodes", help="Start Flower's SuperNodes instead, to compare.")
-    ] = False,
     plot: PlotFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -74,7 +49,9 @@ def demo(
         from psofed.federation.deploy.demo import demo_settings, predict_demo, run_demo
 
         _check_plot(plot)
-        settings = demo_settings(nodes, rounds, seed, samples_per_round, deadline)
+        settings = demo_settings(
+            options.nodes, options.rounds, options.seed, options.samples_per_round, options.deadline
+        )
         place = open_home(home)
         with progress("federation", "rounds") as update:
             result = run_demo(
@@ -82,7 +59,7 @@ def demo(
                 place,
                 on_step=say,
                 on_round=lambda status: _show_round(status, update),
-                supernodes=supernodes,
+                supernodes=options.supernodes,
             )
         prediction = predict_demo(settings)
         _draw(result, prediction, plot)
@@ -95,42 +72,11 @@ def demo(
 
 def run(
     file: ScenarioFile,
+    options: RunOptions,
     settings: Settings = [],  # noqa: B006
     home: HomeFolder = DEFAULT_HOME,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of masks and participants.")] = 0,
-    deadline: Deadline = 60.0,
-    interval: Interval = 0.0,
-    samples_per_round: SamplesPerRound = 0,
-    min_nodes: Annotated[
-        int, typer.Option("--min-nodes", min=1, help="Nodes to wait for before the first round.")
-    ] = 1,
-    max_magnitude: Annotated[
-        float,
-        typer.Option("--max-magnitude", min=0, help="Drop replies with a value beyond this; 0: no bound."),
-    ] = 0.0,
-    bench_after: Annotated[
-        int, typer.Option("--bench-after", min=0, help="Bad replies that bench a node; 0: never.")
-    ] = 3,
-    max_deviation: Annotated[
-        float,
-        typer.Option(
-            "--max-deviation",
-            min=0,
-            help="Drop replies this many times further off than the model's size and the others; 0: no bound.",
-        ),
-    ] = 10.0,
-    dtype: Annotated[str, typer.Option(help="Number type of the model: float64 or float32.")] = "float64",
-    sync_every: Annotated[
-        int,
-        typer.Option(
-            "--sync-every", min=0, metavar="N", help="Send the full model every N rounds; 0: never."
-        ),
-    ] = 0,
     force: Annotated[
         bool, typer.Option("--force", help="Replace the result and checkpoints of an earlier run.")
-    ] = False,
-    synthetic: Annotated[
-        bool, typer.Option("--synthetic", help="Clients draw their data from the scenario.")
     ] = False,
     plot: PlotFile = None,
     as_json: AsJson = False,
@@ -140,20 +86,8 @@ def run(
     with ready():
         from psofed.federation.deploy.settings import RunSettings
 
-        chosen = RunSettings(
-            scenario=read_scenario_with(file, settings, plugins),
-            seed=seed,
-            deadline=deadline,
-            interval=interval,
-            samples_per_round=1 if synthetic and not samples_per_round else samples_per_round,
-            synthetic=synthetic,
-            min_nodes=min_nodes,
-            max_magnitude=max_magnitude,
-            max_deviation=max_deviation,
-            dtype=dtype,
-            sync_every=sync_every,
-            bench_after=bench_after,
-        )
+        scenario = read_scenario_with(file, settings, plugins)
+        chosen = RunSettings(scenario=scenario, **options.to_mapping())
         _submit_and_follow(chosen, open_home(home), plot, as_json, force=force)
 
 

@@ -7,11 +7,13 @@ import typer
 
 from psofed.cli.common import AsJson, Plugins, load_plugins, print_json
 from psofed.cli.federation_common import DEFAULT_HOME, HomeFolder, open_home, ready, say
+from psofed.cli.flags import flattened
+from psofed.federation.protocol.run_options import ServerOptions
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (certs, revoke, server, status):
+    for command in (certs, revoke, flattened(server), status):
         app.command()(command)
 
 
@@ -58,27 +60,7 @@ def revoke(
         typer.echo(f"{name} is let in no more" + ("" if told else " (no server is running)"))
 
 
-def server(
-    home: HomeFolder = DEFAULT_HOME,
-    host: Annotated[str, typer.Option("--host", help="Address to listen on for nodes.")] = "127.0.0.1",
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port",
-            min=0,
-            max=65535,
-            help="Port to listen on, 0 for any; by default the one before, or 9092.",
-        ),
-    ] = None,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option("--metrics-port", min=0, max=65535, help="Serve figures for Prometheus on this port."),
-    ] = None,
-    metrics_host: Annotated[
-        str, typer.Option("--metrics-host", help="Address for --metrics-port.")
-    ] = "127.0.0.1",
-    plugins: Plugins = [],  # noqa: B006
-) -> None:
+def server(options: ServerOptions, home: HomeFolder = DEFAULT_HOME, plugins: Plugins = []) -> None:  # noqa: B006
     """Run the server until Ctrl-C: a SuperLink on loopback, and the front door that nodes connect to."""
     with ready():
         load_plugins(plugins)
@@ -86,6 +68,7 @@ def server(
         from psofed.federation.deploy.server import exposure_warning, serve
 
         place = open_home(home)
+        host, port = options.host, options.port
         if port is None:
             port = int(read_json(place.server_info)["port"]) if place.server_info.exists() else 9092
         warning = exposure_warning(host, port)
@@ -93,11 +76,13 @@ def server(
             say(warning)
         with contextlib.ExitStack() as stack:
             running = stack.enter_context(serve(place, host, port))
-            if metrics_port is not None:
+            if options.metrics_port is not None:
                 from psofed.federation.deploy.metrics import serve_metrics
 
-                taken = stack.enter_context(serve_metrics(running.home, metrics_port, metrics_host))
-                say(f"figures for Prometheus at http://{metrics_host}:{taken}/metrics")
+                taken = stack.enter_context(
+                    serve_metrics(running.home, options.metrics_port, options.metrics_host)
+                )
+                say(f"figures for Prometheus at http://{options.metrics_host}:{taken}/metrics")
             keys = len(running.home.credentials.public_keys())
             say(f"listening on {running.address}; {keys} node keys let in; Ctrl-C stops")
             running.watch()

@@ -76,7 +76,7 @@ def flattened(function: Callable[..., None]) -> Callable[..., None]:
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if name not in groups:
-            parameters.append(parameter.replace(annotation=hints[name]))
+            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
             continue
         kind, _ = groups[name]
         for field in kind.options().values():

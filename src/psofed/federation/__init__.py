@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from psofed.federation.client.sharing import partial_sharing
     from psofed.federation.protocol.masks import DerivedMasks, MaskSource, SuppliedMasks
     from psofed.federation.protocol.models import arrays_of, load_into
+    from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
     from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
     from psofed.federation.server.strategy import PSOFed
     from psofed.federation.server.suspects import plan_defence
@@ -22,6 +23,8 @@ _HOME = {
     "DerivedParticipants": "server.participants",
     "MaskSource": "protocol.masks",
     "PSOFed": "server.strategy",
+    "ReplyLimits": "protocol.run_options",
+    "RoundPlan": "protocol.run_options",
     "ParticipantSource": "server.participants",
     "SuppliedMasks": "protocol.masks",
     "arrays_of": "protocol.models",
@@ -37,6 +40,8 @@ __all__ = [
     "MaskSource",
     "PSOFed",
     "ParticipantSource",
+    "ReplyLimits",
+    "RoundPlan",
     "SuppliedMasks",
     "arrays_of",
     "load_into",

@@ -24,7 +24,7 @@ from psofed.federation.client.sharing import ClientFunction, Mod
 from psofed.federation.client.sources import Position, Samples, Source
 from psofed.federation.protocol.corruption import corrupt_by_node, draw_attack
 from psofed.federation.protocol.layout import Vector
-from psofed.federation.protocol.masks import MAX_SEED
+from psofed.federation.protocol.run_options import MAX_SEED
 from psofed.federation.protocol.wire import ARRAYS, FULL, SETTINGS, SYNC, VALUES, decode_instruction
 from psofed.parts.base import Attack
 from psofed.parts.plain import poison_sample

@@ -1,105 +1,41 @@
 """Settings of a run of the ready-made app: one frozen, validated value, also as Flower's config."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from psofed.common.errors import NotCoveredError
+from psofed.common.options import option
 from psofed.common.toml import parse_toml
-from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
-from psofed.federation.protocol.masks import MAX_SEED, PATTERNS
-from psofed.federation.server.checks import ReplyLimits
+from psofed.common.validation import check_choice
+from psofed.federation.protocol.masks import PATTERNS
+from psofed.federation.protocol.run_options import ReplyLimits, RunOptions
 from psofed.parts.aggregations.mean import Mean
 from psofed.scenario import Scenario
 
 _SERVER_ONLY = ("aggregation", "aggregation_options", "pre_aggregation", "defence")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunSettings:
-    """A run of online regression with PSO-Fed by real clients.
+class RunSettings(RunOptions):
+    """A run of online regression with PSO-Fed by real clients: a scenario, and the options of the run.
 
-    Parameters
-    ----------
-    scenario : Scenario
-        D, M, |S_n|, μ, the selection and the number of rounds (its `iterations`). Its data and attack are
-        used only if `synthetic`.
-    seed : int
-        Seed of masks, participants and, if `synthetic`, of data and attack.
-    deadline : float
-        Seconds after which a round ends with those who have answered.
-    interval : float
-        Seconds from the beginning of a round to that of the next, at least.
-    samples_per_round : int
-        q: samples that arrive at each client per round; 0 for whatever arrives.
-    synthetic : bool
-        The clients draw their data from the scenario, so that the outcome can be compared with theory.
-    dtype : str
-        Number type of the model, ``"float64"`` or ``"float32"``.
-    min_nodes, wait_for_nodes, newcomers, sync_every
-        See :class:`psofed.federation.PSOFed`.
-    bench_after, rest_rounds, patience, grace, max_magnitude, max_deviation, max_drift, max_examples
-        See :class:`psofed.federation.server.checks.ReplyLimits`; a `max_magnitude`, `max_deviation` or `max_drift` of 0
-        is no bound. `max_drift` is used with the mean only, and not in `synthetic` runs: theory knows no such
-        bound.
-    resume : bool
-        Go on from the checkpoint.
+    The scenario gives D, M, |S_n|, μ, the selection, the rule and the number of rounds (its `iterations`). Its data and
+    attack are used only if the run is `synthetic`. `max_drift` is used with the mean only, and not in synthetic runs:
+    theory knows no such bound.
     """
 
-    scenario: Scenario
-    seed: int = 0
-    deadline: float = 60.0
-    interval: float = 0.0
-    samples_per_round: int = 1
-    synthetic: bool = False
-    dtype: str = "float64"
-    min_nodes: int = 1
-    wait_for_nodes: float = 120.0
-    newcomers: str = "zeros"
-    sync_every: int = 0
-    bench_after: int = 3
-    rest_rounds: int = 2
-    patience: float = 3.0
-    grace: float = 10.0
-    max_magnitude: float = 0.0
-    max_deviation: float = 10.0
-    max_drift: float = 2.0
-    max_examples: int = 1_000_000
-    resume: bool = False
+    scenario: Scenario = option(text="the scenario", check=lambda name, value: value, flag=None)
+    resume: bool = option(default=False, text="continue from the checkpoint", flag=None)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_covered(self.scenario, self.synthetic)
-        check_integer("seed", self.seed, 0, MAX_SEED)
-        check_number("deadline", self.deadline, 0, open_low=True)
-        check_number("interval", self.interval, 0)
-        check_integer("samples_per_round", self.samples_per_round, 0)
-        check_boolean("synthetic", self.synthetic)
-        check_choice("dtype", self.dtype, ("float64", "float32"))
-        check_boolean("resume", self.resume)
-        check_integer("sync_every", self.sync_every, 0)
-        check_number("max_magnitude", self.max_magnitude, 0)
-        check_number("max_deviation", self.max_deviation, 0)
-        check_number("max_drift", self.max_drift, 0)
-        self.limits  # noqa: B018 - made to check the rest
-
-    @property
-    def _may_drift(self) -> bool:
-        """Whether the rule follows a patient node, and the outcome is not to be compared with theory."""
-        return isinstance(self.scenario.aggregation, Mean) and not self.synthetic
 
     @property
     def limits(self) -> ReplyLimits:
         """The limits on replies."""
-        return ReplyLimits(
-            max_magnitude=self.max_magnitude or None,
-            max_deviation=self.max_deviation or None,
-            max_drift=self.max_drift or None if self._may_drift else None,
-            max_examples=self.max_examples,
-            bench_after=self.bench_after,
-            rest_rounds=self.rest_rounds,
-            patience=self.patience,
-            grace=self.grace,
-        )
+        may_drift = isinstance(self.scenario.aggregation, Mean) and not self.synthetic
+        return super().limits if may_drift else super().limits.replace(max_drift=0.0)
 
     def to_config(self) -> dict[str, str | int | float | bool]:
         """Return the flat mapping that Flower carries to server and clients."""

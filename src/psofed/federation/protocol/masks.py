@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
+from psofed.federation.protocol.run_options import MAX_SEED
 
 DERIVATION = 1
 """Version of the derivation below."""
 
 PATTERNS = ("random", "round-robin")
-MAX_SEED = 2**63 - 1
 
 MASK, OFFSET, PARTICIPANTS, ATTACK, MIXING = 1, 2, 3, 4, 5
 """Purpose of a stream of words; the third word of Philox's counter."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from psofed.common.errors import InvalidValueError
-from psofed.common.validation import check_integer, check_number
+from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.protocol.wire import LOST, BadReplyError, Reply
 from psofed.federation.server.patience import Patience
 
@@ -33,58 +33,6 @@ KINDS = {
 _ACCIDENTS = ("no-reply", "error")  # the node rests but is not benched
 _NOT_A_STRIKE = (*_ACCIDENTS, "doubtful")
 _LONGEST_REST = 32  # rounds; a node that has recovered need not wait longer
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReplyLimits:
-    """Limits on the content of a reply.
-
-    Parameters
-    ----------
-    max_magnitude : float or None
-        Bound on |value|; None for no bound.
-    max_deviation : float or None
-        How many times further than the model's size and the other replies' a reply may lie from the server's model;
-        None for no bound. See :mod:`psofed.federation.server.plausibility`.
-    max_drift : float or None
-        How many times further than the other nodes, or than twice the model's size, a node may move away from the
-        server's model over about 50 rounds; None for no bound.
-    max_examples : int
-        Largest number of examples a client may claim for one round.
-    bench_after : int
-        Bad replies after which a node is asked no more; 0 for never.
-    rest_rounds : int
-        Rounds for which a node is not asked after it failed or did not answer in time. Each further time in a row that
-        it does not answer doubles its rest, up to 32 rounds.
-    patience : float
-        How many times longer than most nodes a node may take to answer; 0 to wait for every node until the deadline.
-        See :mod:`psofed.federation.server.patience`.
-    grace : float
-        Seconds by which a node may delay the others beyond that, in all, before a round continues without it.
-    """
-
-    max_magnitude: float | None = None
-    max_deviation: float | None = 10.0
-    max_drift: float | None = None
-    max_examples: int = 1_000_000
-    bench_after: int = 3
-    rest_rounds: int = 2
-    patience: float = 3.0
-    grace: float = 10.0
-
-    def __post_init__(self) -> None:
-        if self.max_magnitude is not None:
-            check_number("max_magnitude", self.max_magnitude, 0, open_low=True)
-        if self.max_deviation is not None:
-            check_number("max_deviation", self.max_deviation, 0, open_low=True)
-        if self.max_drift is not None:
-            check_number("max_drift", self.max_drift, 0, open_low=True)
-        check_integer("max_examples", self.max_examples, 1)
-        check_integer("bench_after", self.bench_after, 0)
-        check_integer("rest_rounds", self.rest_rounds, 0)
-        check_number("grace", self.grace, 0)
-        if check_number("patience", self.patience, 0) and self.patience < 1:
-            raise InvalidValueError("patience", self.patience, "0, or a number at least 1")
 
 
 @dataclass
@@ -178,7 +126,7 @@ def check_reply(reply: Reply, session: str, round_number: int, limits: ReplyLimi
         raise BadReplyError("nan", f"{int(np.isnan(values).sum())} values")
     if np.isinf(values).any():
         raise BadReplyError("infinite", f"{int(np.isinf(values).sum())} values")
-    if limits.max_magnitude is not None:
+    if limits.max_magnitude:
         largest = float(np.abs(values).max())
         if largest > limits.max_magnitude:
             raise BadReplyError("out-of-bound", f"{largest:g} beyond {limits.max_magnitude:g}")

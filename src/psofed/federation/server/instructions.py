@@ -4,13 +4,11 @@ from dataclasses import dataclass, replace
 
 from flwr.app import ConfigRecord, Message, MessageType
 
-from psofed.common.validation import check_choice, check_integer
 from psofed.federation.protocol.masks import Sharing
+from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.protocol.wire import EVALUATE, FULL, PART, START, SYNC, Instruction, encode_instruction
 from psofed.federation.server.checkpoint import ServerState
 from psofed.federation.server.nodes import Node
-
-NEWCOMERS = ("current", "zeros")
 
 
 @dataclass(frozen=True)
@@ -21,19 +19,12 @@ class Instructor:
     ----------
     sharing : Sharing
         Which entries.
-    newcomers : str
-        What a client gets when it is met for the first time: ``"current"`` or ``"zeros"``.
-    sync_every : int
-        Send the full model every this number of rounds; 0: never.
+    plan : RoundPlan
+        What newcomers start from, and how often the full model is sent.
     """
 
     sharing: Sharing
-    newcomers: str = "current"
-    sync_every: int = 0
-
-    def __post_init__(self) -> None:
-        check_choice("newcomers", self.newcomers, NEWCOMERS)
-        check_integer("sync_every", self.sync_every, 0)
+    plan: RoundPlan
 
     def train(self, state: ServerState, node: Node, round_number: int, config: ConfigRecord) -> Message:
         """Return the message that lets `node` learn: its entries S_{k,n}, or the full model."""
@@ -67,10 +58,10 @@ class Instructor:
 
     def _kind(self, last: int | None, round_number: int) -> str:
         """Return the kind of instruction for a node whose last accepted round is `last` (−1: it lost its state)."""
-        if self.sync_every and round_number % self.sync_every == 0:
+        if self.plan.sync_every and round_number % self.plan.sync_every == 0:
             return SYNC
         if last is None:
-            return START if self.newcomers == "zeros" else FULL
+            return START if self.plan.newcomers == "zeros" else FULL
         return FULL if last < 0 else PART
 
 

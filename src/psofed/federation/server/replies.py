@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from flwr.app import Message, RecordDict
 
+from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.protocol.wire import LOST, PART, SETTINGS, BadReplyError, Reply, decode_reply
-from psofed.federation.server.checks import ReplyLimits, check_reply
+from psofed.federation.server.checks import check_reply
 
 
 @dataclass(frozen=True)

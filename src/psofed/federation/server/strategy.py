@@ -17,15 +17,16 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.scheduler import scheduler
 from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.federation.protocol.layout import ModelLayout
-from psofed.federation.protocol.masks import DERIVATION, MaskSource, Sharing
+from psofed.federation.protocol.masks import DERIVATION, Sharing
 from psofed.federation.protocol.models import arrays_of
+from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.protocol.wire import LOST, BadReplyError, Reply, decode_metrics
-from psofed.federation.server.checkpoint import KEEP, CheckpointStore, ServerState
-from psofed.federation.server.checks import Conduct, ReplyLimits
+from psofed.federation.server.checkpoint import CheckpointStore, ServerState
+from psofed.federation.server.checks import Conduct
 from psofed.federation.server.exchange import MessageExchange, NodeAnswers
 from psofed.federation.server.instructions import Instructor
 from psofed.federation.server.nodes import Node, wait_for_nodes
-from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
+from psofed.federation.server.participants import DerivedParticipants, ParticipantSource, SuppliedDraws
 from psofed.federation.server.plausibility import Plausibility, Upload
 from psofed.federation.server.rehearsal import Rehearsal
 from psofed.federation.server.replies import Expectation, sort_replies
@@ -66,22 +67,12 @@ class PSOFed(Strategy):
         Seed of masks and participants.
     num_participants : int, optional
         |S_n|; all nodes that are there if None.
-    min_nodes : int
-        Nodes to wait for before the first round; later rounds wait for one.
-    wait_for_nodes : float
-        Seconds to wait for them; then it continues with those that are online, and ends if there are none.
-    interval : float
-        Seconds from the beginning of a round to that of the next, at least, for clients whose samples come slowly;
-        0 for a round as soon as the one before has ended.
-    newcomers : str
-        What a client gets when it is met for the first time: ``"current"``, the full model once; or
-        ``"zeros"``, nothing but its share: it starts from zero, as every client of the paper does.
+    rounds : RoundPlan, optional
+        When rounds begin, what newcomers start from, and how often the full model is sent:
+        ``RoundPlan(min_nodes=3, interval=60)``.
     include, exclude : sequence of str
         Patterns (``fnmatch``) of the names of arrays to share; by default all floating ones. What is not shared
         stays with each client.
-    sync_every : int
-        Send the full model to all participants every this number of rounds; 0: never. It costs what it says, and
-        undoes what the clients' own models have on top of the server's.
     weighted : bool
         Weigh clients by their number of examples. The paper does not, and a Byzantine client would profit. Only with
         the mean.
@@ -104,16 +95,14 @@ class PSOFed(Strategy):
         :func:`psofed.federation.plan_defence`.
     limits : ReplyLimits
         Bounds on what a reply may hold, and when a node is benched.
-    checkpoint : path, optional
+    checkpoint : path or CheckpointStore, optional
         Where to keep the state after each round.
-    keep : int
-        Number of checkpoints to keep: of the last `keep` rounds, of every tenth, of every hundredth, ….
     resume : bool
         Go on from `checkpoint`; :meth:`start` then counts its `num_rounds` from the very first round.
     evaluate_every : int
-        Let the participants evaluate their models every this number of rounds; 0: never.
-    masks, participants : MaskSource, ParticipantSource, optional
-        Draws supplied from outside, for checks; the clients' mod needs the same masks.
+        Let the participants evaluate their own models every this number of rounds; 0: never.
+    draws : SuppliedDraws, optional
+        Masks and participants from outside, for checks.
     on_round : callable, optional
         Called with the :class:`ServerState` after each completed round.
 
@@ -134,26 +123,20 @@ class PSOFed(Strategy):
         coordinated: bool = True,
         seed: int = 0,
         num_participants: int | None = None,
-        min_nodes: int = 1,
-        wait_for_nodes: float = 60.0,
-        interval: float = 0.0,
-        newcomers: str = "current",
         include: Sequence[str] = ("*",),
         exclude: Sequence[str] = (),
-        sync_every: int = 0,
         weighted: bool = False,
         aggregation: Aggregation | str | None = None,
         pre_aggregation: PreAggregation | str | None = None,
         rehearsal: Attack | None = None,
         defence: Defence | str | None = None,
         plan: WatchPlan | None = None,
+        rounds: RoundPlan | None = None,
         limits: ReplyLimits | None = None,
-        checkpoint: str | Path | None = None,
-        keep: int = KEEP,
+        checkpoint: str | Path | CheckpointStore | None = None,
         resume: bool = False,
         evaluate_every: int = 0,
-        masks: MaskSource | None = None,
-        participants: ParticipantSource | None = None,
+        draws: SuppliedDraws | None = None,
         on_round: Callable[[ServerState], None] | None = None,
     ) -> None:
         self.sharing: Sharing = Sharing(
@@ -161,15 +144,13 @@ class PSOFed(Strategy):
             pattern=pattern.kind if isinstance(pattern, Pattern) else pattern,
             coordinated=coordinated,
             seed=seed,
-            supplied=masks,
+            supplied=draws.masks if draws else None,
         )
-        self.instructor: Instructor = Instructor(self.sharing, newcomers, sync_every)
+        self.rounds: RoundPlan = rounds or RoundPlan()
+        self.instructor: Instructor = Instructor(self.sharing, self.rounds)
         self.num_participants: int | None = (
             None if num_participants is None else check_integer("num_participants", num_participants, 1)
         )
-        self.min_nodes: int = check_integer("min_nodes", min_nodes, 1)
-        self.wait_for_nodes: float = check_number("wait_for_nodes", wait_for_nodes, 0)
-        self.interval: float = check_number("interval", interval, 0)
         self.include: tuple[str, ...] = _patterns("include", include)
         self.exclude: tuple[str, ...] = _patterns("exclude", exclude)
         self.limits: ReplyLimits = limits or ReplyLimits()
@@ -181,7 +162,7 @@ class PSOFed(Strategy):
             aggregation = Mean() if weighted else ROBUST
         self.step: ServerStep = ServerStep(
             as_part("aggregation", aggregation),
-            plausibility=Plausibility(self.limits.max_deviation, self.limits.max_drift),
+            plausibility=self._plausibility(),
             weighted=check_boolean("weighted", weighted),
             rehearsal=None if rehearsal is None else Rehearsal(as_part("attack", rehearsal), seed),
             suspects=None if watching is None else Suspects(watching, plan),
@@ -192,17 +173,17 @@ class PSOFed(Strategy):
             pre = self.step.pre
             after = self.num_participants if pre is None else pre.uploads_after(self.num_participants)
             self.step.rule.check_participants(after)
-        check_integer("keep", keep, 1)
-        self.checkpoints: CheckpointStore | None = (
-            None if checkpoint is None else CheckpointStore(Path(checkpoint), keep)
-        )
+        if isinstance(checkpoint, str | Path):
+            checkpoint = CheckpointStore(Path(checkpoint))
+        self.checkpoints: CheckpointStore | None = checkpoint
         self.resume: bool = check_boolean("resume", resume)
         self.evaluate_every: int = check_integer("evaluate_every", evaluate_every, 0)
         if resume and checkpoint is None:
             raise InvalidValueError("resume", True, "true together with a checkpoint")
         self.on_round = on_round
         self.state: ServerState | None = None
-        self._participants: ParticipantSource = participants or DerivedParticipants(seed)
+        supplied = draws.participants if draws else None
+        self._participants: ParticipantSource = supplied or DerivedParticipants(seed)
         self._exchange = MessageExchange()
         self._asked: list[Message] = []
         self._nodes: dict[int, Node] = {}
@@ -271,7 +252,7 @@ class PSOFed(Strategy):
 
     def _wait_for_its_time(self, grid: Grid) -> None:
         """Wait until a round may begin. Meanwhile the grid is asked for its nodes: it says if the run is stopped."""
-        while (pause := self._round_started + self.interval - scheduler().monotonic()) > 0.0:
+        while (pause := self._round_started + self.rounds.interval - scheduler().monotonic()) > 0.0:
             scheduler().sleep(min(pause, _ASK_GRID_EVERY))
             grid.get_node_ids()
 
@@ -289,7 +270,7 @@ class PSOFed(Strategy):
             return self._begin_anew(initial, layout)
         state = self.state = resumed_session(self.checkpoints, layout, self._settings())
         self.conduct = Conduct.from_mapping(state.conduct, self.limits)
-        self.step.plausibility = Plausibility(self.limits.max_deviation, self.limits.max_drift, state.scale)
+        self.step.plausibility = self._plausibility(state.scale)
         if (suspects := self.step.suspects) is not None:
             self.step.suspects = Suspects(suspects.defence, suspects.plan, state.suspects)
         _log.info("resumed after round %d", state.round_number)
@@ -419,16 +400,21 @@ class PSOFed(Strategy):
 
     def _nodes_to_draw_from(self, grid: Grid, round_number: int) -> list[Node]:
         """Return the nodes that may play: those that rest only if there are no others."""
-        wanted = 1 if self._begun else self.min_nodes
-        online, there = wait_for_nodes(grid, wanted, self.wait_for_nodes, self.conduct.benched)
+        wanted = 1 if self._begun else self.rounds.min_nodes
+        online, there = wait_for_nodes(grid, wanted, self.rounds.wait_for_nodes, self.conduct.benched)
         self._nodes |= {node.node_id: node for node in there}
         if not there:
             benched = len(self.conduct.benched)
-            raise PsofedError(f"no node to work with after {self.wait_for_nodes:g} s ({benched} benched)")
+            raise PsofedError(
+                f"no node to work with after {self.rounds.wait_for_nodes:g} s ({benched} benched)"
+            )
         if online < wanted:
             _log.warning("round %d: only %d of %d nodes; continuing", round_number, online, wanted)
         self._begun = True
         return [node for node in there if self.conduct.may_play(node.name, round_number)] or there
+
+    def _plausibility(self, state: Mapping[str, Any] | None = None) -> Plausibility:
+        return Plausibility(self.limits.max_deviation or None, self.limits.max_drift or None, state)
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -437,11 +423,11 @@ class PSOFed(Strategy):
             "coordinated": self.sharing.coordinated,
             "seed": self.sharing.seed,
             "derivation": DERIVATION,
-            "newcomers": self.instructor.newcomers,
+            "newcomers": self.rounds.newcomers,
             "weighted": self.step.weighted,
             "aggregation": repr(self.step.rule),
             "pre_aggregation": None if self.step.pre is None else repr(self.step.pre),
-            "sync_every": self.instructor.sync_every,
+            "sync_every": self.rounds.sync_every,
             "defence": None if self.step.suspects is None else repr(self.step.suspects.defence),
         }
 

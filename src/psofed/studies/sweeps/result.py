@@ -45,7 +45,6 @@ def run_sweep(
     Examples
     --------
     >>> from psofed.scenario import Scenario
-    from psofed.settings.sweep import SweepSettings
     >>> from psofed.studies.sweeps import Axis
     >>> base = Scenario(num_clients=10, dimension=3, iterations=200)
     >>> result = run_sweep(Grid(base, (Axis(("num_shared",), ((1,), (3,))),), trials=8))
@@ -77,7 +76,6 @@ def sweep(base: Scenario | str | Path, grid: Mapping[Any, Any], settings: SweepS
     Examples
     --------
     >>> from psofed.scenario import Scenario
-    from psofed.settings.sweep import SweepSettings
     >>> base = Scenario(num_clients=10, dimension=3, iterations=200)
     >>> result = sweep(base, {"num_shared": [1, 3]}, trials=8)
     >>> result.to_dataset()["network_mse"].sizes["num_shared"]

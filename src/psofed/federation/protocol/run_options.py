@@ -1,0 +1,223 @@
+"""The settings of a federation's run, each declared once.
+
+The Python signatures, Flower's configuration and the options of ``psofed federation run`` all follow from here. Nothing
+of Flower or NumPy is imported, so that ``--help`` stays instant.
+"""
+
+import dataclasses
+from typing import Any, TypeVar
+
+from psofed.common.errors import InvalidValueError
+from psofed.common.options import option
+from psofed.common.settings import Settings
+
+MAX_SEED = 2**63 - 1
+
+_RUN, _ROUNDS, _REPLIES = "Run", "Rounds", "Bad and missing replies"  # headings in --help
+
+S = TypeVar("S", bound=Settings)
+
+
+def _check_patience(name: str, value: Any) -> float:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not (value == 0 or 1 <= value < 1e300)
+    ):
+        raise InvalidValueError(name, value, "0, or a number at least 1")
+    return float(value)
+
+
+class ReplyLimits(Settings):
+    """Bounds on replies, and the consequences of bad and missing ones.
+
+    See :mod:`psofed.federation.server.plausibility` for `max_deviation` and `max_drift`, and
+    :mod:`psofed.federation.server.patience` for `patience` and `grace`. Each further round in a row that a
+    node leaves unanswered doubles its rest, up to 32 rounds.
+
+    Examples
+    --------
+    >>> ReplyLimits(bench_after=-1)
+    Traceback (most recent call last):
+    psofed.common.errors.InvalidValueError: bench_after must be at least 0; got -1.
+    """
+
+    max_magnitude: float = option(
+        group=_REPLIES,
+        default=0.0,
+        low=0,
+        text="drop replies with an absolute value beyond this; 0: no bound",
+    )
+    max_deviation: float = option(
+        group=_REPLIES,
+        default=10.0,
+        low=0,
+        text="drop replies this many times further from the model than the others and its size; 0: no bound",
+    )
+    max_drift: float = option(
+        group=_REPLIES,
+        default=0.0,
+        low=0,
+        text="leave out nodes that move this many times further than the others over 50 rounds; 0: no bound",
+    )
+    max_examples: int = option(
+        group=_REPLIES,
+        default=1_000_000,
+        low=1,
+        text="largest number of examples a client may claim for one round",
+    )
+    bench_after: int = option(
+        group=_REPLIES,
+        default=3,
+        low=0,
+        text="bad replies after which a node is not asked any more; 0: never",
+    )
+    rest_rounds: int = option(
+        group=_REPLIES,
+        default=2,
+        low=0,
+        text="rounds for which a node is not asked after it failed or did not answer",
+    )
+    patience: float = option(
+        group=_REPLIES,
+        default=3.0,
+        check=_check_patience,
+        text="how many times longer than most nodes a node may take; 0: wait until the deadline",
+    )
+    grace: float = option(
+        group=_REPLIES,
+        default=10.0,
+        low=0,
+        metavar="SECONDS",
+        text="time by which a slow node may delay the others in all",
+    )
+
+
+class RoundPlan(Settings):
+    """When rounds begin, and what nodes are sent.
+
+    Examples
+    --------
+    >>> RoundPlan(newcomers="nothing")
+    Traceback (most recent call last):
+    psofed.common.errors.InvalidValueError: newcomers must be one of "current", "zeros"; got 'nothing'.
+    """
+
+    min_nodes: int = option(
+        group=_ROUNDS,
+        default=1,
+        low=1,
+        text="nodes to wait for before the first round; later rounds wait for one",
+    )
+    wait_for_nodes: float = option(
+        group=_ROUNDS,
+        default=60.0,
+        low=0,
+        metavar="SECONDS",
+        text="how long to wait for them before continuing with those online",
+    )
+    interval: float = option(
+        group=_ROUNDS,
+        default=0.0,
+        low=0,
+        metavar="SECONDS",
+        text="least time between the starts of two rounds; 0: no pause",
+    )
+    newcomers: str = option(
+        group=_ROUNDS,
+        default="current",
+        choices=("current", "zeros"),
+        text="what a new client starts from: the current model, or zeros as in the paper",
+    )
+    sync_every: int = option(
+        group=_ROUNDS,
+        default=0,
+        low=0,
+        text="send the full model to all participants of every N-th round; 0: never",
+    )
+
+
+def _with_default(kind: type[Settings], name: str, default: Any) -> Any:
+    """Return the declaration of a setting of `kind` with another default."""
+    return dataclasses.field(default=default, metadata=kind.options()[name].metadata)
+
+
+class RunOptions(RoundPlan, ReplyLimits):
+    """Settings of a run of the ready-made app, apart from its scenario."""
+
+    seed: int = option(
+        default=0, low=0, high=MAX_SEED, group=_RUN, text="random seed of masks and participants"
+    )
+    deadline: float = option(
+        default=60.0,
+        low=0,
+        open_low=True,
+        metavar="SECONDS",
+        group=_RUN,
+        text="time after which a round ends, whoever is missing",
+    )
+    samples_per_round: int = option(
+        default=0,
+        low=0,
+        group=_RUN,
+        text="samples that arrive at each client per round; 0: whatever arrives (1 in synthetic runs)",
+    )
+    synthetic: bool = option(
+        default=False,
+        group=_RUN,
+        text="let clients draw their data from the scenario, to compare with theory",
+    )
+    dtype: str = option(
+        default="float64", choices=("float64", "float32"), group=_RUN, text="number type of the model"
+    )
+    wait_for_nodes: float = _with_default(RoundPlan, "wait_for_nodes", 120.0)
+    newcomers: str = _with_default(RoundPlan, "newcomers", "zeros")
+    max_drift: float = _with_default(ReplyLimits, "max_drift", 2.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.synthetic and not self.samples_per_round:
+            object.__setattr__(self, "samples_per_round", 1)
+
+    @property
+    def plan(self) -> RoundPlan:
+        """The plan of its rounds."""
+        return _part(RoundPlan, self)
+
+    @property
+    def limits(self) -> ReplyLimits:
+        """The limits on replies."""
+        return _part(ReplyLimits, self)
+
+
+class DemoOptions(Settings):
+    """Settings of the demonstration on one machine."""
+
+    nodes: int = option(default=4, low=2, high=64, text="nodes to start")
+    rounds: int = option(default=10, low=1, text="rounds to run")
+    seed: int = option(
+        default=0, low=0, high=MAX_SEED, text="random seed of data, masks, participants and attack"
+    )
+    samples_per_round: int = _with_default(RunOptions, "samples_per_round", 1)
+    deadline: float = _with_default(RunOptions, "deadline", 60.0)
+    supernodes: bool = option(default=False, text="start Flower's SuperNodes instead, to compare")
+
+
+class ServerOptions(Settings):
+    """Settings of the server on this machine."""
+
+    host: str = option(default="127.0.0.1", text="address to listen on for nodes")
+    port: int | None = option(
+        default=None,
+        low=0,
+        high=65535,
+        text="port to listen on, 0 for any; by default the one before, or 9092",
+    )
+    metrics_port: int | None = option(
+        default=None, low=0, high=65535, text="serve figures for Prometheus on this port"
+    )
+    metrics_host: str = option(default="127.0.0.1", text="address for --metrics-port")
+
+
+def _part(kind: type[S], values: Settings) -> S:
+    return kind(**{name: getattr(values, name) for name in kind.options()})
