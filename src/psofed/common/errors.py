@@ -82,7 +82,7 @@ class MissingValueError(InvalidValueError):
     def __init__(self, field: str, allowed: str = "it has no default", hint: str = "") -> None:
         PsofedError.__init__(self, f"{field} is required: {allowed}.{hint}")
         self.field = field
-        self.value = None
+        self.value: None = None
         self.allowed = allowed
         self.hint = hint
 

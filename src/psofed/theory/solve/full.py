@@ -9,6 +9,7 @@ solves, and the maps of the last stepsize are kept.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from psofed.theory.solve.method import Method, by_source
 class Full(Method):
     """Correlated inputs, masks of any separable kind."""
 
-    needs = frozenset({"separable"})
+    needs: ClassVar[frozenset[str]] = frozenset({"separable"})
 
     def steady_state(self, stepsize: float) -> SteadyState:
         """Steady state; the stepsize must be stable."""

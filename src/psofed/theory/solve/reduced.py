@@ -15,6 +15,7 @@ F if and only if 1 is one of M(λ). How the largest eigenvalue r(λ) of M(λ) te
 import math
 from collections.abc import Callable
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,7 +33,7 @@ _HOPELESS = 1e50  # μς² beyond which its fourth power is not a number any mor
 class Reduced(Method):
     """White inputs, separable masks: random ones of any kind, or round-robin with one offset."""
 
-    needs = frozenset({"white", "separable"})
+    needs: ClassVar[frozenset[str]] = frozenset({"white", "separable"})
 
     def steady_state(self, stepsize: float) -> SteadyState:
         """Steady state; the stepsize must be stable."""

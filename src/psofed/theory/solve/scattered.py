@@ -11,6 +11,7 @@ has the same expectation as that of y_i and a smaller variance (a control variat
 
 import dataclasses
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,7 +30,7 @@ _RADIUS_SAMPLE = 4
 class Scattered(Full):
     """Correlated inputs, round-robin with an offset per client."""
 
-    needs = frozenset({"correlated", "scattered"})
+    needs: ClassVar[frozenset[str]] = frozenset({"correlated", "scattered"})
 
     def steady_state(self, stepsize: float) -> SteadyState:
         """Steady state, with its standard error where offsets are sampled."""

@@ -7,7 +7,7 @@ offsets equal and a few sampled ones.
 """
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -30,7 +30,7 @@ SAMPLE_ERROR = Level(0.001, 0.0025)
 class Windows(Method):
     """White inputs, round-robin with an offset per client."""
 
-    needs = frozenset({"white", "scattered"})
+    needs: ClassVar[frozenset[str]] = frozenset({"white", "scattered"})
 
     def steady_state(self, stepsize: float) -> SteadyState:
         """Steady state, with its standard error where offsets are sampled."""
