@@ -67,7 +67,7 @@ def test_a_walk_that_the_server_does_not_feel_is_noticed() -> None:
     model = TheoryModel(scenario)
     recursion = model.recursion(scenario.stepsize, model.branches[0])
     _, state = recursion.steady_state(Sources())
-    wrong = recursion.level(state).server - recursion.walk * scenario.dimension
+    wrong = recursion.level(state.clients).server - recursion.walk * scenario.dimension
     assert abs(result.server_msd.mean - wrong) > LIMIT * result.server_msd.standard_error
 
 

@@ -139,7 +139,7 @@ def test_variances_are_found_for_as_many_clients_as_is_said(monkeypatch: pytest.
     monkeypatch.setattr(residuals, "_MOST_MOMENTS", 36)
     assert residuals.honest_variance(scenario).shape == (4, 6)
     monkeypatch.setattr(residuals, "_MOST_MOMENTS", 35)
-    with pytest.raises(NotCoveredError, match="6 clients take too long"):
+    with pytest.raises(NotCoveredError, match="too long for 6 clients"):
         residuals.honest_variance(scenario.replace(stepsize=0.1))  # another one, since answers are kept
 
 

@@ -51,6 +51,11 @@ class Mallory(FleetConnection):
         if straight:  # what only the front door knows
             self._client._client.headers[SECRET_HEADER] = credentials.read_secret()
 
+    def __exit__(self, *error):
+        if self.node_id:  # or the next test finds her online
+            self.deactivate()
+        super().__exit__(*error)
+
     def question(self, seconds=30.0):
         """Return the next message for it."""
         deadline = time.monotonic() + seconds
@@ -177,15 +182,13 @@ def test_behind_the_front_door_injected_messages_hold_up_nobody(deployed, tmp_pa
                 mallory._call("PushMessages", mallory.injection(run_id, "x", calls.object_id("never")))
                 sent.append(1)
 
-    with Mallory(deployed, straight=True) as mallory:
-        with running(deployed, settings(rounds)) as result:
-            mallory.activate()
-            injecting = threading.Thread(target=inject, args=(mallory.question().run_id,))
-            injecting.start()
-            wait_until(lambda: deployed.status()["round"] >= rounds, 120.0, "the run to end")
-            stop.set()
-            injecting.join()
-        mallory.deactivate()
+    with Mallory(deployed, straight=True) as mallory, running(deployed, settings(rounds)) as result:
+        mallory.activate()
+        injecting = threading.Thread(target=inject, args=(mallory.question().run_id,))
+        injecting.start()
+        wait_until(lambda: deployed.status()["round"] >= rounds, 120.0, "the run to end")
+        stop.set()
+        injecting.join()
     assert len(sent) >= rounds
     check_unharmed(result[0], rounds)
     # The honest nodes' model is that of a federation without Mallory, in which she never answers.

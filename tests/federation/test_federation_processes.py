@@ -170,7 +170,9 @@ def test_a_stopped_node_leaves_the_draw_and_a_restarted_one_comes_back(
     def check():
         assert run.is_running, run.tail(40)
 
-    wait_until(lambda: deployment.last_round_has("node-2"), 120.0, "the first rounds", check)
+    # Until the first round is done, the file may still describe the run before.
+    wait_until(deployment.round_done(1, of=9999), 120.0, "the first round", check)
+    wait_until(lambda: deployment.last_round_has("node-2"), 120.0, "node-2 to answer", check)
     deployment.nodes[2].process.terminate()
     wait_until(lambda: not deployment.nodes[2].is_running, 60.0, "the node to stop", check)
     assert deployment.nodes[2].process.returncode == 130

@@ -16,7 +16,7 @@ from psofed.common.errors import PsofedError
 MOST_BYTES = 64 << 20  # a fleet's covariance matrices may be given as numbers
 _DEEPEST = 32
 _LONGEST_KEY = 200
-_MOST_BITS = 64  # of an integer
+_MOST_BITS = 128  # of an integer: the size of the seeds that NumPy recommends
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 # A key begins a line, a table header or an entry of an inline table.
 _DEEP_KEY = re.compile(rf"(?:^|[{{,])[ \t]*\[*[ \t]*(?:{_PART}[ \t]*\.[ \t]*){{{_DEEPEST}}}", re.MULTILINE)
