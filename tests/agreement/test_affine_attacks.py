@@ -14,7 +14,7 @@ from psofed import Attack, Data, Scenario, Selection, Uniform
 from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.limits import attack_limits
 
-pytestmark = [pytest.mark.theory, pytest.mark.simulation]
+pytestmark = [pytest.mark.theory, pytest.mark.simulation, pytest.mark.takes(91)]
 
 
 def make_attack(**options) -> Attack:

@@ -21,7 +21,7 @@ import pytest
 import psofed
 from psofed.explore.headline import difference
 
-pytestmark = pytest.mark.explore
+pytestmark = [pytest.mark.explore, pytest.mark.takes(100)]
 
 if find_spec("panel") is None:  # not imported here, where every worker collects
     pytest.skip("the explorer's extra is not installed", allow_module_level=True)

@@ -12,7 +12,7 @@ from psofed import read_scenario, simulate
 from psofed.cli import app
 from psofed.scenario.file import EXAMPLE
 
-pytestmark = pytest.mark.cli
+pytestmark = [pytest.mark.cli, pytest.mark.takes(15)]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from psofed.common.suggest import closest
 from psofed.scenario.file import EXAMPLE
 from psofed.studies.sweeps import CellStore, read_grid, run_sweep
 
-pytestmark = [pytest.mark.cli, pytest.mark.scenario, pytest.mark.common]
+pytestmark = [pytest.mark.cli, pytest.mark.scenario, pytest.mark.common, pytest.mark.takes(56)]
 
 PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()"]
 SMALL = EXAMPLE.replace("iterations = 3000", "iterations = 40").replace(

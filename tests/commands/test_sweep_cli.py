@@ -9,7 +9,7 @@ import pytest
 from psofed.common.errors import PsofedError
 from psofed.studies.sweeps.execute import connect
 
-pytestmark = [pytest.mark.cli, pytest.mark.studies]
+pytestmark = [pytest.mark.cli, pytest.mark.studies, pytest.mark.takes(11)]
 
 GRID = """
 trials = 4

@@ -22,7 +22,7 @@ from psofed.parts.plain import combine_uploads
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.literal import run_literally
 
-pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.reference]
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.reference, pytest.mark.takes(68)]
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 RULES = part_names("aggregation")

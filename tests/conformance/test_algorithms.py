@@ -17,7 +17,7 @@ from psofed.parts.registry import find_part, part_names
 from psofed.results.traffic import measure_communication
 from psofed.scenario.changes import with_values
 
-pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.simulation]
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.simulation, pytest.mark.takes(72)]
 
 ALGORITHMS = part_names("algorithm")
 every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)

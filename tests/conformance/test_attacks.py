@@ -17,7 +17,7 @@ from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
 from psofed.reference.literal import run_literally
 
-pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.reference]
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.reference, pytest.mark.takes(50)]
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 ATTACKS = part_names("attack")

@@ -15,7 +15,7 @@ from psofed.parts.registry import FAMILIES, built_in_parts, find_part
 from psofed.reference.draws import draw_trial
 from psofed.testing import check_part
 
-pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing]
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing, pytest.mark.takes(36)]
 
 # The built-in ones: parts that other tests have made may be known here as well, or not.
 every_part = pytest.mark.parametrize(

@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.simulation,
     pytest.mark.studies,
     pytest.mark.theory,
+    pytest.mark.takes(28),
 ]
 
 METRICS = ("network_mse", "server_msd", "test_mse")

@@ -10,7 +10,7 @@ import psofed
 from psofed import Scenario, simulate
 from psofed.testing import check_part
 
-pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing]
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing, pytest.mark.takes(26)]
 
 MODULE = '''
 import numpy as np

@@ -30,7 +30,13 @@ from psofed.reference.literal import run_trial
 from psofed.simulation.watch_plan import make_plan
 from psofed.studies.sweeps import Cell, run_cells
 
-pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing, pytest.mark.studies]
+pytestmark = [
+    pytest.mark.parts,
+    pytest.mark.engine,
+    pytest.mark.testing,
+    pytest.mark.studies,
+    pytest.mark.takes(68),
+]
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 BASE = Scenario(num_clients=6, dimension=4, num_participants=4, num_shared=2, iterations=12)

@@ -13,7 +13,13 @@ import psofed
 from psofed.parts.registry import FAMILIES, part_names
 from psofed.scenario.file import EXAMPLE
 
-pytestmark = [pytest.mark.docs, pytest.mark.cli, pytest.mark.parts, pytest.mark.scenario]
+pytestmark = [
+    pytest.mark.docs,
+    pytest.mark.cli,
+    pytest.mark.parts,
+    pytest.mark.scenario,
+    pytest.mark.takes(13),
+]
 
 ROOT = Path(__file__).parents[2]
 

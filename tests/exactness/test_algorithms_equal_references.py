@@ -21,7 +21,7 @@ from psofed.reference.draws import draw_trial
 from psofed.reference.literal import run_trial
 from psofed.reference.server_model import _ordered_participants, _own_draws
 
-pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.reference]
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.reference, pytest.mark.takes(10)]
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 COVARIANCES = [np.diag([1.0, 0.5, 2.0, 0.1 + 0.1 * k]) + 0.2 for k in range(7)]

@@ -9,7 +9,7 @@ from psofed.parts.defences import Cusum
 from psofed.reference.literal import run_trial
 from psofed.simulation.watch_plan import make_plan
 
-pytestmark = [pytest.mark.engine, pytest.mark.parts, pytest.mark.reference]
+pytestmark = [pytest.mark.engine, pytest.mark.parts, pytest.mark.reference, pytest.mark.takes(19)]
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 QUICK = Cusum(threshold=6.0, return_after=4)

@@ -15,7 +15,7 @@ from psofed.parts.attacks import Gaussian
 from psofed.scenario import Scenario
 from psofed.studies.sweeps import Axis, Cell, CellStore, Grid, read_grid, run_cells
 
-pytestmark = pytest.mark.studies
+pytestmark = [pytest.mark.studies, pytest.mark.takes(18)]
 
 SCENARIO = Scenario(
     num_clients=8, dimension=4, num_participants=3, iterations=100, attack=Gaussian(num_byzantine=3)

@@ -14,7 +14,7 @@ from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.model import TheoryModel
 from psofed.theory.moments.level import Sources
 
-pytestmark = pytest.mark.theory
+pytestmark = [pytest.mark.theory, pytest.mark.takes(41)]
 
 
 def make_attack(**options) -> Attack:

@@ -16,7 +16,7 @@ from psofed.theory.prediction import Prediction
 sys.path.insert(0, str(Path(__file__).parent))
 from enumeration import enumerate_curve
 
-pytestmark = pytest.mark.theory
+pytestmark = [pytest.mark.theory, pytest.mark.takes(28)]
 
 
 def make_attack(**options) -> Attack:

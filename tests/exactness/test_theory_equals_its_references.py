@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from dense_matrices import dense_data_matrices, dense_selection_matrices
 from paper_operators import PaperOperators, as_matrix
 
-pytestmark = pytest.mark.theory
+pytestmark = [pytest.mark.theory, pytest.mark.takes(18)]
 
 
 def make_attack(**options) -> Attack:

@@ -15,7 +15,7 @@ from psofed.theory.moments.level import Sources
 from psofed.theory.solve import select
 from psofed.theory.stepsize_curve import predict_stepsizes
 
-pytestmark = pytest.mark.theory
+pytestmark = [pytest.mark.theory, pytest.mark.takes(19)]
 
 
 def make_attack(**options) -> Attack:

@@ -36,7 +36,7 @@ from psofed.explore.workers import Pool, TheoryQuestion, Worker
 from psofed.parts.registry import FAMILIES, find_part, part_names
 from psofed.scenario import Scenario
 
-pytestmark = pytest.mark.explore
+pytestmark = [pytest.mark.explore, pytest.mark.takes(23)]
 
 FLEET = psofed.Scenario(
     num_clients=10, dimension=3, num_participants=3, stepsize=0.1, iterations=200,

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("panel", reason="the explorer's extra is not installed")
 
-pytestmark = pytest.mark.explore
+pytestmark = [pytest.mark.explore, pytest.mark.takes(16)]
 MODULE = "psofed_test_imported_by_a_request"
 
 

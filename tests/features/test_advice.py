@@ -12,7 +12,7 @@ from psofed.results.outliers import robust_scores, stands_out
 from psofed.studies.advice.errors import Trier, cut_into_blocks
 from psofed.studies.advice.judging import Gain, Judge, ratio_gain
 
-pytestmark = pytest.mark.studies
+pytestmark = [pytest.mark.studies, pytest.mark.takes(12)]
 
 
 def make(

@@ -31,7 +31,7 @@ from psofed.scenario.changes import with_values
 from psofed.simulation.watch_plan import find_threshold, make_plan
 from psofed.theory import residuals
 
-pytestmark = [pytest.mark.parts, pytest.mark.simulation, pytest.mark.theory]
+pytestmark = [pytest.mark.parts, pytest.mark.simulation, pytest.mark.theory, pytest.mark.takes(17)]
 
 SMALL = Scenario(
     num_clients=6, dimension=3, num_participants=4, iterations=40, attack=Gaussian(num_byzantine=2, probability=0.6),

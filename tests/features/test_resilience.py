@@ -29,7 +29,7 @@ from psofed.parts.aggregations import Krum
 from psofed.parts.registry import part_names
 from psofed.studies.sweeps import Axis, CellResult, Grid, SweepResult
 
-pytestmark = pytest.mark.paper
+pytestmark = [pytest.mark.paper, pytest.mark.takes(16)]
 
 
 def cell_of(values: list[float], change: float = 0.0) -> CellResult:

@@ -13,7 +13,7 @@ from psofed.federation.client.synthetic import SyntheticSource, evaluate_model
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.testing import InProcessGrid
 
-pytestmark = pytest.mark.federation
+pytestmark = [pytest.mark.federation, pytest.mark.takes(13)]
 
 SEEDS, ROUNDS = 32, 10
 LOOKED_AT = (2, 5, 10)  # iterations

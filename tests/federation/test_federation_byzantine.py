@@ -12,7 +12,7 @@ from psofed.common.errors import PsofedError
 from psofed.federation import PSOFed
 from psofed.pre_aggregations import NNM
 
-pytestmark = pytest.mark.federation
+pytestmark = [pytest.mark.federation, pytest.mark.takes(13)]
 
 ROUNDS = 6
 """Of real processes: the guard has benched the liar after three."""

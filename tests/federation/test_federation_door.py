@@ -44,7 +44,7 @@ from psofed.federation.flower import (
 from psofed.federation.flower.trees import list_objects
 from psofed.federation.protocol.bell import Bell, BellService
 
-pytestmark = pytest.mark.federation
+pytestmark = [pytest.mark.federation, pytest.mark.takes(11)]
 
 GOOD_HEAD = b"POST /v1/fleet/pull-messages HTTP/1.1\r\nHost: a:1\r\nContent-Length: 5\r\nX-Key: q=\r\n\r\n"
 

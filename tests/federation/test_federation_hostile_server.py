@@ -47,7 +47,7 @@ from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.protocol.masks import DerivedMasks
 from psofed.federation.protocol.wire import START, Instruction, decode_instruction, encode_instruction
 
-pytestmark = pytest.mark.federation
+pytestmark = [pytest.mark.federation, pytest.mark.takes(25)]
 
 NODE_ID, RUN_ID = 77, 5
 SETTINGS = RunSettings(scenario=Scenario(num_clients=4, dimension=4, num_participants=2), synthetic=True)

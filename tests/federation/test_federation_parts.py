@@ -24,7 +24,7 @@ from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
 from psofed.reference.literal import run_literally
 
-pytestmark = pytest.mark.federation
+pytestmark = [pytest.mark.federation, pytest.mark.takes(21)]
 
 SIZES = {"num_clients": 6, "dimension": 4, "num_participants": 5, "num_shared": 2, "iterations": 8}
 

@@ -28,7 +28,7 @@ from psofed.federation.deploy.submit import follow, stop, submit
 from psofed.federation.flower import Control
 from psofed.federation.server.checkpoint import CheckpointStore
 
-pytestmark = pytest.mark.federation
+pytestmark = [pytest.mark.federation, pytest.mark.takes(70)]
 
 NODES = len(NAMES)
 

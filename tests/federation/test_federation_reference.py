@@ -19,7 +19,7 @@ from psofed.fleet import draw_fleet
 from psofed.reference.block_form import run_reference
 from psofed.reference.draws import draw_trial
 
-pytestmark = pytest.mark.federation
+pytestmark = [pytest.mark.federation, pytest.mark.takes(17)]
 
 FIRST_NODE = 1_000
 

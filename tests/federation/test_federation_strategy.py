@@ -21,7 +21,7 @@ from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.checks import KINDS
 from psofed.federation.testing import InProcessGrid
 
-pytestmark = pytest.mark.federation
+pytestmark = [pytest.mark.federation, pytest.mark.takes(30)]
 
 NODES = (11, 12, 13)
 NAMED = [str(node) for node in NODES]

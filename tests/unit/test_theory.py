@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
 from dense_matrices import dense_data_matrices, dense_selection_matrices
 from paper_operators import PaperOperators, closed_form_stepsize
 
-pytestmark = pytest.mark.theory
+pytestmark = [pytest.mark.theory, pytest.mark.takes(21)]
 
 
 def make_attack(**options) -> Attack:
