@@ -23,7 +23,7 @@ FOUND_BY = {
     "link-without-sync": 1,
     "write-without-sync": 1,
     "history-last": 4,
-    "join-by-arrival": 1,
+    "join-by-arrival": 10,
     "learn-twice": 1,
     "keep-instructions": 0,
     "wait-for-everything": 4,
