@@ -169,3 +169,22 @@ def test_what_was_written_atomically_survives_a_power_loss():
             write_atomically(HOME / "deep" / "file", b"new")
             disk.lose_power(Path("/server"), Random(seed))
             assert disk.read(HOME / "deep" / "file") == b"new"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_folder_made_by_a_killed_process_survives_a_later_power_loss(seed):
+    disk, dead = SimulatedDisk(), []
+
+    def die(operation: str, path: Path) -> None:
+        if dead or (operation == "sync folder" and disk.exists(HOME)):
+            dead.append(operation)
+            raise KilledError
+
+    with use_disk(disk):
+        disk.before = die
+        with pytest.raises(KilledError):
+            write_atomically(HOME / "first", b"never there")
+        disk.before = lambda operation, path: None
+        run_rounds(CheckpointStore(PATH, keep=3), begin(), 2, [])
+        disk.lose_power(Path("/server"), Random(seed))
+        assert check_whole().round_number == 2

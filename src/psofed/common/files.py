@@ -65,6 +65,7 @@ def replace_by_link(source: Path, target: Path) -> None:
         return
     with _refusal(target):
         try:
+            _secure_folder(target)
             disk().rename(temporary, target)
         except OSError:
             _remove(temporary)
@@ -133,6 +134,7 @@ def _replacing(target: Path, mode: int) -> Iterator[Path]:
             disk().create(temporary, mode)
             yield temporary
             disk().sync(temporary)
+            _secure_folder(target)
             disk().rename(temporary, target)
         except BaseException:
             _remove(temporary)
@@ -147,6 +149,16 @@ def _refusal(target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise PsofedError(f"{target}: cannot be written ({reason_of(error)})") from error
+
+
+def _secure_folder(target: Path) -> None:
+    """Before a file appears in a folder for the first time, make sure that a power loss cannot take the folder.
+
+    A process killed between making the folder and syncing its parent leaves a folder that looks like any other.
+    """
+    if not disk().exists(target):
+        with contextlib.suppress(PermissionError):  # a parent that others own lasts without us
+            disk().sync_folder(target.parent.parent)
 
 
 def _temporary(target: Path) -> Path:
@@ -165,6 +177,9 @@ def _make_folders(folder: Path, mode: int, made: list[Path]) -> None:
     while not disk().exists(folder):
         missing.append(folder)
         folder = folder.parent
+    if missing:
+        with contextlib.suppress(PermissionError):
+            disk().sync_folder(folder.parent)
     for place in reversed(missing):
         disk().make_folder(place, mode)
         made.insert(0, place)
