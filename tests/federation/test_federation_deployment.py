@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import logging
 import os
 import stat
 import subprocess
@@ -237,12 +236,7 @@ def test_a_warning_comes_with_every_address_but_loopback():
     )
 
 
-def test_a_stray_file_among_the_keys_is_skipped_with_one_warning(tmp_path, caplog, monkeypatch):
-    logger = logging.getLogger("psofed.federation")  # commands that ran in this process may have set it up
-    monkeypatch.setattr(logger, "disabled", False)
-    monkeypatch.setattr(logger, "handlers", [caplog.handler])
-    monkeypatch.setattr(logger, "propagate", False)
-
+def test_a_stray_file_among_the_keys_is_skipped_with_one_warning(tmp_path, caplog):
     class Link:
         """The two calls of a SuperLink's Control API that registering needs."""
 

@@ -97,9 +97,10 @@ class Simulation:
 
     def run(self) -> "Simulation":
         """Run it; a Finding says which promise was broken."""
-        logging.getLogger("psofed.federation").setLevel(logging.CRITICAL)
-        logging.getLogger("flwr").setLevel(logging.CRITICAL)
         with ExitStack() as stack:
+            for logger in (logging.getLogger("psofed.federation"), logging.getLogger("flwr")):
+                stack.callback(logger.setLevel, logger.level)
+                logger.setLevel(logging.CRITICAL)
             stack.enter_context(use_disk(self.disk))
             stack.enter_context(use_scheduler(self.world))
             stack.enter_context(simulated_flower(self.world))
