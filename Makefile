@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml
 test: install
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
-# What `make test` leaves out; no break of docs/breaks.md is noticed there alone.
+# Tests that `make test` leaves out.
 test-slow: install
 	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
 
@@ -27,7 +27,7 @@ test-all: test test-slow
 
 EACH ?= 1
 breaks: install
-	$(BIN)/python tests/breaking --each $(EACH)
+	$(BIN)/python tests/breaking --each $(EACH) --out out/breaks.jsonl
 
 MINUTES ?= 20
 soak: install
