@@ -17,13 +17,15 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 test: install
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not grid"
 
-# Tests that `make test` leaves out.
+# Tests that take long; `.ci/run` runs them too.
 test-slow: install
 	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
 
-test-all: test test-slow
+# Everything, with all cases of the large grids.
+test-all: install
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 EACH ?= 1
 breaks: install
