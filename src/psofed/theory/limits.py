@@ -71,6 +71,8 @@ def attack_limits(scenario: Scenario) -> AttackLimits:
     attack, clients = scenario.attack, scenario.num_clients
     if attack is None:
         raise InvalidValueError("attack", None, "an attack, whose limits are sought")
+    if len(scenario.attacks) > 1:
+        raise NotCoveredError("attack_limits varies one attack; this scenario has several groups of attackers")
 
     def stable(changed: Attack) -> bool:
         byzantine, _ = changed.byzantine_moments(clients)
