@@ -459,7 +459,11 @@ class Algorithm(Part):
         if not self.holds_models and scenario.uplink != "same":
             allowed = f'"same" with algorithm = "{self.kind}", whose clients hold no model'
             raise InvalidValueError("uplink", scenario.uplink, allowed)
-        network = {"availability": scenario.availability, "channel": scenario.channel, "delay": scenario.delay}
+        network = {
+            "availability": scenario.availability,
+            "channel": scenario.channel,
+            "delay": scenario.delay,
+        }
         for name, value in network.items():
             if not self.holds_models and value is not None:
                 allowed = f'left out with algorithm = "{self.kind}", whose clients hold no model'

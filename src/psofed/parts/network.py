@@ -1,4 +1,4 @@
-"""Base classes of the network between clients and server: who is available, what a link changes, when uploads arrive."""
+"""Base classes of the network between clients and server: availability, channels and delays."""
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -73,7 +73,7 @@ class Availability(Part):
 
 
 class Channel(Part):
-    """What a link does to the values of a message, up or down.
+    """Effect of a link on the values of a message, up or down.
 
     Attributes
     ----------

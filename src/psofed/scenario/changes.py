@@ -50,7 +50,7 @@ def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
 
 def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a scenario's mapping with fields set by dotted name, unchecked but for tables there are not."""
-    changed = {key: copy.deepcopy(value) if isinstance(value, Mapping | list) else value for key, value in mapping.items()}
+    changed = copy.deepcopy(dict(mapping))
     changes = _without_parts(changes, changed)
     # Kinds first: options that only the old kind reads go with it.
     for dotted in sorted(changes, key=lambda name: name.rpartition(".")[2] not in ("kind", "pattern")):

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, MissingValueError, PsofedError, UnknownFieldError
+from psofed.common.per_client import Uniform
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names, plugin_of
 from psofed.scenario.scenario import Scenario
-from psofed.scenario.tables import Data, Evasion, Links, Selection, Uniform
+from psofed.scenario.tables import Data, Evasion, Links, Selection
 
 # Tables that hold a part's kind and options; parts whose name stands outside of their table; and plain tables.
 KIND_TABLES = ("model", "drift", "pre_aggregation", "attack", "defence", "availability", "delay")

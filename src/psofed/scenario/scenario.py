@@ -137,7 +137,9 @@ class Scenario(Settings):
     availability: Availability | None = option(
         default=None, check=a_part("availability"), text="which clients are available when"
     )
-    channel: Links | None = option(default=None, check=_a_table(Links), text="what the links do to the values")
+    channel: Links | None = option(
+        default=None, check=_a_table(Links), text="what the links do to the values"
+    )
     delay: Delay | None = option(default=None, check=a_part("delay"), text="when uploads arrive")
     attack: Attack | None = option(default=None, check=_attacks, text="what Byzantine clients do")
     defence: Defence | None = option(

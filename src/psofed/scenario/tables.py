@@ -15,7 +15,6 @@ from psofed.parts.patterns.random import Random
 from psofed.parts.registry import FAMILIES, find_part
 from psofed.parts.traffic import BITS_PER_NUMBER
 
-
 Variance = float | Uniform | tuple[float, ...]
 Covariances = tuple[tuple[tuple[float, ...], ...], ...]
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from psofed.parts.registry import class_in, class_names
 
 if TYPE_CHECKING:
-    pass
+    from psofed.parts.availabilities.bernoulli import Bernoulli as Bernoulli
+    from psofed.parts.availabilities.markov import Markov as Markov
+    from psofed.parts.availabilities.schedule import Schedule as Schedule
 else:  # to type checkers a name that is not there is an error
 
     def __getattr__(name: str) -> Any:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 from psofed.parts.registry import class_in, class_names
 
 if TYPE_CHECKING:
-    pass
+    from psofed.parts.channels.lossy import Lossy as Lossy
+    from psofed.parts.channels.noisy import Noisy as Noisy
+    from psofed.parts.channels.private import Private as Private
+    from psofed.parts.channels.quantised import Quantised as Quantised
 else:  # to type checkers a name that is not there is an error
 
     def __getattr__(name: str) -> Any:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from psofed.parts.registry import class_in, class_names
 
 if TYPE_CHECKING:
-    pass
+    from psofed.parts.delays.fixed import Fixed as Fixed
+    from psofed.parts.delays.geometric import Geometric as Geometric
 else:  # to type checkers a name that is not there is an error
 
     def __getattr__(name: str) -> Any:
