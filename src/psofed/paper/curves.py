@@ -96,7 +96,7 @@ SimulatedRows = list[tuple[Row, list[CellResult]]]
 
 @dataclass(frozen=True, kw_only=True)
 class FigurePlan:
-    """What a figure is made of; its file holds it as ``FIGURE``.
+    """Content of a figure: its file holds it as ``FIGURE``.
 
     Attributes
     ----------
