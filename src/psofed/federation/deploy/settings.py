@@ -46,7 +46,7 @@ class RunSettings(RunOptions):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "RunSettings":
         """Read what :meth:`to_config` gave; Flower may have turned 60.0 into 60 on the way."""
-        return cls._read(config, Scenario.from_toml(str(config["scenario"])))
+        return cls._read(config, Scenario.from_mapping(parse_toml(str(config["scenario"]))))
 
     @classmethod
     def for_client(cls, config: Mapping[str, Any], *, attack: bool = False) -> "RunSettings":
