@@ -329,16 +329,22 @@ def test_the_python_lines_make_the_same_scenario(name: str) -> None:
     assert made["scenario"] == scenario
 
 
-def test_commands_name_data_and_plugins() -> None:
-    origin = Origin(
-        ("--data", "my table.csv", "--client-column", "id", "--target-column", "y"), ("parts.py",)
+def test_commands_name_data_and_plugins(tmp_path) -> None:
+    lines = [f"{'ab'[n % 2]},{n % 7},{n % 5}" for n in range(80)]
+    (tmp_path / "my table.csv").write_text("id,x,y\n" + "\n".join(lines), encoding="utf-8")
+    fleet = Scenario.from_data(psofed.read_data(tmp_path / "my table.csv", "id", "y"), stepsize=0.02)
+    text = as_command(fleet, Origin(("parts.py",)), predictable=True)
+    assert "my table.csv" in text
+    assert 'features = ["x"]' in text
+    assert (
+        "psofed predict scenario.toml --plugin parts.py\npsofed simulate scenario.toml --plugin parts.py\n"
+        in text
     )
-    text = as_command(FLEET, origin, own_data=True, predictable=True)
-    data = "--data 'my table.csv' --client-column id --target-column y --plugin parts.py"
-    assert f"psofed tune scenario.toml {data}\npsofed simulate scenario.toml {data}\n" in text
-    lines = as_python(FLEET, origin, own_data=True, predictable=True)
-    assert "data = psofed.read_data('my table.csv', 'id', 'y')" in lines
-    assert "psofed.load_plugin('parts.py')" in lines
+    lines = as_python(fleet, Origin(), predictable=True)
+    made: dict[str, Any] = {}
+    exec("\n".join(line for line in lines.splitlines() if not line.startswith("print")), made)
+    assert made["scenario"] == fleet
+    assert "psofed.load_plugin('parts.py')" in as_python(fleet, Origin(("parts.py",)), predictable=True)
 
 
 # Processes and the command

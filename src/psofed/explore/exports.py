@@ -63,9 +63,8 @@ def as_python(scenario: Scenario, origin: Origin, predictable: bool) -> str:
         named = ", ".join(f"{name}={value!r}" for name, value in reading.items())
         lines.append(f"data = psofed.read_data({file!r}, {named})")
         fields = {name: text for name, text in _changed_fields(scenario).items() if name != "data"}
-        lines.append(
-            f"scenario = {_call('psofed.Scenario.from_data', {'data': 'data', **fields}, indent=True)}"
-        )
+        call = _call("psofed.Scenario.from_data", fields, indent=True)
+        lines.append("scenario = " + call.replace("(\n", "(\n    data,\n", 1))
     else:
         lines.append(f"scenario = {_call('psofed.Scenario', _changed_fields(scenario), indent=True)}")
     if predictable:

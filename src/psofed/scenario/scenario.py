@@ -208,6 +208,11 @@ class Scenario(Settings):
         return rows
 
     @property
+    def client_names(self) -> tuple[str, ...]:
+        """The clients' names, where your own data give them some."""
+        return () if self.data.rows is None else self.data.rows.clients
+
+    @property
     def is_linear(self) -> bool:
         """Whether streams are the paper's, y = wᵀx + ν, and the model ŷ = wᵀx."""
         return isinstance(self.model, Linear) and self.data.function is None
@@ -237,7 +242,7 @@ class Scenario(Settings):
         return scenario_to_mapping(self)
 
     @classmethod
-    def from_data(cls, data: OwnData, **fields: Any) -> "Scenario":
+    def from_data(cls, data: OwnData, /, **fields: Any) -> "Scenario":
         """Make a scenario whose clients learn from your own data.
 
         Parameters

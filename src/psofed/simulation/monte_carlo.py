@@ -122,8 +122,10 @@ def check_covered(scenario: Scenario) -> None:
             )
     if drift is not None:
         drift.check(scenario.iterations)
-    if data is None and scenario.attack is not None:
-        scenario.attack.byzantine_mask(scenario.num_clients)  # names need your own data
+    if scenario.attack is not None:
+        scenario.attack.byzantine_mask(
+            scenario.num_clients, scenario.client_names
+        )  # names need your own data
 
 
 def _load_kernels(job: Job) -> None:
