@@ -120,6 +120,7 @@ class OptionalScenario(ScenarioFile):
                 "No scenario. Give a FILE (`psofed example > scenario.toml` writes one) or --data TABLE."
             )
         self.load()
+        changes = self.values()
         mapping = {**(defaults or {}), **({} if self.file is None else read_mapping(self.file))}
         if data is not None:
             named = mapping.get("data")
@@ -130,8 +131,7 @@ class OptionalScenario(ScenarioFile):
                 )
             mapping["data"] = {"rows": data}
         try:
-            changed = set_values(mapping, self.values())
-            return scenario_from_mapping(changed, folder=self.folder, opening=True)
+            return scenario_from_mapping(set_values(mapping, changes), folder=self.folder, opening=True)
         except (InvalidValueError, UnknownFieldError) as error:
             located = self.located(error)
             raise (

@@ -33,7 +33,6 @@ def describe_scenario(scenario: "Scenario") -> str:
         + ("" if rule == "mean" else f", {rule}")
         + ("" if scenario.defence is None else f", {scenario.defence.kind} defence")
         + ("" if scenario.drift is None else f", {scenario.drift.kind} drift")
-        + ("" if scenario.data.rows is None else f", data from {_short_value(scenario.data.rows)}")
     )
 
 

@@ -1,4 +1,4 @@
-"""What a table determines of its scenario: the clients, the dimension and the length."""
+"""Derive from a table what it determines of its scenario: the clients, the dimension and the length."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any

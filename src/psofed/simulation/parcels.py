@@ -21,7 +21,7 @@ R = TypeVar("R")
 _FILE = "rows.pickle"
 
 
-class Sender:
+class TaskSender:
     """Submits tasks to an executor; rows that were announced to :func:`sending` travel once.
 
     Parameters
@@ -46,22 +46,22 @@ class Sender:
 
 
 @contextmanager
-def sending(executor: Executor, rows: OwnData | DataSource | None) -> Iterator[Sender]:
+def sending(executor: Executor, rows: OwnData | DataSource | None) -> Iterator[TaskSender]:
     """Give a sender for tasks that hold `rows`; what it keeps for them is removed at the end."""
     if not isinstance(rows, OwnData):
-        yield Sender(executor, None)
+        yield TaskSender(executor, None)
     elif isinstance(executor, ProcessPoolExecutor):
         _ = rows.digest  # else every worker computes it
         with tempfile.TemporaryDirectory(prefix="psofed-") as folder:
             file = Path(folder) / _FILE
             file.write_bytes(pickle.dumps(rows, pickle.HIGHEST_PROTOCOL))
-            yield Sender(executor, rows, file)
+            yield TaskSender(executor, rows, file)
     elif type(executor).__module__.partition(".")[0] == "distributed":
         _ = rows.digest
         client: Any = executor._client  # type: ignore[attr-defined]  # it has no public name
-        yield Sender(executor, rows, client.scatter(rows, broadcast=True, hash=False))
+        yield TaskSender(executor, rows, client.scatter(rows, broadcast=True, hash=False))
     else:
-        yield Sender(executor, rows)
+        yield TaskSender(executor, rows)
 
 
 def pickle_without(value: Any, rows: OwnData | None) -> bytes:

@@ -109,7 +109,7 @@ class Tuning(Reported):
 
     @property
     def scenario(self) -> Scenario | None:
-        """What was tuned, if that is known."""
+        """The scenario that was tuned, if that is known."""
         return None if self._plan is None else self._plan.scenario
 
     @property

@@ -11,7 +11,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.types import ProgressCallback
 from psofed.common.validation import check_integer
 from psofed.parts.registry import plugin_files
-from psofed.simulation.parcels import Sender, sending
+from psofed.simulation.parcels import TaskSender, sending
 from psofed.studies.sweeps.cell import Cell, CellResult, compute_cell, engine_digest
 from psofed.studies.sweeps.store import CellStore
 
@@ -171,7 +171,7 @@ def _compute(
     waiting = iter(cells)
     running: dict[Future[CellResult], Cell] = {}
 
-    def submit(sender: Sender, limit: int) -> None:
+    def submit(sender: TaskSender, limit: int) -> None:
         while len(running) < limit:
             cell = next(waiting, None)
             if cell is None:
