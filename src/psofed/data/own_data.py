@@ -65,6 +65,9 @@ class OwnData(Reported):
     def __hash__(self) -> int:
         return hash(self.digest)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "OwnData":
+        return self  # nobody can change it, and it may be large
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of clients, columns and samples."""
