@@ -1,8 +1,6 @@
 """Scenarios to start from: the user's file or table, the README's fleet, and the paper's figures."""
 
-import sys
 from dataclasses import dataclass
-from typing import Any
 
 from psofed.scenario import Scenario
 
@@ -42,12 +40,6 @@ def make_presets(scenario: Scenario | None = None) -> dict[str, Preset]:
         presets.append(Preset("file", "Your file", scenario))
     presets.append(Preset("readme", "README: 50 clients, 15 Byzantine", readme_fleet()))
     for name in figure_names():
-        plan: Any = load_figure(name)
-        presets.append(Preset(name, f"Fig. {name[3:]}: {_title(plan)}", plan.base))
+        plan = load_figure(name)
+        presets.append(Preset(name, f"Fig. {name[3:]}: {plan.title}", plan.base))
     return {preset.name: preset for preset in presets}
-
-
-def _title(plan: Any) -> str:
-    """Return a figure's title; of figures that have one only once they are computed, their module's summary."""
-    about = (sys.modules[type(plan).__module__].__doc__ or "").split("\n")[0]
-    return str(getattr(plan, "title", "")) or about.partition(": ")[2].rstrip(".")
