@@ -95,6 +95,7 @@ BAD = {
     "infinite": spoil(lambda v: v + np.inf),
     "wrong-length": spoil(lambda v: v[:-1]),
     "wrong-dtype": spoil(lambda v: v.astype(np.float32)),
+    "wrong-columns": spoil(settings={"digest": "0" * 16}),
     "wrong-key": spoil(key="weights"),
     "out-of-bound": spoil(lambda v: v + 1e6),
     "implausible": spoil(lambda v: v + 1e300),
