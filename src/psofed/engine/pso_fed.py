@@ -11,7 +11,7 @@ from psofed.engine.frames.selection import Selector
 from psofed.engine.inputs import WHITE, make_input_model
 from psofed.engine.lanes import empty_lanes
 from psofed.engine.participation import draw_participants
-from psofed.engine.pso_fed_kernel import Extras, ModelState, Exchanges, advance, make_scratch
+from psofed.engine.pso_fed_kernel import Exchanges, Extras, ModelState, advance, make_scratch
 from psofed.engine.samples import Chunk, FunctionSamples, TrialSamples
 from psofed.engine.server_side import ServerSide
 from psofed.engine.streams import make_stream
