@@ -280,14 +280,14 @@ def test_the_copied_commands_and_python_run(tmp_path: Path) -> None:
 
     fleet = small_fleet()
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    command = as_command(fleet, Origin(), own_data=False, predictable=True)
+    command = as_command(fleet, Origin(), predictable=True)
     done = subprocess.run(
         ["sh", "-e", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert f"{psofed.predict(fleet).network_mse:.5g}" in done.stdout
     assert tomllib.loads((tmp_path / "scenario.toml").read_text(encoding="utf-8"))["num_clients"] == 12
-    lines = as_python(fleet, Origin(), own_data=False, predictable=True)
+    lines = as_python(fleet, Origin(), predictable=True)
     done = subprocess.run(
         [sys.executable, "-c", lines], cwd=tmp_path, env=environment, capture_output=True, text=True
     )

@@ -8,11 +8,12 @@ from psofed.common.errors import NotCoveredError, PsofedError
 from psofed.common.options import option
 from psofed.common.toml import parse_toml
 from psofed.common.validation import check_choice
+from psofed.data.own_data import OwnData
 from psofed.federation.protocol.column_names import ColumnNames, listed
 from psofed.federation.protocol.masks import PATTERNS
 from psofed.federation.protocol.run_options import ReplyLimits, RunOptions
 from psofed.parts.aggregations.mean import Mean
-from psofed.scenario import Scenario
+from psofed.scenario import Data, Scenario
 
 _COLUMNS = ("features", "target_column", "units")  # Flower carries no lists: they travel as one text
 _SERVER_ONLY = ("aggregation", "aggregation_options", "pre_aggregation", "defence")
@@ -21,9 +22,9 @@ _SERVER_ONLY = ("aggregation", "aggregation_options", "pre_aggregation", "defenc
 class RunSettings(RunOptions):
     """A run of online regression with PSO-Fed by real clients: a scenario, and the options of the run.
 
-    The scenario gives D, M, |S_n|, μ, the selection, the rule and the number of rounds (its `iterations`). Its data and
-    attack are used only if the run is `synthetic`. `max_drift` is used with the mean only, and not in synthetic runs:
-    theory knows no such bound.
+    The scenario gives D, M, |S_n|, μ, the selection, the rule and the number of rounds (its `iterations`). Its streams
+    and attack are used only if the run is `synthetic`; a table is not, since each node brings its own rows. `max_drift`
+    is used with the mean only, and not in synthetic runs: theory knows no such bound.
     """
 
     scenario: Scenario = option(text="the scenario", check=lambda name, value: value, flag=None)
@@ -32,6 +33,14 @@ class RunSettings(RunOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_covered(self.scenario, self.synthetic)
+        if (
+            rows := self.scenario.data.rows
+        ) is not None:  # each node has its own; their columns are the run's
+            reading = (rows.source if isinstance(rows, OwnData) else rows).reading
+            if reading.features and not self.features and self.target_column is None:
+                object.__setattr__(self, "features", tuple(reading.features))
+                object.__setattr__(self, "target_column", reading.target_column)
+            object.__setattr__(self, "scenario", self.scenario.replace(data=Data()))
         if (columns := self.columns) is None:
             return
         if self.synthetic:
@@ -66,7 +75,7 @@ class RunSettings(RunOptions):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "RunSettings":
         """Read what :meth:`to_config` gave; Flower may have turned 60.0 into 60 on the way."""
-        return cls._read(config, Scenario.from_toml(str(config["scenario"])))
+        return cls._read(config, Scenario.from_mapping(parse_toml(str(config["scenario"]))))
 
     @classmethod
     def for_client(cls, config: Mapping[str, Any], *, attack: bool = False) -> "RunSettings":
@@ -110,6 +119,10 @@ def _check_covered(scenario: Scenario, synthetic: bool) -> None:
     if scenario.drift is not None:
         raise NotCoveredError(
             f'drift.kind = "{scenario.drift.kind}": a federation\'s data move as they do; a drift can only be simulated'
+        )
+    if synthetic and scenario.data.rows is not None:
+        raise NotCoveredError(
+            "synthetic clients draw their data; this scenario's come from a table: leave out --synthetic"
         )
     if synthetic and scenario.data.function is not None:
         raise NotCoveredError(
