@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from psofed.common.errors import PsofedError
+from psofed.common.notices import notify
 from psofed.common.types import ProgressCallback
 from psofed.common.validation import check_integer
 from psofed.parts.registry import plugin_files
@@ -111,6 +112,8 @@ def connect(address: str | None) -> Iterator[Executor | None]:
         client: Any = distributed.Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise PsofedError(f"--cluster {address}: no Dask scheduler answers there ({error})") from None
+    if not client.scheduler_info()["workers"]:
+        notify(f"the cluster at {address} has no workers; waiting for one")
     try:
         for file in plugin_files():
             client.upload_file(file, load=False)  # workers need not have it installed
