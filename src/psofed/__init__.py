@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from psofed.common.errors import UnknownFieldError as UnknownFieldError
     from psofed.fleet import Fleet as Fleet
     from psofed.fleet import draw_fleet as draw_fleet
+    from psofed.fleet import draw_stepsizes as draw_stepsizes
     from psofed.fleet.fitting import fit_scenario as fit_scenario
     from psofed.fleet.own_data import OwnData as OwnData
     from psofed.fleet.own_data import from_arrays as from_arrays
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from psofed.parts import Defence as Defence
     from psofed.parts import Drift as Drift
     from psofed.parts import Function as Function
+    from psofed.parts import InputStream as InputStream
+    from psofed.parts import Learner as Learner
     from psofed.parts import Model as Model
     from psofed.parts import Pattern as Pattern
     from psofed.parts import PreAggregation as PreAggregation
@@ -38,11 +41,13 @@ if TYPE_CHECKING:
     from psofed.parts import defences as defences
     from psofed.parts import drifts as drifts
     from psofed.parts import functions as functions
+    from psofed.parts import learners as learners
     from psofed.parts import load_plugin as load_plugin
     from psofed.parts import models as models
     from psofed.parts import option as option
     from psofed.parts import patterns as patterns
     from psofed.parts import pre_aggregations as pre_aggregations
+    from psofed.parts import streams as streams
     from psofed.results import DefenceRecord as DefenceRecord
     from psofed.results import Difference as Difference
     from psofed.results import SimulationResult as SimulationResult
@@ -87,6 +92,8 @@ _HOME = {
     "Evasion": "scenario",
     "Fleet": "fleet",
     "Function": "parts",
+    "InputStream": "parts",
+    "Learner": "parts",
     "InvalidValueError": "common.errors",
     "LearningCurve": "theory.prediction",
     "Model": "parts",
@@ -109,6 +116,7 @@ _HOME = {
     "compare": "studies.comparison",
     "difference": "results",
     "draw_fleet": "fleet",
+    "draw_stepsizes": "fleet",
     "fit_scenario": "fleet.fitting",
     "from_arrays": "fleet.own_data",
     "load_plugin": "parts",
@@ -127,8 +135,8 @@ _HOME = {
 
 # The built-in parts: psofed.attacks is psofed.parts.attacks, and so on.
 _FAMILIES = (
-    "aggregations", "algorithms", "attacks", "defences", "drifts", "functions", "models", "patterns",
-    "pre_aggregations",
+    "aggregations", "algorithms", "attacks", "defences", "drifts", "functions", "learners", "models",
+    "patterns", "pre_aggregations", "streams",
 )  # fmt: skip
 
 __all__ = ["__version__", *_HOME, *_FAMILIES]

@@ -14,6 +14,7 @@ from psofed.explore.sliders import rounded_up, slider_range, slider_step, value_
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names
 from psofed.scenario import Data, Scenario
+from psofed.scenario.mapping import INNER
 
 _LABELS = {
     "num_shared": "shared parameters M",
@@ -152,6 +153,8 @@ class _Form:
         scenario = self._scenario
         yield self._field("num_shared", ends=(1, scenario.dimension))
         yield self._field("stepsize", ends=(1e-3, 2.0), log=True)
+        yield self._kinds("learner.kind", "learner", "learner", scenario.learner)
+        yield from self._options("learner", scenario.learner)
         yield self._kinds("selection.pattern", "mask pattern", "pattern", scenario.selection.pattern)
         yield from self._options("selection", scenario.selection.pattern)
         yield self._field("selection.coordinated")
@@ -203,7 +206,8 @@ class _Form:
             yield from self._variance("noise_variance", "noise variance", 0.1)
             if data.covariances is None:
                 yield from self._variance("input_variance", "input variance", 2.0)
-                yield self._field("data.input_correlation", ends=(-0.95, 0.95))
+                if data.stream.is_independent:
+                    yield self._field("data.input_correlation", ends=(-0.95, 0.95))
             else:
                 size = f"{scenario.num_clients} matrices, {scenario.dimension} by {scenario.dimension}"
                 yield _kept("data.covariances", "input covariances", size, "from the file")
@@ -215,6 +219,8 @@ class _Form:
         # The number of features is the dimension, which has its own slider unless there is a table.
         yield from self._options("model", scenario.model, skipped=() if self._own_data else ("features",))
         if not self._own_data:
+            yield self._kinds("data.stream.kind", "inputs over time", "stream", data.stream)
+            yield from self._options("data.stream", data.stream)
             yield self._kinds("data.function", "function", "function", data.function, none="linear, y = wᵀx")
             yield from self._options("data.function", data.function)
             if not scenario.is_linear:
@@ -272,7 +278,7 @@ class _Form:
             return Field(path, label, about.text, "choice", value_text(value), tuple(words.items()))
         # A slider has no position for "not given".
         is_open = ends is None and getattr(holder, key) is None and declared.default is None
-        if type_name not in ("int", "float") or is_open:
+        if type_name not in ("int", "float") or is_open or isinstance(value, Mapping | list | tuple):
             shown = "" if value == () else value_text(value)
             return Field(path, label, about.text or describe(declared), "text", shown)
         integer = type_name == "int"
@@ -296,8 +302,8 @@ class _Form:
         scenario = self._scenario
         if table == "selection":
             return scenario.selection if key in scenario.selection.options() else scenario.selection.pattern
-        if table == "data.function":
-            return scenario.data.function
+        if table in INNER:
+            return getattr(scenario.data, table.removeprefix("data."))
         return getattr(scenario, table.removesuffix("_options")) if table else scenario
 
     def _value(self, table: str, key: str, default: Any) -> Any:

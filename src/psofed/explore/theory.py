@@ -110,7 +110,8 @@ class Cache:
 
     def of(self, scenario: Scenario, measured: "Fleet | None" = None) -> Known:
         """Return the fleet of a scenario, whatever its stepsize and length."""
-        key = scenario.replace(stepsize=1.0, iterations=1, drift=None), scenario.drift, id(measured)
+        stepsize = 1.0 if isinstance(scenario.stepsize, float | int) else scenario.stepsize
+        key = scenario.replace(stepsize=stepsize, iterations=1, drift=None), scenario.drift, id(measured)
         if key not in self._known:
             self._known[key] = Known(scenario, measured)
             while len(self._known) > self._size:

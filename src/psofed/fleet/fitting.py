@@ -36,6 +36,9 @@ def fit_scenario(data: "OwnData", mapping: Mapping[str, Any] | None = None) -> S
     (2, 2, 1)
     """
     values = {key: value for key, value in (mapping or {}).items() if key != "data"}
+    given = (mapping or {}).get("data", {})
+    stream = given.get("stream", "independent") if isinstance(given, Mapping) else "independent"
+    _check_stream(stream.get("kind") if isinstance(stream, Mapping) else stream)
     values.setdefault("num_clients", data.num_clients)
     values.setdefault("iterations", data.iterations)
     values.setdefault("num_participants", min(5, data.num_clients))
@@ -63,6 +66,7 @@ def check_fit(scenario: Scenario, data: "OwnData") -> None:
         raise InvalidValueError("iterations", scenario.iterations, allowed)
     if scenario.drift is not None:
         raise InvalidValueError("drift", scenario.drift.kind, "left out with your own data")
+    _check_stream(scenario.data.stream.kind)
     if scenario.attack is not None:
         scenario.attack.byzantine_mask(data.num_clients, data.table.clients)
     if scenario.data.function is not None:
@@ -79,6 +83,11 @@ def measured_scenario(scenario: Scenario, data: "OwnData") -> Scenario:
     features = scenario.model.make_features(data.num_columns, scenario.dimension)
     fleet = data.fleet(features, higher_moments=False)
     return linear_scenario(scenario, fleet.covariances(), fleet.noise_variance)
+
+
+def _check_stream(kind: Any) -> None:
+    if kind != "independent":
+        raise InvalidValueError("data.stream", kind, "left out with your own data")
 
 
 def _check(name: str, value: Any, wanted: int, why: str) -> None:

@@ -309,7 +309,7 @@ def _fits(data: FigureData, uplink: str, kind: str, curve: int) -> Iterator[Chec
         scenario = with_values(plan.base, {plan.curve_axis.name: curve_value, plan.x_axis.name: x})
         case = {
             "M": scenario.num_shared,
-            "μ": scenario.stepsize,
+            "μ": scenario.common_stepsize,
             "|S_B| p_a σ_B²": _load(scenario),
         }
         passed = abs(difference.decibels) <= max(CLOSE, 3.5 * difference.standard_error)

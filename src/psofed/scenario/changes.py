@@ -11,6 +11,7 @@ from psofed.parts.part import Part
 from psofed.parts.registry import find_part
 from psofed.scenario.mapping import (
     DEFAULT_KIND,
+    INNER,
     KIND_TABLES,
     NAMED,
     OPTIONAL,
@@ -49,6 +50,14 @@ def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
     # Kinds first: options that only the old kind reads go with it.
     for dotted in sorted(changes, key=lambda name: name.rpartition(".")[2] not in ("kind", "pattern")):
         table, _, key = dotted.rpartition(".")
+        if table in INNER:
+            outer, _, inner = table.partition(".")
+            holder = changed[outer] = dict(_opened(outer, changed.get(outer, {})))
+            values = holder[inner] = dict(_opened(table, holder.get(inner, {})))
+            if key == "kind" and values.get("kind") != changes[dotted]:
+                _drop_own_options(table, key, values)
+            values[key] = changes[dotted]
+            continue
         if table and table not in TABLE_NAMES:
             if hint := closest(table, TABLE_NAMES):
                 raise UnknownFieldError(dotted, TABLE_NAMES, elsewhere=[f"{hint}.{key}"])
@@ -108,7 +117,7 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
     for dotted, value in changes.items():
         if dotted in OPTIONAL and (value is None or value == "none"):
             changed.pop(dotted, None)
-        elif dotted in KIND_TABLES and isinstance(value, str):
+        elif (dotted in KIND_TABLES or dotted in INNER) and isinstance(value, str):
             others[f"{dotted}.kind"] = value
         elif not isinstance(value, Part):
             others[dotted] = value
@@ -117,8 +126,9 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
         elif dotted == "selection.pattern":
             coordinated = changed.get("selection", {}).get("coordinated", True)
             changed["selection"] = {"pattern": value.kind, "coordinated": coordinated, **value.to_mapping()}
-        elif dotted == "data.function":
-            changed["data"] = {**changed.get("data", {}), "function": plain_value(value)}
+        elif dotted in INNER:
+            outer, _, inner = dotted.partition(".")
+            changed[outer] = {**changed.get(outer, {}), inner: plain_value(value)}
         elif dotted in KIND_TABLES:
             changed[dotted] = value.to_mapping()
         else:
@@ -130,7 +140,7 @@ def _opened(table: str, value: Any) -> dict[str, Any]:
     """Return a table to write into, of what stands there: a table, a name that is short for one, or "none"."""
     if table in OPTIONAL and value == "none":
         return {}
-    if table in KIND_TABLES and isinstance(value, str):
+    if (table in KIND_TABLES or table in INNER) and isinstance(value, str):
         return {"kind": value}
     if not isinstance(value, dict):
         raise InvalidValueError(table, value, f"a table, [{table}]")
@@ -139,7 +149,7 @@ def _opened(table: str, value: Any) -> dict[str, Any]:
 
 def _drop_own_options(table: str, key: str, values: dict[str, Any]) -> None:
     """Forget what only the old kind reads; an unknown kind is complained of when the scenario is made."""
-    family = "pattern" if key == "pattern" else table
+    family = "pattern" if key == "pattern" else INNER.get(table, table)
     old = values.get(key, DEFAULT_KIND.get(family, "random" if family == "pattern" else None))
     try:
         own = find_part(family, old).own_options()

@@ -5,17 +5,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, MissingValueError, UnknownFieldError
+from psofed.parts.learners.lms import LMS
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names, plugin_of
 from psofed.scenario.scenario import Scenario
 from psofed.scenario.tables import Data, Evasion, Selection, Uniform
 
 # Tables that hold a part's kind and options; parts whose name stands outside of their table; and plain tables.
-KIND_TABLES = ("model", "drift", "pre_aggregation", "attack", "defence")
+KIND_TABLES = ("learner", "model", "drift", "pre_aggregation", "attack", "defence")
 NAMED = {"aggregation": "aggregation_options", "algorithm": "algorithm_options"}
+# Parts inside another table, and their families.
+INNER = {"data.stream": "stream", "data.function": "function"}
 _PLAIN_TABLES = {"selection": Selection, "data": Data, "evasion": Evasion}
 TABLE_NAMES = (
     "selection",
+    "learner",
     "model",
     "data",
     "drift",
@@ -27,7 +31,7 @@ TABLE_NAMES = (
 )
 # Tables that may be left out; "none" means the same.
 OPTIONAL = ("drift", "pre_aggregation", "attack", "defence", "evasion")
-DEFAULT_KIND = {"model": "linear", "attack": "gaussian", "defence": "cusum"}
+DEFAULT_KIND = {"learner": "lms", "model": "linear", "stream": "independent", "attack": "gaussian", "defence": "cusum"}
 PLUGINS = "plugins"
 
 
@@ -69,6 +73,11 @@ def scenario_to_mapping(scenario: Scenario) -> dict[str, Any]:
         part = getattr(scenario, name)
         if options := part.to_mapping():
             plain[table] = options
+    # Left out where they are the paper's, so that scenarios written before there were others stay as they were.
+    if scenario.learner == LMS():
+        del plain["learner"]
+    if scenario.data.stream.is_independent:
+        del plain["data"]["stream"]
     return plain
 
 
@@ -79,22 +88,23 @@ def field_names() -> list[str]:
         names += [f"{table}.{f.name}" for f in dataclasses.fields(kind)]
     # The attack first: among fields with the same name, users mean its field most often.
     tables = {family: family for family in ("attack", *KIND_TABLES)} | {"pattern": "selection"}
-    tables |= NAMED
+    tables |= NAMED | {family: table for table, family in INNER.items()}
     for family, table in tables.items():
         own = {name for kind in part_names(family) for name in find_part(family, kind).options()}
         names += [f"{table}.{name}" for name in sorted(own)]
-        if family in KIND_TABLES:
+        if family in KIND_TABLES or table in INNER:
             names.append(f"{table}.kind")
     return list(dict.fromkeys([*names, "attack.strength"]))
 
 
-def part_from_table(family: str, value: Any) -> Part:
+def part_from_table(family: str, value: Any, table: str = "") -> Part:
     """Make a part from the fields of its table, such as ``[attack]``, or from its name."""
-    values = {"kind": value} if isinstance(value, str) else _table(family, value)
+    table = table or family
+    values = {"kind": value} if isinstance(value, str) else _table(table, value)
     if "kind" not in values and family not in DEFAULT_KIND:
-        raise MissingValueError(f"{family}.kind", "one of " + ", ".join(part_names(family)))
+        raise MissingValueError(f"{table}.kind", "one of " + ", ".join(part_names(family)))
     kind: Any = values.pop("kind", DEFAULT_KIND.get(family))
-    part = find_part(family, kind, f"{family}.kind")
+    part = find_part(family, kind, f"{table}.kind")
     if family == "attack" and "strength" in values:
         name = part.strength_field()
         if name in values:
@@ -129,6 +139,8 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Scenario:
     for table in OPTIONAL:
         if values.get(table) == "none":
             del values[table]
+    if isinstance(values.get("stepsize"), Mapping):
+        values["stepsize"] = _uniform("stepsize", values["stepsize"])
     for family in KIND_TABLES:
         if family in values:
             values[family] = part_from_table(family, values[family])
@@ -166,10 +178,10 @@ def _data(values: dict[str, Any]) -> Data:
     for key in ("input_variance", "noise_variance"):
         if isinstance(values.get(key), Mapping):
             values[key] = _uniform(f"data.{key}", values[key])
-    if isinstance(values.get("function"), Mapping):
-        options = dict(values["function"])
-        kind: Any = options.pop("kind", None)
-        values["function"] = find_part("function", kind, "data.function.kind").from_mapping(options)
+    for table, family in INNER.items():
+        key = table.removeprefix("data.")
+        if isinstance(values.get(key), Mapping):
+            values[key] = part_from_table(family, values[key], table)
     return Data(**values)
 
 

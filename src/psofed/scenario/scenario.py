@@ -8,16 +8,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psofed.common.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.options import Check, option
 from psofed.common.settings import Settings
 from psofed.common.validation import check_integer
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.algorithms.pso_fed import PsoFed
-from psofed.parts.base import Aggregation, Algorithm, Attack, Defence, Drift, Model, PreAggregation
+from psofed.parts.base import Aggregation, Algorithm, Attack, Defence, Drift, Learner, Model, PreAggregation
+from psofed.parts.learners.lms import LMS
 from psofed.parts.models.linear import Linear
 from psofed.parts.part import Part
-from psofed.scenario.tables import Data, Evasion, Selection, a_part
+from psofed.scenario.tables import Data, Evasion, Selection, Stepsize, Uniform, a_part, per_client
 
 UPLINKS = ("same", "redrawn")
 
@@ -42,8 +43,9 @@ class Scenario(Settings):
         |S_n|: clients that the server draws in each iteration; by default 5, or all if there are fewer.
     num_shared : int
         M: entries that a participant exchanges each way.
-    stepsize : float
-        μ of the clients' LMS steps.
+    stepsize : float, sequence of float, or Uniform
+        μ_k of the clients' steps: one for all clients, one per client, or the range from which each is drawn with
+        ``data.fleet_seed``.
     iterations : int
         Length of the run.
     algorithm : Algorithm, or its name
@@ -58,6 +60,8 @@ class Scenario(Settings):
         A step before the aggregation: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
     selection, data
         See :class:`Selection` and :class:`Data`.
+    learner : Learner, or its name
+        What a client makes of a sample: ``psofed.learners.LMS()``, ``NLMS()``, ``LeakyLMS(leakage=0.01)``, ….
     model : Model, or its name
         The model that clients fit: ``psofed.models.Linear()`` or ``Rff(features=100)``.
     drift : Drift, optional
@@ -90,7 +94,9 @@ class Scenario(Settings):
     num_shared: int = option(
         default=1, low=1, high="dimension", text="M, entries that a participant exchanges each way"
     )
-    stepsize: float = option(default=0.15, low=0, open_low=True, text="μ of the clients' LMS steps")
+    stepsize: Stepsize = option(
+        default=0.15, low=0, open_low=True, check=per_client(open_low=True), text="μ_k of the clients' steps"
+    )
     iterations: int = option(default=3000, low=1, text="length of the run")
     algorithm: Algorithm = option(
         default_factory=PsoFed, check=a_part("algorithm"), text="the federated algorithm"
@@ -105,6 +111,9 @@ class Scenario(Settings):
     )
     selection: Selection = option(
         default_factory=Selection, check=_a_table(Selection), text="which entries are shared"
+    )
+    learner: Learner = option(
+        default_factory=LMS, check=a_part("learner"), text="what a client makes of a sample"
     )
     model: Model = option(default_factory=Linear, check=a_part("model"), text="the model that clients fit")
     data: Data = option(default_factory=Data, check=_a_table(Data), text="the clients' streams")
@@ -129,12 +138,13 @@ class Scenario(Settings):
             dimension: int,
             num_participants: int | None = ...,
             num_shared: int = ...,
-            stepsize: float = ...,
+            stepsize: float | Uniform | Sequence[float] = ...,
             iterations: int = ...,
             algorithm: Algorithm | str = ...,
             uplink: str = ...,
             aggregation: Aggregation | str = ...,
             selection: Selection = ...,
+            learner: Learner | str = ...,
             model: Model | str = ...,
             data: Data = ...,
             drift: Drift | str | None = ...,
@@ -172,6 +182,21 @@ class Scenario(Settings):
         return self.num_participants / self.num_clients
 
     @property
+    def common_stepsize(self) -> float:
+        """μ, where all clients have the same.
+
+        Raises
+        ------
+        NotCoveredError
+            If they have different stepsizes.
+        """
+        if not isinstance(self.stepsize, float | int):
+            raise NotCoveredError(
+                "stepsize differs between clients, which can only be simulated; here it must be one number."
+            )
+        return self.stepsize
+
+    @property
     def num_byzantine(self) -> int:
         """|S_B|, 0 without an attack."""
         return 0 if self.attack is None else self.attack.num_byzantine
@@ -192,8 +217,8 @@ class Scenario(Settings):
     def parts(self) -> tuple[Part, ...]:
         """Return all parts of the scenario."""
         held = (
-            self.algorithm, self.aggregation, self.pre_aggregation, self.selection.pattern, self.model,
-            self.data.function, self.drift, self.attack, self.defence,
+            self.algorithm, self.aggregation, self.pre_aggregation, self.selection.pattern, self.learner, self.model,
+            self.data.stream, self.data.function, self.drift, self.attack, self.defence,
         )  # fmt: skip
         return tuple(part for part in held if part is not None)
 
@@ -265,11 +290,11 @@ class Scenario(Settings):
                 check_integer(field_name, client, 0, self.num_clients - 1, "num_clients - 1")
 
     def _check_data_sizes(self) -> None:
-        for name in ("input_variance", "noise_variance"):
-            value = getattr(self.data, name)
+        values = {f"data.{name}": getattr(self.data, name) for name in ("input_variance", "noise_variance")}
+        for name, value in {"stepsize": self.stepsize, **values}.items():
             if isinstance(value, tuple) and len(value) != self.num_clients:
                 raise InvalidValueError(
-                    f"data.{name}",
+                    name,
                     f"{len(value)} numbers",
                     f"one number, or {self.num_clients} numbers (num_clients)",
                 )

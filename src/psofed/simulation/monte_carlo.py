@@ -92,6 +92,13 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
     """Refuse combinations that the algorithm cannot simulate, by name."""
     check_evasion(scenario, data is not None)
     drift = scenario.drift
+    stream = scenario.data.stream
+    unstated = not stream.is_independent and stream.input_correlation() is None
+    if unstated and (not scenario.is_linear or scenario.aggregation.has_root_data):
+        raise NotCoveredError(
+            f'data.stream.kind = "{stream.kind}" does not state the covariance of its inputs (input_correlation), which '
+            "functions to learn and root data need"
+        )
     wanted = {
         "a target that moves ([drift])": drift is not None,
         "streams and models that are not linear": not scenario.is_linear,
