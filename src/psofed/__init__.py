@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from psofed.common.errors import UnknownFieldError as UnknownFieldError
     from psofed.fleet import Fleet as Fleet
     from psofed.fleet import draw_fleet as draw_fleet
-    from psofed.fleet import draw_stepsizes as draw_stepsizes
     from psofed.fleet.fitting import fit_scenario as fit_scenario
     from psofed.fleet.own_data import OwnData as OwnData
     from psofed.fleet.own_data import from_arrays as from_arrays
@@ -116,7 +115,6 @@ _HOME = {
     "compare": "studies.comparison",
     "difference": "results",
     "draw_fleet": "fleet",
-    "draw_stepsizes": "fleet",
     "fit_scenario": "fleet.fitting",
     "from_arrays": "fleet.own_data",
     "load_plugin": "parts",

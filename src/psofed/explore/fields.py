@@ -219,7 +219,7 @@ class _Form:
         # The number of features is the dimension, which has its own slider unless there is a table.
         yield from self._options("model", scenario.model, skipped=() if self._own_data else ("features",))
         if not self._own_data:
-            yield self._kinds("data.stream.kind", "inputs over time", "stream", data.stream)
+            yield self._kinds("data.stream", "inputs over time", "stream", data.stream)
             yield from self._options("data.stream", data.stream)
             yield self._kinds("data.function", "function", "function", data.function, none="linear, y = wᵀx")
             yield from self._options("data.function", data.function)

@@ -133,8 +133,8 @@ def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]
     if name == "data.function":
         return _with_function(mapping, value)
     result = set_values(mapping, {name: value})
-    if name in (*_OPTIONAL_KINDS, "learner.kind", "model.kind", "data.stream.kind") and isinstance(value, str):
-        _give_starting_values(result, table, value)
+    if name in (*_OPTIONAL_KINDS, "learner.kind", "model.kind", "data.stream") and isinstance(value, str):
+        _give_starting_values(result, name if name in INNER else table, value)
     if name == "dimension" and "features" in result.get("model", {}):
         result["model"]["features"] = value
     if name == "model.features":

@@ -138,7 +138,7 @@ def theory_steps(
     """
     try:
         known = cache.of(scenario, measured)
-        point = known.point(scenario.stepsize)
+        point = known.point(scenario.common_stepsize)
     except NotCoveredError as error:
         yield Theory(refusal=str(error), finished=True)
         return
@@ -146,7 +146,7 @@ def theory_steps(
     yield theory
     full_scenario = scenario.replace(num_shared=scenario.dimension)
     full = cache.of(full_scenario, measured)
-    yield (theory := replace(theory, full=full.point(scenario.stepsize)))
+    yield (theory := replace(theory, full=full.point(scenario.common_stepsize)))
     for points in _over_stepsizes(known, _coarse(known)):
         yield (theory := replace(theory, stepsizes=points))
     curves = _learning_curve(known, scenario, point)
@@ -220,7 +220,9 @@ def _over_shared(
 
     def design(count: int) -> Design:
         changed = scenario.replace(num_shared=count)
-        return Design(count, values_sent(changed), cache.of(changed, measured).point(scenario.stepsize))
+        return Design(
+            count, values_sent(changed), cache.of(changed, measured).point(scenario.common_stepsize)
+        )
 
     return _in_batches(counts, design)
 
@@ -233,7 +235,7 @@ def _over_participants(
 
     def design(count: int) -> Design:
         changed = full.replace(num_participants=count)
-        return Design(count, values_sent(changed), cache.of(changed, measured).point(full.stepsize))
+        return Design(count, values_sent(changed), cache.of(changed, measured).point(full.common_stepsize))
 
     return _in_batches(counts, design)
 
@@ -245,7 +247,7 @@ def _learning_curve(known: Known, scenario: Scenario, point: Point) -> Iterator[
     steady = point.network_mse
     while True:
         started = time.thread_time()
-        excess, server = known.prediction.method.curve(scenario.stepsize, length)
+        excess, server = known.prediction.method.curve(scenario.common_stepsize, length)
         seconds = time.thread_time() - started
         network, server, test = metrics_of(known.model, excess, server)
         tail = network[-max(length // 10, 1) :]

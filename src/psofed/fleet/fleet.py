@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 from psofed.parts.base import Attack
-from psofed.scenario import Scenario, Uniform, Variance
-from psofed.scenario.tables import Stepsize
+from psofed.scenario import Scenario
+from psofed.scenario.tables import draw_per_client
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,44 +125,24 @@ def draw_fleet(scenario: Scenario) -> Fleet:
     return replace(fleet, target=_read_only(fit_best_weights(scenario)))
 
 
-def draw_stepsizes(scenario: Scenario) -> FloatArray:
-    """Draw the stepsizes μ_k of a scenario's clients, shape (K,); they depend on ``data.fleet_seed`` alone.
-
-    Examples
-    --------
-    >>> from psofed import Scenario, Uniform
-    >>> scenario = Scenario(num_clients=3, dimension=2, stepsize=Uniform(0.1, 0.3))
-    >>> bool(((draw_stepsizes(scenario) >= 0.1) & (draw_stepsizes(scenario) <= 0.3)).all())
-    True
-    """
-    seed = np.random.SeedSequence(scenario.data.fleet_seed).spawn(4)[3]
-    return _draw_per_client(scenario.stepsize, scenario.num_clients, seed)
-
-
 def draw_inputs(scenario: Scenario) -> Fleet:
     """Draw the fleet's variances, with the paper's target for any kind of stream."""
     data, clients = scenario.data, scenario.num_clients
     input_seed, noise_seed, target_seed = np.random.SeedSequence(data.fleet_seed).spawn(3)
     explicit = None if data.covariances is None else _read_only(np.array(data.covariances))
     if explicit is None:
-        input_variance = _draw_per_client(data.input_variance, clients, input_seed)
+        input_variance = draw_per_client(data.input_variance, clients, input_seed)
     else:
         input_variance = np.trace(explicit, axis1=1, axis2=2) / scenario.input_dimension
     return Fleet(
         target=_read_only(np.full(scenario.dimension, 1.0 / math.sqrt(scenario.dimension))),
         input_variance=_read_only(input_variance),
-        noise_variance=_read_only(_draw_per_client(data.noise_variance, clients, noise_seed)),
+        noise_variance=_read_only(draw_per_client(data.noise_variance, clients, noise_seed)),
         correlation=data.correlation,
         explicit_covariances=explicit,
         num_inputs=scenario.input_dimension,
         target_offsets=_draw_offsets(data.target_spread, (clients, scenario.dimension), target_seed),
     )
-
-
-def _draw_per_client(value: Variance | Stepsize, clients: int, seed: np.random.SeedSequence) -> FloatArray:
-    if isinstance(value, Uniform):
-        return np.random.default_rng(seed).uniform(value.low, value.high, clients)
-    return np.broadcast_to(np.asarray(value, dtype=np.float64), clients).copy()
 
 
 def _draw_offsets(spread: float, shape: tuple[int, int], seed: np.random.SeedSequence) -> FloatArray | None:

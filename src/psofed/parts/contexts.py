@@ -372,7 +372,7 @@ class Message(NamedTuple):
     update : array (D,)
         u_k = μ x_k e_k.
     stepsize : float
-        μ.
+        μ_k.
     normals, uniforms : array (any,)
         Random numbers shared by server and clients; the exchange sets their number.
     client_uniforms : array (any,)
@@ -396,7 +396,7 @@ class Received(NamedTuple):
     participants : int
         How many sent.
     stepsize : float
-        μ.
+        μ; the mean of the clients' stepsizes where they differ.
     normals, uniforms : array (any,)
         As in :class:`Message`.
     """

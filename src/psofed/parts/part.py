@@ -81,7 +81,9 @@ class Part(Settings):
         if cls.methods and all(getattr(cls, name) is getattr(base, name) for name in cls.methods):
             wanted = " or ".join(cls.methods)
             family = cls.family.replace("_", "-")
-            raise PsofedError(f'{family} "{cls.kind}" ({cls.__qualname__}) needs a method {wanted}; it has none.')
+            raise PsofedError(
+                f'{family} "{cls.kind}" ({cls.__qualname__}) needs a method {wanted}; it has none.'
+            )
 
     @classmethod
     def _family_base(cls) -> Any:

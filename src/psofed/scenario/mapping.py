@@ -31,7 +31,13 @@ TABLE_NAMES = (
 )
 # Tables that may be left out; "none" means the same.
 OPTIONAL = ("drift", "pre_aggregation", "attack", "defence", "evasion")
-DEFAULT_KIND = {"learner": "lms", "model": "linear", "stream": "independent", "attack": "gaussian", "defence": "cusum"}
+DEFAULT_KIND = {
+    "learner": "lms",
+    "model": "linear",
+    "stream": "independent",
+    "attack": "gaussian",
+    "defence": "cusum",
+}
 PLUGINS = "plugins"
 
 

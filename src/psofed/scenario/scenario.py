@@ -18,7 +18,19 @@ from psofed.parts.base import Aggregation, Algorithm, Attack, Defence, Drift, Le
 from psofed.parts.learners.lms import LMS
 from psofed.parts.models.linear import Linear
 from psofed.parts.part import Part
-from psofed.scenario.tables import Data, Evasion, Selection, Stepsize, Uniform, a_part, per_client
+from psofed.scenario.tables import (
+    Data,
+    Evasion,
+    Selection,
+    Stepsize,
+    Uniform,
+    a_part,
+    draw_per_client,
+    per_client,
+)
+
+if TYPE_CHECKING:
+    from psofed.common.types import FloatArray
 
 UPLINKS = ("same", "redrawn")
 
@@ -195,6 +207,26 @@ class Scenario(Settings):
                 "stepsize differs between clients, which can only be simulated; here it must be one number."
             )
         return self.stepsize
+
+    @property
+    def mean_stepsize(self) -> float:
+        """μ, or the mean of the clients' stepsizes: what the server takes where it needs one."""
+        one = isinstance(self.stepsize, float | int)
+        return self.common_stepsize if one else float(self.draw_stepsizes().mean())
+
+    def draw_stepsizes(self) -> "FloatArray":
+        """Return every client's stepsize μ_k, shape (K,); drawn ones depend on ``data.fleet_seed`` alone.
+
+        Examples
+        --------
+        >>> Scenario(num_clients=3, dimension=2, stepsize=[0.1, 0.2, 0.3]).draw_stepsizes()
+        array([0.1, 0.2, 0.3])
+        """
+        import numpy as np
+
+        # The fleet takes the first three seeds.
+        seed = np.random.SeedSequence(self.data.fleet_seed).spawn(4)[3]
+        return draw_per_client(self.stepsize, self.num_clients, seed)
 
     @property
     def num_byzantine(self) -> int:

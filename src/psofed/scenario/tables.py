@@ -14,6 +14,11 @@ from psofed.parts.patterns.random import Random
 from psofed.parts.registry import FAMILIES, find_part
 from psofed.parts.streams.independent import Independent
 
+if TYPE_CHECKING:
+    import numpy as np
+
+    from psofed.common.types import FloatArray
+
 
 @dataclass(frozen=True)
 class Uniform:
@@ -65,7 +70,9 @@ def per_client(*, open_low: bool = False) -> Check:
             high = check_number(f"{field_name}.uniform", value.high, low)
             return Uniform(low, high)
         if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
-            return tuple(check_number(f"{field_name}[{k}]", v, 0, open_low=open_low) for k, v in enumerate(value))
+            return tuple(
+                check_number(f"{field_name}[{k}]", v, 0, open_low=open_low) for k, v in enumerate(value)
+            )
         try:
             return check_number(field_name, value, 0, open_low=open_low)
         except InvalidValueError:
@@ -74,6 +81,15 @@ def per_client(*, open_low: bool = False) -> Check:
             raise InvalidValueError(field_name, value, allowed) from None
 
     return check
+
+
+def draw_per_client(value: Variance | Stepsize, clients: int, seed: "np.random.SeedSequence") -> "FloatArray":
+    """Return a number for each client, shape (K,); those of a smaller fleet are the first of a larger one."""
+    import numpy as np
+
+    if isinstance(value, Uniform):
+        return np.random.default_rng(seed).uniform(value.low, value.high, clients)
+    return np.broadcast_to(np.asarray(value, dtype=np.float64), clients).copy()
 
 
 def _check_covariances(field_name: str, value: Any) -> Covariances:

@@ -94,10 +94,10 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
     drift = scenario.drift
     stream = scenario.data.stream
     unstated = not stream.is_independent and stream.input_correlation() is None
-    if unstated and (not scenario.is_linear or scenario.aggregation.has_root_data):
+    if unstated and not scenario.is_linear:
         raise NotCoveredError(
             f'data.stream.kind = "{stream.kind}" does not state the covariance of its inputs (input_correlation), which '
-            "functions to learn and root data need"
+            "functions to learn need"
         )
     wanted = {
         "a target that moves ([drift])": drift is not None,

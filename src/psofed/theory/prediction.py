@@ -196,7 +196,9 @@ class Prediction(Reported):
         iterations : int, optional
             How many; the scenario's own by default.
         """
-        excess, server = self.method.curve(self.scenario.common_stepsize, iterations or self.scenario.iterations)
+        excess, server = self.method.curve(
+            self.scenario.common_stepsize, iterations or self.scenario.iterations
+        )
         return LearningCurve(*metrics_of(self.model, excess, server))
 
     def report(self, *, stepsizes: bool = True) -> Report:

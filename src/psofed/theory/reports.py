@@ -310,9 +310,7 @@ def limits_report(limits: "AttackLimits") -> Report:
     if most is None:
         headline = f"The fleet stays stable even if all {count(clients)} clients are Byzantine."
     elif most < 0:
-        headline = (
-            f"The fleet is unstable at stepsize {significant(scenario.common_stepsize)} even without an attack."
-        )
+        headline = f"The fleet is unstable at stepsize {significant(scenario.common_stepsize)} even without an attack."
     else:
         headline = f"The fleet stays stable with up to {count(most)} of {count(clients)} clients Byzantine."
     if limits.scale is not None:

@@ -77,7 +77,9 @@ def advise(data: "OwnData | str | Path | pandas.DataFrame | Any", settings: Advi
     values = {"num_participants": data.num_clients, "stepsize": 0.1, **(settings.settings or {})}
     scenario = fit_scenario(data, values)
     if scenario.learner.kind != "lms":
-        raise NotCoveredError(f'psofed.advise compares ways to run LMS, not learner.kind = "{scenario.learner.kind}"')
+        raise NotCoveredError(
+            f'psofed.advise compares ways to run LMS, not learner.kind = "{scenario.learner.kind}"'
+        )
     rule = settings.rule
     if rule is None:
         rule = "median" if isinstance(scenario.aggregation, Mean) else scenario.aggregation
@@ -217,7 +219,9 @@ class _Adviser:
             title += ", some lying"
         numbers = sent.numbers_down + sent.numbers_up
         error, gain = judge.error(judged), judge.gain(judged, alone)
-        return LearningMethod(name, title, chosen.num_shared, chosen.common_stepsize, error, gain, numbers, rule)
+        return LearningMethod(
+            name, title, chosen.num_shared, chosen.common_stepsize, error, gain, numbers, rule
+        )
 
     def _notes(self) -> list[str]:
         lines = self._data.notes()
