@@ -29,8 +29,8 @@ def check_evasion(scenario: Scenario, has_own_data: bool) -> None:
         raise NotCoveredError("[evasion] needs a linear model on a linear stream, y = wᵀx + ν")
     if not scenario.data.stream.is_independent and scenario.data.stream.input_correlation() is None:
         raise NotCoveredError(
-            f'[evasion] needs the covariance of the inputs, which data.stream.kind = "{scenario.data.stream.kind}" does '
-            "not state (input_correlation)"
+            "[evasion] needs the covariance of the inputs, which "
+            f'data.stream.kind = "{scenario.data.stream.kind}" does not state (input_correlation)'
         )
     if has_own_data:
         raise NotCoveredError("[evasion] needs Gaussian streams and cannot use your own data")

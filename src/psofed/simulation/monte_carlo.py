@@ -96,8 +96,8 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
     unstated = not stream.is_independent and stream.input_correlation() is None
     if unstated and not scenario.is_linear:
         raise NotCoveredError(
-            f'data.stream.kind = "{stream.kind}" does not state the covariance of its inputs (input_correlation), which '
-            "functions to learn need"
+            f'data.stream.kind = "{stream.kind}" does not state the covariance of its inputs (input_correlation); '
+            "data.function needs it"
         )
     wanted = {
         "a target that moves ([drift])": drift is not None,

@@ -56,8 +56,8 @@ def check_scenario(scenario: Scenario) -> None:
         )
     if not scenario.data.stream.is_independent:
         raise NotCoveredError(
-            f'the theory covers inputs that are independent over time; data.stream.kind = "{scenario.data.stream.kind}" '
-            "can only be simulated"
+            "the theory covers inputs that are independent over time; "
+            f'data.stream.kind = "{scenario.data.stream.kind}" can only be simulated'
         )
     _ = scenario.common_stepsize  # refuses stepsizes that differ between clients
     pattern = scenario.selection.pattern

@@ -81,13 +81,13 @@ def _check_covered(scenario: Scenario, synthetic: bool) -> None:
         )
     if scenario.learner.kind != "lms":
         raise NotCoveredError(
-            f'a federation\'s clients learn with learner.kind = "lms", not "{scenario.learner.kind}"; others can only be '
-            "simulated"
+            f'learner.kind = "{scenario.learner.kind}": a federation\'s clients run LMS; '
+            "other learners can only be simulated"
         )
     if not scenario.data.stream.is_independent:
         raise NotCoveredError(
-            f'data.stream.kind = "{scenario.data.stream.kind}": a federation\'s inputs come as they do; a stream can only '
-            "be simulated"
+            f'data.stream.kind = "{scenario.data.stream.kind}": a federation\'s inputs are what its clients observe; '
+            "a stream can only be simulated"
         )
     _ = scenario.common_stepsize  # refuses stepsizes that differ between clients
     if scenario.drift is not None:
