@@ -404,7 +404,7 @@ class Drift(Part):
 
 
 class Learner(Part):
-    """What a client makes of a sample: the step from its model v after the download, with e = y − vᵀx.
+    """The local step of a client: from its model v after the download, with e = y − vᵀx on a sample (x, y).
 
     A learner has one of two methods. With :meth:`gain` it steps along the input, v ← a v + g x, where a is
     :meth:`keep` and the engine does the rest for many trials at once. With :meth:`learn` it writes any change of v, and

@@ -24,7 +24,7 @@ class Part(Settings):
         Its name in TOML and on the command line; the class's name in kebab-case unless given.
     methods : tuple of str
         Methods of which every part of the family has at least one. A class without any is refused when it is made,
-        unless its name begins with an underscore: then it is a base of the user's own.
+        unless its name begins with an underscore, which marks a custom base class.
     """
 
     family: ClassVar[str] = ""

@@ -22,7 +22,7 @@ class Inputs(NamedTuple):
     Attributes
     ----------
     is_independent : bool
-        Whether they are drawn afresh in each iteration; else the hook makes them.
+        Whether they are independent over time; else the hook makes them.
     hook : Hook
         The stream's method.
     memory : array (K, lanes, any)
