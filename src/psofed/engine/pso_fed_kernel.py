@@ -27,7 +27,7 @@ from psofed.engine.streams import Stream, WordArray
 from psofed.engine.test_set import TestSet, test_error
 
 
-class Schedule(NamedTuple):
+class Exchanges(NamedTuple):
     """Participants and masks of T iterations.
 
     Attributes
@@ -142,7 +142,7 @@ def advance(
     data: Stream,
     inputs: InputModel,
     stepsizes: FloatArray,
-    exchange: Schedule,
+    exchange: Exchanges,
     attack: AttackSide,
     search: SearchSide | None,
     defence: DefenceSide | None,

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.per_client import draw_per_client
 from psofed.common.types import FloatArray
 from psofed.parts.base import Attack
 from psofed.scenario import Scenario
-from psofed.scenario.tables import draw_per_client
 
 
 @dataclass(frozen=True, eq=False)

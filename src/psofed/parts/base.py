@@ -552,6 +552,15 @@ class Algorithm(Part):
         if not self.holds_models and scenario.learner.kind != "lms":
             allowed = f'"lms" with algorithm = "{self.kind}", whose clients hold no model'
             raise InvalidValueError("learner.kind", scenario.learner.kind, allowed)
+        network = {
+            "availability": scenario.availability,
+            "channel": scenario.channel,
+            "delay": scenario.delay,
+        }
+        for name, value in network.items():
+            if not self.holds_models and value is not None:
+                allowed = f'left out with algorithm = "{self.kind}", whose clients hold no model'
+                raise InvalidValueError(name, getattr(value, "kind", "given"), allowed)
 
     def traffic(self, scenario: "Scenario") -> "Traffic":
         """Return the cost and the frequency of exchanges."""

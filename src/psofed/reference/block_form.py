@@ -76,6 +76,8 @@ def is_covered(scenario: Scenario) -> bool:
     """Tell whether the block form covers the scenario: LMS with one stepsize, an additive attack and the mean."""
     if scenario.learner.kind != "lms" or not isinstance(scenario.stepsize, float | int):
         return False
+    if any((scenario.availability, scenario.channel, scenario.delay, len(scenario.attacks) > 1)):
+        return False
     statement = None if scenario.attack is None else scenario.attack.affine()
     adds = scenario.attack is None or (
         isinstance(statement, Affine) and (statement.own, statement.server) == (1.0, 0.0)

@@ -1,41 +1,22 @@
 """The tables of a scenario: which entries are shared, the clients' data, and adversarial inputs."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.options import Check, option
+from psofed.common.per_client import PerClient, Uniform, per_client
 from psofed.common.settings import Settings
-from psofed.common.validation import check_number
 from psofed.parts.base import Function, InputStream, Pattern
+from psofed.parts.network import Channel
 from psofed.parts.part import Part
 from psofed.parts.patterns.random import Random
 from psofed.parts.registry import FAMILIES, find_part
 from psofed.parts.streams.independent import Independent
+from psofed.parts.traffic import BITS_PER_NUMBER
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from psofed.common.types import FloatArray
-
-
-@dataclass(frozen=True)
-class Uniform:
-    """A variance or stepsize drawn per client from the uniform distribution on [low, high].
-
-    Examples
-    --------
-    >>> Uniform(0.2, 1.2)
-    Uniform(low=0.2, high=1.2)
-    """
-
-    low: float
-    high: float
-
-
-Variance = float | Uniform | tuple[float, ...]
-Stepsize = float | Uniform | tuple[float, ...]
+Variance = PerClient
 Covariances = tuple[tuple[tuple[float, ...], ...], ...]
 
 
@@ -59,37 +40,6 @@ def as_part(family: str, value: Any, field_name: str = "") -> Any:
 def a_part(family: str, field_name: str = "") -> Check:
     """Return a check that accepts a part of a family, or its name."""
     return lambda name, value: as_part(family, value, field_name or name)
-
-
-def per_client(*, open_low: bool = False) -> Check:
-    """Return a check for one number for all clients, one per client, or the range from which each is drawn."""
-
-    def check(field_name: str, value: Any) -> Any:
-        if isinstance(value, Uniform):
-            low = check_number(f"{field_name}.uniform", value.low, 0, open_low=open_low)
-            high = check_number(f"{field_name}.uniform", value.high, low)
-            return Uniform(low, high)
-        if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
-            return tuple(
-                check_number(f"{field_name}[{k}]", v, 0, open_low=open_low) for k, v in enumerate(value)
-            )
-        try:
-            return check_number(field_name, value, 0, open_low=open_low)
-        except InvalidValueError:
-            size = "greater than 0" if open_low else "of at least 0"
-            allowed = f"a number {size}, a list of num_clients such numbers, or {{uniform = [low, high]}}"
-            raise InvalidValueError(field_name, value, allowed) from None
-
-    return check
-
-
-def draw_per_client(value: Variance | Stepsize, clients: int, seed: "np.random.SeedSequence") -> "FloatArray":
-    """Return a number for each client, shape (K,); those of a smaller fleet are the first of a larger one."""
-    import numpy as np
-
-    if isinstance(value, Uniform):
-        return np.random.default_rng(seed).uniform(value.low, value.high, clients)
-    return np.broadcast_to(np.asarray(value, dtype=np.float64), clients).copy()
 
 
 def _check_covariances(field_name: str, value: Any) -> Covariances:
@@ -178,10 +128,10 @@ class Data(Settings):
     table = "data"
 
     input_variance: Variance = option(
-        default=Uniform(0.2, 1.2), check=per_client(), text="ς_k², variance of the inputs"
+        default=Uniform(0.2, 1.2), check=per_client(0.0, math.inf), text="ς_k², variance of the inputs"
     )
     noise_variance: Variance = option(
-        default=Uniform(0.005, 0.025), check=per_client(), text="σ_νk², variance of the noise"
+        default=Uniform(0.005, 0.025), check=per_client(0.0, math.inf), text="σ_νk², variance of the noise"
     )
     input_correlation: float = option(
         default=0.0, low=-1, high=1, open_low=True, open_high=True, text="ρ in R_k[i, j] = ς_k² ρ^|i−j|"
@@ -285,3 +235,75 @@ class Evasion(Settings):
         if isinstance(given, int | float) and not isinstance(given, bool):
             object.__setattr__(self, "norm", f"{given:g}")
         super().__post_init__()
+
+
+def _channels(name: str, value: Any) -> tuple[Channel, ...]:
+    """Return the channels of one direction, in series; one part stands for a series of one."""
+    if value is None:
+        return ()
+    series = value if isinstance(value, list | tuple) else (value,)
+    return tuple(as_part("channel", part, name) for part in series)
+
+
+class Links(Settings):
+    """The links between clients and server: channels on the way up and on the way down.
+
+    Parameters
+    ----------
+    up, down : Channel, its name, or a sequence of them
+        What happens to the values on the way; several channels act in series, in the order given.
+
+    Examples
+    --------
+    >>> from psofed.parts.channels import Lossy, Quantised
+    >>> Links(up=(Quantised(bits=4, reach=2.0), Lossy(probability=0.1))).bits_up
+    4
+    """
+
+    table = "channel"
+
+    up: tuple[Channel, ...] = option(default=(), check=_channels, text="channels from a client to the server")
+    down: tuple[Channel, ...] = option(
+        default=(), check=_channels, text="channels from the server to a client"
+    )
+
+    if TYPE_CHECKING:  # accepted types; one part stands for a series, a name for the part
+
+        def __init__(
+            self,
+            *,
+            up: Channel | str | Sequence[Channel | str] | None = ...,
+            down: Channel | str | Sequence[Channel | str] | None = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for direction in ("up", "down"):
+            for channel in getattr(self, direction):
+                channel.check(direction)
+
+    @property
+    def bits_up(self) -> int:
+        """Bits per value on the way up."""
+        return _bits(self.up)
+
+    @property
+    def bits_down(self) -> int:
+        """Bits per value on the way down."""
+        return _bits(self.down)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return a table for each direction, or a list of tables where several channels act in series."""
+        plain = {}
+        for direction in ("up", "down"):
+            series = [channel.to_mapping() for channel in getattr(self, direction)]
+            if series:
+                plain[direction] = series[0] if len(series) == 1 else series
+        return plain
+
+
+def _bits(channels: tuple[Channel, ...]) -> int:
+    bits = BITS_PER_NUMBER
+    for channel in channels:
+        bits = channel.bits_after(bits)
+    return bits
