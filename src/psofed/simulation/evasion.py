@@ -21,7 +21,7 @@ from psofed.scenario import Evasion, Scenario
 INSTANTS = 64
 
 
-def check_evasion(scenario: Scenario, has_own_data: bool) -> None:
+def check_evasion(scenario: Scenario) -> None:
     """Refuse scenarios without a closed form, by name."""
     if scenario.evasion is None:
         return
@@ -32,7 +32,7 @@ def check_evasion(scenario: Scenario, has_own_data: bool) -> None:
             "[evasion] needs the covariance of the inputs, which "
             f'data.stream.kind = "{scenario.data.stream.kind}" does not state (input_correlation)'
         )
-    if has_own_data:
+    if scenario.data.rows is not None:
         raise NotCoveredError("[evasion] needs Gaussian streams and cannot use your own data")
     if scenario.drift is not None:
         raise NotCoveredError("[evasion] cannot be combined with [drift]")
