@@ -205,7 +205,7 @@ def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, OnlineRegr
     check_scenario(settings.scenario)
     source, scaled = _source_of(node, settings)
     return settings, online_regression(
-        source, settings.scenario.stepsize, settings.samples_per_round, scaled=scaled
+        source, settings.scenario.common_stepsize, settings.samples_per_round, scaled=scaled
     )
 
 

@@ -116,6 +116,17 @@ def _check_covered(scenario: Scenario, synthetic: bool) -> None:
             f'a federation\'s clients fit linear models, not model.kind = "{scenario.model.kind}"; '
             "let them make features of their inputs before they learn"
         )
+    if scenario.learner.kind != "lms":
+        raise NotCoveredError(
+            f'learner.kind = "{scenario.learner.kind}": a federation\'s clients run LMS; '
+            "other learners can only be simulated"
+        )
+    if not scenario.data.stream.is_independent:
+        raise NotCoveredError(
+            f'data.stream.kind = "{scenario.data.stream.kind}": a federation\'s inputs are what its clients observe; '
+            "a stream can only be simulated"
+        )
+    _ = scenario.common_stepsize  # refuses stepsizes that differ between clients
     if scenario.drift is not None:
         raise NotCoveredError(
             f'drift.kind = "{scenario.drift.kind}": a federation\'s data move as they do; a drift can only be simulated'
