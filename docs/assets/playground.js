@@ -1,7 +1,7 @@
 // Sliders over tables of exact theory. The tables (PLAYGROUND) are computed by docs/playground_tables.py when the site is built.
 "use strict";
 (() => {
-  const root = document.getElementById("playground");
+  const root = document.getElementById("pg-root");
   const { stepsizes, fleets } = PLAYGROUND;
   const defaults = { fleet: "readme", m: 1, b: 15, p: 0.2, v: 0.5, mu: 22, metric: "network_mse" };
   const metrics = { network_mse: "Network MSE", server_msd: "Server MSD" };
@@ -61,7 +61,7 @@
   form.addEventListener("submit", (event) => event.preventDefault());
   const sentence = make("p", { id: "pg-sentence", "aria-live": "polite" });
   const charts = make("div", { class: "pg-charts" });
-  root.append(form, make("div", { class: "pg-answer" }, sentence, charts));
+  root.append(sentence, form, charts);
 
   // Charts: curves over one quantity, the current settings as a dot. Lower is better.
   function chart(title, xLabel, xs, curves, current, options = {}) {
@@ -97,6 +97,8 @@
         pen = true; last = [px(xs[i]), py(y)];
       });
       svg.append(make("path", { ns: 1, d: path, class: `curve ${kind}` }));
+      if (xs.length <= 12) // points stay visible where their neighbours are unstable
+        ys.forEach((y, i) => y !== null && svg.append(make("circle", { ns: 1, cx: px(xs[i]), cy: py(y), r: 2.5, class: `point ${kind}` })));
       if (name && last) svg.append(make("text", { ns: 1, x: Math.min(last[0], width - right) - 4, y: last[1] - 6, "text-anchor": "end", class: kind }, name));
     });
     if (current && current[1] !== null) svg.append(make("circle", { ns: 1, cx: px(current[0]), cy: py(current[1]), r: 5, class: "dot" }));
