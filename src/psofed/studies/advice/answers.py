@@ -72,6 +72,8 @@ def _federating(advice: "Advice") -> str:
         return f"Undecided: each of the {len(stations)} clients learns without error, alone and together."
     members = sum(len(group.clients) for group in advice.groups)
     federates = gain.matters and gain.value > 0
+    if advice.winner and not federates:
+        return ""
     start = "The federation gains on LMS alone" if advice.winner else "Federate"
     if federates and members < len(stations):
         return f"{start}: {_gaining(advice, members)}; {_leave_out(advice)}."
