@@ -5,23 +5,21 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
+from psofed.data.own_data import OwnData
 from psofed.engine.lanes import WIDTH
 from psofed.engine.pso_fed import PsoFedRun
-from psofed.engine.samples import TableSamples, make_table_samples
-from psofed.fleet import Fleet
+from psofed.fleet.measured import table_samples
 from psofed.scenario import Scenario
 from psofed.settings.advice import AdviceSettings
 from psofed.simulation.baselines import lms_errors
-
-if TYPE_CHECKING:
-    from psofed.fleet.own_data import OwnData
+from psofed.simulation.parcels import sending
 
 # Blocks of time; the first quarter only serves to choose from.
 BLOCKS = 24
@@ -81,20 +79,20 @@ class Trier:
 
     Parameters
     ----------
-    data : OwnData
     scenario : Scenario
-        The federation of all clients, whatever its stepsize, shared parameters, rule and attack.
+        The federation of all clients and its data, whatever its stepsize, shared parameters, rule and attack.
     settings : AdviceSettings
         Trials (draws of participants, masks and attack over which errors are averaged), seed, executor and progress.
     """
 
-    def __init__(self, data: "OwnData", scenario: Scenario, settings: AdviceSettings) -> None:
+    def __init__(self, scenario: Scenario, settings: AdviceSettings) -> None:
+        data = scenario.own_data
+        assert data is not None
         self.scenario: Scenario = scenario
         self.blocks: Blocks = cut_into_blocks(data.samples)
         self._data, self._settings = data, settings
-        self._everybody = tuple(range(data.num_clients))
-        self._samples_of = {self._everybody: make_table_samples(scenario, data)}
         self._done, self._planned = 0, 0
+        self._groups: dict[tuple[int, ...], OwnData] = {}
         make_features = scenario.model.make_features(data.num_columns, scenario.dimension)
         self.features: list[FloatArray] = [make_features(rows) for rows in data.inputs]
         norms = np.concatenate([(rows**2).sum(axis=1) for rows in self.features])
@@ -131,7 +129,7 @@ class Trier:
     def lms(self, grid: FloatArray, pooled: bool) -> FloatArray:
         """Return the errors (stepsizes, blocks, K) of each client alone, or of one model of all data."""
         clients, iterations = self.scenario.num_clients, self.scenario.iterations
-        fleet, samples = self._samples_of[self._everybody]
+        fleet, samples = table_samples(self.scenario)
         with np.errstate(over="ignore", invalid="ignore"):
             runs = (lms_errors(samples, fleet.target, float(mu), clients, iterations) for mu in grid)
             return np.array([self.blocks.sums(run[int(pooled)]) for run in runs])
@@ -144,48 +142,51 @@ class Trier:
         return self.blocks.sums(errors)[None]
 
     def federations(
-        self, scenarios: Sequence[Scenario], members: Sequence[tuple[int, ...] | None] | None = None
+        self, scenarios: Sequence[Scenario], members: Sequence[tuple[int, ...]] | None = None
     ) -> FloatArray:
         """Return the errors of scenarios, (scenarios, blocks, K), means over trials.
 
         Each is a federation of some clients (by default of all); errors of the others are zero.
         """
-        groups = [group or self._everybody for group in members or [None] * len(scenarios)]
-        jobs = [
-            (
-                scenario,
-                *self._samples(scenario, group),
-                self._settings.seed,
-                self._settings.trials,
-                self.blocks.edges,
-            )
-            for scenario, group in zip(scenarios, groups, strict=True)
-        ]
-        self._planned += len(jobs)
-        errors = np.zeros((len(jobs), len(self.blocks.counts), self.scenario.num_clients))
-        for at, found in enumerate(self._run(jobs)):
+        groups = members or [tuple(range(self.scenario.num_clients))] * len(scenarios)
+        self._planned += len(scenarios)
+        errors = np.zeros((len(scenarios), len(self.blocks.counts), self.scenario.num_clients))
+        for at, found in enumerate(self._run(scenarios)):
             errors[at][:, groups[at]] = found
         return errors
 
-    def _samples(self, scenario: Scenario, group: tuple[int, ...]) -> tuple[Fleet, TableSamples]:
-        if group not in self._samples_of:
-            self._samples_of[group] = make_table_samples(scenario, self._data.only(group))
-        return self._samples_of[group]
+    def of_group(self, clients: tuple[int, ...]) -> Scenario:
+        """Return the federation of some clients, of whom as large a share takes part as of all."""
+        whole = self.scenario
+        rows = self._groups.setdefault(clients, self._data.only(clients))
+        return whole.replace(
+            num_clients=len(clients),
+            num_participants=max(1, round(whole.num_participants * len(clients) / whole.num_clients)),
+            iterations=min(whole.iterations, rows.iterations),
+            data=whole.data.replace(rows=rows),
+        )
 
-    def _run(self, jobs: Sequence[tuple[Any, ...]]) -> Iterator[FloatArray]:
+    @property
+    def _how(self) -> tuple[int, int, NDArray[np.int64]]:
+        return self._settings.seed, self._settings.trials, self.blocks.edges
+
+    def _run(self, jobs: Sequence[Scenario]) -> Iterator[FloatArray]:
         if self._settings.executor is not None:
             yield from self._wait(self._settings.executor, jobs)
             return
         # The first alone: it loads what the others need.
         for job in jobs[:1]:
-            yield run_federation(*job)
+            yield run_federation(job, *self._how)
             self._advance(1)
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             yield from self._wait(pool, jobs[1:])
 
-    def _wait(self, pool: Executor, jobs: Sequence[tuple[Any, ...]]) -> Iterator[FloatArray]:
-        waiting: deque[Future[FloatArray]] = deque(pool.submit(run_federation, *job) for job in jobs)
-        try:
+    def _wait(self, pool: Executor, jobs: Sequence[Scenario]) -> Iterator[FloatArray]:
+        waiting: deque[Future[FloatArray]] = deque()
+        with ExitStack() as stack:
+            stack.callback(lambda: [job.cancel() for job in waiting])
+            sender = stack.enter_context(sending(pool, self._data))
+            waiting.extend(sender.submit(run_federation, job, *self._how) for job in jobs)
             while waiting:
                 try:
                     result = waiting[0].result(timeout=0.1)
@@ -195,9 +196,6 @@ class Trier:
                 waiting.popleft()
                 self._advance(1)
                 yield result
-        finally:
-            for job in waiting:
-                job.cancel()
 
     def _advance(self, count: int) -> None:
         self._done += count
@@ -205,13 +203,12 @@ class Trier:
             self._settings.progress(self._done, self._planned)
 
 
-def run_federation(
-    scenario: Scenario, fleet: Fleet, samples: TableSamples, seed: int, trials: int, edges: NDArray[np.int64]
-) -> FloatArray:
+def run_federation(scenario: Scenario, seed: int, trials: int, edges: NDArray[np.int64]) -> FloatArray:
     """Run a federation on a table and return its squared errors, sums over blocks of time, (blocks, K).
 
     They are means over trials; infinite from where one of them diverges.
     """
+    fleet, samples = table_samples(scenario)
     sums = np.zeros((len(edges) - 1, scenario.num_clients))
     for first_trial in range(0, trials, WIDTH):
         count = min(WIDTH, trials - first_trial)

@@ -50,10 +50,9 @@ def _next_step(advice: "Advice") -> NextStep | None:
         "num_participants": str(advice.scenario.num_participants),
     }
     left_out = f"--leave-out {','.join(advice.left_out)} " if advice.left_out else ""
-    data = "psofed.read_data(…, leave_out=advice.left_out)" if advice.left_out else "data"
     return NextStep(
         "Simulate it",
-        f"psofed.simulate(advice.scenario, data={data})",
+        "psofed.simulate(advice.scenario)",
         f"psofed simulate --data FILE --client-column {advice.data['client_column']} "
         f"--target-column {advice.data['target_column']} {left_out}"
         + " ".join(f"--set {name}={value}" for name, value in changes.items()),

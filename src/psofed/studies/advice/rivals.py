@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from psofed.common.types import FloatArray
+from psofed.data.standardise import running_deviation
 from psofed.engine.compiling import compiled
-from psofed.fleet.standardise import running_deviation
 from psofed.studies.advice.errors import Blocks
 
 if TYPE_CHECKING:
-    from psofed.fleet.own_data import OwnData
+    from psofed.data.own_data import OwnData
 
 _DAY = 86_400.0
 _SEASONS = {"same as a day ago": _DAY, "same as a week ago": 7 * _DAY, "same as a year ago": 365 * _DAY}

@@ -120,9 +120,7 @@ class GroupSearch:
         return tried
 
     def _settings(self, group: tuple[int, ...]) -> list[Scenario]:
-        whole = self._trier.scenario
-        participants = max(1, round(whole.num_participants * len(group) / whole.num_clients))
-        base = whole.replace(num_clients=len(group), num_participants=participants)
+        base = self._trier.of_group(group)
         return [
             base.replace(num_shared=count, stepsize=float(mu))
             for count in self._trier.shared(few=True)

@@ -13,7 +13,7 @@ from psofed.studies.advice.groups import Groups
 from psofed.studies.advice.judging import Gain, Judge, Judged
 
 if TYPE_CHECKING:
-    from psofed.fleet.own_data import OwnData
+    from psofed.data.own_data import OwnData
 
 FAULTY, OTHER_LAW, DRIFTS, FEW_ROWS = "faulty sensor", "other law", "drifts", "too few rows"
 

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.types import FloatArray
-from psofed.fleet.frames import TableFrame, read_frame
-from psofed.fleet.values import client_name, is_text, is_time, number, shown
+from psofed.data.frames import TableFrame, read_frame
+from psofed.data.values import client_name, is_text, is_time, number, shown
 
 if TYPE_CHECKING:
     import pandas
@@ -31,6 +31,8 @@ class ClientTable:
     ----------
     path : str
         Where they come from.
+    file : str
+        The same as an absolute path; empty if they do not come from a file.
     client_column, target_column : str
     features : tuple of str
         Columns that are inputs.
@@ -66,6 +68,7 @@ class ClientTable:
     duplicates: int = 0
     decimal_commas: tuple[str, ...] = ()
     out_of_order: Mapping[str, str] = field(default_factory=dict)
+    file: str = ""
     times: tuple[FloatArray, ...] = ()
 
     @property
@@ -155,6 +158,7 @@ def read_table(
         _count_duplicates(data),
         tuple(with_commas),
         {name: who for name, times in stamps.items() if (who := _out_of_order(times, owner, names))},
+        str(Path(source).resolve()) if isinstance(source, str | Path) else "",
         tuple(times[own] for own in rows for times in itertools.islice(stamps.values(), 1)),
     )
 
