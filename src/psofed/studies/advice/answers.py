@@ -94,7 +94,7 @@ def _federating(advice: "Advice") -> str:
     start = "No difference that matters" if gain.is_clear else "No clear difference"
     text = f"{start}: {_sharing(advice)}, a federation of {who} has an error {change(gain)} than each client alone"
     if members < len(stations):
-        text += f", and one of all clients {brief(advice.everybody_gain)}"
+        text += f", and one of all {brief(advice.everybody_gain)}. If you federate, {_leave_out(advice)}"
     return f"{text}. Learning alone needs no traffic."
 
 

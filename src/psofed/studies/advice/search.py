@@ -1,10 +1,10 @@
 """Who should federate with whom: groups chosen from the past only, and judged by what follows.
 
 At each quarter of the time the clients are grouped by their laws on the rows so far
-(:mod:`psofed.studies.advice.groups`). From then on the adviser can federate everybody, or each group by itself. A group
-of one, a group that was seen to lose and a minority that was not seen to gain stay alone. In every block it does what
-had the smaller error in the blocks before, so that its errors are those of somebody who followed the advice at the
-time. An interval of these errors has paid for the search.
+(:mod:`psofed.studies.advice.groups`), and those whose errors stand out are put by themselves. From then on the adviser
+can federate everybody, or each group by itself. A group of one, a group that was seen to lose and a minority that was
+not seen to gain stay alone. In every block it does what had the smaller error in the blocks before, so that its errors
+are those of somebody who followed the advice at the time. An interval of these errors has paid for the search.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
+from psofed.results.outliers import robust_scores, stands_out
 from psofed.scenario import Scenario
 from psofed.studies.advice.errors import Trier
 from psofed.studies.advice.groups import Groups, estimate_laws, split_by_law
@@ -87,12 +88,14 @@ class GroupSearch:
     def run(self) -> Federated:
         """Return what the adviser would have done in each block, and what it recommends."""
         blocks, first = len(self._trier.blocks.counts), self._judge.first
-        laws = {end: self._laws_before(end) for end in sorted({first, blocks // 2, 3 * blocks // 4, blocks})}
-        tried = self._try(groups for end, groups in laws.items() if end >= first)
+        ends = sorted({first, blocks // 2, 3 * blocks // 4, blocks} - set(range(first)))
+        laws = {end: self._laws_before(end) for end in ends}
+        partitions = {end: self._without_faulty(groups, end) for end, groups in laws.items()}
+        tried = self._try(partitions.values())
         errors, members = [], []
         groups: tuple[GroupSetting, ...] = ()
         for end in range(first, blocks + 1):
-            latest = laws[max(at for at in laws if at <= end)]
+            latest = partitions[max(at for at in ends if at <= end)]
             now, is_member, groups = self._decide(latest, tried, end)
             if end < blocks:
                 errors.append(now[end])
@@ -102,6 +105,14 @@ class GroupSearch:
     def _laws_before(self, end: int) -> Groups:
         edges = self._trier.blocks.edges[: end + 1]
         return split_by_law(estimate_laws(self._trier.features, self._targets, edges))
+
+    def _without_faulty(self, laws: Groups, end: int) -> Groups:
+        """Return the groups with every client by itself whose errors alone stood out before."""
+        past = self._judge.past_errors(self._alone, end)
+        scores, times = robust_scores(past[self._judge.best(past)])
+        faulty = set(np.flatnonzero(stands_out(scores, times) & (times > 1)).tolist())
+        rest = [tuple(k for k in group if k not in faulty) for group in laws]
+        return tuple(group for group in (*rest, *((k,) for k in sorted(faulty))) if group)
 
     def _try(self, partitions: Iterable[Groups]) -> dict[tuple[int, ...], Tried]:
         """Run every group of two or more once, whatever partitions it is in."""
