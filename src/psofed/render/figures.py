@@ -211,8 +211,8 @@ def _draw_rows(axes: Axes, chart: RowChart) -> None:
             axes.plot([first.values[at], second.values[at]], [at, at], color=colour, lw=1.6, zorder=1)
     if chart.x.limits is not None:
         axes.set_xlim(*chart.x.limits)
-    for rows in chart.rows:
-        _draw_row_values(axes, rows, chart.starred, chart.x.limits)
+    for at, rows in enumerate(chart.rows):
+        _draw_row_values(axes, rows, chart.starred, chart.x.limits, 34 * at)
     names = [_text(name) for name in chart.names]
     axes.set_yticks(places, names, fontsize=8 if len(names) > 12 else None)
     for at, label in enumerate(axes.get_yticklabels()):
@@ -254,7 +254,7 @@ def _row_style(rows: Rows) -> dict[str, Any]:
 
 
 def _draw_row_values(
-    axes: Axes, rows: Rows, starred: frozenset[int], limits: tuple[float, float] | None
+    axes: Axes, rows: Rows, starred: frozenset[int], limits: tuple[float, float] | None, shift: int
 ) -> None:
     style = _row_style(rows)
     for at, value in enumerate(rows.values):
@@ -265,7 +265,7 @@ def _draw_row_values(
                 [limits[not low]], [at], clip_on=False, zorder=3, **(style | {"marker": "<" if low else ">"})
             )
             axes.annotate(
-                f"{value:,.3g}".replace("-", "−"), (limits[not low], at), xytext=(6 if low else -6, 0),
+                f"{value:,.3g}".replace("-", "−"), (limits[not low], at), xytext=(6 + shift if low else -6 - shift, 0),
                 textcoords="offset points", ha="left" if low else "right", va="center", fontsize=8,
             )  # fmt: skip
             continue

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from psofed.common.errors import InvalidValueError, MissingValueError
+from psofed.common.errors import InvalidValueError, MissingValueError, NotCoveredError
 from psofed.common.notices import notify
 from psofed.common.settings import call_with, takes
 from psofed.common.types import FloatArray
@@ -87,6 +87,10 @@ def advise(
             "epochs", data.epochs, "1, since the error on rows that were learned before is no forecast error"
         )
     scenario = scenario or Scenario.from_data(data, num_participants=data.num_clients)
+    if scenario.learner.kind != "lms":
+        raise NotCoveredError(
+            f'psofed.advise compares ways to run LMS, not learner.kind = "{scenario.learner.kind}"'
+        )
     rule = settings.rule
     if rule is None:
         rule = "median" if isinstance(scenario.aggregation, Mean) else scenario.aggregation
@@ -140,8 +144,8 @@ class _Adviser:
         alone, pooled, average = map(judge.choose, (alone_errors, pooled_errors, trier.average()))
         whole = self._try_whole(trier.shared() if several else (base.dimension,))
         together = judge.choose(whole.errors, whole.costs)
-        used = np.array([grid[alone.last], whole.scenarios[together.last].stepsize])
-        near = np.unique([s.stepsize for s in whole.scenarios])
+        used = np.array([grid[alone.last], whole.scenarios[together.last].common_stepsize])
+        near = np.unique([s.common_stepsize for s in whole.scenarios])
         near = near[(near > 0.9 * used.min() / trier.factor) & (near < 1.1 * used.max() * trier.factor)]
         search = GroupSearch(trier, self._data.targets, whole, alone_errors, near).run()
         chosen, gain = search, judge.gain(search.judged, alone, members=search.members)
@@ -198,7 +202,7 @@ class _Adviser:
             winner_gain=winner_gain,
             methods=tuple(methods),
             groups=tuple(
-                ClientGroup(tuple(names[k] for k in group), setting.num_shared, setting.stepsize)
+                ClientGroup(tuple(names[k] for k in group), setting.num_shared, setting.common_stepsize)
                 for group, setting in chosen.groups
             ),
             everybody_gain=judge.gain(together, alone),
@@ -293,7 +297,7 @@ class _Adviser:
             "federation",
             title,
             scenario.num_shared,
-            scenario.stepsize,
+            scenario.common_stepsize,
             self._judge.error(chosen.judged),
             gain,
             sent,
@@ -308,7 +312,7 @@ class _Adviser:
         title = f"all together, M = {chosen.num_shared}" + ("" if rule == "mean" else f", {rule}")
         error, gain = judge.error(judged), judge.gain(judged, alone)
         return LearningMethod(
-            name, title, chosen.num_shared, chosen.stepsize, error, gain, _values_sent(chosen), rule
+            name, title, chosen.num_shared, chosen.common_stepsize, error, gain, _values_sent(chosen), rule
         )
 
     def _plain(

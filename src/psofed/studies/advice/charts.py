@@ -32,6 +32,8 @@ def _gains(advice: "Advice") -> RowChart:
     values = 100 * np.array([m.gain.value for m in shown])
     low, high = (100 * np.array([m.gain.interval[end] for m in shown]) for end in (0, 1))
     is_lie = np.arange(len(shown)) >= len(plain)
+    learns = np.array([m.name in ("federation", "everybody", "pooled", "rls") for m in shown])
+    ends = np.append(np.concatenate([column[learns] for column in (values, low, high)]), 0.0)
     groups = []
     for mask, colour in ((~is_lie, 0), (is_lie, 1)):
         if mask.any():
@@ -39,7 +41,7 @@ def _gains(advice: "Advice") -> RowChart:
             groups.append(Rows("", shown_here[0], shown_here[1], shown_here[2], colour=colour))
     return RowChart(
         "gain over learning alone, 95 % interval (★: the answer's)",
-        Scale("error below each client's alone (%)", limits=_limits(values)),
+        Scale("error below each client's alone (%)", limits=_limits(ends, values)),
         tuple(_short(name, 30) for name in names),
         tuple(groups),
         zero=True,
@@ -65,26 +67,25 @@ def _dumbbells(stations: "tuple[Station, ...]") -> RowChart:
     )
 
 
-def _limits(values: FloatArray) -> tuple[float, float] | None:
-    """Return where the axis ends if some values are so far out that the others could not be told apart.
+def _limits(values: FloatArray, others: FloatArray | None = None) -> tuple[float, float] | None:
+    """Return where the axis ends if some values, or others, are so far out that the rest could not be told apart.
 
     Examples
     --------
     >>> _limits(np.array([4.0, 5.0, 3.0, -763.0])), _limits(np.array([4.0, 5.0, 3.0, -2.0]))
-    ((-4.5, 11.5), None)
+    ((2.5, 5.5), None)
     """
-    finite = values[np.isfinite(values)]
-    if finite.size < 4:
+    values = values[np.isfinite(values)]
+    if values.size < 3:
         return None
-    lower, middle, upper = (
-        float(q) for q in np.quantile(finite, (0.25, 0.5, 0.75), method="closest_observation")
-    )
-    reach = max(4 * (upper - lower), 0.5 * abs(middle), 1e-9)
-    inside = finite[(finite > lower - reach) & (finite < upper + reach)]
-    if inside.size == finite.size:
+    lower, upper = (float(q) for q in np.quantile(values, (0.25, 0.75), method="closest_observation"))
+    reach = max(4 * (upper - lower), 0.5 * abs(upper), 1e-9)
+    inside = values[(values > lower - reach) & (values < upper + reach)]
+    reach = 2 * max(float(np.ptp(inside)), 1e-9)
+    everything = values if others is None else np.append(values, others[np.isfinite(others)])
+    if everything.min() > inside.min() - reach and everything.max() < inside.max() + reach:
         return None
-    margin = 0.5 * max(float(np.ptp(inside)), 0.1 * reach)
-    return float(min(inside.min(), 0.0) - margin), float(inside.max() + margin)
+    return float(inside.min() - reach / 8), float(inside.max() + reach / 8)
 
 
 def _cloud(stations: "tuple[Station, ...]") -> Chart:
