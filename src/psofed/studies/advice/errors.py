@@ -130,9 +130,14 @@ class Trier:
         """Return the errors (stepsizes, blocks, K) of each client alone, or of one model of all data."""
         clients, iterations = self.scenario.num_clients, self.scenario.iterations
         fleet, samples = table_samples(self.scenario)
-        with np.errstate(over="ignore", invalid="ignore"):
-            runs = (lms_errors(samples, fleet.target, float(mu), clients, iterations) for mu in grid)
-            return np.array([self.blocks.sums(run[int(pooled)]) for run in runs])
+        self._planned += len(grid)
+        sums = []
+        for mu in grid:
+            with np.errstate(over="ignore", invalid="ignore"):
+                errors = lms_errors(samples, fleet.target, float(mu), clients, iterations)[int(pooled)]
+                sums.append(self.blocks.sums(errors))
+            self._advance(1)
+        return np.array(sums)
 
     def average(self) -> FloatArray:
         """Return the errors (1, blocks, K) of the running mean."""
