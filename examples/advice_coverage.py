@@ -1,7 +1,7 @@
 """How often the 95 % interval of `psofed advise` holds, and how often it finds who should federate (docs/own_data.md).
 
 python examples/advice_coverage.py intervals 400
-python examples/advice_coverage.py groups 40
+python examples/advice_coverage.py groups 20
 """
 
 import sys

@@ -32,13 +32,13 @@ class Tried:
 
     @property
     def costs(self) -> list[int]:
-        """What decides between settings that are equally good: the shared parameters."""
+        """The shared parameters, which decide between settings that are equally good."""
         return [scenario.num_shared for scenario in self.scenarios]
 
 
 @dataclass(frozen=True, eq=False)
 class Federated:
-    """What to do after the last block, and how following the advice went.
+    """The recommendation after the last block, and how following the advice went.
 
     Attributes
     ----------
