@@ -249,7 +249,8 @@ class Advice(Reported):
             text = csv_text([table.columns, *table.itertuples(index=False)])
         elif kind == ".toml":
             comment = "".join(f"# {line}\n" for line in textwrap.wrap(self.answer, 110))
-            text = comment + scenario_to_toml(self.scenario, Path(path).absolute().parent)
+            plan = self.scenario.replace(stepsize=float(f"{self.scenario.stepsize:.4g}"))
+            text = comment + scenario_to_toml(plan, Path(path).absolute().parent)
         else:
             text = json.dumps(self.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         write_atomically(Path(path), text.encode(), mode=0o666)
