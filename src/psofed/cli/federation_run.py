@@ -94,7 +94,8 @@ def run(
         fixed_length = any(text.partition("=")[0].strip() == "iterations" for text in settings)
         chosen = RunSettings.planned(scenario, options.values, fixed_length=fixed_length)
         if scenario.data.rows is not None:
-            say(f"columns {', '.join(chosen.features)} and {chosen.target_column}; {_pace(chosen)}")
+            named = chosen.columns
+            say(f"columns {'as most nodes have them' if named is None else named}; {_pace(chosen)}")
         _submit_and_follow(chosen, open_home(home), plot, as_json, force=force)
 
 

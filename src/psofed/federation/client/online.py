@@ -38,9 +38,7 @@ from psofed.federation.protocol.column_names import ColumnNames
 
 STREAM = "psofed.stream"
 BACKLOG = 20  # rows that a file may hold before its run begins without a remark
-ALL_AT_ONCE = (
-    "a round takes all rows that the file holds; the run's --samples-per-round 1 would take one a round"
-)
+ALL_AT_ONCE = "each round takes all rows that the file holds (the run's --samples-per-round 1 takes one)"
 _ERRORS_KEPT = 65_536  # of samples that were learned since the last reply
 _ERRORS_REPORTED = 1024  # rounds whose mean squared error is reported in one reply, at most
 
@@ -115,7 +113,7 @@ class OnlineRegression:
         metrics |= {"num-examples": stream.examples, "samples-read": stream.position.samples}
         remark, skipped = self._remark(stream), self._skipped(stream)
         if phase == CURRENT and self._is_swallowed(stream, n):
-            skipped = f"{ALL_AT_ONCE}; {skipped}" if skipped else ALL_AT_ONCE
+            skipped = f"{skipped}; {ALL_AT_ONCE}" if skipped else ALL_AT_ONCE
         write_stream(context.state, replace(stream, examples=0, errors=np.empty(0)))
         content = RecordDict({"arrays": ArrayRecord({name: Array(model)}), "metrics": MetricRecord(metrics)})
         if remark or skipped:
