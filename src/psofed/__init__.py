@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from psofed.parts import Aggregation as Aggregation
     from psofed.parts import Algorithm as Algorithm
     from psofed.parts import Attack as Attack
+    from psofed.parts import Availability as Availability
+    from psofed.parts import Channel as Channel
     from psofed.parts import Defence as Defence
+    from psofed.parts import Delay as Delay
     from psofed.parts import Drift as Drift
     from psofed.parts import Function as Function
     from psofed.parts import Model as Model
@@ -35,7 +38,10 @@ if TYPE_CHECKING:
     from psofed.parts import aggregations as aggregations
     from psofed.parts import algorithms as algorithms
     from psofed.parts import attacks as attacks
+    from psofed.parts import availabilities as availabilities
+    from psofed.parts import channels as channels
     from psofed.parts import defences as defences
+    from psofed.parts import delays as delays
     from psofed.parts import drifts as drifts
     from psofed.parts import functions as functions
     from psofed.parts import load_plugin as load_plugin
@@ -49,6 +55,7 @@ if TYPE_CHECKING:
     from psofed.results import difference as difference
     from psofed.scenario import Data as Data
     from psofed.scenario import Evasion as Evasion
+    from psofed.scenario import Links as Links
     from psofed.scenario import Scenario as Scenario
     from psofed.scenario import Selection as Selection
     from psofed.scenario import Uniform as Uniform
@@ -78,9 +85,12 @@ _HOME = {
     "Aggregation": "parts",
     "Algorithm": "parts",
     "Attack": "parts",
+    "Availability": "parts",
+    "Channel": "parts",
     "Comparison": "studies.comparison",
     "Data": "scenario",
     "Defence": "parts",
+    "Delay": "parts",
     "DefenceRecord": "results",
     "Difference": "results",
     "Drift": "parts",
@@ -89,6 +99,7 @@ _HOME = {
     "Function": "parts",
     "InvalidValueError": "common.errors",
     "LearningCurve": "theory.prediction",
+    "Links": "scenario",
     "Model": "parts",
     "NotCoveredError": "common.errors",
     "OwnData": "fleet.own_data",
@@ -127,8 +138,8 @@ _HOME = {
 
 # The built-in parts: psofed.attacks is psofed.parts.attacks, and so on.
 _FAMILIES = (
-    "aggregations", "algorithms", "attacks", "defences", "drifts", "functions", "models", "patterns",
-    "pre_aggregations",
+    "aggregations", "algorithms", "attacks", "availabilities", "channels", "defences", "delays", "drifts", "functions",
+    "models", "patterns", "pre_aggregations",
 )  # fmt: skip
 
 __all__ = ["__version__", *_HOME, *_FAMILIES]

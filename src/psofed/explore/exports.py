@@ -10,6 +10,7 @@ from psofed._version import __version__
 from psofed.common.csv_text import csv_text
 from psofed.common.numbers import finite_or_none
 from psofed.explore.answers import METRICS, Answers, Curve, Point, Simulation, Theory
+from psofed.parts.attack_groups import AttackGroups
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, plugin_of
 from psofed.scenario import Scenario
@@ -152,6 +153,10 @@ def _changed_fields(value: Any) -> dict[str, str]:
 
 
 def _expression(value: Any) -> str:
+    if isinstance(value, AttackGroups):
+        return f"[{', '.join(map(_expression, value.groups))}]"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_expression, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, Part):
         fields = _changed_fields(value)
         if "clients" in fields:

@@ -21,8 +21,8 @@ def describe_scenario(scenario: "Scenario") -> str:
     >>> describe_scenario(Scenario(num_clients=50, dimension=5))
     '50 clients, sharing 1 of 5 parameters, stepsize 0.15, no attack'
     """
-    attack = scenario.attack
-    threat = "no attack" if attack is None else f"{attack.num_byzantine} Byzantine ({attack.kind})"
+    groups = [f"{attack.num_byzantine} Byzantine ({attack.kind})" for attack in scenario.attacks]
+    threat = " and ".join(groups) or "no attack"
     rule = scenario.aggregation.kind
     algorithm = scenario.algorithm.kind
     return (
@@ -32,6 +32,19 @@ def describe_scenario(scenario: "Scenario") -> str:
         + ("" if rule == "mean" else f", {rule}")
         + ("" if scenario.defence is None else f", {scenario.defence.kind} defence")
         + ("" if scenario.drift is None else f", {scenario.drift.kind} drift")
+        + ("" if scenario.availability is None else f", {scenario.availability.kind} availability")
+        + _describe_links(scenario)
+        + ("" if scenario.delay is None else f", {scenario.delay.kind} delay")
+    )
+
+
+def _describe_links(scenario: "Scenario") -> str:
+    links = scenario.channel
+    directions = () if links is None else (("up", links.up), ("down", links.down))
+    return "".join(
+        f", {' then '.join(channel.kind for channel in channels)} channel {direction}"
+        for direction, channels in directions
+        if channels
     )
 
 
@@ -71,8 +84,11 @@ def scenario_report(scenario: "Scenario") -> Report:
 
 
 def _tables(mapping: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    plain = {key: value for key, value in mapping.items() if not isinstance(value, dict)}
-    return [("", plain), *((f"{key}.", value) for key, value in mapping.items() if isinstance(value, dict))]
+    plain = {key: value for key, value in mapping.items() if not isinstance(value, dict) and key != "attack"}
+    tables = {key: value for key, value in mapping.items() if isinstance(value, dict)}
+    for place, group in enumerate(mapping["attack"] if isinstance(mapping.get("attack"), list) else ()):
+        tables[f"attack[{place}]"] = group
+    return [("", plain), *((f"{key}.", value) for key, value in tables.items())]
 
 
 def _same(value: Any, default: Any) -> bool:

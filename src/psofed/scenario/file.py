@@ -152,7 +152,20 @@ def scenario_to_toml(scenario: Scenario) -> str:
     mapping = scenario_to_mapping(scenario)
     lines = [f"{key} = {toml_value(value)}" for key, value in mapping.items() if key not in TABLE_NAMES]
     for name in TABLE_NAMES:
-        if name in mapping:
-            lines += ["", f"[{name}]"]
-            lines += [f"{key} = {toml_value(value)}" for key, value in mapping[name].items()]
+        if name == "channel":
+            for direction, value in mapping.get(name, {}).items():
+                lines += _toml_table(f"{name}.{direction}", value)
+        elif name in mapping:
+            lines += _toml_table(name, mapping[name])
     return "\n".join(lines) + "\n"
+
+
+def _toml_table(name: str, value: Any) -> list[str]:
+    """Return the lines of a table, or of a list of tables."""
+    if isinstance(value, list):
+        return [line for table in value for line in ("", f"[[{name}]]", *_toml_fields(table))]
+    return ["", f"[{name}]", *_toml_fields(value)]
+
+
+def _toml_fields(table: Mapping[str, Any]) -> list[str]:
+    return [f"{key} = {toml_value(value)}" for key, value in table.items()]

@@ -4,14 +4,17 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from psofed.common.errors import InvalidValueError, MissingValueError, UnknownFieldError
+from psofed.common.errors import InvalidValueError, MissingValueError, PsofedError, UnknownFieldError
+from psofed.common.per_client import Uniform
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names, plugin_of
 from psofed.scenario.scenario import Scenario
-from psofed.scenario.tables import Data, Evasion, Selection, Uniform
+from psofed.scenario.tables import Data, Evasion, Links, Selection
 
 # Tables that hold a part's kind and options; parts whose name stands outside of their table; and plain tables.
-KIND_TABLES = ("model", "drift", "pre_aggregation", "attack", "defence")
+KIND_TABLES = ("model", "drift", "pre_aggregation", "attack", "defence", "availability", "delay")
+# Tables within tables that hold a part or, in a list, several in series.
+CHANNEL_TABLES = ("channel.up", "channel.down")
 NAMED = {"aggregation": "aggregation_options", "algorithm": "algorithm_options"}
 _PLAIN_TABLES = {"selection": Selection, "data": Data, "evasion": Evasion}
 TABLE_NAMES = (
@@ -20,14 +23,19 @@ TABLE_NAMES = (
     "data",
     "drift",
     "pre_aggregation",
+    "availability",
+    "channel",
+    "delay",
     "attack",
     "defence",
     "evasion",
     *NAMED.values(),
 )
 # Tables that may be left out; "none" means the same.
-OPTIONAL = ("drift", "pre_aggregation", "attack", "defence", "evasion")
-DEFAULT_KIND = {"model": "linear", "attack": "gaussian", "defence": "cusum"}
+OPTIONAL = (
+    "drift", "pre_aggregation", "attack", "defence", "evasion", "availability", "channel", "delay", *CHANNEL_TABLES,
+)  # fmt: skip
+DEFAULT_KIND = {"model": "linear", "attack": "gaussian", "defence": "cusum", "availability": "bernoulli"}
 PLUGINS = "plugins"
 
 
@@ -61,7 +69,7 @@ def scenario_to_mapping(scenario: Scenario) -> dict[str, Any]:
         elif field.name == "selection":
             options = value.pattern.to_mapping()
             plain["selection"] = {"pattern": value.pattern.kind, "coordinated": value.coordinated, **options}
-        elif isinstance(value, Part):
+        elif isinstance(value, Part | Links):
             plain[field.name] = value.to_mapping()
         elif value is not None:
             plain[field.name] = plain_value(value)
@@ -80,29 +88,70 @@ def field_names() -> list[str]:
     # The attack first: among fields with the same name, users mean its field most often.
     tables = {family: family for family in ("attack", *KIND_TABLES)} | {"pattern": "selection"}
     tables |= NAMED
-    for family, table in tables.items():
+    places = [*tables.items(), *(("channel", table) for table in CHANNEL_TABLES)]
+    for family, table in places:
         own = {name for kind in part_names(family) for name in find_part(family, kind).options()}
         names += [f"{table}.{name}" for name in sorted(own)]
-        if family in KIND_TABLES:
+        if family in (*KIND_TABLES, "channel"):
             names.append(f"{table}.kind")
     return list(dict.fromkeys([*names, "attack.strength"]))
 
 
-def part_from_table(family: str, value: Any) -> Part:
-    """Make a part from the fields of its table, such as ``[attack]``, or from its name."""
-    values = {"kind": value} if isinstance(value, str) else _table(family, value)
+def part_from_table(family: str, value: Any, table: str = "") -> Part:
+    """Make a part from the fields of its table, such as ``[attack]``, or from its name.
+
+    `table` is what errors call it: ``channel.up``, or ``attack[1]`` for the second group of attackers.
+    """
+    table = table or family
+    values = {"kind": value} if isinstance(value, str) else _table(table, value)
     if "kind" not in values and family not in DEFAULT_KIND:
-        raise MissingValueError(f"{family}.kind", "one of " + ", ".join(part_names(family)))
+        raise MissingValueError(f"{table}.kind", "one of " + ", ".join(part_names(family)))
     kind: Any = values.pop("kind", DEFAULT_KIND.get(family))
-    part = find_part(family, kind, f"{family}.kind")
+    part = find_part(family, kind, f"{table}.kind")
     if family == "attack" and "strength" in values:
         name = part.strength_field()
         if name in values:
-            allowed = f'left out where attack.{name} is given, which is the strength of "{part.kind}"'
-            raise InvalidValueError("attack.strength", values["strength"], allowed)
+            allowed = f'left out where {table}.{name} is given, which is the strength of "{part.kind}"'
+            raise InvalidValueError(f"{table}.strength", values["strength"], allowed)
         values[name] = values.pop("strength")
-    made: Part = part.from_mapping(values)
+    try:
+        made: Part = part.from_mapping(values)
+    except (InvalidValueError, UnknownFieldError) as error:
+        raise _within(error, part.table, table) from None
     return made
+
+
+def _within(error: Any, table: str, place: str) -> PsofedError:
+    """Return an error about a field of a part's table, named after the place where the table stands."""
+    field: str = error.field
+    if place == table or not field.startswith(f"{table}."):
+        return error  # type: ignore[no-any-return]
+    return error.renamed(place + field.removeprefix(table))  # type: ignore[no-any-return]
+
+
+def _attack(value: Any) -> Any:
+    """Make the attack of ``[attack]``, or the groups of ``[[attack]]``."""
+    if not isinstance(value, list | tuple):
+        return part_from_table("attack", value)
+    return [part_from_table("attack", group, f"attack[{place}]") for place, group in enumerate(value)]
+
+
+def links_from_table(value: Any) -> Links:
+    """Make the channels of ``[channel.up]`` and ``[channel.down]``; a list, ``[[channel.up]]``, acts in series."""
+    made: dict[str, Any] = {}
+    for direction, channels in _table("channel", value).items():
+        table = f"channel.{direction}"
+        if direction not in Links.options():
+            raise UnknownFieldError(table, tuple(Links.options()))
+        if channels == "none":
+            continue
+        if isinstance(channels, list | tuple):
+            made[direction] = [
+                part_from_table("channel", part, f"{table}[{place}]") for place, part in enumerate(channels)
+            ]
+        else:
+            made[direction] = part_from_table("channel", channels, table)
+    return Links(**made)
 
 
 def plain_value(value: Any) -> Any:
@@ -131,7 +180,10 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Scenario:
             del values[table]
     for family in KIND_TABLES:
         if family in values:
-            values[family] = part_from_table(family, values[family])
+            made = _attack(values[family]) if family == "attack" else part_from_table(family, values[family])
+            values[family] = made
+    if "channel" in values:
+        values["channel"] = links_from_table(values["channel"])
     for family, table in NAMED.items():
         options = _table(table, values.pop(table, {}))
         if family in values or options:

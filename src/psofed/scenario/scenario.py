@@ -14,10 +14,12 @@ from psofed.common.settings import Settings
 from psofed.common.validation import check_integer
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.algorithms.pso_fed import PsoFed
+from psofed.parts.attack_groups import AttackGroups
 from psofed.parts.base import Aggregation, Algorithm, Attack, Defence, Drift, Model, PreAggregation
 from psofed.parts.models.linear import Linear
+from psofed.parts.network import Availability, Delay
 from psofed.parts.part import Part
-from psofed.scenario.tables import Data, Evasion, Selection, a_part
+from psofed.scenario.tables import Data, Evasion, Links, Selection, a_part, as_part
 
 UPLINKS = ("same", "redrawn")
 
@@ -29,6 +31,19 @@ def _a_table(kind: type[Settings]) -> Check:
         return value
 
     return check
+
+
+def _attacks(name: str, value: Any) -> Attack | None:
+    """Return an attack, or the groups that a list of attacks stands for."""
+    if isinstance(value, AttackGroups):
+        value = value.groups
+    if not isinstance(value, list | tuple):
+        attack: Attack = as_part("attack", value, name)
+        return attack
+    groups = tuple(as_part("attack", part, f"{name}[{place}]") for place, part in enumerate(value))
+    if len(groups) < 2:
+        return groups[0] if groups else None
+    return AttackGroups(groups=groups)
 
 
 class Scenario(Settings):
@@ -62,8 +77,15 @@ class Scenario(Settings):
         The model that clients fit: ``psofed.models.Linear()`` or ``Rff(features=100)``.
     drift : Drift, optional
         How the target moves: ``psofed.drifts.RandomWalk(variance=1e-5)``, ….
-    attack : Attack, optional
-        What Byzantine clients do: ``psofed.attacks.Gaussian(num_byzantine=15)``, ….
+    availability : Availability, optional
+        Which clients are available when: ``psofed.availabilities.Bernoulli(probability=0.5)``, …; all without it.
+    channel : Links, optional
+        What the links up and down do to the values: ``Links(up=psofed.channels.Quantised(bits=4, reach=2.0))``.
+    delay : Delay, optional
+        When uploads arrive: ``psofed.delays.Geometric(ratio=0.2, longest=10)``, …; at once without it.
+    attack : Attack or a list of attacks, optional
+        What Byzantine clients do: ``psofed.attacks.Gaussian(num_byzantine=15)``, …. A list has one attack for each
+        group of Byzantine clients.
     defence : Defence, optional
         Which clients are watched and excluded: ``psofed.defences.Cusum()``. ``"none"`` means no defence.
     evasion : Evasion, optional
@@ -112,7 +134,14 @@ class Scenario(Settings):
     pre_aggregation: PreAggregation | None = option(
         default=None, check=a_part("pre_aggregation"), text="a step before the aggregation"
     )
-    attack: Attack | None = option(default=None, check=a_part("attack"), text="what Byzantine clients do")
+    availability: Availability | None = option(
+        default=None, check=a_part("availability"), text="which clients are available when"
+    )
+    channel: Links | None = option(
+        default=None, check=_a_table(Links), text="what the links do to the values"
+    )
+    delay: Delay | None = option(default=None, check=a_part("delay"), text="when uploads arrive")
+    attack: Attack | None = option(default=None, check=_attacks, text="what Byzantine clients do")
     defence: Defence | None = option(
         default=None, check=a_part("defence"), text="which clients are watched and excluded"
     )
@@ -139,7 +168,10 @@ class Scenario(Settings):
             data: Data = ...,
             drift: Drift | str | None = ...,
             pre_aggregation: PreAggregation | str | None = ...,
-            attack: Attack | str | None = ...,
+            availability: Availability | str | None = ...,
+            channel: Links | None = ...,
+            delay: Delay | str | None = ...,
+            attack: Attack | str | Sequence[Attack | str] | None = ...,
             defence: Defence | str | None = ...,
             evasion: Evasion | None = ...,
         ) -> None: ...
@@ -151,11 +183,14 @@ class Scenario(Settings):
         super().__post_init__()
         if self.defence is not None and self.defence.kind == "none":
             object.__setattr__(self, "defence", None)  # both spellings are the same scenario
+        if self.channel is not None and not (self.channel.up or self.channel.down):
+            object.__setattr__(self, "channel", None)
         self._check_input_dimension()
         self._check_data_sizes()
         self._check_drift()
         self._check_attack()
-        uploads = self.algorithm.num_joined(self)
+        self._check_network()
+        uploads = self.most_uploads
         if self.pre_aggregation is not None:
             uploads = self.pre_aggregation.uploads_after(uploads)
         self.aggregation.check_participants(uploads)
@@ -189,11 +224,25 @@ class Scenario(Settings):
         """Whether streams are the paper's, y = wᵀx + ν, and the model ŷ = wᵀx."""
         return isinstance(self.model, Linear) and self.data.function is None
 
+    @property
+    def attacks(self) -> tuple[Attack, ...]:
+        """The attacks of all groups of Byzantine clients; empty without an attack."""
+        if isinstance(self.attack, AttackGroups):
+            return self.attack.groups
+        return () if self.attack is None else (self.attack,)
+
+    @property
+    def most_uploads(self) -> int:
+        """Largest number of uploads that the server combines in an iteration, before a pre-aggregation."""
+        joined = self.algorithm.num_joined(self)
+        return joined if self.delay is None else joined * self.delay.most_at_once()
+
     def parts(self) -> tuple[Part, ...]:
         """Return all parts of the scenario."""
+        links = () if self.channel is None else (*self.channel.up, *self.channel.down)
         held = (
             self.algorithm, self.aggregation, self.pre_aggregation, self.selection.pattern, self.model,
-            self.data.function, self.drift, self.attack, self.defence,
+            self.data.function, self.drift, *self.attacks, self.defence, self.availability, self.delay, *links,
         )  # fmt: skip
         return tuple(part for part in held if part is not None)
 
@@ -258,11 +307,29 @@ class Scenario(Settings):
     def _check_attack(self) -> None:
         if self.attack is None:
             return
-        check_integer("attack.num_byzantine", self.attack.num_byzantine, 0, self.num_clients, "num_clients")
-        for place, client in enumerate(self.attack.clients):
-            if not isinstance(client, str):  # names can only be checked against data
-                field_name = f"attack.clients[{place}]"
-                check_integer(field_name, client, 0, self.num_clients - 1, "num_clients - 1")
+        for group, attack in enumerate(self.attacks):
+            table = "attack" if len(self.attacks) == 1 else f"attack[{group}]"
+            count = attack.num_byzantine
+            check_integer(f"{table}.num_byzantine", count, 0, self.num_clients, "num_clients")
+            for place, client in enumerate(attack.clients):
+                if not isinstance(client, str):  # names can only be checked against data
+                    field_name = f"{table}.clients[{place}]"
+                    check_integer(field_name, client, 0, self.num_clients - 1, "num_clients - 1")
+        if isinstance(self.attack, AttackGroups) and not self.attack.has_names:
+            self.attack.byzantine_mask(self.num_clients)  # refuses clients that two groups claim
+
+    def _check_network(self) -> None:
+        if self.availability is not None:
+            self.availability.check(self.num_clients)
+        if self.delay is None:
+            return
+        self.delay.check(self.iterations)
+        if self.delay.grouping == "by-delay" and not isinstance(self.aggregation, Mean):
+            allowed = f'"together" with aggregation = "{self.aggregation.kind}": only the mean has groups'
+            raise InvalidValueError("delay.grouping", self.delay.grouping, allowed)
+        if self.delay.grouping == "by-delay" and self.pre_aggregation is not None:
+            allowed = f'"together" with pre_aggregation.kind = "{self.pre_aggregation.kind}", which mixes all uploads'
+            raise InvalidValueError("delay.grouping", self.delay.grouping, allowed)
 
     def _check_data_sizes(self) -> None:
         for name in ("input_variance", "noise_variance"):

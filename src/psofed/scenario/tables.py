@@ -1,32 +1,19 @@
 """The tables of a scenario: which entries are shared, the clients' data, and adversarial inputs."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.options import Check, option
+from psofed.common.per_client import Uniform
 from psofed.common.settings import Settings
 from psofed.common.validation import check_number
 from psofed.parts.base import Function, Pattern
+from psofed.parts.network import Channel
 from psofed.parts.part import Part
 from psofed.parts.patterns.random import Random
 from psofed.parts.registry import FAMILIES, find_part
-
-
-@dataclass(frozen=True)
-class Uniform:
-    """A variance drawn per client from the uniform distribution on [low, high].
-
-    Examples
-    --------
-    >>> Uniform(0.2, 1.2)
-    Uniform(low=0.2, high=1.2)
-    """
-
-    low: float
-    high: float
-
+from psofed.parts.traffic import BITS_PER_NUMBER
 
 Variance = float | Uniform | tuple[float, ...]
 Covariances = tuple[tuple[tuple[float, ...], ...], ...]
@@ -237,3 +224,75 @@ class Evasion(Settings):
         if isinstance(given, int | float) and not isinstance(given, bool):
             object.__setattr__(self, "norm", f"{given:g}")
         super().__post_init__()
+
+
+def _channels(name: str, value: Any) -> tuple[Channel, ...]:
+    """Return the channels of one direction, in series; one part stands for a series of one."""
+    if value is None:
+        return ()
+    series = value if isinstance(value, list | tuple) else (value,)
+    return tuple(as_part("channel", part, name) for part in series)
+
+
+class Links(Settings):
+    """The links between clients and server: channels on the way up and on the way down.
+
+    Parameters
+    ----------
+    up, down : Channel, its name, or a sequence of them
+        What happens to the values on the way; several channels act in series, in the order given.
+
+    Examples
+    --------
+    >>> from psofed.parts.channels import Lossy, Quantised
+    >>> Links(up=(Quantised(bits=4, reach=2.0), Lossy(probability=0.1))).bits_up
+    4
+    """
+
+    table = "channel"
+
+    up: tuple[Channel, ...] = option(default=(), check=_channels, text="channels from a client to the server")
+    down: tuple[Channel, ...] = option(
+        default=(), check=_channels, text="channels from the server to a client"
+    )
+
+    if TYPE_CHECKING:  # accepted types; one part stands for a series, a name for the part
+
+        def __init__(
+            self,
+            *,
+            up: Channel | str | Sequence[Channel | str] | None = ...,
+            down: Channel | str | Sequence[Channel | str] | None = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for direction in ("up", "down"):
+            for channel in getattr(self, direction):
+                channel.check(direction)
+
+    @property
+    def bits_up(self) -> int:
+        """Bits per value on the way up."""
+        return _bits(self.up)
+
+    @property
+    def bits_down(self) -> int:
+        """Bits per value on the way down."""
+        return _bits(self.down)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return a table for each direction, or a list of tables where several channels act in series."""
+        plain = {}
+        for direction in ("up", "down"):
+            series = [channel.to_mapping() for channel in getattr(self, direction)]
+            if series:
+                plain[direction] = series[0] if len(series) == 1 else series
+        return plain
+
+
+def _bits(channels: tuple[Channel, ...]) -> int:
+    bits = BITS_PER_NUMBER
+    for channel in channels:
+        bits = channel.bits_after(bits)
+    return bits

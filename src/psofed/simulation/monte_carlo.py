@@ -98,6 +98,15 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
         "your own data": data is not None,
         "a different target per client (data.target_spread)": scenario.data.target_spread > 0,
     }
+    not_yet = {
+        "[availability]": scenario.availability is not None,
+        "[channel]": scenario.channel is not None,
+        "[delay]": scenario.delay is not None,
+        "several groups of attackers": len(scenario.attacks) > 1,
+    }
+    for name, is_given in not_yet.items():
+        if is_given:
+            raise NotCoveredError(f"{name} cannot be simulated yet")
     algorithm, rule, defence = scenario.algorithm, scenario.aggregation, scenario.defence
     if defence is not None and not defence.excluded_download and not algorithm.holds_models:
         raise NotCoveredError(

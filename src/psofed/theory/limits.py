@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from psofed.common.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.parts.base import Attack
 from psofed.render import Report, Reported
 from psofed.scenario import Scenario
@@ -71,6 +71,10 @@ def attack_limits(scenario: Scenario) -> AttackLimits:
     attack, clients = scenario.attack, scenario.num_clients
     if attack is None:
         raise InvalidValueError("attack", None, "an attack, whose limits are sought")
+    if len(scenario.attacks) > 1:
+        raise NotCoveredError(
+            "attack_limits varies one attack; this scenario has several groups of attackers"
+        )
 
     def stable(changed: Attack) -> bool:
         byzantine, _ = changed.byzantine_moments(clients)

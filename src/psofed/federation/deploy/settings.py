@@ -87,6 +87,18 @@ def _check_covered(scenario: Scenario, synthetic: bool) -> None:
         raise NotCoveredError(
             f'data.function = "{scenario.data.function.kind}": synthetic clients draw linear streams, y = wᵀx + ν'
         )
+    for name in ("availability", "delay"):
+        part = getattr(scenario, name)
+        if part is not None:
+            raise NotCoveredError(
+                f'{name}.kind = "{part.kind}": real nodes come, go and answer late by themselves'
+            )
+    if scenario.channel is not None:
+        raise NotCoveredError("[channel] can only be simulated; a federation has real links")
+    if len(scenario.attacks) > 1:
+        raise NotCoveredError(
+            "several groups of attackers can only be simulated; a federation rehearses one attack"
+        )
     check_choice("selection.pattern", scenario.selection.pattern.kind, PATTERNS)
     if scenario.defence is not None and not scenario.defence.excluded_download:
         raise NotCoveredError(

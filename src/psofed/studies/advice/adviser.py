@@ -93,6 +93,8 @@ def advise(data: "OwnData | str | Path | pandas.DataFrame | Any", settings: Advi
 def _make_attack(scenario: Scenario, byzantine: float, seed: int) -> Attack | None:
     """Return the attack of the what-if analysis; Byzantine clients are drawn unless the scenario names them."""
     clients = scenario.num_clients
+    if len(scenario.attacks) > 1:
+        return scenario.attack
     if scenario.attack is not None and (
         scenario.attack.clients or scenario.attack.byzantine_set == "redrawn"
     ):
