@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from psofed.common.types import FloatArray
-    from psofed.parts.affine import Statement
+    from psofed.parts.affine import LinearUpdate, Statement
     from psofed.parts.contexts import AllUpdates, Conspiracy, Evidence, Mask, Message, Received, Sample, Step
     from psofed.parts.features import FeatureMap
     from psofed.parts.traffic import Exchange, Traffic
@@ -489,6 +489,10 @@ class Algorithm(Part):
         """Write the change of w_n into ``out`` (D,); without this method the combined value is the change."""
         for i in range(out.size):
             out[i] = received.numbers[i]
+
+    def linear_update(self, scenario: "Scenario") -> "LinearUpdate | None":
+        """State the exchange's effect under the mean, for exact theory; None if it is not linear."""
+        return None
 
     def most_participants(self, scenario: "Scenario") -> int:
         """Return the largest number of participants in an iteration."""

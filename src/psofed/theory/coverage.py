@@ -29,11 +29,25 @@ def check_scenario(scenario: Scenario) -> None:
     NotCoveredError
         By name and with the reason.
     """
-    if not scenario.algorithm.holds_models:
-        raise NotCoveredError(
-            'the theory covers algorithm = "pso-fed"; it has none for '
-            f'"{scenario.algorithm.kind}", which can only be simulated'
-        )
+    algorithm = scenario.algorithm
+    if not algorithm.holds_models:
+        update = algorithm.linear_update(scenario)
+        if update is None:
+            raise NotCoveredError(
+                f'the theory does not cover algorithm = "{algorithm.kind}" with these options: what the server makes '
+                "of the uploads is not linear in them, or depends on each client's past, and can only be simulated"
+            )
+        if scenario.drift is not None or not scenario.is_linear or scenario.data.target_spread > 0:
+            raise NotCoveredError(
+                f'the theory covers algorithm = "{algorithm.kind}" on linear streams with one target for all clients '
+                "that does not move, as the simulation does"
+            )
+        attack = scenario.attack
+        if attack is not None and not (update.hears_attacks or attack.is_idle or attack.poisons_samples()):
+            raise NotCoveredError(
+                f'the theory covers algorithm = "{algorithm.kind}" without attacks on uploads, which its server '
+                f'remembers for each client; attack.kind = "{attack.kind}" can only be simulated'
+            )
     if not isinstance(scenario.aggregation, Mean):
         raise NotCoveredError(
             f'the theory covers aggregation = "mean"; "{scenario.aggregation.kind}" is not linear in what is '
@@ -73,6 +87,20 @@ def check_scenario(scenario: Scenario) -> None:
         )
 
 
+def check_paper_iteration(scenario: Scenario, question: str) -> None:
+    """Refuse what has no recursion of the paper's iteration, for questions that are answered by it alone.
+
+    Raises
+    ------
+    NotCoveredError
+        With the `question` and the algorithm.
+    """
+    if not scenario.algorithm.holds_models:
+        raise NotCoveredError(
+            f'{question} is predicted for algorithm = "pso-fed", not for "{scenario.algorithm.kind}".'
+        )
+
+
 def check_attack(model: "TheoryModel") -> None:
     """Refuse an attack, a drift or targets that a model's theory does not cover.
 
@@ -88,6 +116,10 @@ def check_attack(model: "TheoryModel") -> None:
             "the theory has nothing to say"
         )
     _ = model.walk  # refuses drifts
+    if model.theory == "paper" and not model.scenario.algorithm.holds_models:
+        raise NotCoveredError(
+            f'the paper\'s theory covers algorithm = "pso-fed"; use theory = "exact" for "{model.scenario.algorithm.kind}"'
+        )
     if model.theory == "paper" and model.fleet.target_offsets is not None:
         raise NotCoveredError(
             "the paper's theory covers clients that all have the same target; data.target_spread is not 0"

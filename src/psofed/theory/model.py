@@ -156,7 +156,7 @@ class TheoryModel:
     @property
     def is_contraction(self) -> bool:
         """Whether uploads average honest models, and samples are clean, as the paper's bounds on μ assume."""
-        gaussian = self.fleet.fourth_moments is None
+        gaussian = self.fleet.fourth_moments is None and self.scenario.algorithm.holds_models
         return gaussian and self.law.corruption.is_linear_part_honest and self.mixture.poisoned is None
 
     @cached_property
@@ -200,8 +200,11 @@ class TheoryModel:
     def tags(self) -> frozenset[str]:
         """Properties that a method may need: "white" or "correlated" inputs, "separable" or "scattered" masks.
 
-        Masks are scattered if each client has its own moving window, else separable.
+        Masks are scattered if each client has its own moving window, else separable. Clients that hold no model have
+        neither: their scenario is "server-held".
         """
+        if not self.scenario.algorithm.holds_models:
+            return frozenset({"server-held"})
         inputs = "white" if self.fleet.is_white else "correlated"
         return frozenset({inputs, "scattered" if self.is_scattered else "separable"})
 
