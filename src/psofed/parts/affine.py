@@ -27,6 +27,8 @@ class Affine:
         Of noise independent over clients, entries and iterations.
     common_variance : float
         Of noise that all attackers of an iteration share, independent over entries and iterations.
+    is_lost : bool
+        Whether nothing arrives, which counts as the server's own number, so that a channel adds nothing to it.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class Affine:
     offset: float | NDArray[np.float64] = 0.0
     variance: float = 0.0
     common_variance: float = 0.0
+    is_lost: bool = False
 
     @property
     def is_additive(self) -> bool:

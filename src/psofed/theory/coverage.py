@@ -64,19 +64,7 @@ def check_scenario(scenario: Scenario) -> None:
             f'the theory covers no pre-aggregation; "{scenario.pre_aggregation.kind}" mixes uploads in a way '
             "that depends on them or on chance, and can only be simulated"
         )
-    for name in ("availability", "delay"):
-        part = getattr(scenario, name)
-        if part is not None:
-            raise NotCoveredError(
-                f'the theory does not cover {name}.kind = "{part.kind}" yet; it can only be simulated'
-            )
-    if scenario.channel is not None:
-        kinds = ", ".join(part.kind for part in (*scenario.channel.up, *scenario.channel.down))
-        raise NotCoveredError(f"the theory does not cover [channel] yet ({kinds}); it can only be simulated")
-    if len(scenario.attacks) > 1:
-        raise NotCoveredError(
-            "the theory does not cover several groups of attackers yet; they can only be simulated"
-        )
+    check_network(scenario)
     pattern = scenario.selection.pattern
     if (
         not isinstance(pattern, RoundRobin)
@@ -85,6 +73,34 @@ def check_scenario(scenario: Scenario) -> None:
         raise NotCoveredError(
             f'the theory does not cover selection.pattern = "{pattern.kind}": it states no moments'
         )
+
+
+def check_network(scenario: Scenario) -> None:
+    """Refuse availabilities, channels and delays that no theory covers.
+
+    Raises
+    ------
+    NotCoveredError
+        By name and with the reason.
+    """
+    availability, delay, channel = scenario.availability, scenario.delay, scenario.channel
+    if availability is not None and not availability.is_memoryless:
+        raise NotCoveredError(
+            f'the theory does not cover availability.kind = "{availability.kind}": who is available depends on the '
+            "past, so that moments of two clients depend on the states of all others; it can only be simulated"
+        )
+    if delay is not None:
+        raise NotCoveredError(
+            f'the theory does not cover delay.kind = "{delay.kind}": what arrives together depends on the past of all '
+            "clients; it can only be simulated"
+        )
+    for direction in ("up", "down") if channel is not None else ():
+        for part in getattr(channel, direction):
+            if part.added_variance() is None and part.loss_probability() is None:
+                raise NotCoveredError(
+                    f'the theory does not cover channel.{direction}.kind = "{part.kind}" with these options: the error '
+                    "that it adds depends on the values sent; it can only be simulated"
+                )
 
 
 def check_paper_iteration(scenario: Scenario, question: str) -> None:
@@ -99,6 +115,15 @@ def check_paper_iteration(scenario: Scenario, question: str) -> None:
         raise NotCoveredError(
             f'{question} is predicted for algorithm = "pso-fed", not for "{scenario.algorithm.kind}".'
         )
+    opened = {
+        "availability": scenario.availability,
+        "channel": scenario.channel,
+        "delay": scenario.delay,
+        "several groups of attackers": len(scenario.attacks) > 1 or None,
+    }
+    for name, part in opened.items():
+        if part is not None:
+            raise NotCoveredError(f"{question} is predicted for the paper's iteration, which has no {name}.")
 
 
 def check_attack(model: "TheoryModel") -> None:
@@ -131,20 +156,27 @@ def check_attack(model: "TheoryModel") -> None:
             f'the paper\'s theory covers attacks of mean zero, independent between clients; "{kind}" is not: '
             'use theory = "exact"'
         )
-    if hears_nothing(statement, model.attackers.chance):
+    if model.theory == "paper" and model.is_opened:
+        raise NotCoveredError(
+            'the paper\'s theory covers its own iteration: one attack, perfect links, clients that are always there; use '
+            'theory = "exact"'
+        )
+    if all(hears_nothing(one, model.attackers.chance) for one, _ in model.statements):
         raise NotCoveredError(
             f'attack.kind = "{kind}": the server never hears what anybody has learned; there is no steady state'
         )
-    if isinstance(statement, PoisonedSamples) and not model.scenario.is_linear:
+    poisoning = [one for one, _ in model.statements if isinstance(one, PoisonedSamples)]
+    if poisoning and not model.scenario.is_linear:
         raise NotCoveredError(
             f'the theory covers attack.kind = "{kind}" on linear streams; here it can only be simulated'
         )
-    noisy_inputs = isinstance(statement, PoisonedSamples) and statement.input_noise_variance > 0
+    noisy_inputs = any(one.input_noise_variance > 0 for one in poisoning)
     if noisy_inputs and model.fleet.fourth_moments is not None:
         raise NotCoveredError(
             f'the theory covers attack.kind = "{kind}" on Gaussian inputs, not on measured fourth moments'
         )
-    if model.walk and (model.law.corruption.constant is not None or model.mixture.poisoned is not None):
+    pulls = model.law.corruption.constant is not None or (model.is_opened and model.open_parts.received.has_constant)
+    if model.walk and (pulls or model.mixture.poisoned is not None):
         raise NotCoveredError(
             f'attack.kind = "{kind}" pulls towards a fixed point, from which a target that walks moves away for '
             "ever: there is no steady state; it can only be simulated"
