@@ -143,7 +143,8 @@ def check_attack(model: "TheoryModel") -> None:
     _ = model.walk  # refuses drifts
     if model.theory == "paper" and not model.scenario.algorithm.holds_models:
         raise NotCoveredError(
-            f'the paper\'s theory covers algorithm = "pso-fed"; use theory = "exact" for "{model.scenario.algorithm.kind}"'
+            'the paper\'s theory covers algorithm = "pso-fed"; use theory = "exact" for '
+            f'"{model.scenario.algorithm.kind}"'
         )
     if model.theory == "paper" and model.fleet.target_offsets is not None:
         raise NotCoveredError(
@@ -158,8 +159,8 @@ def check_attack(model: "TheoryModel") -> None:
         )
     if model.theory == "paper" and model.is_opened:
         raise NotCoveredError(
-            'the paper\'s theory covers its own iteration: one attack, perfect links, clients that are always there; use '
-            'theory = "exact"'
+            "the paper's theory covers its own iteration: one attack, perfect links, clients that are always there; "
+            'use theory = "exact"'
         )
     if all(hears_nothing(one, model.attackers.chance) for one, _ in model.statements):
         raise NotCoveredError(
@@ -175,7 +176,9 @@ def check_attack(model: "TheoryModel") -> None:
         raise NotCoveredError(
             f'the theory covers attack.kind = "{kind}" on Gaussian inputs, not on measured fourth moments'
         )
-    pulls = model.law.corruption.constant is not None or (model.is_opened and model.open_parts.received.has_constant)
+    pulls = model.law.corruption.constant is not None or (
+        model.is_opened and model.open_parts.received.has_constant
+    )
     if model.walk and (pulls or model.mixture.poisoned is not None):
         raise NotCoveredError(
             f'attack.kind = "{kind}" pulls towards a fixed point, from which a target that walks moves away for '

@@ -188,7 +188,12 @@ class TheoryModel:
     def is_contraction(self) -> bool:
         """Whether uploads average honest models, and samples are clean, as the paper's bounds on μ assume."""
         gaussian = self.fleet.fourth_moments is None and self.scenario.algorithm.holds_models
-        return gaussian and not self.is_opened and self.law.corruption.is_linear_part_honest and self.mixture.poisoned is None
+        return (
+            gaussian
+            and not self.is_opened
+            and self.law.corruption.is_linear_part_honest
+            and self.mixture.poisoned is None
+        )
 
     @cached_property
     def walk(self) -> float:

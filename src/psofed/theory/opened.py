@@ -4,6 +4,7 @@ The paper's iteration has none of them, and faster methods. With any of them all
 (:mod:`psofed.theory.maps.opened`). What they need to know of the scenario is put together here.
 """
 
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -78,7 +79,17 @@ class OpenParts:
                 common.append(CommonNoise(statement.common_variance, attackers.chance, attackers.pair_factor))
         noise = added_variance(() if channel is None else channel.up)
         return ReceivedLaw(
-            self.presence, entries, chance, own, server, variance, constant, lost, tuple(common), covariance, noise
+            self.presence,
+            entries,
+            chance,
+            own,
+            server,
+            variance,
+            constant,
+            lost,
+            tuple(common),
+            covariance,
+            noise,
         )
 
     @cached_property
@@ -138,26 +149,13 @@ def _loss(channels: tuple[Channel, ...]) -> float:
 
 
 def join_poisoned(groups: list[tuple[FloatArray, SampleLaw]]) -> SampleLaw:
-    """Return the samples of clients that belong to groups, each given by who is in it (K,) and its samples."""
-    result = groups[0][1]
-    for member, samples in groups[1:]:
-        values = []
-        for old, new in zip(_arrays(result), _arrays(samples), strict=True):
-            if old is None or new is None:
-                values.append(old)
-                continue
-            values.append(np.where(member.reshape(-1, *(1,) * (old.ndim - 1)), new, old))
-        result = SampleLaw(*values)
-    return result
-
-
-def _arrays(samples: SampleLaw) -> tuple[FloatArray | None, ...]:
-    return (
-        samples.covariance,
-        samples.noise_variance,
-        samples.residual_variance,
-        samples.displacement,
-        samples.fourth,
-        samples.weighted_noise,
-        samples.square,
-    )
+    """Return the samples of clients that belong to groups, each given by its chances (K,) and its samples."""
+    (_, joined), *others = groups
+    for chance, samples in others:
+        changed = {}
+        for field in fields(SampleLaw):
+            old, new = getattr(joined, field.name), getattr(samples, field.name)
+            if old is not None:
+                changed[field.name] = np.where(chance.reshape(-1, *(1,) * (old.ndim - 1)) > 0, new, old)
+        joined = replace(joined, **changed)
+    return joined

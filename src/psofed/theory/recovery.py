@@ -17,8 +17,8 @@ from psofed.parts.attacks.drop_out import DropOut
 from psofed.render import Report, Reported
 from psofed.render.charts import Chart
 from psofed.scenario import Scenario
-from psofed.theory.maps.general import Recursion
 from psofed.theory.coverage import check_paper_iteration
+from psofed.theory.maps.general import Recursion
 from psofed.theory.model import TheoryModel
 from psofed.theory.moments.level import Level, Sources
 from psofed.theory.moments.second import MomentState

@@ -31,7 +31,6 @@ from psofed.theory.steps.common_mask import CommonMask
 from psofed.theory.steps.fixed_masks import FixedMasks
 from psofed.theory.steps.independent_masks import IndependentMasks
 from psofed.theory.steps.learning import Learning
-from psofed.theory.steps.lms import CorrelatedLms, WhiteLms
 from psofed.theory.steps.received import ReceivedLaw, ReceivedMoments, StateMeans, StateMoments
 
 
@@ -70,10 +69,19 @@ class OpenedRecursion(Recursion):
             result = self._fixed(exchange, z.server, received)
         else:
             raise PsofedError(f"no exchange of {type(exchange).__name__}")
-        noise = sources.noise * self.down_variance * self._shared(exchange) * self.entries.diagonal
-        own1 = result.clients.own1 + noise
-        result = MomentState(result.clients._replace(own1=own1), result.pairs)
+        noise = sources.noise * self._download_noise(n + 1)
+        result = MomentState(result.clients._replace(own1=result.clients.own1 + noise), result.pairs)
         return self._moved(self._symmetric(result), sources.drift * self.walk)
+
+    def start(self, n: int) -> MomentState:
+        """Return the state after the download of iteration n, if all models are 0 before it."""
+        clients, pairs = self.initial
+        return MomentState(clients._replace(own1=clients.own1 + self._download_noise(n)), pairs)
+
+    def _download_noise(self, n: int) -> FloatArray:
+        """Covariance of the downlink's noise in iteration n, on the tracked entries."""
+        exchange = self.exchanges[(n - 1) % len(self.exchanges)]  # with whose masks iteration n downloads
+        return np.asarray(self.down_variance * self._shared(exchange) * self.entries.diagonal)
 
     def step_first(self, v: FirstMoments, n: int = 0) -> FirstMoments:
         """Take first moments after the download of iteration n to those of iteration n + 1."""
@@ -169,7 +177,9 @@ class OpenedRecursion(Recursion):
         Gamma = r.toward + p * r.products.sum(axis=1)
         Xi = covariance * Gamma + variance * flip(Gamma) + (1 - 2 * p) * covariance * Delta
         N = (p - q) * A + (variance - q * (1 - p)) * B
-        own_server = ee + (1 - p) * (Gamma + flip(Gamma)) + (1 - p) ** 2 * Delta + covariance * (pulls - Delta)
+        own_server = (
+            ee + (1 - p) * (Gamma + flip(Gamma)) + (1 - p) ** 2 * Delta + covariance * (pulls - Delta)
+        )
         clients = ClientMoments(
             T,
             (1 - p) * A - covariance * B + p * T + Xi,
@@ -212,7 +222,3 @@ def _diagonal(pairs: FloatArray) -> FloatArray:
     """Return the blocks of a client with itself, (K, E)."""
     k = np.arange(len(pairs))
     return pairs[k, k]
-
-
-# Measured errors are those of the samples as they are drawn, whatever the learner.
-ErrorMeasure = WhiteLms | CorrelatedLms

@@ -176,7 +176,9 @@ class ReducedRecursion:
         chances = (drawn.pair, drawn.only_first, drawn.only_first, drawn.neither)
         average = [(chance * w, x, y) for chance, row in zip(chances, gains, strict=True) for w, x, y in row]
         # Entries are the rows b of the kernel.
-        rows = [Term(slice(0, self.full.entries.size), w, x.T[:, :, None], y.T[:, :, None]) for w, x, y in average]
+        rows = [
+            Term(slice(0, self.full.entries.size), w, x.T[:, :, None], y.T[:, :, None]) for w, x, y in average
+        ]
         return np.asarray(kernel.sum(rows)[..., 0].T)
 
     # Kernels

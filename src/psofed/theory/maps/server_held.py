@@ -8,7 +8,8 @@ with A_k = own, L_k = own + server − 1 and c as in :mod:`psofed.theory.steps.c
 updates are sent L = 0 and c = −offset. Given g its mean is N_k g + n_k, and clients are independent, so that with d̄ the
 mean over the participants, N = Σ_k N_k and n = Σ_k n_k,
 
-    E[d̄ | g] = (N g + n)/K,    E[d̄ d̄ᵀ] = Σ_k E[d_k d_kᵀ]/(KP) + (P − 1)/(PK(K − 1)) Σ_{k≠l} E[(N_k g + n_k)(N_l g + n_l)ᵀ].
+    E[d̄ | g]  = (N g + n)/K,
+    E[d̄ d̄ᵀ] = Σ_k E[d_k d_kᵀ]/(KP) + (P − 1)/(PK(K − 1)) Σ_{k≠l} E[(N_k g + n_k)(N_l g + n_l)ᵀ].
 
 The momentum is m₁ = β m + θ S d̄/p with a mask S for all (:class:`psofed.parts.affine.LinearUpdate`: β = ``keep``,
 θ = ``take``), and g' = g + m₁. With G = E[g gᵀ], X = E[g mᵀ], Q = E[m mᵀ] and F = E[S Sᵀ]/p² entrywise,
@@ -137,7 +138,9 @@ class ServerRecursion:
     def _vectors(self) -> FloatArray:
         """n_k, (K, n)."""
         corruption, (_, push) = self.corruption, self._pushes
-        return np.asarray(corruption.attackers.chance[:, None] * self._constant - corruption.own[:, None] * push)
+        return np.asarray(
+            corruption.attackers.chance[:, None] * self._constant - corruption.own[:, None] * push
+        )
 
     @property
     def _constant(self) -> FloatArray:
@@ -183,7 +186,10 @@ class ServerRecursion:
             parts.append((attackers.covariance, slope, directed * constant))
         if self.mixture.covariance:
             matrices, vectors = zip(
-                *((m, _times(m, e)) for m, e in (_scaled(s, self.stepsize) for _, s in self.mixture.branches)),
+                *(
+                    (m, _times(m, e))
+                    for m, e in (_scaled(s, self.stepsize) for _, s in self.mixture.branches)
+                ),
                 strict=True,
             )
             swing = directed * (vectors[0] - vectors[1])
@@ -193,7 +199,7 @@ class ServerRecursion:
             total += weight * (every - _square(matrix, vector, v))
         chance, common = attackers.chance, sources.attack * self.corruption.affine.common_variance
         pairs = attackers.pair_factor * (chance.sum() ** 2 - (chance**2).sum())
-        return total + common * pairs * np.eye(self.size)
+        return np.asarray(total + common * pairs * np.eye(self.size))
 
 
 def _square(matrix: FloatArray, vector: FloatArray, v: ServerMoments) -> FloatArray:

@@ -23,9 +23,9 @@ it apart (:attr:`psofed.theory.model.TheoryModel.tags`).
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve.full import Full
 from psofed.theory.solve.method import Method
+from psofed.theory.solve.opened import Opened
 from psofed.theory.solve.reduced import Reduced
 from psofed.theory.solve.scattered import Scattered
-from psofed.theory.solve.opened import Opened
 from psofed.theory.solve.server_held import ServerHeld
 from psofed.theory.solve.windows import Windows
 

@@ -29,8 +29,8 @@ class Opened(Full):
         if 3 * clients**2 * model.entries.size > _MOST_MOMENTS:
             most = int((_MOST_MOMENTS / (3 * model.entries.size)) ** 0.5)
             raise NotCoveredError(
-                f"With availability, channels, groups of attackers or other learners the theory keeps the moments of all "
-                f"pairs of clients, which takes too long for num_clients = {clients}; at most {most} here."
+                "With availability, channels, groups of attackers or other learners the theory keeps the moments of "
+                f"all pairs of clients, which takes too long for num_clients = {clients}; at most {most} here."
             )
 
     def steady_state(self, stepsize: float) -> SteadyState:
@@ -38,7 +38,9 @@ class Opened(Full):
         branches = self._branches(_SAMPLE)
         levels = self._by_source(stepsize, branches)
         mean = np.tensordot([branch.weight for branch in branches], levels, axes=1)
-        error = levels.sum(axis=1).std(axis=0, ddof=1) / np.sqrt(len(levels)) if self.model.is_sampled else None
+        error = (
+            levels.sum(axis=1).std(axis=0, ddof=1) / np.sqrt(len(levels)) if self.model.is_sampled else None
+        )
         return SteadyState.of(mean, error)
 
     def spectral_radius(self, stepsize: float) -> float:

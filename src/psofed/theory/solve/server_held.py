@@ -87,7 +87,11 @@ class ServerHeld(Method):
         if sends_model:
             constant = constant + (1.0 - affine.own - affine.server) * model.fleet.target[:size]
         return ServerRecursion(
-            Mixture(*(_as_matrices(s, size) for s in (mixture.clean, mixture.poisoned)), mixture.attackers),
+            Mixture(
+                _as_matrices(mixture.clean, size),
+                None if mixture.poisoned is None else _as_matrices(mixture.poisoned, size),
+                mixture.attackers,
+            ),
             Corruption(corruption.attackers, affine, constant),
             self._update,
             sends_model,
@@ -160,10 +164,8 @@ class ServerHeld(Method):
         return ServerMoments(block, zero, zero, first, np.zeros_like(first))
 
 
-def _as_matrices(samples: SampleLaw | None, size: int) -> SampleLaw | None:
+def _as_matrices(samples: SampleLaw, size: int) -> SampleLaw:
     """Return the law with covariances (K, n, n) and displacements (K, n)."""
-    if samples is None:
-        return None
     if samples.fourth is not None:
         raise NotCoveredError(
             "the theory of algorithms whose clients hold no model covers Gaussian inputs, not measured fourth moments"

@@ -73,9 +73,7 @@ class Learning:
         own1, own0 = (x + self._gain(m, b) for x, m in ((z.own1, means.taking), (z.own0, means.idle)))
         z = ClientMoments(z.server, z.cross1 + cross, z.cross0 + cross, own1, own0)
         sides = ((means.taking, means.taking), (means.taking, means.idle), (means.idle, means.idle))
-        return z, PairMoments(
-            *(x + self._pair_gain(k, m, b) for x, (k, m) in zip(pairs, sides, strict=True))
-        )
+        return z, PairMoments(*(x + self._pair_gain(k, m, b) for x, (k, m) in zip(pairs, sides, strict=True)))
 
     def half(self, block: FloatArray, mean: FloatArray | None, other: FloatArray | None) -> FloatArray:
         """E[z_k v_lᵀ] of k that learns and l that does not, from E[v_k v_lᵀ] (K, K, E) and means (K, F)."""
@@ -93,12 +91,12 @@ class Learning:
         return FirstMoments(z.server, a * z.taking, a * z.idle)
 
     def _gain(self, mean: FloatArray, push: FloatArray) -> FloatArray:
-        """What b adds to E[z zᵀ]: m bᵀ + b mᵀ + b bᵀ."""
+        """Return the gain of E[z zᵀ] from b: m bᵀ + b mᵀ + b bᵀ."""
         mixed = self.entries.outer(mean, push)
         return np.asarray(mixed + self.entries.flip(mixed) + self.entries.outer(push, push))
 
     def _pair_gain(self, k: FloatArray, m: FloatArray, push: FloatArray) -> FloatArray:
-        """What b adds to E[z_k z_lᵀ]: m_k b_lᵀ + b_k (m_l + b_l)ᵀ."""
+        """Return the gain of E[z_k z_lᵀ] from b: m_k b_lᵀ + b_k (m_l + b_l)ᵀ."""
         outer = self.entries.outer
         return np.asarray(outer(k[:, None], push[None, :]) + outer(push[:, None], (m + push)[None, :]))
 

@@ -4,8 +4,8 @@ In an iteration client k is in one of the states
 
     0  it learns from the model that it has kept,    1  it downloads and learns,    2  it is away and does nothing,
 
-and its upload has the weight ω_k in the server's mean: 1/s for a participant whose upload arrives, s being the number of
-clients that were asked, else 0. Iterations are independent. Moments of the models are known given the states of two
+and its upload has the weight ω_k in the server's mean: 1/s for a participant whose upload arrives, with s the number of
+clients asked, else 0. Iterations are independent. Moments of the models are known given the states of two
 clients, so that all the theory needs are, for states c of k and c' of l,
 
     P(c_k = c), E[ω_k; c_k = c], E[ω_k²; c_k = c], P(c, c'), E[ω_k; c, c'], E[ω_k ω_l; c, c'].
@@ -25,12 +25,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 
 KEPT, TAKEN, AWAY = 0, 1, 2
 
-_Function = Callable[[FloatArray], FloatArray]  # of the number of available clients
+_Counts = NDArray[np.int_]  # numbers of available clients
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +113,9 @@ class Presence:
         if size > 1:
             for (k, j), (m, l) in itertools.product(((0, 0), (1, 0), (1, 1)), repeat=2):  # noqa: E741
                 values = [_pair(law, (k, m), (j, l), order) for order in range(3)]
-                for (state, chance), (other, also) in itertools.product(_states(law, k, j), _states(law, m, l)):
+                for (state, chance), (other, also) in itertools.product(
+                    _states(law, k, j), _states(law, m, l)
+                ):
                     for order in range(3):
                         factor = chance * also * (1.0 - law.loss_up) ** order
                         pairs[order, state, other] += factor * values[order]
@@ -133,12 +136,12 @@ def _single(law: PresenceLaw, here: int, taken: int, order: int) -> FloatArray:
     available = np.ones(law.clients) if law.available is None else law.available
     chance = available if here else 1.0 - available
     if not law.server_knows or law.available is None:
-        return chance * _drawn(law, np.array([law.clients]), (here,), (taken,), order)[0]
-    return chance * _expect(law, lambda n: _drawn(law, n + here, (here,), (taken,), order), 1)
+        return np.asarray(chance * _drawn(law, np.array([law.clients]), (here,), (taken,), order)[0])
+    return np.asarray(chance * _expect(law, lambda n: _drawn(law, n + here, (here,), (taken,), order), 1))
 
 
 def _pair(law: PresenceLaw, here: tuple[int, int], taken: tuple[int, int], order: int) -> FloatArray:
-    """The same of pairs (k, l), (K, K): order 0 is the probability, 1 that times ω_k, 2 times ω_k ω_l."""
+    """Return the same of pairs (k, l), (K, K): order 0 is the probability, 1 that times ω_k, 2 times ω_k ω_l."""
     available = np.ones(law.clients) if law.available is None else law.available
     first, second = (available if there else 1.0 - available for there in here)
     chance = first[:, None] * second[None, :]
@@ -148,7 +151,7 @@ def _pair(law: PresenceLaw, here: tuple[int, int], taken: tuple[int, int], order
 
 
 def _drawn(
-    law: PresenceLaw, count: FloatArray, here: tuple[int, ...], taken: tuple[int, ...], order: int
+    law: PresenceLaw, count: _Counts, here: tuple[int, ...], taken: tuple[int, ...], order: int
 ) -> FloatArray:
     """Probability that of one or two clients exactly `taken` download, times their weights, given N = `count`.
 
@@ -188,7 +191,7 @@ def _drawn(
     return np.asarray(probability / safe.astype(np.float64) ** order)
 
 
-def _expect(law: PresenceLaw, function: _Function, excluded: int) -> FloatArray:
+def _expect(law: PresenceLaw, function: Callable[[_Counts], FloatArray], excluded: int) -> FloatArray:
     """E[f(n)], n the number of available clients but one or two: (K,) or (K, K)."""
     assert law.available is not None
     size = law.clients

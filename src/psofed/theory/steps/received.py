@@ -158,7 +158,9 @@ class ReceivedLaw:
             self_pulled = self_pulled + t * outer(c, mean)
             toward = toward + t * weight * outer(c, means.server)
             one, two = outer(mean2, c), outer(means.server, c)
-            same = same + t * (alpha * (one + flip(one)) + less * weight2 * (two + flip(two)) + weight2 * outer(c, c))
+            same = same + t * (
+                alpha * (one + flip(one)) + less * weight2 * (two + flip(two)) + weight2 * outer(c, c)
+            )
             products = products + self._pair_constants(means, both)
         k = np.arange(size)
         pulled[k, k], products[k, k] = self_pulled, same
@@ -194,7 +196,9 @@ class ReceivedLaw:
     def _pair_constants(self, means: StateMeans, both: FloatArray) -> FloatArray:
         """Return the terms of Z that contain constants, for k ≠ l."""
         outer, flip_pairs, c = self.entries.outer, self.entries.flip_pairs, self.constant
-        from_left = outer(c[:, None], self._mean_given(self.presence.pair_product, means))  # c_k E[ω_k ω_l z_l]ᵀ
+        from_left = outer(
+            c[:, None], self._mean_given(self.presence.pair_product, means)
+        )  # c_k E[ω_k ω_l z_l]ᵀ
         server = both * outer(c, means.server)[:, None]  # c_k E[g]ᵀ
         constants = both * outer(c[:, None], c[None, :])
         total = np.zeros_like(from_left)
@@ -208,12 +212,14 @@ class ReceivedLaw:
         """E[ω_k z_l] or E[ω_k ω_l z_l], (K, K, F)."""
         ones = (1,) * len(self.entries.first_shape)
         chances = table.sum(axis=0)
-        return sum(  # type: ignore[return-value]
+        parts = (
             chances[s].reshape(*chances[s].shape, *ones) * mean[None] for s, mean in enumerate(means.clients)
         )
+        return np.asarray(sum(parts))
 
 
 def _given(table: FloatArray, values: list[FloatArray]) -> FloatArray:
     """Σ_c table_c values_c of every client."""
     ones = (1,) * (values[0].ndim - 1)
-    return sum(chance.reshape(-1, *ones) * value for chance, value in zip(table, values, strict=True))  # type: ignore[return-value]
+    parts = (chance.reshape(-1, *ones) * value for chance, value in zip(table, values, strict=True))
+    return np.asarray(sum(parts))
