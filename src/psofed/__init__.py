@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from psofed.common.errors import NotCoveredError as NotCoveredError
     from psofed.common.errors import PsofedError as PsofedError
     from psofed.common.errors import UnknownFieldError as UnknownFieldError
+    from psofed.data.own_data import OwnData as OwnData
+    from psofed.data.own_data import from_arrays as from_arrays
+    from psofed.data.own_data import read_data as read_data
     from psofed.fleet import Fleet as Fleet
     from psofed.fleet import draw_fleet as draw_fleet
-    from psofed.fleet.fitting import fit_scenario as fit_scenario
-    from psofed.fleet.own_data import OwnData as OwnData
-    from psofed.fleet.own_data import from_arrays as from_arrays
-    from psofed.fleet.own_data import read_data as read_data
     from psofed.parts import Aggregation as Aggregation
     from psofed.parts import Algorithm as Algorithm
     from psofed.parts import Attack as Attack
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
     from psofed.parts import Delay as Delay
     from psofed.parts import Drift as Drift
     from psofed.parts import Function as Function
+    from psofed.parts import InputStream as InputStream
+    from psofed.parts import Learner as Learner
     from psofed.parts import Model as Model
     from psofed.parts import Pattern as Pattern
     from psofed.parts import PreAggregation as PreAggregation
@@ -44,11 +45,13 @@ if TYPE_CHECKING:
     from psofed.parts import delays as delays
     from psofed.parts import drifts as drifts
     from psofed.parts import functions as functions
+    from psofed.parts import learners as learners
     from psofed.parts import load_plugin as load_plugin
     from psofed.parts import models as models
     from psofed.parts import option as option
     from psofed.parts import patterns as patterns
     from psofed.parts import pre_aggregations as pre_aggregations
+    from psofed.parts import streams as streams
     from psofed.results import DefenceRecord as DefenceRecord
     from psofed.results import Difference as Difference
     from psofed.results import SimulationResult as SimulationResult
@@ -97,12 +100,14 @@ _HOME = {
     "Evasion": "scenario",
     "Fleet": "fleet",
     "Function": "parts",
+    "InputStream": "parts",
+    "Learner": "parts",
     "InvalidValueError": "common.errors",
     "LearningCurve": "theory.prediction",
     "Links": "scenario",
     "Model": "parts",
     "NotCoveredError": "common.errors",
-    "OwnData": "fleet.own_data",
+    "OwnData": "data.own_data",
     "Pattern": "parts",
     "PreAggregation": "parts",
     "Prediction": "theory.prediction",
@@ -120,8 +125,7 @@ _HOME = {
     "compare": "studies.comparison",
     "difference": "results",
     "draw_fleet": "fleet",
-    "fit_scenario": "fleet.fitting",
-    "from_arrays": "fleet.own_data",
+    "from_arrays": "data.own_data",
     "load_plugin": "parts",
     "load_result": "studies.sweeps",
     "optimal_stepsize": "theory.stepsize",
@@ -129,7 +133,7 @@ _HOME = {
     "predict": "theory.prediction",
     "predict_recovery": "theory.recovery",
     "predict_stepsizes": "theory.stepsize_curve",
-    "read_data": "fleet.own_data",
+    "read_data": "data.own_data",
     "read_scenario": "scenario.file",
     "simulate": "simulation.monte_carlo",
     "sweep": "studies.sweeps",
@@ -139,7 +143,7 @@ _HOME = {
 # The built-in parts: psofed.attacks is psofed.parts.attacks, and so on.
 _FAMILIES = (
     "aggregations", "algorithms", "attacks", "availabilities", "channels", "defences", "delays", "drifts", "functions",
-    "models", "patterns", "pre_aggregations",
+    "learners", "models", "patterns", "pre_aggregations", "streams",
 )  # fmt: skip
 
 __all__ = ["__version__", *_HOME, *_FAMILIES]

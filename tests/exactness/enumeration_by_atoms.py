@@ -156,6 +156,9 @@ class _Atoms:
         return total
 
     def samples(self, k: int):
+        if self.scenario.learner.kind == "nlms":
+            yield from self.polar_samples(k)
+            return
         root = np.linalg.cholesky(self.fleet.covariances()[k])
         nodes = ((1 / 6, -(3**0.5)), (2 / 3, 0.0), (1 / 6, 3**0.5))
         deviation = self.fleet.noise_variance[k] ** 0.5
@@ -163,10 +166,25 @@ class _Atoms:
             for noise in (-deviation, deviation):
                 yield p * q / 2, root @ np.array([a, b]), noise
 
+    def polar_samples(self, k: int):
+        """Yield white inputs by squared length, which is exponential, and five directions."""
+        variance, deviation = self.fleet.input_variance[k], self.fleet.noise_variance[k] ** 0.5
+        step = 0.25
+        for u in np.arange(-30.0, 5.0, step):
+            chance = step * np.exp(u - np.exp(u)) / 10
+            for angle in 2 * np.pi * np.arange(5) / 5:
+                x = (2 * variance * np.exp(u)) ** 0.5 * np.array([np.cos(angle), np.sin(angle)])
+                yield chance, x, deviation
+                yield chance, x, -deviation
+
     def learn(self, k: int, x, label: float, noise: float):
         """Y after client k's step."""
         matrix, rows = np.eye(self.size), self.block(k + 1)
-        mu = self.scenario.stepsize
+        learner, mu = self.scenario.learner, self.scenario.draw_stepsizes()[k]
+        if learner.kind == "leaky-lms":
+            matrix[rows, rows] -= mu * learner.leakage * np.eye(self.d)
+        elif learner.kind == "nlms":
+            mu = mu / (learner.regularisation + x @ x)
         matrix[rows, rows] -= mu * np.outer(x, x)
         matrix[rows, 0] += mu * x * label * (self.fleet.target @ x + noise)
         return matrix
@@ -271,8 +289,9 @@ class _ServerAtoms(_Atoms):
         for chance, x, noise in self.samples(k):
             update = np.zeros((self.d, self.size))
             label = -groups[0].scale if groups and groups[0].kind == "label-poisoning" else 1.0
-            update[:, self.block(0)] = -self.scenario.stepsize * np.outer(x, x)
-            update[:, 0] = self.scenario.stepsize * x * label * (self.fleet.target @ x + noise)
+            mu = self.scenario.draw_stepsizes()[k]
+            update[:, self.block(0)] = -mu * np.outer(x, x)
+            update[:, 0] = mu * x * label * (self.fleet.target @ x + noise)
             base, variance = np.zeros_like(update), 0.0
             if kind == "online-fed":
                 base[:, self.block(0)] = np.eye(self.d)

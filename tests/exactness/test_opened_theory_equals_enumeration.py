@@ -11,6 +11,7 @@ from psofed.algorithms import DeMoA, OnlineFed, RoSDHB
 from psofed.attacks import ColludingGaussian, ConstantBias, DropOut, Gaussian, LabelPoisoning, SignFlip
 from psofed.availabilities import Bernoulli
 from psofed.channels import Lossy, Noisy, Quantised
+from psofed.learners import NLMS, LeakyLMS
 from psofed.theory.prediction import Prediction
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -62,7 +63,36 @@ OPENED = {
         ],
     },
 }
+LEARNERS = {
+    "stepsizes per client": {
+        "stepsize": (0.2, 0.3, 0.5),
+        "attack": LabelPoisoning(clients=[0], probability=0.6, scale=0.7),
+    },
+    "leaky LMS, stepsizes per client, away clients stand still": {
+        "learner": LeakyLMS(leakage=0.3),
+        "stepsize": (0.2, 0.3, 0.5),
+        "availability": Bernoulli(probability=SHARES, learns="available"),
+    },
+    "leaky LMS, poisoned labels, bias": {
+        "learner": LeakyLMS(leakage=0.3),
+        "attack": [
+            LabelPoisoning(clients=[0], probability=0.6, scale=0.7),
+            ConstantBias(clients=[1], probability=0.4, bias=0.5),
+        ],
+    },
+    "NLMS, stepsizes per client, bias": {
+        "learner": NLMS(regularisation=0.2),
+        "stepsize": (0.3, 0.6, 0.9),
+        "attack": ConstantBias(clients=[0], probability=0.4, bias=0.5),
+    },
+    "NLMS, poisoned labels": {
+        "learner": NLMS(regularisation=1e-3),
+        "attack": LabelPoisoning(clients=[0], probability=0.6, scale=0.7),
+    },
+}
+OPENED |= LEARNERS
 SERVER_HELD = {
+    "Online-Fed, stepsizes per client": {"algorithm": OnlineFed(), "stepsize": (0.2, 0.3, 0.5)},
     "Online-Fed, bias": {
         "algorithm": OnlineFed(),
         "attack": ConstantBias(clients=[0], probability=0.4, bias=0.5),
@@ -90,7 +120,7 @@ SERVER_HELD = {
 def tiny(data: Data, coordinated: bool, **changes) -> Scenario:
     selection = Selection(pattern="random", coordinated=coordinated)
     common = {"num_clients": 3, "dimension": 2, "num_participants": 2, "num_shared": 1, "stepsize": 0.3}
-    return Scenario(**common, data=data, selection=selection, **changes)
+    return Scenario(data=data, selection=selection, **common | changes)
 
 
 def check(scenario: Scenario, enumerated, iterations: int) -> None:
@@ -107,6 +137,8 @@ def check(scenario: Scenario, enumerated, iterations: int) -> None:
 def test_the_learning_curve_with_open_parts_is_that_of_the_enumerated_moments(
     name, coordinated, data
 ) -> None:
+    if data is CORRELATED and name.startswith("NLMS"):
+        pytest.skip("NLMS is covered over white inputs")
     scenario = tiny(data, coordinated, **OPENED[name])
     check(scenario, enumerate_opened(scenario, 3), 3)
 

@@ -16,6 +16,7 @@ from psofed.render.numbers import fixed
 from psofed.results import METRIC_TITLES
 from psofed.results.metrics import EVASION_TITLES
 from psofed.scenario import Scenario
+from psofed.scenario.describe import describe_stepsize
 
 PATIENCE = 1.5  # seconds after which the page says that theory is still computing
 _EVASION = "evasion_test_mse"
@@ -121,7 +122,7 @@ def simulated_sentence(
     return f"{text}; sharing all {_simulated(full, metric)}."
 
 
-def reason_for_delay(scenario: Scenario, own_data: bool = False) -> str:
+def reason_for_delay(scenario: Scenario) -> str:
     """Return why theory takes longer for a scenario than for most; empty without a known reason.
 
     Examples
@@ -131,7 +132,12 @@ def reason_for_delay(scenario: Scenario, own_data: bool = False) -> str:
     'with correlated inputs it needs a 5 × 5 matrix per pair of clients'
     """
     size, data = scenario.dimension, scenario.data
-    if own_data or data.input_correlation or data.covariances is not None or not scenario.is_linear:
+    if (
+        data.rows is not None
+        or data.input_correlation
+        or data.covariances is not None
+        or not scenario.is_linear
+    ):
         return f"with correlated inputs it needs a {size} × {size} matrix per pair of clients"
     if scenario.selection.pattern.kind == "round-robin":
         offsets = "" if scenario.selection.coordinated else ", for many draws of the clients' offsets"
@@ -241,7 +247,7 @@ def _lines(name: str, side: Side, metric: str) -> list[Line]:
     seconds = time.monotonic() - side.asked_at
     if not theory.finished and seconds > PATIENCE:
         what = "the headline" if theory.point is None else "finer curves"
-        reason = reason_for_delay(side.scenario, side.own_data)
+        reason = reason_for_delay(side.scenario)
         text = f"Computing {what} from theory, {seconds:.0f} s so far{reason and ': '}{reason}."
         lines.append(Line(text, name, slow=True))
     return lines
@@ -250,7 +256,9 @@ def _lines(name: str, side: Side, metric: str) -> list[Line]:
 def _settings(scenario: Scenario) -> str:
     shared, size = scenario.num_shared, scenario.dimension
     amount = f"{shared} of {size} parameters" if shared < size else f"all {size} parameters"
-    return f"Sharing {amount} with stepsize {scenario.stepsize:.2g}"
+    one = isinstance(scenario.stepsize, float | int)
+    stepsize = f"stepsize {scenario.stepsize:.2g}" if one else describe_stepsize(scenario.stepsize)
+    return f"Sharing {amount} with {stepsize}"
 
 
 def _gives(value: float) -> str:
@@ -260,7 +268,7 @@ def _gives(value: float) -> str:
 def _better(best: Optimum | None, scenario: Scenario, metric: str) -> str:
     """Return what the best stepsize would give, unless it is the current one."""
     point = None if best is None else best.point
-    if point is None or abs(point.stepsize / scenario.stepsize - 1) < 0.02:
+    if point is None or abs(point.stepsize / scenario.common_stepsize - 1) < 0.02:
         return ""
     return f" ({decibels(point.value(metric))} at its best stepsize, {point.stepsize:.3g})"
 

@@ -73,6 +73,22 @@ Statement = Affine | PoisonedSamples
 
 
 @dataclass(frozen=True)
+class LinearLearner:
+    """A local step v + μ (x e / n(x) − γ v), with n(x) = 1 or ε + ‖x‖².
+
+    Attributes
+    ----------
+    leakage : float
+        γ.
+    regularisation : float or None
+        ε; None for n(x) = 1.
+    """
+
+    leakage: float = 0.0
+    regularisation: float | None = None
+
+
+@dataclass(frozen=True)
 class LinearUpdate:
     """An exchange under the mean whose clients hold no model: m ← keep · m + take · S d̄/p, w ← w + m.
 

@@ -14,9 +14,11 @@ from psofed.parts.registry import find_part
 from psofed.scenario.mapping import (
     CHANNEL_TABLES,
     DEFAULT_KIND,
+    INNER,
     KIND_TABLES,
     NAMED,
     OPTIONAL,
+    SEEN,
     TABLE_NAMES,
     field_names,
     part_from_table,
@@ -26,8 +28,9 @@ from psofed.scenario.mapping import (
 )
 from psofed.scenario.scenario import Scenario
 from psofed.scenario.tables import Links
+from psofed.settings.data import DataSettings
 
-_TABLES = (*TABLE_NAMES, *CHANNEL_TABLES)
+_TABLES = (*TABLE_NAMES, *CHANNEL_TABLES, *INNER)
 
 
 def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
@@ -45,7 +48,14 @@ def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     >>> with_values(scenario, {"attack.num_byzantine": 5, "attack.strength": 2.0}).attack.variance
     2.0
     """
-    return scenario_from_mapping(set_values(scenario_to_mapping(scenario), changes))
+    mapping = scenario_to_mapping(scenario)
+    if scenario.data.rows is None:
+        return scenario_from_mapping(set_values(mapping, changes))
+    if any(
+        name in changes for name in ("data", "data.file", *(f"data.{key}" for key in DataSettings.options()))
+    ):
+        return scenario_from_mapping(_without_rows(set_values(mapping, changes), changes), opening=True)
+    return scenario_from_mapping(set_values({**mapping, "data": {"rows": scenario.data.rows}}, changes))
 
 
 def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,9 +97,9 @@ def _open_tables(
 ) -> list[dict[str, Any]]:
     """Return the tables to write a field into: one, or each of a list that has the field."""
     holder, name = changed, table
-    if table in CHANNEL_TABLES:
-        name = table.removeprefix("channel.")
-        holder = changed["channel"] = _opened("channel", changed.get("channel", {}))
+    if table in (*CHANNEL_TABLES, *INNER):
+        outer, _, name = table.partition(".")
+        holder = changed[outer] = _opened(outer, changed.get(outer, {}))
     held = holder.get(name, {})
     if isinstance(held, list) and (table == "attack" or table in CHANNEL_TABLES):
         tables = holder[name] = [_opened(table, entry) for entry in held]
@@ -148,6 +158,13 @@ def parse_setting(text: str, option: str = "--set") -> tuple[str, Any]:
         return key.strip(), value.strip()
 
 
+def _without_rows(mapping: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Forget what followed from a table that is to be read again in another way."""
+    followed = {"num_clients", "dimension", "iterations", "num_participants"} - set(changes)
+    fields = {key: value for key, value in mapping.items() if key not in followed}
+    return {**fields, "data": {key: value for key, value in mapping["data"].items() if key not in SEEN}}
+
+
 def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[str, Any]:
     """Put parts among the changes into the mapping `changed`, whole (None: no such part); return the others."""
     others = {}
@@ -157,7 +174,7 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
                 changed["channel"].pop(dotted.removeprefix("channel."), None)
         elif dotted in OPTIONAL and (value is None or value == "none"):
             changed.pop(dotted, None)
-        elif dotted in (*KIND_TABLES, *CHANNEL_TABLES) and isinstance(value, str):
+        elif dotted in (*KIND_TABLES, *CHANNEL_TABLES, *INNER) and isinstance(value, str):
             others[f"{dotted}.kind"] = value
         elif dotted == "attack" and isinstance(value, list | tuple):
             changed[dotted] = [part.to_mapping() if isinstance(part, Part) else part for part in value]
@@ -176,8 +193,9 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
         elif dotted == "selection.pattern":
             coordinated = changed.get("selection", {}).get("coordinated", True)
             changed["selection"] = {"pattern": value.kind, "coordinated": coordinated, **value.to_mapping()}
-        elif dotted == "data.function":
-            changed["data"] = {**changed.get("data", {}), "function": plain_value(value)}
+        elif dotted in INNER:
+            outer, _, inner = dotted.partition(".")
+            changed[outer] = {**changed.get(outer, {}), inner: plain_value(value)}
         elif dotted in KIND_TABLES:
             changed[dotted] = value.to_mapping()
         else:
@@ -189,7 +207,7 @@ def _opened(table: str, value: Any) -> dict[str, Any]:
     """Return a table to write into, of what stands there: a table, a name that is short for one, or "none"."""
     if table in OPTIONAL and value == "none":
         return {}
-    if table in (*KIND_TABLES, *CHANNEL_TABLES) and isinstance(value, str):
+    if table in (*KIND_TABLES, *CHANNEL_TABLES, *INNER) and isinstance(value, str):
         return {"kind": value}
     if not isinstance(value, dict):
         raise InvalidValueError(table, value, f"a table, [{table}]")
@@ -198,7 +216,7 @@ def _opened(table: str, value: Any) -> dict[str, Any]:
 
 def _drop_own_options(table: str, key: str, values: dict[str, Any]) -> None:
     """Forget what only the old kind reads; an unknown kind is complained of when the scenario is made."""
-    family = "pattern" if key == "pattern" else table.partition(".")[0]
+    family = "pattern" if key == "pattern" else INNER.get(table, table.partition(".")[0])
     old = values.get(key, DEFAULT_KIND.get(family, "random" if family == "pattern" else None))
     try:
         own = find_part(family, old).own_options()

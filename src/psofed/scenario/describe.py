@@ -3,10 +3,12 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from psofed.data.own_data import DataSource, OwnData
 from psofed.render import Column, Report, Table
 from psofed.render.numbers import significant
 
 if TYPE_CHECKING:
+    from psofed.common.per_client import PerClient
     from psofed.scenario.scenario import Scenario
 
 _LONGEST = 60  # letters of a value in a short form
@@ -28,7 +30,9 @@ def describe_scenario(scenario: "Scenario") -> str:
     return (
         ("" if algorithm == "pso-fed" else f"{algorithm}, ")
         + f"{scenario.num_clients:,} clients, sharing {scenario.num_shared} of {scenario.dimension} parameters, "
-        + f"stepsize {significant(scenario.stepsize)}, {threat}"
+        + f"{describe_stepsize(scenario.stepsize)}, {threat}"
+        + ("" if scenario.learner.kind == "lms" else f", {scenario.learner.kind}")
+        + ("" if scenario.data.stream.is_independent else f", {scenario.data.stream.kind} inputs")
         + ("" if rule == "mean" else f", {rule}")
         + ("" if scenario.defence is None else f", {scenario.defence.kind} defence")
         + ("" if scenario.drift is None else f", {scenario.drift.kind} drift")
@@ -48,6 +52,20 @@ def _describe_links(scenario: "Scenario") -> str:
     )
 
 
+def describe_stepsize(stepsize: "PerClient") -> str:
+    """Describe one stepsize, or those of the clients.
+
+    Examples
+    --------
+    >>> describe_stepsize(0.15), describe_stepsize((0.1, 0.3, 0.2))
+    ('stepsize 0.15', 'stepsizes 0.1 to 0.3')
+    """
+    if isinstance(stepsize, float | int):
+        return f"stepsize {significant(stepsize)}"
+    ends = (min(stepsize), max(stepsize)) if isinstance(stepsize, tuple) else (stepsize.low, stepsize.high)
+    return f"stepsizes {significant(ends[0])} to {significant(ends[1])}"
+
+
 def short_repr(value: Any, **defaults: Any) -> str:
     """Write a dataclass with the fields that differ from their defaults (or from those given), long ones cut.
 
@@ -63,11 +81,18 @@ def short_repr(value: Any, **defaults: Any) -> str:
         held = getattr(value, field.name)
         default = field.default_factory() if callable(field.default_factory) else field.default
         if field.repr and field.init and not _same(held, defaults.get(field.name, default)):
-            text = short_repr(held) if dataclasses.is_dataclass(held) else repr(held)
+            text = _short_value(held)
             shown.append(
                 f"{field.name}={text if len(text) <= _LONGEST or '(' in text[:20] else text[:_LONGEST] + '…'}"
             )
     return f"{type(value).__name__}({', '.join(shown)})"
+
+
+def _short_value(held: Any) -> str:
+    if isinstance(held, OwnData | DataSource):
+        source = held.source if isinstance(held, OwnData) else held
+        return f"{source.num_clients} clients of {source.name}" if source.clients else source.name
+    return short_repr(held) if dataclasses.is_dataclass(held) else repr(held)
 
 
 def scenario_report(scenario: "Scenario") -> Report:

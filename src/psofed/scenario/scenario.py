@@ -4,22 +4,30 @@ Every field is checked when a scenario is made, so code that receives one can re
 written by :mod:`psofed.scenario.file`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psofed.common.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.common.options import Check, option
+from psofed.common.per_client import PerClient, Uniform, draw_per_client, per_client
 from psofed.common.settings import Settings
 from psofed.common.validation import check_integer
+from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.algorithms.pso_fed import PsoFed
 from psofed.parts.attack_groups import AttackGroups
-from psofed.parts.base import Aggregation, Algorithm, Attack, Defence, Drift, Model, PreAggregation
+from psofed.parts.base import Aggregation, Algorithm, Attack, Defence, Drift, Learner, Model, PreAggregation
+from psofed.parts.learners.lms import LMS
 from psofed.parts.models.linear import Linear
 from psofed.parts.network import Availability, Delay
 from psofed.parts.part import Part
+from psofed.scenario.fitting import check_fit, fitted_to
 from psofed.scenario.tables import Data, Evasion, Links, Selection, a_part, as_part
+
+if TYPE_CHECKING:
+    from psofed.common.types import FloatArray
 
 UPLINKS = ("same", "redrawn")
 
@@ -57,8 +65,9 @@ class Scenario(Settings):
         |S_n|: clients that the server draws in each iteration; by default 5, or all if there are fewer.
     num_shared : int
         M: entries that a participant exchanges each way.
-    stepsize : float
-        μ of the clients' LMS steps.
+    stepsize : float, sequence of float, or Uniform
+        μ_k of the clients' steps: one for all clients, one per client, or the range from which each is drawn with
+        ``data.fleet_seed``.
     iterations : int
         Length of the run.
     algorithm : Algorithm, or its name
@@ -73,6 +82,8 @@ class Scenario(Settings):
         A step before the aggregation: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
     selection, data
         See :class:`Selection` and :class:`Data`.
+    learner : Learner, or its name
+        What a client makes of a sample: ``psofed.learners.LMS()``, ``NLMS()``, ``LeakyLMS(leakage=0.01)``, ….
     model : Model, or its name
         The model that clients fit: ``psofed.models.Linear()`` or ``Rff(features=100)``.
     drift : Drift, optional
@@ -112,7 +123,13 @@ class Scenario(Settings):
     num_shared: int = option(
         default=1, low=1, high="dimension", text="M, entries that a participant exchanges each way"
     )
-    stepsize: float = option(default=0.15, low=0, open_low=True, text="μ of the clients' LMS steps")
+    stepsize: PerClient = option(
+        default=0.15,
+        low=0,
+        open_low=True,
+        check=per_client(0.0, math.inf, open_low=True),
+        text="μ_k of the clients' steps",
+    )
     iterations: int = option(default=3000, low=1, text="length of the run")
     algorithm: Algorithm = option(
         default_factory=PsoFed, check=a_part("algorithm"), text="the federated algorithm"
@@ -127,6 +144,9 @@ class Scenario(Settings):
     )
     selection: Selection = option(
         default_factory=Selection, check=_a_table(Selection), text="which entries are shared"
+    )
+    learner: Learner = option(
+        default_factory=LMS, check=a_part("learner"), text="what a client makes of a sample"
     )
     model: Model = option(default_factory=Linear, check=a_part("model"), text="the model that clients fit")
     data: Data = option(default_factory=Data, check=_a_table(Data), text="the clients' streams")
@@ -158,12 +178,13 @@ class Scenario(Settings):
             dimension: int,
             num_participants: int | None = ...,
             num_shared: int = ...,
-            stepsize: float = ...,
+            stepsize: float | Uniform | Sequence[float] = ...,
             iterations: int = ...,
             algorithm: Algorithm | str = ...,
             uplink: str = ...,
             aggregation: Aggregation | str = ...,
             selection: Selection = ...,
+            learner: Learner | str = ...,
             model: Model | str = ...,
             data: Data = ...,
             drift: Drift | str | None = ...,
@@ -183,6 +204,8 @@ class Scenario(Settings):
         super().__post_init__()
         if self.defence is not None and self.defence.kind == "none":
             object.__setattr__(self, "defence", None)  # both spellings are the same scenario
+        if self.data.rows is not None:
+            check_fit(self, self.data.rows)
         if self.channel is not None and not (self.channel.up or self.channel.down):
             object.__setattr__(self, "channel", None)
         self._check_input_dimension()
@@ -207,6 +230,41 @@ class Scenario(Settings):
         return self.num_participants / self.num_clients
 
     @property
+    def common_stepsize(self) -> float:
+        """μ, where all clients have the same.
+
+        Raises
+        ------
+        NotCoveredError
+            If they have different stepsizes.
+        """
+        if not isinstance(self.stepsize, float | int):
+            raise NotCoveredError(
+                "stepsize differs between clients, which can only be simulated; here it must be one number."
+            )
+        return self.stepsize
+
+    @property
+    def mean_stepsize(self) -> float:
+        """μ, or the mean of the clients' stepsizes: what the server takes where it needs one."""
+        one = isinstance(self.stepsize, float | int)
+        return self.common_stepsize if one else float(self.draw_stepsizes().mean())
+
+    def draw_stepsizes(self) -> "FloatArray":
+        """Return every client's stepsize μ_k, shape (K,); drawn ones depend on ``data.fleet_seed`` alone.
+
+        Examples
+        --------
+        >>> Scenario(num_clients=3, dimension=2, stepsize=[0.1, 0.2, 0.3]).draw_stepsizes()
+        array([0.1, 0.2, 0.3])
+        """
+        import numpy as np
+
+        # The fleet takes the first three seeds.
+        seed = np.random.SeedSequence(self.data.fleet_seed).spawn(4)[3]
+        return draw_per_client(self.stepsize, self.num_clients, seed)
+
+    @property
     def num_byzantine(self) -> int:
         """|S_B|, 0 without an attack."""
         return 0 if self.attack is None else self.attack.num_byzantine
@@ -214,10 +272,34 @@ class Scenario(Settings):
     @property
     def input_dimension(self) -> int:
         """d, entries of a client's input x: D unless the model derives features from x."""
+        if self.data.rows is not None and self.data.rows.num_columns:
+            return self.data.rows.num_columns
         if self.data.input_dimension is not None:
             return self.data.input_dimension
         fixed = None if self.data.function is None else self.data.function.num_inputs
         return self.dimension if fixed is None else fixed
+
+    @property
+    def own_data(self) -> OwnData | None:
+        """The rows that clients learn from; None where streams are drawn.
+
+        Raises
+        ------
+        PsofedError
+            If the scenario only says where they are, as one that was read from a result does.
+        """
+        rows = self.data.rows
+        if isinstance(rows, DataSource):
+            raise PsofedError(
+                f"The scenario's rows ({rows.name}) are not loaded. Read them with psofed.read_data, and make the "
+                "scenario with psofed.Scenario.from_data."
+            )
+        return rows
+
+    @property
+    def client_names(self) -> tuple[str, ...]:
+        """The clients' names, where your own data give them some."""
+        return () if self.data.rows is None else self.data.rows.clients
 
     @property
     def is_linear(self) -> bool:
@@ -241,8 +323,9 @@ class Scenario(Settings):
         """Return all parts of the scenario."""
         links = () if self.channel is None else (*self.channel.up, *self.channel.down)
         held = (
-            self.algorithm, self.aggregation, self.pre_aggregation, self.selection.pattern, self.model,
-            self.data.function, self.drift, *self.attacks, self.defence, self.availability, self.delay, *links,
+            self.algorithm, self.aggregation, self.pre_aggregation, self.selection.pattern, self.learner, self.model,
+            self.data.stream, self.data.function, self.drift, *self.attacks, self.defence, self.availability,
+            self.delay, *links,
         )  # fmt: skip
         return tuple(part for part in held if part is not None)
 
@@ -263,21 +346,57 @@ class Scenario(Settings):
         return scenario_to_mapping(self)
 
     @classmethod
+    def from_data(cls, data: OwnData, /, **fields: Any) -> "Scenario":
+        """Make a scenario whose clients learn from your own data.
+
+        Parameters
+        ----------
+        data : OwnData
+            What :func:`psofed.read_data` or :func:`psofed.from_arrays` returned. It determines ``num_clients``,
+            ``dimension`` (unless the model has features of its own) and ``iterations``. Given, they must agree; fewer
+            iterations end the run early.
+        **fields
+            All other fields, as in ``Scenario(...)``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from psofed import from_arrays
+        >>> X = np.random.default_rng(0).standard_normal((200, 2))
+        >>> data = from_arrays(X, X @ [1.0, -1.0], ["north", "south"] * 100)
+        >>> Scenario.from_data(data, num_shared=2)
+        Scenario(num_clients=2, dimension=2, num_shared=2, iterations=80, data=Data(rows=2 clients of data in memory))
+        """
+        if "data" in fields:
+            raise InvalidValueError("data", fields["data"], "given once, as the first argument")
+        values = fitted_to(data, {**fields, "data": Data(rows=data)})
+        return cls(**values)
+
+    @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "Scenario":
-        """Make a scenario from nested dicts, checking every key and value."""
+        """Make a scenario from nested dicts, checking every key and value.
+
+        A table that it names is not opened: pass the scenario's file to :func:`psofed.read_scenario` for that.
+        """
         from psofed.scenario.mapping import scenario_from_mapping
 
         return scenario_from_mapping(mapping)
 
     def to_toml(self) -> str:
-        """Return the scenario as TOML text; :meth:`from_toml` gives an equal scenario back."""
+        """Return the scenario as TOML text; :meth:`from_toml` gives an equal scenario back.
+
+        Of your own data it holds the file's name and columns. Data that do not come from a file are refused.
+        """
         from psofed.scenario.file import scenario_to_toml
 
         return scenario_to_toml(self)
 
     @classmethod
     def from_toml(cls, text: str, plugins: Sequence[str | Path] = ()) -> "Scenario":
-        """Make a scenario from TOML text; `plugins` are modules or files with custom parts that it names."""
+        """Make a scenario from TOML text; `plugins` are modules or files with custom parts that it names.
+
+        A table that it names is read, relative to the current folder.
+        """
         from psofed.scenario.file import scenario_from_toml
 
         return scenario_from_toml(text, plugins)
@@ -332,11 +451,11 @@ class Scenario(Settings):
             raise InvalidValueError("delay.grouping", self.delay.grouping, allowed)
 
     def _check_data_sizes(self) -> None:
-        for name in ("input_variance", "noise_variance"):
-            value = getattr(self.data, name)
+        values = {f"data.{name}": getattr(self.data, name) for name in ("input_variance", "noise_variance")}
+        for name, value in {"stepsize": self.stepsize, **values}.items():
             if isinstance(value, tuple) and len(value) != self.num_clients:
                 raise InvalidValueError(
-                    f"data.{name}",
+                    name,
                     f"{len(value)} numbers",
                     f"one number, or {self.num_clients} numbers (num_clients)",
                 )

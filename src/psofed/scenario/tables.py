@@ -1,21 +1,23 @@
 """The tables of a scenario: which entries are shared, the clients' data, and adversarial inputs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.options import Check, option
-from psofed.common.per_client import Uniform
+from psofed.common.per_client import PerClient, Uniform, per_client
 from psofed.common.settings import Settings
-from psofed.common.validation import check_number
-from psofed.parts.base import Function, Pattern
+from psofed.data.own_data import DataSource, OwnData
+from psofed.parts.base import Function, InputStream, Pattern
 from psofed.parts.network import Channel
 from psofed.parts.part import Part
 from psofed.parts.patterns.random import Random
 from psofed.parts.registry import FAMILIES, find_part
+from psofed.parts.streams.independent import Independent
 from psofed.parts.traffic import BITS_PER_NUMBER
 
-Variance = float | Uniform | tuple[float, ...]
+Variance = PerClient
 Covariances = tuple[tuple[tuple[float, ...], ...], ...]
 
 
@@ -41,20 +43,6 @@ def a_part(family: str, field_name: str = "") -> Check:
     return lambda name, value: as_part(family, value, field_name or name)
 
 
-def _check_variance(field_name: str, value: Any) -> Variance:
-    if isinstance(value, Uniform):
-        low = check_number(f"{field_name}.uniform", value.low, 0)
-        high = check_number(f"{field_name}.uniform", value.high, low)
-        return Uniform(low, high)
-    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
-        return tuple(check_number(f"{field_name}[{k}]", v, 0) for k, v in enumerate(value))
-    try:
-        return check_number(field_name, value, 0)
-    except InvalidValueError:
-        allowed = "a number of at least 0, a list of num_clients such numbers, or {uniform = [low, high]}"
-        raise InvalidValueError(field_name, value, allowed) from None
-
-
 def _check_covariances(field_name: str, value: Any) -> Covariances:
     import numpy as np
 
@@ -74,6 +62,13 @@ def _check_covariances(field_name: str, value: Any) -> Covariances:
         if np.linalg.eigvalsh(matrix).min() < -1e-10 * scale:
             raise InvalidValueError(f"{field_name}[{k}]", "a matrix with a negative eigenvalue", allowed)
     return tuple(tuple(tuple(row) for row in matrix) for matrix in array.tolist())
+
+
+def _check_rows(field_name: str, value: Any) -> OwnData | DataSource:
+    if not isinstance(value, OwnData | DataSource):
+        allowed = "what psofed.read_data or psofed.from_arrays returns"
+        raise InvalidValueError(field_name, type(value).__name__, allowed)
+    return value
 
 
 class Selection(Settings):
@@ -123,6 +118,8 @@ class Data(Settings):
         Size N_t of the server's test set.
     test_input_variance : float
         Variance of the (white) test inputs.
+    stream : InputStream, or its name
+        Where the inputs come from: ``psofed.streams.Independent()``, or ``DelayLine(pole=0.5)``.
     function : Function, or its name, optional
         f in the streams y = f(x) + ν, such as ``psofed.functions.Sinc()``; y = wᵀx + ν if absent.
     input_dimension : int, optional
@@ -130,6 +127,9 @@ class Data(Settings):
     target_spread : float
         Gives each client its own target, y = (w + d_k)ᵀx + ν: the variance of the entries of d_k, drawn once with
         `fleet_seed`; 0 if all clients have the same target.
+    rows : OwnData, optional
+        Your own data, in place of all of the above (:meth:`psofed.Scenario.from_data`). In TOML, ``file`` and the
+        settings of :func:`psofed.read_data` stand here instead.
 
     Notes
     -----
@@ -139,10 +139,10 @@ class Data(Settings):
     table = "data"
 
     input_variance: Variance = option(
-        default=Uniform(0.2, 1.2), check=_check_variance, text="ς_k², variance of the inputs"
+        default=Uniform(0.2, 1.2), check=per_client(0.0, math.inf), text="ς_k², variance of the inputs"
     )
     noise_variance: Variance = option(
-        default=Uniform(0.005, 0.025), check=_check_variance, text="σ_νk², variance of the noise"
+        default=Uniform(0.005, 0.025), check=per_client(0.0, math.inf), text="σ_νk², variance of the noise"
     )
     input_correlation: float = option(
         default=0.0, low=-1, high=1, open_low=True, open_high=True, text="ρ in R_k[i, j] = ς_k² ρ^|i−j|"
@@ -155,6 +155,11 @@ class Data(Settings):
     test_input_variance: float = option(
         default=1.0, low=0, open_low=True, text="variance of the white test inputs"
     )
+    stream: InputStream = option(
+        default_factory=Independent,
+        check=a_part("stream", "data.stream"),
+        text="where the inputs come from",
+    )
     function: Function | None = option(
         default=None, check=a_part("function"), text="f in y = f(x) + ν; y = wᵀx + ν without it"
     )
@@ -165,6 +170,9 @@ class Data(Settings):
         default=0.0,
         low=0,
         text="variance of the entries of each client's deviation d_k from the common target",
+    )
+    rows: "OwnData | DataSource | None" = option(
+        default=None, check=_check_rows, text="your own data, instead of drawn streams"
     )
 
     if TYPE_CHECKING:  # accepted types; arrays and lists become tuples, a name stands for the part
@@ -179,13 +187,22 @@ class Data(Settings):
             fleet_seed: int = ...,
             test_instances: int = ...,
             test_input_variance: float = ...,
+            stream: InputStream | str = ...,
             function: Function | str | None = ...,
             input_dimension: int | None = ...,
             target_spread: float = ...,
+            rows: OwnData | DataSource | None = ...,
         ) -> None: ...
+
+    def __repr__(self) -> str:
+        from psofed.scenario.describe import short_repr
+
+        return short_repr(self)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.rows is not None:
+            self._check_only_rows()
         if self.target_spread and self.function is not None:
             raise InvalidValueError("data.target_spread", self.target_spread, "0 with data.function")
         has_variance = self.input_variance != self.options()["input_variance"].default
@@ -193,6 +210,30 @@ class Data(Settings):
             raise InvalidValueError(
                 "data.covariances", "both", "given instead of input_variance and input_correlation"
             )
+        self._check_stream()
+
+    def _check_stream(self) -> None:
+        if self.stream.is_independent:
+            return
+        reason = f'with data.stream.kind = "{self.stream.kind}", which correlates the inputs itself'
+        if self.input_correlation:
+            raise InvalidValueError("data.input_correlation", self.input_correlation, f"0 {reason}")
+        if self.covariances is not None:
+            raise InvalidValueError("data.covariances", "matrices", f"left out {reason}")
+
+    @property
+    def correlation(self) -> float:
+        """ρ in R_k[i, j] = ς_k² ρ^|i−j|, of the stream or as given."""
+        of_stream = self.stream.input_correlation()
+        return self.input_correlation if of_stream is None else of_stream
+
+    def _check_only_rows(self) -> None:
+        for name, field in self.options().items():
+            value = getattr(self, name)
+            default = field.default_factory() if callable(field.default_factory) else field.default
+            if name != "rows" and value != default:
+                allowed = "left out where clients learn from a table"
+                raise InvalidValueError(f"data.{name}", getattr(value, "kind", value), allowed)
 
 
 class Evasion(Settings):

@@ -1,6 +1,6 @@
 """Baselines on the same samples without a federation: each client alone, all data pooled, no model.
 
-All see the samples of the simulation in the same order, with the same stepsize, and are judged by the error made
+All see the samples of the simulation in the same order, with the same stepsizes, and are judged by the error made
 *before* learning from a sample:
 
 alone
@@ -22,7 +22,7 @@ import numpy as np
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled
-from psofed.fleet.own_data import OwnData
+from psofed.fleet.measured import table_samples
 from psofed.results import SimulationResult, estimate
 from psofed.results.metrics import BASELINE_TITLES
 from psofed.scenario import Scenario
@@ -58,11 +58,11 @@ class Baselines:
         return float(self.curves[name][-self.tail :].mean())
 
 
-def run_baselines(data: OwnData, scenario: Scenario, tail: int) -> Baselines:
-    """Run all baselines on the samples of a simulation."""
-    from psofed.engine.samples import make_table_samples
-
-    fleet, samples = make_table_samples(scenario, data)
+def run_baselines(scenario: Scenario, tail: int) -> Baselines:
+    """Run all baselines on the samples of a scenario with your own data."""
+    data = scenario.own_data
+    assert data is not None
+    fleet, samples = table_samples(scenario)
     squares = _squared_errors(samples, fleet.target, scenario)
     iterations = scenario.iterations
     active = np.stack([data.samples_from(n) > 0 for n in range(iterations)])
@@ -76,9 +76,11 @@ def run_baselines(data: OwnData, scenario: Scenario, tail: int) -> Baselines:
     return Baselines(curves, client_mse, tail)
 
 
-def describe_result(data: OwnData, result: SimulationResult, client_mse: FloatArray) -> dict[str, Any]:
+def describe_result(result: SimulationResult, client_mse: FloatArray) -> dict[str, Any]:
     """Return the data's description, the baselines and every client's MSE (trials, K), as plain values."""
-    baselines = run_baselines(data, result.scenario, result.tail)
+    data = result.scenario.own_data
+    assert data is not None
+    baselines = run_baselines(result.scenario, result.tail)
     clients = []
     byzantine = result.fleet.byzantine_mask(result.scenario.attack)
     for k, name in enumerate(data.table.clients):
@@ -102,17 +104,17 @@ def describe_result(data: OwnData, result: SimulationResult, client_mse: FloatAr
 
 
 def lms_errors(
-    samples: "TableSamples", target: FloatArray, stepsize: float, clients: int, iterations: int
+    samples: "TableSamples", target: FloatArray, stepsize: FloatArray | float, clients: int, iterations: int
 ) -> tuple[FloatArray, FloatArray]:
     """Squared errors of each client alone and of the pooled model, (iterations, K) each; 0 without a sample."""
-    out = np.zeros((2, iterations, clients))
+    out, stepsizes = np.zeros((2, iterations, clients)), np.broadcast_to(stepsize, clients).astype(np.float64)
     # Errors w° − w of models that start from zero, as in the simulation's kernel.
     alone, pooled = np.tile(target, (clients, 1)), target.copy()
     for first in range(0, iterations, _CHUNK):
         chunk = samples.chunk(first, min(_CHUNK, iterations - first))
         part = out[:, first : first + _CHUNK]
         inputs, residuals = chunk.inputs[..., 0], chunk.residuals[..., 0]
-        _run_lms(inputs, residuals, stepsize, alone, pooled, part[0], part[1])
+        _run_lms(inputs, residuals, stepsizes, alone, pooled, part[0], part[1])
     return out[0], out[1]
 
 
@@ -120,7 +122,7 @@ def _squared_errors(samples: "TableSamples", target: FloatArray, scenario: Scena
     """Squared errors of all baselines, shape (4, iterations, K); 0 where a client has no sample."""
     clients, iterations = scenario.num_clients, scenario.iterations
     out = np.empty((len(NAMES), iterations, clients))
-    out[0], out[1] = lms_errors(samples, target, scenario.stepsize, clients, iterations)
+    out[0], out[1] = lms_errors(samples, target, scenario.draw_stepsizes(), clients, iterations)
     for first in range(0, iterations, _CHUNK):
         chunk = samples.chunk(first, min(_CHUNK, iterations - first))
         part = out[:, first : first + _CHUNK]
@@ -134,7 +136,7 @@ def _squared_errors(samples: "TableSamples", target: FloatArray, scenario: Scena
 def _run_lms(
     inputs: FloatArray,
     residuals: FloatArray,
-    stepsize: float,
+    stepsizes: FloatArray,
     alone: FloatArray,
     pooled: FloatArray,
     alone_squares: FloatArray,
@@ -149,5 +151,5 @@ def _run_lms(
                 common += inputs[n, k, i] * pooled[i]
             alone_squares[n, k], pooled_squares[n, k] = own * own, common * common
             for i in range(dimension):
-                alone[k, i] -= stepsize * own * inputs[n, k, i]
-                pooled[i] -= stepsize * common * inputs[n, k, i]
+                alone[k, i] -= stepsizes[k] * own * inputs[n, k, i]
+                pooled[i] -= stepsizes[k] * common * inputs[n, k, i]

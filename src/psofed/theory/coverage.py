@@ -6,7 +6,7 @@ import numpy as np
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
-from psofed.parts.affine import Affine, PoisonedSamples, Statement
+from psofed.parts.affine import Affine, LinearLearner, PoisonedSamples, Statement
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Attack, Drift
 from psofed.parts.patterns.round_robin import RoundRobin
@@ -22,7 +22,7 @@ _LEAST_VARIANCE, _LEAST_STEP = 1e-70, 1e-13
 
 
 def check_scenario(scenario: Scenario) -> None:
-    """Refuse an algorithm, a rule, a defence, a pre-aggregation or a pattern that no theory covers.
+    """Refuse an algorithm, a rule, a learner, a stream or another part that no theory covers.
 
     Raises
     ------
@@ -64,6 +64,7 @@ def check_scenario(scenario: Scenario) -> None:
             f'the theory covers no pre-aggregation; "{scenario.pre_aggregation.kind}" mixes uploads in a way '
             "that depends on them or on chance, and can only be simulated"
         )
+    check_learning(scenario)
     check_network(scenario)
     pattern = scenario.selection.pattern
     if (
@@ -72,6 +73,53 @@ def check_scenario(scenario: Scenario) -> None:
     ):
         raise NotCoveredError(
             f'the theory does not cover selection.pattern = "{pattern.kind}": it states no moments'
+        )
+
+
+def check_learning(scenario: Scenario) -> None:
+    """Refuse learners and streams that no theory covers.
+
+    Raises
+    ------
+    NotCoveredError
+        By name and with the reason.
+    """
+    kind, step = scenario.learner.kind, scenario.learner.linear()
+    if step is None:
+        raise NotCoveredError(
+            f'the theory does not cover learner.kind = "{kind}": its step is not linear in the model, or depends on '
+            "earlier samples; it can only be simulated"
+        )
+    if not scenario.data.stream.is_independent:
+        raise NotCoveredError(
+            "the theory covers inputs that are independent over time; "
+            f'data.stream.kind = "{scenario.data.stream.kind}" can only be simulated'
+        )
+    if step == LinearLearner():
+        return
+    if not scenario.algorithm.holds_models:
+        raise NotCoveredError(
+            f'the theory covers algorithm = "{scenario.algorithm.kind}" with learner.kind = "lms", not "{kind}"'
+        )
+    if step.leakage > 0 and scenario.drift is not None:
+        raise NotCoveredError(
+            f'learner.kind = "{kind}" pulls models towards zero, from which a target that walks moves away for ever: '
+            "there is no steady state; it can only be simulated"
+        )
+    if step.regularisation is None:
+        return
+    if (
+        not scenario.is_linear
+        or scenario.data.covariances is not None
+        or scenario.data.input_correlation != 0.0
+    ):
+        raise NotCoveredError(
+            f'the theory covers learner.kind = "{kind}" over white Gaussian inputs; these are not'
+        )
+    if step.regularisation == 0.0 and scenario.dimension <= 2:
+        raise NotCoveredError(
+            f'learner.kind = "{kind}" without regularisation has infinite error for dimension = {scenario.dimension}: '
+            "inputs near zero amplify the noise without bound; give learner.regularisation"
         )
 
 
@@ -120,7 +168,9 @@ def check_paper_iteration(scenario: Scenario, question: str) -> None:
         "channel": scenario.channel,
         "delay": scenario.delay,
         "several groups of attackers": len(scenario.attacks) > 1 or None,
+        "learner but LMS": None if scenario.learner.linear() == LinearLearner() else scenario.learner,
     }
+    _ = scenario.common_stepsize  # refuses stepsizes that differ between clients
     for name, part in opened.items():
         if part is not None:
             raise NotCoveredError(f"{question} is predicted for the paper's iteration, which has no {name}.")
@@ -146,6 +196,11 @@ def check_attack(model: "TheoryModel") -> None:
             'the paper\'s theory covers algorithm = "pso-fed"; use theory = "exact" for '
             f'"{model.scenario.algorithm.kind}"'
         )
+    if model.theory == "paper" and model.is_opened:
+        raise NotCoveredError(
+            "the paper's theory covers its own iteration: one attack, perfect links, clients that are always there, "
+            'LMS with one stepsize; use theory = "exact"'
+        )
     if model.theory == "paper" and model.fleet.target_offsets is not None:
         raise NotCoveredError(
             "the paper's theory covers clients that all have the same target; data.target_spread is not 0"
@@ -155,11 +210,6 @@ def check_attack(model: "TheoryModel") -> None:
     if model.theory == "paper" and not model.is_additive:
         raise NotCoveredError(
             f'the paper\'s theory covers attacks of mean zero, independent between clients; "{kind}" is not: '
-            'use theory = "exact"'
-        )
-    if model.theory == "paper" and model.is_opened:
-        raise NotCoveredError(
-            "the paper's theory covers its own iteration: one attack, perfect links, clients that are always there; "
             'use theory = "exact"'
         )
     if all(hears_nothing(one, model.attackers.chance) for one, _ in model.statements):
@@ -183,6 +233,21 @@ def check_attack(model: "TheoryModel") -> None:
         raise NotCoveredError(
             f'attack.kind = "{kind}" pulls towards a fixed point, from which a target that walks moves away for '
             "ever: there is no steady state; it can only be simulated"
+        )
+
+
+def check_metric_covered(scenario: Scenario, metric: str) -> None:
+    """Refuse the test MSE where no theory has one.
+
+    Raises
+    ------
+    NotCoveredError
+        By name and with the reason.
+    """
+    if metric == "test" and scenario.data.rows is not None:
+        raise NotCoveredError(
+            'metric = "test": with your own data the server is tested on the clients\' next samples, for which there '
+            'is no theory; use "network" or "msd"'
         )
 
 

@@ -15,8 +15,9 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.suggest import did_you_mean
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
+from psofed.fleet.measured import measured_fleet
 from psofed.fleet.nonlinear import measure_features
-from psofed.parts.affine import Affine, PoisonedSamples, Statement
+from psofed.parts.affine import Affine, LinearLearner, PoisonedSamples, Statement
 from psofed.parts.patterns.random import Random
 from psofed.parts.patterns.round_robin import RoundRobin
 from psofed.scenario import Scenario
@@ -65,7 +66,7 @@ class TheoryModel:
     small_stepsize : bool
         Drop μ²𝓗 (paper's theory only).
     measured : Fleet, optional
-        Measured statistics of the streams, in the place of those the scenario describes.
+        Statistics of the streams in place of the scenario's, to test methods with.
     """
 
     scenario: Scenario
@@ -89,6 +90,8 @@ class TheoryModel:
         """Statistics of the clients' streams; those of the features where the streams or the model are not linear."""
         if self.measured is not None:
             return self.measured
+        if self.scenario.data.rows is not None:
+            return measured_fleet(self.scenario)
         return draw_fleet(self.scenario) if self.scenario.is_linear else measure_features(self.scenario)
 
     @cached_property
@@ -126,7 +129,15 @@ class TheoryModel:
         """Whether the iteration has parts that the paper's has not, and that need all moments."""
         scenario = self.scenario
         network = (scenario.availability, scenario.channel)
-        return len(self.statements) > 1 or any(part is not None for part in network)
+        learns_otherwise = scenario.learner.linear() != LinearLearner()
+        if len(self.statements) > 1 or learns_otherwise or any(part is not None for part in network):
+            return True
+        return not isinstance(scenario.stepsize, float | int)
+
+    def stepsizes(self, stepsize: float) -> FloatArray:
+        """Return the clients' stepsizes, (K,): the scenario's, scaled to the mean `stepsize`."""
+        drawn = self.scenario.draw_stepsizes()
+        return np.asarray(drawn * (stepsize / drawn.mean()))
 
     @cached_property
     def open_parts(self) -> OpenParts:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
-from psofed.parts.affine import Affine
+from psofed.parts.affine import Affine, LinearLearner
 from psofed.parts.network import Channel
 from psofed.theory.maps.opened import OpenedRecursion
-from psofed.theory.steps.learning import Learning, rescaled
+from psofed.theory.steps.learning import Learning, normalised, rescaled
 from psofed.theory.steps.lms import lms_of
 from psofed.theory.steps.presence import Presence, PresenceLaw
 from psofed.theory.steps.received import CommonNoise, ReceivedLaw
@@ -100,23 +101,36 @@ class OpenParts:
 
     def learning(self, stepsize: float) -> Learning:
         """Return the learner's step."""
-        model, mixture = self._model, self.mixture
-        factor = np.full(model.scenario.num_clients, stepsize)
-        clean = rescaled(mixture.clean, factor)
-        poisoned = None if mixture.poisoned is None else rescaled(mixture.poisoned, factor)
-        lms = lms_of(Mixture(clean, poisoned, mixture.attackers), 1.0, model.entries)
-        return Learning(lms, model.entries)
+        model, mixture, step = self._model, self._model.mixture, self._step
+        stepsizes, keep, push = model.stepsizes(stepsize), None, None
+        if step.leakage:
+            keep = 1.0 - stepsizes * step.leakage
+            push = model.entries.per_client(1.0 - keep) * model.entries.vector(model.fleet.target)
+            if np.any(keep == 0.0):
+                raise NotCoveredError(
+                    "the theory does not cover learner.leakage = 1/stepsize, which forgets the model"
+                )
 
-    @cached_property
-    def mixture(self) -> Mixture:
-        """Clean samples, and those that each group poisons."""
-        return self._model.mixture
+        def changed(samples: SampleLaw) -> SampleLaw:
+            if step.regularisation is not None:
+                return normalised(samples, stepsizes, step.regularisation, model.scenario.dimension)
+            return rescaled(samples, stepsizes if keep is None else stepsizes / keep)
+
+        poisoned = None if mixture.poisoned is None else changed(mixture.poisoned)
+        lms = lms_of(Mixture(changed(mixture.clean), poisoned, mixture.attackers), 1.0, model.entries)
+        return Learning(lms, model.entries, keep, push)
 
     @property
     def has_direction(self) -> bool:
         """Whether something pulls to one side, so that first moments are needed."""
-        displaced = any(samples.displacement is not None for _, samples in self.mixture.branches)
-        return self.received.has_constant or displaced
+        displaced = any(samples.displacement is not None for _, samples in self._model.mixture.branches)
+        return self.received.has_constant or displaced or self._step.leakage > 0
+
+    @property
+    def _step(self) -> LinearLearner:
+        step = self._model.scenario.learner.linear()
+        assert step is not None
+        return step
 
     def recursion(self, stepsize: float, branch: "Branch") -> OpenedRecursion:
         """Return the recursion of one branch at one stepsize."""

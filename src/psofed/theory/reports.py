@@ -9,6 +9,8 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.numbers import to_decibels
 from psofed.common.types import FloatArray
+from psofed.data.own_data import OwnData
+from psofed.fleet.measured import measured_fleet
 from psofed.render import Column, Kind, NextStep, Report, Table
 from psofed.render.charts import Chart, Scale, Series, Span, log_bins
 from psofed.render.numbers import count, counted, decibels, significant
@@ -80,7 +82,7 @@ def prediction_report(prediction: "Prediction", stepsizes: bool = True) -> Repor
         _prediction_headline(prediction),
         f"{prediction.theory.capitalize()} theory: {describe_scenario(scenario)}.",
         (table, _stepsizes(prediction)) if stepsizes else (table,),
-        tuple(notes),
+        (*notes, *measured_notes(scenario)),
         _prediction_step(prediction) if stepsizes or not prediction.is_stable else _CHECK,
         lambda: (prediction_chart(prediction),),
     )
@@ -115,10 +117,10 @@ def with_remedy(report: Report, scenario: Scenario) -> Report:
         return report
     if not stepsize:
         return report.adding(_NO_STABLE)
-    now = significant(scenario.stepsize)
+    now = significant(scenario.mean_stepsize)
     note = (
         f"Stepsize {now} exceeds the largest stable stepsize, {significant(limit)}."
-        if scenario.stepsize >= limit
+        if scenario.mean_stepsize >= limit
         else f"In mean square stepsize {now} is stable (the largest stable one is {significant(limit)}), but "
         "some trials leave the stable range."
     )
@@ -157,17 +159,18 @@ def curve_table(prediction: "Prediction") -> Table:
 
 
 def measured_notes(scenario: Scenario) -> tuple[str, ...]:
-    """Return what a theory for measured streams takes from them, and what it assumes."""
-    noise = np.array(scenario.data.noise_variance)
-    eigenvalues = np.linalg.eigvalsh(np.array(scenario.data.covariances))
+    """Return what a theory takes from your own data, and what it assumes; nothing for drawn streams."""
+    if not isinstance(scenario.data.rows, OwnData):
+        return ()
+    fleet = measured_fleet(scenario)
+    noise, eigenvalues = fleet.noise_variance, np.linalg.eigvalsh(fleet.covariances())
     low, high = (significant(float(end), 3) for end in (noise.min(), noise.max()))
     least, most = (significant(float(end), 3) for end in (eigenvalues.min(), eigenvalues.max()))
     return (
-        f"Measured in {counted(scenario.num_clients, 'client')}: noise variance {low} to {high}, eigenvalues of the "
-        f"inputs' covariances {least} to {most}.",
+        f"From moments measured in {counted(scenario.num_clients, 'client')}: noise variance {low} to {high}, "
+        f"eigenvalues of the inputs' covariances {least} to {most}.",
         "The theory uses the measured second and fourth moments of the inputs, and how the noise grows with them. It "
-        "assumes samples that are independent in time and one model that is best for all clients; check the choice "
-        "with psofed simulate --data.",
+        "assumes samples that are independent in time and one model that is best for all clients; check by simulation.",
     )
 
 
@@ -232,17 +235,22 @@ def tuning_report(tuning: "Tuning") -> Report:
     """Return the best stepsize for each number of shared parameters, and which of them to use."""
     best = tuning.recommended
     what = METRIC_TITLES[METRICS[tuning.metric]]
+    metrics = [
+        metric
+        for metric in ("network_mse", "test_mse", "server_msd")
+        if not all(math.isnan(getattr(point, metric)) for point in tuning.points)
+    ]
     columns = (
         Column("M", Kind.COUNT),
         Column("best stepsize", Kind.NUMBER),
         Column("largest stable", Kind.NUMBER),
-        *(Column(METRIC_TITLES[metric], Kind.LEVEL) for metric in ("network_mse", "test_mse", "server_msd")),
+        *(Column(METRIC_TITLES[metric], Kind.LEVEL) for metric in metrics),
         Column("iterations to settle", Kind.COUNT),
         Column("values sent per iteration", Kind.COUNT),
     )
     rows = tuple(
         (
-            p.num_shared, p.stepsize, p.max_stepsize, p.network_mse, p.test_mse, p.server_msd,
+            p.num_shared, p.stepsize, p.max_stepsize, *(getattr(p, metric) for metric in metrics),
             p.convergence_iterations, p.numbers_per_iteration,
         )
         for p in tuning.points
@@ -263,7 +271,7 @@ def tuning_report(tuning: "Tuning") -> Report:
         f"Share {counted(best.num_shared, 'parameter')} with stepsize {significant(best.stepsize)}: {tuning.reason}",
         "",
         (Table("Best stepsize for each number of shared parameters", columns, rows, tuple(notes), marked),),
-        (),
+        () if tuning.scenario is None else measured_notes(tuning.scenario),
         NextStep(
             "Simulate it",
             f"psofed.simulate(scenario.replace(num_shared={best.num_shared}, stepsize={best.stepsize:.4g}))",
@@ -311,7 +319,7 @@ def limits_report(limits: "AttackLimits") -> Report:
         headline = f"The fleet stays stable even if all {count(clients)} clients are Byzantine."
     elif most < 0:
         headline = (
-            f"The fleet is unstable at stepsize {significant(scenario.stepsize)} even without an attack."
+            f"The fleet is unstable at stepsize {significant(scenario.mean_stepsize)} even without an attack."
         )
     else:
         headline = f"The fleet stays stable with up to {count(most)} of {count(clients)} clients Byzantine."
@@ -362,7 +370,7 @@ def _prediction_headline(prediction: "Prediction") -> str:
         if not prediction.max_stepsize > 0:
             return _NO_STABLE
         return (
-            f"Unstable: at stepsize {significant(scenario.stepsize)} the error grows without bound. "
+            f"Unstable: at stepsize {significant(scenario.mean_stepsize)} the error grows without bound. "
             f"The largest stable stepsize is {significant(prediction.max_stepsize)}."
         )
     threat = (
@@ -392,22 +400,23 @@ def _stepsizes(prediction: "Prediction") -> Table:
     best = prediction.optimal_stepsize
     limit = "largest stable (paper's bound)" if prediction.theory == "paper" else "largest stable"
     rows = (
-        ("current", prediction.scenario.stepsize, f"spectral radius {prediction.spectral_radius:.6f}"),
+        ("current", prediction.scenario.mean_stepsize, f"spectral radius {prediction.spectral_radius:.6f}"),
         (limit, prediction.max_stepsize, "in mean square"),
         ("largest with a convergent mean", prediction.mean_max_stepsize, "a sufficient condition"),
         ("best", best if best > 0 else None, "smaller is always better" if best == 0 else ""),
     )
+    rows = tuple(row for row in rows if row[1] is None or not math.isnan(row[1]))
     return Table("Stepsizes", (Column(""), Column("stepsize", Kind.NUMBER), Column("")), rows)
 
 
 def _prediction_step(prediction: "Prediction") -> NextStep:
-    from psofed.theory.prediction import Prediction
-
     if not prediction.max_stepsize > 0:
         call = "psofed.attack_limits(scenario)"
         return NextStep("Find how many Byzantine clients the fleet tolerates", call)
 
     scenario = prediction.scenario
+    if not isinstance(scenario.stepsize, float | int):
+        return _CHECK
     stepsize = suggested_stepsize(prediction)
     change = NextStep(
         "Try a better stepsize" if prediction.is_stable else "Try a stable stepsize",
@@ -416,8 +425,8 @@ def _prediction_step(prediction: "Prediction") -> NextStep:
     )
     if not prediction.is_stable:
         return change
-    if prediction.optimal_stepsize and stepsize != scenario.stepsize:
-        better = Prediction(scenario.replace(stepsize=stepsize), prediction.theory)
+    if prediction.optimal_stepsize and stepsize != scenario.mean_stepsize:
+        better = prediction.at(stepsize)
         if to_decibels(prediction.network_mse) - to_decibels(better.network_mse) > _WORTH_IT:
             return change
     return _CHECK

@@ -4,24 +4,27 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from psofed.common.errors import NotCoveredError
+from psofed.common.errors import NotCoveredError, PsofedError
 from psofed.common.options import option
 from psofed.common.toml import parse_toml
 from psofed.common.validation import check_choice
+from psofed.data.own_data import OwnData
+from psofed.federation.protocol.column_names import ColumnNames, listed
 from psofed.federation.protocol.masks import PATTERNS
 from psofed.federation.protocol.run_options import ReplyLimits, RunOptions
 from psofed.parts.aggregations.mean import Mean
-from psofed.scenario import Scenario
+from psofed.scenario import Data, Scenario
 
+_COLUMNS = ("features", "target_column", "units")  # Flower carries no lists: they travel as one text
 _SERVER_ONLY = ("aggregation", "aggregation_options", "pre_aggregation", "defence")
 
 
 class RunSettings(RunOptions):
     """A run of online regression with PSO-Fed by real clients: a scenario, and the options of the run.
 
-    The scenario gives D, M, |S_n|, μ, the selection, the rule and the number of rounds (its `iterations`). Its data and
-    attack are used only if the run is `synthetic`. `max_drift` is used with the mean only, and not in synthetic runs:
-    theory knows no such bound.
+    The scenario gives D, M, |S_n|, μ, the selection, the rule and the number of rounds (its `iterations`). Its streams
+    and attack are used only if the run is `synthetic`; a table is not, since each node brings its own rows. `max_drift`
+    is used with the mean only, and not in synthetic runs: theory knows no such bound.
     """
 
     scenario: Scenario = option(text="the scenario", check=lambda name, value: value, flag=None)
@@ -30,6 +33,29 @@ class RunSettings(RunOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_covered(self.scenario, self.synthetic)
+        if (
+            rows := self.scenario.data.rows
+        ) is not None:  # each node has its own; their columns are the run's
+            reading = (rows.source if isinstance(rows, OwnData) else rows).reading
+            if reading.features and not self.features and self.target_column is None:
+                object.__setattr__(self, "features", tuple(reading.features))
+                object.__setattr__(self, "target_column", reading.target_column)
+            object.__setattr__(self, "scenario", self.scenario.replace(data=Data()))
+        if (columns := self.columns) is None:
+            return
+        if self.synthetic:
+            raise NotCoveredError("features name columns of tables; a synthetic run has none")
+        if len(columns.features) != self.scenario.dimension:
+            raise PsofedError(
+                f"{len(columns.features)} features ({listed(columns.features)}) where the run's dimension is "
+                f"{self.scenario.dimension}; add --set dimension={len(columns.features)}"
+            )
+
+    @property
+    def columns(self) -> ColumnNames | None:
+        """The names of the columns; None if the run is to adopt those of its nodes."""
+        units = {name: unit for name, _, unit in (text.partition("=") for text in self.units)}
+        return ColumnNames.given(self.features, self.target_column, units)
 
     @property
     def limits(self) -> ReplyLimits:
@@ -39,14 +65,17 @@ class RunSettings(RunOptions):
 
     def to_config(self) -> dict[str, str | int | float | bool]:
         """Return the flat mapping that Flower carries to server and clients."""
-        config = {field.name.replace("_", "-"): getattr(self, field.name) for field in fields(self)}
+        names = [field.name for field in fields(self) if field.name not in _COLUMNS]
+        config = {name.replace("_", "-"): getattr(self, name) for name in names}
         config["scenario"] = self.scenario.to_toml()
+        if self.columns is not None:
+            config["columns"] = self.columns.to_text()
         return config
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "RunSettings":
         """Read what :meth:`to_config` gave; Flower may have turned 60.0 into 60 on the way."""
-        return cls._read(config, Scenario.from_toml(str(config["scenario"])))
+        return cls._read(config, Scenario.from_mapping(parse_toml(str(config["scenario"]))))
 
     @classmethod
     def for_client(cls, config: Mapping[str, Any], *, attack: bool = False) -> "RunSettings":
@@ -65,6 +94,14 @@ class RunSettings(RunOptions):
         """Read a mapping; what an older version did not write is as it was then, which is the default."""
         names = {field.name: field.name.replace("_", "-") for field in fields(cls)}
         values = {field: config[name] for field, name in names.items() if name in config}
+        if "columns" in config:
+            columns = ColumnNames.from_text(str(config["columns"]))
+            named = zip((*columns.features, columns.target), columns.units, strict=False)
+            values |= {
+                "features": columns.features,
+                "target_column": columns.target,
+                "units": [f"{name}={unit}" for name, unit in named],
+            }
         return cls(**{**values, "scenario": scenario})
 
 
@@ -79,9 +116,24 @@ def _check_covered(scenario: Scenario, synthetic: bool) -> None:
             f'a federation\'s clients fit linear models, not model.kind = "{scenario.model.kind}"; '
             "let them make features of their inputs before they learn"
         )
+    if scenario.learner.kind != "lms":
+        raise NotCoveredError(
+            f'learner.kind = "{scenario.learner.kind}": a federation\'s clients run LMS; '
+            "other learners can only be simulated"
+        )
+    if not scenario.data.stream.is_independent:
+        raise NotCoveredError(
+            f'data.stream.kind = "{scenario.data.stream.kind}": a federation\'s inputs are what its clients observe; '
+            "a stream can only be simulated"
+        )
+    _ = scenario.common_stepsize  # refuses stepsizes that differ between clients
     if scenario.drift is not None:
         raise NotCoveredError(
             f'drift.kind = "{scenario.drift.kind}": a federation\'s data move as they do; a drift can only be simulated'
+        )
+    if synthetic and scenario.data.rows is not None:
+        raise NotCoveredError(
+            "synthetic clients draw their data; this scenario's come from a table: leave out --synthetic"
         )
     if synthetic and scenario.data.function is not None:
         raise NotCoveredError(

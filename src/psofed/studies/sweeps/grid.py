@@ -19,6 +19,7 @@ from psofed.scenario.changes import with_values
 from psofed.scenario.file import as_scenario, read_scenario
 from psofed.scenario.mapping import (
     CHANNEL_TABLES,
+    INNER,
     KIND_TABLES,
     OPTIONAL,
     part_from_table,
@@ -247,7 +248,7 @@ def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
     if isinstance(base, str):
         scenario = read_scenario(folder / base)
     elif isinstance(base, Mapping):
-        scenario = scenario_from_mapping(base)
+        scenario = scenario_from_mapping(base, folder=folder, opening=True)
     else:
         raise InvalidValueError("base", base, 'a table [base] or a file name, base = "scenario.toml"')
     grid = values.get("grid")
@@ -315,6 +316,8 @@ def _part_or_value(field: str, value: Any) -> Any:
         return None
     if field in KIND_TABLES and isinstance(value, Mapping):
         return part_from_table(field, value)
+    if field in INNER and isinstance(value, Mapping):
+        return part_from_table(INNER[field], value, field)
     if field in CHANNEL_TABLES and isinstance(value, Mapping):
         return part_from_table("channel", value, field)
     family = "pattern" if field == "selection.pattern" else field

@@ -50,14 +50,13 @@ class ServerRecursion:
     Parameters
     ----------
     mixture : Mixture
-        The clients' samples with covariances (K, n, n) and displacements (K, n).
+        The clients' samples with covariances (K, n, n) and displacements (K, n), rescaled so that μ = 1
+        (:func:`psofed.theory.steps.learning.rescaled`).
     corruption : Corruption
         Its constant is c, (n,).
     update : LinearUpdate
     sends_model : bool
         Whether models are sent, or updates.
-    stepsize : float
-        μ.
     dimension : int
         D.
     """
@@ -66,7 +65,6 @@ class ServerRecursion:
     corruption: Corruption
     update: LinearUpdate
     sends_model: bool
-    stepsize: float
     dimension: int
 
     @property
@@ -121,7 +119,7 @@ class ServerRecursion:
     @cached_property
     def _pushes(self) -> tuple[FloatArray, FloatArray]:
         """μR_k and μR_k e_k, averaged over clean and poisoned samples: (K, n, n) and (K, n)."""
-        parts = [(weight, *_scaled(samples, self.stepsize)) for weight, samples in self.mixture.branches]
+        parts = [(weight, *_scaled(samples)) for weight, samples in self.mixture.branches]
         return (
             sum(weight[:, None, None] * matrix for weight, matrix, _ in parts),  # type: ignore[return-value]
             sum(weight[:, None] * _times(matrix, moved) for weight, matrix, moved in parts),
@@ -155,14 +153,14 @@ class ServerRecursion:
         # t² = t: second moments of A, L and t are those of a client that attacks, times E[t].
         square, mixed = 1.0 + chance * (affine.own**2 - 1.0), chance * affine.own
         for weight, samples in self.mixture.branches:
-            matrix, moved = _scaled(samples, self.stepsize)
+            matrix, moved = _scaled(samples)
             moved = directed * moved
             shifted = moved[:, :, None] * v.mean[:, None].T  # e mᵀ
             seen = v.server + shifted + shifted.swapaxes(1, 2) + moved[:, :, None] * moved[:, None, :]
             left = matrix @ seen
             trace = self.multiplicity * np.trace(left, axis1=1, axis2=2)
             level = sources.noise * samples.noise_variance + sources.attack * samples.residual_variance
-            step = 2.0 * left @ matrix + (trace + self.stepsize * level)[:, None, None] * matrix
+            step = 2.0 * left @ matrix + (trace + level)[:, None, None] * matrix
             total += np.tensordot(weight * square, step, axes=1)
             to_server = -matrix @ (v.server + shifted)  # E[δ gᵀ]
             to_constant = -_times(matrix, v.mean + moved)[:, :, None] * (directed * c)  # E[δ] cᵀ
@@ -186,10 +184,7 @@ class ServerRecursion:
             parts.append((attackers.covariance, slope, directed * constant))
         if self.mixture.covariance:
             matrices, vectors = zip(
-                *(
-                    (m, _times(m, e))
-                    for m, e in (_scaled(s, self.stepsize) for _, s in self.mixture.branches)
-                ),
+                *((m, _times(m, e)) for m, e in (_scaled(s) for _, s in self.mixture.branches)),
                 strict=True,
             )
             swing = directed * (vectors[0] - vectors[1])
@@ -209,10 +204,10 @@ def _square(matrix: FloatArray, vector: FloatArray, v: ServerMoments) -> FloatAr
     return np.asarray(linear + mixed + mixed.T + vector.T @ vector)
 
 
-def _scaled(samples: SampleLaw, stepsize: float) -> tuple[FloatArray, FloatArray]:
+def _scaled(samples: SampleLaw) -> tuple[FloatArray, FloatArray]:
     """μR_k and e_k."""
     moved = samples.displacement
-    return stepsize * samples.covariance, np.zeros(samples.covariance.shape[:2]) if moved is None else moved
+    return samples.covariance, np.zeros(samples.covariance.shape[:2]) if moved is None else moved
 
 
 def _times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:

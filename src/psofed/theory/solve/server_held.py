@@ -23,6 +23,7 @@ from psofed.theory.moments.level import NO_SOURCES, Sources
 from psofed.theory.moments.second import pack
 from psofed.theory.solve.method import Method, Solve, by_source
 from psofed.theory.steps.corruption import Corruption
+from psofed.theory.steps.learning import rescaled
 from psofed.theory.steps.samples import Mixture, SampleLaw
 
 
@@ -79,7 +80,7 @@ class ServerHeld(Method):
 
     def _recursion(self, stepsize: float) -> ServerRecursion:
         model, size = self.model, self._size
-        mixture = model.mixture
+        mixture, stepsizes = model.mixture, model.stepsizes(stepsize)
         sends_model = model.scenario.algorithm.exchange(model.scenario).sends_model
         corruption = model.law.corruption
         affine = corruption.affine
@@ -88,14 +89,13 @@ class ServerHeld(Method):
             constant = constant + (1.0 - affine.own - affine.server) * model.fleet.target[:size]
         return ServerRecursion(
             Mixture(
-                _as_matrices(mixture.clean, size),
-                None if mixture.poisoned is None else _as_matrices(mixture.poisoned, size),
+                _as_matrices(mixture.clean, size, stepsizes),
+                None if mixture.poisoned is None else _as_matrices(mixture.poisoned, size, stepsizes),
                 mixture.attackers,
             ),
             Corruption(corruption.attackers, affine, constant),
             self._update,
             sends_model,
-            stepsize,
             model.scenario.dimension,
         )
 
@@ -164,12 +164,13 @@ class ServerHeld(Method):
         return ServerMoments(block, zero, zero, first, np.zeros_like(first))
 
 
-def _as_matrices(samples: SampleLaw, size: int) -> SampleLaw:
-    """Return the law with covariances (K, n, n) and displacements (K, n)."""
+def _as_matrices(samples: SampleLaw, size: int, stepsizes: FloatArray) -> SampleLaw:
+    """Return the law with covariances (K, n, n) and displacements (K, n), the stepsizes (K,) in them."""
     if samples.fourth is not None:
         raise NotCoveredError(
             "the theory of algorithms whose clients hold no model covers Gaussian inputs, not measured fourth moments"
         )
+    samples = rescaled(samples, stepsizes)
     covariance, displacement = samples.covariance, samples.displacement
     if covariance.ndim == 1:
         covariance = covariance[:, None, None] * np.eye(size)
