@@ -9,6 +9,7 @@ from psofed.common.types import FloatArray
 from psofed.parts.affine import Affine, LinearLearner, PoisonedSamples, Statement
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Attack, Drift
+from psofed.parts.channels.quantised import Quantised
 from psofed.parts.patterns.round_robin import RoundRobin
 from psofed.scenario import Scenario
 
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 # it is taken from 1.
 _LEAST_VARIANCE, _LEAST_STEP = 1e-70, 1e-13
 
+# Families of parts that the checks below look at; a part of any other is refused.
+_FAMILIES = frozenset(
+    "algorithm aggregation pre_aggregation pattern learner model stream function drift attack defence availability "
+    "channel delay".split()
+)
+
 
 def check_scenario(scenario: Scenario) -> None:
     """Refuse an algorithm, a rule, a learner, a stream or another part that no theory covers.
@@ -29,6 +36,9 @@ def check_scenario(scenario: Scenario) -> None:
     NotCoveredError
         By name and with the reason.
     """
+    for part in scenario.parts():
+        if part.family not in _FAMILIES:
+            raise NotCoveredError(f'the theory knows nothing of {part.table}.kind = "{part.kind}"')
     algorithm = scenario.algorithm
     if not algorithm.holds_models:
         update = algorithm.linear_update(scenario)
@@ -144,6 +154,11 @@ def check_network(scenario: Scenario) -> None:
         )
     for direction in ("up", "down") if channel is not None else ():
         for part in getattr(channel, direction):
+            if isinstance(part, Quantised) and part.reach < 2.0 / scenario.dimension**0.5:
+                raise NotCoveredError(
+                    f"the theory covers channel.{direction}.reach where no value is clipped; {part.reach:g} is less "
+                    f"than twice the target's entries, {1.0 / scenario.dimension**0.5:.3g}"
+                )
             if part.added_variance() is None and part.loss_probability() is None:
                 raise NotCoveredError(
                     f'the theory does not cover channel.{direction}.kind = "{part.kind}" with these options: the error '

@@ -405,8 +405,8 @@ def _stepsizes(prediction: "Prediction") -> Table:
         ("largest with a convergent mean", prediction.mean_max_stepsize, "a sufficient condition"),
         ("best", best if best > 0 else None, "smaller is always better" if best == 0 else ""),
     )
-    rows = tuple(row for row in rows if row[1] is None or not math.isnan(row[1]))
-    return Table("Stepsizes", (Column(""), Column("stepsize", Kind.NUMBER), Column("")), rows)
+    known = tuple(row for row in rows if row[1] is None or not math.isnan(row[1]))
+    return Table("Stepsizes", (Column(""), Column("stepsize", Kind.NUMBER), Column("")), known)
 
 
 def _prediction_step(prediction: "Prediction") -> NextStep:
