@@ -1,4 +1,4 @@
-"""What parts state to the theory: affine uploads, poisoned samples, linear updates of the server's model.
+"""Statements of parts to the theory: affine uploads, poisoned samples, linear steps and updates.
 
 The theory is exact for attacks that are affine in the models. Such an attack says so by returning one of these two
 values; one that returns neither is refused by name. Only numbers are stated here: who attacks, and how often, is

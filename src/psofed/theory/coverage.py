@@ -23,8 +23,22 @@ _LEAST_VARIANCE, _LEAST_STEP = 1e-70, 1e-13
 
 # Families of parts that the checks below look at; a part of any other is refused.
 _FAMILIES = frozenset(
-    "algorithm aggregation pre_aggregation pattern learner model stream function drift attack defence availability "
-    "channel delay".split()
+    (
+        "algorithm",
+        "aggregation",
+        "pre_aggregation",
+        "pattern",
+        "learner",
+        "model",
+        "stream",
+        "function",
+        "drift",
+        "attack",
+        "defence",
+        "availability",
+        "channel",
+        "delay",
+    )
 )
 
 
@@ -206,6 +220,12 @@ def check_attack(model: "TheoryModel") -> None:
             "the theory has nothing to say"
         )
     _ = model.walk  # refuses drifts
+    step = model.scenario.learner.linear()
+    normalises = step is not None and step.regularisation is not None
+    if normalises and (not model.fleet.is_white or model.fleet.fourth_moments is not None):
+        raise NotCoveredError(
+            f'the theory covers learner.kind = "{model.scenario.learner.kind}" over white Gaussian inputs alone'
+        )
     if model.theory == "paper" and not model.scenario.algorithm.holds_models:
         raise NotCoveredError(
             'the paper\'s theory covers algorithm = "pso-fed"; use theory = "exact" for '
