@@ -1,6 +1,7 @@
 """Advice on whether to federate, as text, tables and files."""
 
 import json
+import textwrap
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from psofed.common.numbers import finite_or_none
 from psofed.render import Report, Reported
 from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
+from psofed.scenario.file import scenario_to_toml
 from psofed.studies.advice.judging import Gain
 from psofed.studies.advice.stations import Station
 
@@ -233,7 +235,11 @@ class Advice(Reported):
         return pandas.DataFrame(columns | notes, index=names)
 
     def save(self, path: str | Path) -> None:
-        """Write the advice: everything as ``.json`` or NetCDF (``.nc``), or the clients as ``.csv``."""
+        """Write everything as ``.json`` or NetCDF (``.nc``), the clients as ``.csv``, or the plan as ``.toml``.
+
+        The plan is the recommended scenario, with the table's file and columns: what ``psofed simulate``, ``predict``,
+        ``sweep``, ``explore`` and ``federation run`` take.
+        """
         check_out(Path(path))
         kind = Path(path).suffix.lower()
         if kind == ".nc":
@@ -242,6 +248,10 @@ class Advice(Reported):
         if kind == ".csv":
             table = self.to_dataframe().reset_index()
             text = csv_text([table.columns, *table.itertuples(index=False)])
+        elif kind == ".toml":
+            comment = "".join(f"# {line}\n" for line in textwrap.wrap(self.answer, 110))
+            plan = self.scenario.replace(stepsize=float(f"{self.scenario.stepsize:.4g}"))
+            text = comment + scenario_to_toml(plan, Path(path).absolute().parent)
         else:
             text = json.dumps(self.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         write_atomically(Path(path), text.encode(), mode=0o666)
@@ -272,5 +282,5 @@ def _attributes(title: str, units: str) -> dict[str, str]:
 
 def check_out(path: Path) -> None:
     """Refuse a file to save to whose ending says nothing."""
-    if path.suffix.lower() not in (".json", ".nc", ".csv"):
-        raise InvalidValueError("out", str(path), "a name ending in .json, .nc or .csv")
+    if path.suffix.lower() not in (".json", ".nc", ".csv", ".toml"):
+        raise InvalidValueError("out", str(path), "a name ending in .json, .nc, .csv or .toml")
