@@ -380,7 +380,7 @@ def test_the_command_line_answers_first_and_keeps_names_as_they_are(tmp_path, ps
     assert plain["verdict"] in ("federate", "stay alone", "no clear difference", "naive")
     for bad, message in (
         ([], "advise needs --data"),
-        ([*table, "--out", "x.txt"], "a name ending in .json, .nc or .csv"),
+        ([*table, "--out", "x.txt"], "a name ending in .json, .nc, .csv or .toml"),
         (
             [*table, "--leave-out", "nobody"],
             "--leave-out must be names of clients, such as [bold]Łódź, $5",
