@@ -3,17 +3,16 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from psofed.common.types import FloatArray
+from psofed.common.types import FloatArray, IntArray
 from psofed.engine.frames.drift import TargetMoves
 from psofed.engine.frames.selection import Selector
 from psofed.engine.inputs import WHITE, make_input_model
 from psofed.engine.lanes import empty_lanes
-from psofed.engine.participation import draw_participants
-from psofed.engine.pso_fed_kernel import Extras, ModelState, Exchanges, advance, make_scratch
+from psofed.engine.network import Drawn, Network
+from psofed.engine.pso_fed_kernel import Exchanges, Extras, ModelState, advance, make_scratch
 from psofed.engine.samples import Chunk, FunctionSamples, TrialSamples
-from psofed.engine.server_side import ServerSide
+from psofed.engine.server_side import ServerSide, attack_streams
 from psofed.engine.streams import make_stream
 from psofed.engine.test_set import NO_TESTS, draw_test_set
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 # About how many bytes of participants and masks are drawn ahead at a time.
 _CHUNK_BYTES = 4_000_000
 
-_SOURCES = ("data", "participation", "uplink", "masks", "attack", "test", "root", "pre_aggregation")
+_SOURCES = ("data", "participation", "uplink", "masks", "test", "root", "pre_aggregation")
 
 # What the kernel is handed where it needs none.
 _NO_INPUTS, _NO_RESIDUALS, _NO_MOVES = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0)), np.zeros((0, 0, 0))
@@ -76,12 +75,13 @@ class PsoFedRun:
             scenario.selection.pattern, scenario.selection.coordinated, self._streams["masks"],
             scenario.num_clients, scenario.dimension, scenario.num_shared,
         )  # fmt: skip
+        self._network = Network(scenario, seed, trials)
         # Root data are drawn as y = wᵀx + ν; for other streams there are none.
         root = self._streams["root"] if samples is None else None
         self._server_side = ServerSide(
             scenario,
             fleet,
-            self._streams["attack"],
+            attack_streams(scenario, seed, trials),
             self._streams["pre_aggregation"],
             root,
             scenario.num_shared,
@@ -99,11 +99,18 @@ class PsoFedRun:
         self.clients: FloatArray = empty_lanes(scenario.num_clients, scenario.dimension, lanes)
         self.clients[:] = self.server
         exchanged = scenario.num_participants * (scenario.num_shared + 1) * lanes
+        if scenario.availability is not None:
+            exchanged += scenario.num_clients * lanes // 8
         self.chunk: int = int(np.clip(_CHUNK_BYTES // (8 * exchanged), 1, 512))
         self.client_squares: FloatArray = np.zeros((scenario.num_clients, lanes))
         self.watched_from = 0
         if samples is not None:
             self.chunk = int(np.clip(_CHUNK_BYTES // samples.bytes_per_iteration, 1, self.chunk))
+
+    @property
+    def upload_counts(self) -> IntArray:
+        """How often each client has uploaded, shape (K, lanes); empty unless a channel is private."""
+        return self._network.upload_counts
 
     @property
     def watching(self) -> "Watching | None":
@@ -113,12 +120,14 @@ class PsoFedRun:
     def advance(self, first: int, metrics: FloatArray) -> None:
         """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, lane]``."""
         given = None if self._samples is None else self._samples.chunk(first, len(metrics))
+        uplink = self._streams["uplink"] if self._scenario.uplink == "redrawn" else None
+        drawn = self._network.draw(first, len(metrics), self._streams["participation"], uplink)
         advance(
             first,
             self._streams["data"],
             self._inputs,
             self._scenario.stepsize,
-            self._draw_exchange(first, len(metrics)),
+            self._draw_exchange(first, len(metrics), drawn),
             self._server_side.attack,
             self._server_side.search,
             self._server_side.defence,
@@ -126,11 +135,15 @@ class PsoFedRun:
             self._test_set,
             self._target,
             self._make_extras(first, len(metrics), given),
+            drawn.network,
+            drawn.delay,
+            self._server_side.groups,
             ModelState(self.clients, self.server, self.client_squares),
             self._scratch,
             metrics,
         )
         self._server_side.check()
+        self._network.check()
         if given is not None:
             # The kernel divides by all clients; those without a sample do not count.
             share = self._scenario.num_clients / np.maximum(given.active, 1)
@@ -139,7 +152,12 @@ class PsoFedRun:
                 metrics[:, 2] *= share[:, None]
 
     def _make_extras(self, first: int, count: int, given: Chunk | None) -> Extras | None:
-        is_plain = self._inputs.shape == WHITE and not self._server_side.attack.on_samples
+        availability = self._scenario.availability
+        is_plain = (
+            self._inputs.shape == WHITE
+            and not any(attack.poisons_samples() for attack in self._scenario.attacks)
+            and (availability is None or availability.learns == "always")
+        )
         if given is None and self._moves is None and is_plain and not self._offsets.size:
             return None
         return Extras(
@@ -152,10 +170,8 @@ class PsoFedRun:
             self._offsets,
         )
 
-    def _draw_exchange(self, first: int, count: int) -> Exchanges:
-        participants = self._draw_participants("participation", first, count)
-        redrawn = self._scenario.uplink == "redrawn"
-        uploaders = self._draw_participants("uplink", first, count) if redrawn else participants
+    def _draw_exchange(self, first: int, count: int, drawn: Drawn) -> Exchanges:
+        participants, uploaders = drawn.participants, drawn.uploaders
         if self._scenario.selection.coordinated:
             # What is uploaded is what all download next.
             entries = self._selector.draw(first, count + 1, participants)
@@ -166,9 +182,3 @@ class PsoFedRun:
             uploaders,
             self._selector.draw(first + 1, count, uploaders),
         )
-
-    def _draw_participants(self, source: str, first: int, count: int) -> NDArray[np.int32]:
-        stream = self._streams[source]
-        out = np.empty((count, self._scenario.num_participants, stream.key.size), np.int32)
-        draw_participants(stream.key, stream.gamma, first, self._scenario.num_clients, out)
-        return out
