@@ -172,7 +172,7 @@ def download_through(
     asked: IntArray,
     clients: FloatArray,
 ) -> None:
-    """Let participants that are reached download; those with ``left`` (K, lanes) above 0 do not (none if it is empty)."""
+    """Let participants that are reached download, unless ``left`` (K, lanes; may be empty) is above 0."""
     num_participants, num_shared, lanes = entries.shape
     received, own = network.received, network.down.receiver
     for p in range(num_participants):

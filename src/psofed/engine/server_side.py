@@ -218,7 +218,7 @@ class ServerSide:
         rule, dimension = scenario.aggregation, max(numbers, scenario.dimension)
         made = [
             _make_attack(attack, scenario, fleet, stream, dimension)
-            for attack, stream in zip(scenario.attacks, streams, strict=True)
+            for attack, stream in zip(scenario.attacks, streams, strict=False)
         ] or [_make_attack(None, scenario, fleet, streams[0], dimension)]
         own = tuple(hook for _, hook in made)
         self.attack: AttackSide = made[0][0]

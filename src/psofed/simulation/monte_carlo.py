@@ -98,15 +98,6 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
         "your own data": data is not None,
         "a different target per client (data.target_spread)": scenario.data.target_spread > 0,
     }
-    not_yet = {
-        "[availability]": scenario.availability is not None,
-        "[channel]": scenario.channel is not None,
-        "[delay]": scenario.delay is not None,
-        "several groups of attackers": len(scenario.attacks) > 1,
-    }
-    for name, is_given in not_yet.items():
-        if is_given:
-            raise NotCoveredError(f"{name} cannot be simulated yet")
     algorithm, rule, defence = scenario.algorithm, scenario.aggregation, scenario.defence
     if defence is not None and not defence.excluded_download and not algorithm.holds_models:
         raise NotCoveredError(
@@ -133,15 +124,22 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
 
 def _load_kernels(job: Job) -> None:
     """Load or compile the kernels here, once, instead of in every thread, and outside the measured time."""
-    parts = (*map(type, job.scenario.parts()), job.source is None)
+    held = job.scenario
+    learns = held.availability is not None and held.availability.learns
+    parts = (*map(type, held.parts()), len(held.attacks), held.channel is None, learns, job.source is None)
     # One at a time: scenarios simulated side by side would compile the same kernels side by side.
     with _LOADING:
         if parts not in _LOADED:
             if is_cold():
                 notify("compiling the kernels (once on this machine, some seconds)")
             plan = None if job.scenario.defence is None else WatchPlan(0.0, np.zeros((0, 0)))
+            delay = job.scenario.delay
+            shortest = 1 if delay is None else delay.longest_delay() + 1
             one = replace(
-                job, scenario=job.scenario.replace(iterations=1), recording=Recording(tail=1), plan=plan
+                job,
+                scenario=job.scenario.replace(iterations=shortest),
+                recording=Recording(tail=1),
+                plan=plan,
             )
             run_block(one, range(BLOCK))
             _LOADED.add(parts)

@@ -236,7 +236,7 @@ def _make_frame_that_returns(unpack: Unpack, body: Body) -> Frame:
         server: FloatArray,
     ) -> None:
         self = unpack(options)
-        participants, _, lanes = uploads.sent.shape
+        lanes = uploads.sent.shape[2]
         numbers = memory.numbers
         for lane in range(lanes):
             answered, met = _gather(target, uploads, own_step, lane, memory, server)

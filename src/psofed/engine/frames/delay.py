@@ -72,8 +72,8 @@ class Delays:
         lanes, ring, most = stream.key.size, delay.longest_delay() + 1, participants * delay.most_at_once()
         if ring * participants * shared > MOST_PENDING:
             raise NotCoveredError(
-                f'delay.kind = "{delay.kind}": up to {ring * participants * shared:,} values are on their way at a time; '
-                f"the limit is {MOST_PENDING:,}"
+                f'delay.kind = "{delay.kind}": up to {ring * participants * shared:,} values are on their way at a '
+                f"time; the limit is {MOST_PENDING:,}"
             )
         self._longest = ring - 1
         self._side = DelaySide(
