@@ -35,6 +35,8 @@ class NetworkSide(NamedTuple):
         The channels.
     received, held : arrays (P, M, lanes) and (D, lanes)
         Scratch for downloads, and for the model of a client that does not learn.
+    delay : DelaySide
+        Uploads on their way.
     """
 
     downloads: BoolArray
@@ -45,6 +47,7 @@ class NetworkSide(NamedTuple):
     down: ChannelSide
     received: FloatArray
     held: FloatArray
+    delay: DelaySide
 
 
 class Drawn(NamedTuple):
@@ -55,15 +58,12 @@ class Drawn(NamedTuple):
     participants, uploaders : int array (T, P, lanes)
         Clients that download and that upload, if they are reached.
     network : NetworkSide or None
-        Who is reached, and the channels.
-    delay : DelaySide or None
-        Uploads on their way.
+        Who is reached, channels and delays.
     """
 
     participants: IndexArray
     uploaders: IndexArray
     network: NetworkSide | None
-    delay: DelaySide | None
 
 
 class Network:
@@ -98,10 +98,8 @@ class Network:
         self._hooks: tuple[Hook, ...] = tuple(hooks)
         self._received = np.empty((participants, shared, lanes))
         self._held = np.empty((scenario.dimension, lanes))
-        self._delays: Delays | None = None
-        if delay is not None:
-            stream = make_stream(seed, "delay", trials)
-            self._delays = Delays(delay, stream, scenario.num_clients, participants, shared)
+        stream = make_stream(seed, "delay", trials)
+        self._delays = Delays(delay, stream, scenario.num_clients, participants, shared)
         self.is_on: bool = any(part is not None for part in (availability, links, delay))
         # How often each client has uploaded, where privacy depends on it.
         counts = links is not None and any(channel.kind == "private" for channel in links.up)
@@ -116,7 +114,7 @@ class Network:
         if uplink is not None:
             uploaders, uploads, asked = self._draw_participants(uplink, first, count, there)
         if not self.is_on:
-            return Drawn(participants, uploaders, None, None)
+            return Drawn(participants, uploaders, None)
         if self.upload_counts.size:
             _count_uploads(uploaders, uploads, self.upload_counts)
         learns = _EVERYBODY
@@ -131,9 +129,9 @@ class Network:
             down=self._down,
             received=self._received,
             held=self._held,
+            delay=self._delays.draw(first, uploaders),
         )
-        delay = None if self._delays is None else self._delays.draw(first, uploaders)
-        return Drawn(participants, uploaders, side, delay)
+        return Drawn(participants, uploaders, side)
 
     def _draw_participants(
         self, stream: Stream, first: int, count: int, there: BoolArray | None

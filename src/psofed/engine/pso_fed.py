@@ -136,7 +136,6 @@ class PsoFedRun:
             self._target,
             self._make_extras(first, len(metrics), given),
             drawn.network,
-            drawn.delay,
             self._server_side.groups,
             ModelState(self.clients, self.server, self.client_squares),
             self._scratch,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
 from psofed.engine.attackers import redraw_byzantine
 from psofed.engine.compiling import compiled
-from psofed.engine.frames.delay import DelaySide, pass_time, weigh_by_delay
+from psofed.engine.frames.delay import pass_time, weigh_by_delay
 from psofed.engine.hooks import Uploads, take_attack, take_poison
 from psofed.engine.inputs import InputModel, colour
 from psofed.engine.lanes import WIDTH, empty_lanes, fma, load, spread, store, to_float64
@@ -162,7 +162,6 @@ def advance(
     target: FloatArray,
     extras: Extras | None,
     network: NetworkSide | None,
-    delay: DelaySide | None,
     groups: GroupSide | None,
     state: ModelState,
     scratch: Scratch,
@@ -182,7 +181,7 @@ def advance(
         Numba compiles the kernel for each, as for `extras`.
     target : array (D,)
         w, for the hooks.
-    search, extras, network, delay, groups : SearchSide, Extras, NetworkSide, DelaySide, GroupSide, or None
+    search, extras, network, groups : SearchSide, Extras, NetworkSide, GroupSide, or None
         Numba compiles the kernel for each, and without them leaves out what it takes to handle them.
     scratch : Scratch
         What it works in.
@@ -245,12 +244,12 @@ def advance(
             corrupt(attack.token, first + t, attack.attackers, target, server, uploads)
         if network is not None:
             upload_through(first + t, num_clients, network, server, target, uploads)
-        if delay is not None:
-            uploads = pass_time(delay, t, first + t, server, uploads)
+            if network.delay.is_on:
+                uploads = pass_time(network.delay, t, first + t, server, uploads)
         if defence is not None:
             leave_out(defence, first + t, server, uploads)
-        if delay is not None and delay.by_delay:
-            weigh_by_delay(delay, server, uploads)
+        if network is not None and network.delay.by_delay:
+            weigh_by_delay(network.delay, server, uploads)
         aggregate(rule, first + t, target, uploads, scratch.distance, server)
 
 

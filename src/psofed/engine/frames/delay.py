@@ -1,6 +1,7 @@
 """The frame of delays, and the uploads that are on their way."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,8 @@ class DelaySide(NamedTuple):
 
     Attributes
     ----------
+    is_on : bool
+        Whether there is a delay; the arrays are empty otherwise.
     weight : float
         α.
     by_delay : bool
@@ -47,6 +50,7 @@ class DelaySide(NamedTuple):
         Scratch: number of arrivals by delay, 0 between calls.
     """
 
+    is_on: bool
     weight: float
     by_delay: bool
     durations: IntArray
@@ -65,20 +69,24 @@ class Delays:
     """Delays of several trials, and their uploads on the way."""
 
     def __init__(
-        self, delay: Delay, stream: Stream, num_clients: int, participants: int, shared: int
+        self, delay: Delay | None, stream: Stream, num_clients: int, participants: int, shared: int
     ) -> None:
-        self._stream, self._num_clients = stream, num_clients
-        self._draw = make_function(delay, "duration", DELAY, _make_frame, _call)
-        lanes, ring, most = stream.key.size, delay.longest_delay() + 1, participants * delay.most_at_once()
-        if ring * participants * shared > MOST_PENDING:
+        self._stream, self._num_clients, lanes = stream, num_clients, stream.key.size
+        self._draw: Callable[..., None] | None = None
+        ring = most = 0
+        if delay is not None:
+            self._draw = make_function(delay, "duration", DELAY, _make_frame, _call)
+            ring, most = delay.longest_delay() + 1, participants * delay.most_at_once()
+        if delay is not None and ring * participants * shared > MOST_PENDING:
             raise NotCoveredError(
                 f'delay.kind = "{delay.kind}": up to {ring * participants * shared:,} values are on their way at a '
                 f"time; the limit is {MOST_PENDING:,}"
             )
         self._longest = ring - 1
         self._side = DelaySide(
-            weight=delay.weight,
-            by_delay=delay.grouping == "by-delay",
+            is_on=delay is not None,
+            weight=1.0 if delay is None else delay.weight,
+            by_delay=delay is not None and delay.grouping == "by-delay",
             durations=np.zeros((0, participants, lanes), np.int64),
             clients=np.zeros((ring, participants, lanes), np.int32),
             entries=np.zeros((ring, participants, shared, lanes), np.int32),
@@ -98,6 +106,8 @@ class Delays:
 
     def draw(self, first: int, uploaders: IndexArray) -> DelaySide:
         """Return the state with the delays of the uploads that are made from iteration `first` on."""
+        if self._draw is None:
+            return self._side
         durations = np.empty(uploaders.shape, np.int64)
         self._draw(first, self._stream, self._num_clients, uploaders, durations)
         np.minimum(durations, self._longest, out=durations)
@@ -129,8 +139,16 @@ def pass_time(side: DelaySide, t: int, n: int, server: FloatArray, uploads: Uplo
     most = 0
     for lane in range(lanes):
         count, number = 0, side.head[slot, lane]
+        while number >= 0:
+            count += 1
+            number = side.following[number, lane]
+        arrived.counts[lane] = count
+        most = max(most, count)
+        # The newest is first in its chain; a defence sees the oldest first.
+        number = side.head[slot, lane]
         side.head[slot, lane] = -1
         while number >= 0:
+            count -= 1
             made, p = number // participants, number % participants
             age = side.ages[number, lane]
             factor = side.weight**age
@@ -142,10 +160,7 @@ def pass_time(side: DelaySide, t: int, n: int, server: FloatArray, uploads: Uplo
                     value = server[i, lane] + factor * (value - server[i, lane])
                 arrived.entries[count, m, lane] = i
                 arrived.sent[count, m, lane] = value
-            count += 1
             number = side.following[number, lane]
-        arrived.counts[lane] = count
-        most = max(most, count)
     for lane in range(lanes):
         for p in range(arrived.counts[lane], most):
             arrived.clients[p, lane] = 0
