@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from psofed.common.errors import NotCoveredError as NotCoveredError
     from psofed.common.errors import PsofedError as PsofedError
     from psofed.common.errors import UnknownFieldError as UnknownFieldError
+    from psofed.data.own_data import OwnData as OwnData
+    from psofed.data.own_data import from_arrays as from_arrays
+    from psofed.data.own_data import read_data as read_data
     from psofed.fleet import Fleet as Fleet
     from psofed.fleet import draw_fleet as draw_fleet
-    from psofed.fleet.fitting import fit_scenario as fit_scenario
-    from psofed.fleet.own_data import OwnData as OwnData
-    from psofed.fleet.own_data import from_arrays as from_arrays
-    from psofed.fleet.own_data import read_data as read_data
     from psofed.parts import Aggregation as Aggregation
     from psofed.parts import Algorithm as Algorithm
     from psofed.parts import Attack as Attack
@@ -102,7 +101,7 @@ _HOME = {
     "Links": "scenario",
     "Model": "parts",
     "NotCoveredError": "common.errors",
-    "OwnData": "fleet.own_data",
+    "OwnData": "data.own_data",
     "Pattern": "parts",
     "PreAggregation": "parts",
     "Prediction": "theory.prediction",
@@ -120,8 +119,7 @@ _HOME = {
     "compare": "studies.comparison",
     "difference": "results",
     "draw_fleet": "fleet",
-    "fit_scenario": "fleet.fitting",
-    "from_arrays": "fleet.own_data",
+    "from_arrays": "data.own_data",
     "load_plugin": "parts",
     "load_result": "studies.sweeps",
     "optimal_stepsize": "theory.stepsize",
@@ -129,7 +127,7 @@ _HOME = {
     "predict": "theory.prediction",
     "predict_recovery": "theory.recovery",
     "predict_stepsizes": "theory.stepsize_curve",
-    "read_data": "fleet.own_data",
+    "read_data": "data.own_data",
     "read_scenario": "scenario.file",
     "simulate": "simulation.monte_carlo",
     "sweep": "studies.sweeps",

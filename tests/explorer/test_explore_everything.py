@@ -136,7 +136,7 @@ def check(scenario: Scenario) -> None:
     assert settings is not None
     assert make_scenario(settings.sides["A"], Limits()) == scenario
     assert Scenario.from_toml(scenario.to_toml()) == scenario
-    lines = as_python(scenario, Origin(), own_data=False, predictable=False).splitlines()
+    lines = as_python(scenario, Origin(), predictable=False).splitlines()
     made: dict[str, Any] = {}
     exec("\n".join(line for line in lines if not line.startswith("print")), made)
     assert made["scenario"] == scenario

@@ -94,9 +94,7 @@ class Group:
     open: bool
 
 
-def form_groups(
-    scenario: Scenario, mapping: Mapping[str, Any], limits: Limits, own_data: bool = False
-) -> tuple[Group, ...]:
+def form_groups(scenario: Scenario, mapping: Mapping[str, Any], limits: Limits) -> tuple[Group, ...]:
     """Return the groups of fields for one side.
 
     Parameters
@@ -107,10 +105,8 @@ def form_groups(
         The values in the fields, valid or not.
     limits : Limits
         The explorer's.
-    own_data : bool
-        Whether clients learn from the user's table, which fixes their number and inputs.
     """
-    form = _Form(scenario, mapping, limits, own_data)
+    form = _Form(scenario, mapping, limits)
     groups = {
         "Sharing": form.sharing(),
         "Attack": form.attack(),
@@ -146,10 +142,9 @@ def field_for_error(groups: tuple[Group, ...], name: str) -> str | None:
 
 
 class _Form:
-    def __init__(
-        self, scenario: Scenario, mapping: Mapping[str, Any], limits: Limits, own_data: bool
-    ) -> None:
-        self._scenario, self._mapping, self._limits, self._own_data = scenario, mapping, limits, own_data
+    def __init__(self, scenario: Scenario, mapping: Mapping[str, Any], limits: Limits) -> None:
+        self._scenario, self._mapping, self._limits = scenario, mapping, limits
+        self._own_data = scenario.data.rows is not None  # which fixes the clients' number and inputs
 
     def sharing(self) -> Iterator[Field]:
         scenario = self._scenario

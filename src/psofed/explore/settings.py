@@ -18,7 +18,7 @@ from psofed.scenario.changes import parse_setting, set_values
 from psofed.scenario.mapping import scenario_from_mapping
 
 if TYPE_CHECKING:
-    from psofed.fleet.own_data import OwnData
+    from psofed.data.own_data import OwnData
 
 SIDES = ("A", "B")
 _LONGEST_QUERY = 20_000
@@ -95,11 +95,22 @@ def make_scenario(mapping: Mapping[str, Any], limits: Limits, data: "OwnData | N
         If it is too large or invalid.
     """
     limits.check(mapping)
-    if data is None:
-        return scenario_from_mapping(mapping)
-    from psofed.fleet.fitting import fit_scenario
+    if data is not None:
+        return scenario_from_mapping({**mapping, "data": {"rows": data}})
+    given = mapping.get("data")
+    if isinstance(given, Mapping) and "file" in given:
+        raise InvalidValueError(
+            "data.file", given["file"], "absent from links (start the explorer with --data)"
+        )
+    return scenario_from_mapping(mapping)
 
-    return fit_scenario(data, mapping)
+
+def form_mapping(scenario: Scenario) -> dict[str, Any]:
+    """Return a scenario as the form and links hold it: without the user's table, which the explorer has."""
+    mapping = scenario.to_mapping()
+    if scenario.data.rows is not None:
+        del mapping["data"]
+    return mapping
 
 
 # Optional parts

@@ -17,6 +17,7 @@ from psofed.scenario.mapping import (
     KIND_TABLES,
     NAMED,
     OPTIONAL,
+    SEEN,
     TABLE_NAMES,
     field_names,
     part_from_table,
@@ -26,6 +27,7 @@ from psofed.scenario.mapping import (
 )
 from psofed.scenario.scenario import Scenario
 from psofed.scenario.tables import Links
+from psofed.settings.data import DataSettings
 
 _TABLES = (*TABLE_NAMES, *CHANNEL_TABLES)
 
@@ -45,7 +47,14 @@ def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     >>> with_values(scenario, {"attack.num_byzantine": 5, "attack.strength": 2.0}).attack.variance
     2.0
     """
-    return scenario_from_mapping(set_values(scenario_to_mapping(scenario), changes))
+    mapping = scenario_to_mapping(scenario)
+    if scenario.data.rows is None:
+        return scenario_from_mapping(set_values(mapping, changes))
+    if any(
+        name in changes for name in ("data", "data.file", *(f"data.{key}" for key in DataSettings.options()))
+    ):
+        return scenario_from_mapping(_without_rows(set_values(mapping, changes), changes), opening=True)
+    return scenario_from_mapping(set_values({**mapping, "data": {"rows": scenario.data.rows}}, changes))
 
 
 def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,6 +155,13 @@ def parse_setting(text: str, option: str = "--set") -> tuple[str, Any]:
         return key.strip(), parse_toml(f"value = {value}")["value"]
     except PsofedError:
         return key.strip(), value.strip()
+
+
+def _without_rows(mapping: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Forget what followed from a table that is to be read again in another way."""
+    followed = {"num_clients", "dimension", "iterations", "num_participants"} - set(changes)
+    fields = {key: value for key, value in mapping.items() if key not in followed}
+    return {**fields, "data": {key: value for key, value in mapping["data"].items() if key not in SEEN}}
 
 
 def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from psofed.data.own_data import DataSource, OwnData
 from psofed.render import Column, Report, Table
 from psofed.render.numbers import significant
 
@@ -63,11 +64,18 @@ def short_repr(value: Any, **defaults: Any) -> str:
         held = getattr(value, field.name)
         default = field.default_factory() if callable(field.default_factory) else field.default
         if field.repr and field.init and not _same(held, defaults.get(field.name, default)):
-            text = short_repr(held) if dataclasses.is_dataclass(held) else repr(held)
+            text = _short_value(held)
             shown.append(
                 f"{field.name}={text if len(text) <= _LONGEST or '(' in text[:20] else text[:_LONGEST] + '…'}"
             )
     return f"{type(value).__name__}({', '.join(shown)})"
+
+
+def _short_value(held: Any) -> str:
+    if isinstance(held, OwnData | DataSource):
+        source = held.source if isinstance(held, OwnData) else held
+        return f"{source.num_clients} clients of {source.name}" if source.clients else source.name
+    return short_repr(held) if dataclasses.is_dataclass(held) else repr(held)
 
 
 def scenario_report(scenario: "Scenario") -> Report:

@@ -2,14 +2,18 @@
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, MissingValueError, PsofedError, UnknownFieldError
 from psofed.common.per_client import Uniform
+from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names, plugin_of
+from psofed.scenario.fitting import fitted_to
 from psofed.scenario.scenario import Scenario
 from psofed.scenario.tables import Data, Evasion, Links, Selection
+from psofed.settings.data import DataSettings
 
 # Tables that hold a part's kind and options; parts whose name stands outside of their table; and plain tables.
 KIND_TABLES = ("model", "drift", "pre_aggregation", "attack", "defence", "availability", "delay")
@@ -37,16 +41,23 @@ OPTIONAL = (
 )  # fmt: skip
 DEFAULT_KIND = {"model": "linear", "attack": "gaussian", "defence": "cusum", "availability": "bernoulli"}
 PLUGINS = "plugins"
+# What is known of a table that was read, beside what reading it needs.
+SEEN = ("clients", "samples", "digest")
 
 
-def scenario_from_mapping(mapping: Mapping[str, Any]) -> Scenario:
+def scenario_from_mapping(
+    mapping: Mapping[str, Any], *, folder: Path | None = None, opening: bool = False
+) -> Scenario:
     """Make a scenario from nested mappings; unknown keys are refused.
+
+    A table that ``[data]`` names is opened only if `opening`, since a mapping may come from another machine; its path
+    is relative to `folder`.
 
     A mapping may name the modules of custom parts (``plugins = ["my_parts"]``). Reading a file never imports them: the
     caller does (:func:`psofed.load_plugin`, ``--plugin``), and the error says so if it did not.
     """
     try:
-        return _from_mapping(mapping)
+        return _from_mapping(mapping, folder, opening)
     except InvalidValueError as error:
         named = mapping.get(PLUGINS)
         if named and error.allowed.startswith("one of "):
@@ -84,7 +95,8 @@ def field_names() -> list[str]:
     """Return the full name of every field of a scenario, including those of all built-in parts."""
     names = [f.name for f in dataclasses.fields(Scenario) if f.name not in TABLE_NAMES]
     for table, kind in _PLAIN_TABLES.items():
-        names += [f"{table}.{f.name}" for f in dataclasses.fields(kind)]
+        names += [f"{table}.{f.name}" for f in dataclasses.fields(kind) if f.name != "rows"]
+    names += [f"data.{name}" for name in ("file", *DataSettings.options())]
     # The attack first: among fields with the same name, users mean its field most often.
     tables = {family: family for family in ("attack", *KIND_TABLES)} | {"pattern": "selection"}
     tables |= NAMED
@@ -161,6 +173,10 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, Part):
         options = value.to_mapping()
         return {"kind": value.kind, **options} if options else value.kind
+    if isinstance(value, Data) and value.rows is not None:
+        source = value.rows.source if isinstance(value.rows, OwnData) else value.rows
+        seen = {name: getattr(source, name) for name in SEEN if getattr(source, name)}
+        return source.to_mapping() | {name: plain_value(entry) for name, entry in seen.items()}
     if dataclasses.is_dataclass(value):
         plain = {f.name: plain_value(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {name: entry for name, entry in plain.items() if entry is not None}
@@ -169,7 +185,7 @@ def plain_value(value: Any) -> Any:
     return value
 
 
-def _from_mapping(mapping: Mapping[str, Any]) -> Scenario:
+def _from_mapping(mapping: Mapping[str, Any], folder: Path | None, opening: bool) -> Scenario:
     values = {key: value for key, value in mapping.items() if key != PLUGINS}
     known = tuple(f.name for f in dataclasses.fields(Scenario))
     for key in values:
@@ -193,11 +209,13 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Scenario:
     if "selection" in values:
         values["selection"] = _selection(_table("selection", values["selection"]))
     if "data" in values:
-        values["data"] = _data(_table("data", values["data"]))
+        values["data"] = _data(_table("data", values["data"]), folder, opening)
     if "evasion" in values:
         values["evasion"] = Evasion.from_mapping(_table("evasion", values["evasion"]))
-    model = values.get("model")
-    if "dimension" not in values and model is not None and model.num_features is not None:
+    model, rows = values.get("model"), values["data"].rows if "data" in values else None
+    if rows is not None:
+        values = fitted_to(rows, values)
+    elif "dimension" not in values and model is not None and model.num_features is not None:
         values["dimension"] = model.num_features
     Scenario.check_names(values)
     return Scenario(**values)
@@ -213,7 +231,11 @@ def _selection(values: dict[str, Any]) -> Selection:
     return Selection(pattern=part.from_mapping(values), coordinated=coordinated)
 
 
-def _data(values: dict[str, Any]) -> Data:
+def _data(values: dict[str, Any], folder: Path | None, opening: bool) -> Data:
+    if "file" in values:
+        values["rows"] = _rows(values, folder, opening)
+    elif given := next((name for name in DataSettings.options() if name in values), None):
+        raise MissingValueError("data.file", f"the path of a table, since data.{given} describes one")
     Data.check_names(values)
     for key in ("input_variance", "noise_variance"):
         if isinstance(values.get(key), Mapping):
@@ -223,6 +245,26 @@ def _data(values: dict[str, Any]) -> Data:
         kind: Any = options.pop("kind", None)
         values["function"] = find_part("function", kind, "data.function.kind").from_mapping(options)
     return Data(**values)
+
+
+def _rows(values: dict[str, Any], folder: Path | None, opening: bool) -> OwnData | DataSource:
+    """Take the keys that name a table out of a ``[data]`` table, and return its rows, or where they are."""
+    file = values.pop("file")
+    if not isinstance(file, str):
+        raise InvalidValueError("data.file", file, "the path of a CSV or Parquet file")
+    known = {name: values.pop(name) for name in SEEN if name in values}
+    reading = {name: values.pop(name) for name in DataSettings.options() if name in values}
+    for name in values:
+        if name not in Data.options():
+            raise UnknownFieldError(f"data.{name}", ("file", *DataSettings.options()))
+    try:
+        settings = DataSettings.from_mapping(reading)
+    except InvalidValueError as error:
+        raise error.renamed(f"data.{error.field}") from None
+    place = str((folder or Path()) / file) if file else ""
+    seen = tuple(known.get("clients", ())), tuple(known.get("samples", ())), str(known.get("digest", ""))
+    source = DataSource(place, settings, *seen)
+    return source.read() if opening else source
 
 
 def _uniform(field: str, value: Mapping[str, Any]) -> Uniform:

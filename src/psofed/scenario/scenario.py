@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psofed.common.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.options import Check, option
 from psofed.common.settings import Settings
 from psofed.common.validation import check_integer
+from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.algorithms.pso_fed import PsoFed
 from psofed.parts.attack_groups import AttackGroups
@@ -19,6 +20,7 @@ from psofed.parts.base import Aggregation, Algorithm, Attack, Defence, Drift, Mo
 from psofed.parts.models.linear import Linear
 from psofed.parts.network import Availability, Delay
 from psofed.parts.part import Part
+from psofed.scenario.fitting import check_fit, fitted_to
 from psofed.scenario.tables import Data, Evasion, Links, Selection, a_part, as_part
 
 UPLINKS = ("same", "redrawn")
@@ -183,6 +185,8 @@ class Scenario(Settings):
         super().__post_init__()
         if self.defence is not None and self.defence.kind == "none":
             object.__setattr__(self, "defence", None)  # both spellings are the same scenario
+        if self.data.rows is not None:
+            check_fit(self, self.data.rows)
         if self.channel is not None and not (self.channel.up or self.channel.down):
             object.__setattr__(self, "channel", None)
         self._check_input_dimension()
@@ -214,10 +218,34 @@ class Scenario(Settings):
     @property
     def input_dimension(self) -> int:
         """d, entries of a client's input x: D unless the model derives features from x."""
+        if self.data.rows is not None and self.data.rows.num_columns:
+            return self.data.rows.num_columns
         if self.data.input_dimension is not None:
             return self.data.input_dimension
         fixed = None if self.data.function is None else self.data.function.num_inputs
         return self.dimension if fixed is None else fixed
+
+    @property
+    def own_data(self) -> OwnData | None:
+        """The rows that clients learn from; None where streams are drawn.
+
+        Raises
+        ------
+        PsofedError
+            If the scenario only says where they are, as one that was read from a result does.
+        """
+        rows = self.data.rows
+        if isinstance(rows, DataSource):
+            raise PsofedError(
+                f"The scenario's rows ({rows.name}) are not loaded. Read them with psofed.read_data, and make the "
+                "scenario with psofed.Scenario.from_data."
+            )
+        return rows
+
+    @property
+    def client_names(self) -> tuple[str, ...]:
+        """The clients' names, where your own data give them some."""
+        return () if self.data.rows is None else self.data.rows.clients
 
     @property
     def is_linear(self) -> bool:
@@ -263,21 +291,57 @@ class Scenario(Settings):
         return scenario_to_mapping(self)
 
     @classmethod
+    def from_data(cls, data: OwnData, /, **fields: Any) -> "Scenario":
+        """Make a scenario whose clients learn from your own data.
+
+        Parameters
+        ----------
+        data : OwnData
+            What :func:`psofed.read_data` or :func:`psofed.from_arrays` returned. It determines ``num_clients``,
+            ``dimension`` (unless the model has features of its own) and ``iterations``. Given, they must agree; fewer
+            iterations end the run early.
+        **fields
+            All other fields, as in ``Scenario(...)``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from psofed import from_arrays
+        >>> X = np.random.default_rng(0).standard_normal((200, 2))
+        >>> data = from_arrays(X, X @ [1.0, -1.0], ["north", "south"] * 100)
+        >>> Scenario.from_data(data, num_shared=2)
+        Scenario(num_clients=2, dimension=2, num_shared=2, iterations=80, data=Data(rows=2 clients of data in memory))
+        """
+        if "data" in fields:
+            raise InvalidValueError("data", fields["data"], "given once, as the first argument")
+        values = fitted_to(data, {**fields, "data": Data(rows=data)})
+        return cls(**values)
+
+    @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "Scenario":
-        """Make a scenario from nested dicts, checking every key and value."""
+        """Make a scenario from nested dicts, checking every key and value.
+
+        A table that it names is not opened: pass the scenario's file to :func:`psofed.read_scenario` for that.
+        """
         from psofed.scenario.mapping import scenario_from_mapping
 
         return scenario_from_mapping(mapping)
 
     def to_toml(self) -> str:
-        """Return the scenario as TOML text; :meth:`from_toml` gives an equal scenario back."""
+        """Return the scenario as TOML text; :meth:`from_toml` gives an equal scenario back.
+
+        Of your own data it holds the file's name and columns. Data that do not come from a file are refused.
+        """
         from psofed.scenario.file import scenario_to_toml
 
         return scenario_to_toml(self)
 
     @classmethod
     def from_toml(cls, text: str, plugins: Sequence[str | Path] = ()) -> "Scenario":
-        """Make a scenario from TOML text; `plugins` are modules or files with custom parts that it names."""
+        """Make a scenario from TOML text; `plugins` are modules or files with custom parts that it names.
+
+        A table that it names is read, relative to the current folder.
+        """
         from psofed.scenario.file import scenario_from_toml
 
         return scenario_from_toml(text, plugins)

@@ -8,6 +8,7 @@ from psofed.common.options import Check, option
 from psofed.common.per_client import Uniform
 from psofed.common.settings import Settings
 from psofed.common.validation import check_number
+from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.base import Function, Pattern
 from psofed.parts.network import Channel
 from psofed.parts.part import Part
@@ -76,6 +77,13 @@ def _check_covariances(field_name: str, value: Any) -> Covariances:
     return tuple(tuple(tuple(row) for row in matrix) for matrix in array.tolist())
 
 
+def _check_rows(field_name: str, value: Any) -> OwnData | DataSource:
+    if not isinstance(value, OwnData | DataSource):
+        allowed = "what psofed.read_data or psofed.from_arrays returns"
+        raise InvalidValueError(field_name, type(value).__name__, allowed)
+    return value
+
+
 class Selection(Settings):
     """Which M of the D entries a participant exchanges: the selection matrices S_{k,n}.
 
@@ -130,6 +138,9 @@ class Data(Settings):
     target_spread : float
         Gives each client its own target, y = (w + d_k)ᵀx + ν: the variance of the entries of d_k, drawn once with
         `fleet_seed`; 0 if all clients have the same target.
+    rows : OwnData, optional
+        Your own data, in place of all of the above (:meth:`psofed.Scenario.from_data`). In TOML, ``file`` and the
+        settings of :func:`psofed.read_data` stand here instead.
 
     Notes
     -----
@@ -166,6 +177,9 @@ class Data(Settings):
         low=0,
         text="variance of the entries of each client's deviation d_k from the common target",
     )
+    rows: "OwnData | DataSource | None" = option(
+        default=None, check=_check_rows, text="your own data, instead of drawn streams"
+    )
 
     if TYPE_CHECKING:  # accepted types; arrays and lists become tuples, a name stands for the part
 
@@ -182,10 +196,18 @@ class Data(Settings):
             function: Function | str | None = ...,
             input_dimension: int | None = ...,
             target_spread: float = ...,
+            rows: OwnData | DataSource | None = ...,
         ) -> None: ...
+
+    def __repr__(self) -> str:
+        from psofed.scenario.describe import short_repr
+
+        return short_repr(self)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.rows is not None:
+            self._check_only_rows()
         if self.target_spread and self.function is not None:
             raise InvalidValueError("data.target_spread", self.target_spread, "0 with data.function")
         has_variance = self.input_variance != self.options()["input_variance"].default
@@ -193,6 +215,13 @@ class Data(Settings):
             raise InvalidValueError(
                 "data.covariances", "both", "given instead of input_variance and input_correlation"
             )
+
+    def _check_only_rows(self) -> None:
+        for name, field in self.options().items():
+            value = getattr(self, name)
+            if name != "rows" and value != field.default:
+                allowed = "left out where clients learn from a table"
+                raise InvalidValueError(f"data.{name}", getattr(value, "kind", value), allowed)
 
 
 class Evasion(Settings):

@@ -119,6 +119,21 @@ def check_attack(model: "TheoryModel") -> None:
         )
 
 
+def check_metric_covered(scenario: Scenario, metric: str) -> None:
+    """Refuse the test MSE where no theory has one.
+
+    Raises
+    ------
+    NotCoveredError
+        By name and with the reason.
+    """
+    if metric == "test" and scenario.data.rows is not None:
+        raise NotCoveredError(
+            'metric = "test": with your own data the server is tested on the clients\' next samples, for which there '
+            'is no theory; use "network" or "msd"'
+        )
+
+
 def hears_nothing(statement: Statement | None, chance: FloatArray) -> bool:
     """Whether every upload, attacked with the chances (K,), is the server's own number: nothing is ever learned."""
     only_echoes = isinstance(statement, Affine) and (statement.own, statement.server) == (0.0, 1.0)

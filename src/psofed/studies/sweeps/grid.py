@@ -247,7 +247,7 @@ def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
     if isinstance(base, str):
         scenario = read_scenario(folder / base)
     elif isinstance(base, Mapping):
-        scenario = scenario_from_mapping(base)
+        scenario = scenario_from_mapping(base, folder=folder, opening=True)
     else:
         raise InvalidValueError("base", base, 'a table [base] or a file name, base = "scenario.toml"')
     grid = values.get("grid")
