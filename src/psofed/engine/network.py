@@ -88,7 +88,8 @@ class Network:
             shares = availability.shares(scenario.num_clients, scenario.data.fleet_seed)
             self._attendance = Attendance(availability, shares, make_stream(seed, "availability", trials))
         series = ((), ()) if links is None else (links.up, links.down)
-        sides, hooks = [], []
+        sides: list[ChannelSide] = []
+        hooks: list[Hook] = []
         for source, channels in zip(("channel_up", "channel_down"), series, strict=True):
             streams = [make_stream(seed, source, trials, place) for place in range(len(channels))]
             side, own = make_channels(channels, streams, participants, shared, lanes)
