@@ -18,7 +18,9 @@ from psofed.parts.channels import Lossy, Noisy, Private, Quantised
 from psofed.parts.defences import Cusum
 from psofed.parts.delays import Geometric
 from psofed.parts.drifts import RandomWalk
+from psofed.parts.learners import RLS, LeakyLMS
 from psofed.parts.models import Rff
+from psofed.parts.streams import DelayLine
 from psofed.parts.watching import WatchPlan
 
 REDRAWN = {"num_byzantine": 3, "probability": 0.5, "byzantine_set": "redrawn"}
@@ -28,6 +30,14 @@ KINDS = {
     "round robin": {"selection": Selection(pattern="round-robin", coordinated=False)},
     "correlated inputs": {"data": Data(input_correlation=0.6)},
     "a walk": {"drift": RandomWalk(variance=0.01)},
+    "rls on a delay line": {"learner": RLS(), "data": Data(stream=DelayLine(pole=0.6))},
+    "leaky steps of their own size": {"learner": LeakyLMS(leakage=0.2), "stepsize": Uniform(0.05, 0.2)},
+    "normalised steps, wrong inputs": {"learner": "nlms", "attack": DataPoisoning(**REDRAWN)},
+    "features of a delay line": {
+        "model": Rff(),
+        "learner": "sign-lms",
+        "data": Data(function="sine", input_dimension=2, stream="delay-line"),
+    },
     "features": {"model": Rff(), "data": Data(function="sine", input_dimension=2)},
     "a table": {},
     "targets of their own": {"data": Data(target_spread=0.3)},
@@ -54,7 +64,11 @@ KINDS = {
         "delay": Geometric(ratio=0.5, longest=3, weight=0.6, grouping="by-delay"),
         "attack": (SignFlip(clients=(1, 4), probability=0.5), DataPoisoning(clients=(0,), probability=0.5)),
     },
-    "online-fed": {"algorithm": "online-fed"},
+    "online-fed": {
+        "algorithm": "online-fed",
+        "stepsize": Uniform(0.05, 0.2),
+        "data": Data(stream=DelayLine(pole=0.6)),
+    },
     "signsgd": {"algorithm": "signsgd"},
     "cs-fed": {"algorithm": "cs-fed"},
     "qs-fed": {"algorithm": "qs-fed"},

@@ -114,13 +114,26 @@ def test_the_users_own_file_may_be_larger_than_the_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    "family", ["attack", "aggregation", "pre_aggregation", "algorithm", "pattern", "drift", "function"]
+    "family",
+    [
+        "attack",
+        "aggregation",
+        "pre_aggregation",
+        "algorithm",
+        "pattern",
+        "drift",
+        "learner",
+        "stream",
+        "function",
+    ],
 )
 def test_every_kind_can_be_chosen_and_every_option_has_a_field(family: str) -> None:
     table = {
         "attack": "attack.kind",
         "pattern": "selection.pattern",
         "drift": "drift.kind",
+        "learner": "learner.kind",
+        "stream": "data.stream",
         "pre_aggregation": "pre_aggregation.kind",
         "function": "data.function",
     }

@@ -33,8 +33,8 @@ class NetworkSide(NamedTuple):
         Whether each client learns; all do if it is empty.
     up, down : ChannelSide
         The channels.
-    received, held : arrays (P, M, lanes) and (D, lanes)
-        Scratch for downloads, and for the model of a client that does not learn.
+    received, held, held_memory : arrays (P, M, lanes), (D, lanes) and (lanes, any)
+        Scratch for downloads, and for the model and memory of a client that does not learn.
     delay : DelaySide
         Uploads on their way.
     """
@@ -47,6 +47,7 @@ class NetworkSide(NamedTuple):
     down: ChannelSide
     received: FloatArray
     held: FloatArray
+    held_memory: FloatArray
     delay: DelaySide
 
 
@@ -99,6 +100,10 @@ class Network:
         self._hooks: tuple[Hook, ...] = tuple(hooks)
         self._received = np.empty((participants, shared, lanes))
         self._held = np.empty((scenario.dimension, lanes))
+        kept = (
+            0 if scenario.learner.kind == "lms" else len(scenario.learner.initial_memory(scenario.dimension))
+        )
+        self._held_memory = np.empty((lanes, kept))
         stream = make_stream(seed, "delay", trials)
         self._delays = Delays(delay, stream, scenario.num_clients, participants, shared)
         self.is_on: bool = any(part is not None for part in (availability, links, delay))
@@ -130,6 +135,7 @@ class Network:
             down=self._down,
             received=self._received,
             held=self._held,
+            held_memory=self._held_memory,
             delay=self._delays.draw(first, uploaders),
         )
         return Drawn(participants, uploaders, side)

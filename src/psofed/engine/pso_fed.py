@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from psofed.common.types import FloatArray, IntArray
+from psofed.engine.bodies import raise_python_error, release
 from psofed.engine.frames.drift import TargetMoves
+from psofed.engine.frames.learner import make_learning
 from psofed.engine.frames.selection import Selector
+from psofed.engine.frames.stream import make_inputs
 from psofed.engine.inputs import WHITE, make_input_model
 from psofed.engine.lanes import empty_lanes
 from psofed.engine.network import Drawn, Network
@@ -71,6 +74,8 @@ class PsoFedRun:
             else TargetMoves(scenario.drift, scenario.dimension, make_stream(seed, "drift", trials))
         )
         self._inputs = make_input_model(fleet, draws=samples is None)
+        self._learning = make_learning(scenario, lanes)
+        self._stream = make_inputs(scenario, lanes)
         self._selector = Selector(
             scenario.selection.pattern, scenario.selection.coordinated, self._streams["masks"],
             scenario.num_clients, scenario.dimension, scenario.num_shared,
@@ -126,7 +131,7 @@ class PsoFedRun:
             first,
             self._streams["data"],
             self._inputs,
-            self._scenario.stepsize,
+            self._learning.stepsizes,
             self._draw_exchange(first, len(metrics), drawn),
             self._server_side.attack,
             self._server_side.search,
@@ -143,6 +148,7 @@ class PsoFedRun:
         )
         self._server_side.check()
         self._network.check()
+        raise_python_error(self._learning.hook, self._stream.hook)
         if given is not None:
             # The kernel divides by all clients; those without a sample do not count.
             share = self._scenario.num_clients / np.maximum(given.active, 1)
@@ -153,7 +159,9 @@ class PsoFedRun:
     def _make_extras(self, first: int, count: int, given: Chunk | None) -> Extras | None:
         availability = self._scenario.availability
         is_plain = (
-            self._inputs.shape == WHITE
+            self._scenario.learner.kind == "lms"
+            and self._stream.is_independent
+            and self._inputs.shape == WHITE
             and not any(attack.poisons_samples() for attack in self._scenario.attacks)
             and (availability is None or availability.learns == "always")
         )
@@ -167,7 +175,13 @@ class PsoFedRun:
             self.watched_from - first,
             _NO_MOVES if self._moves is None else self._moves.draw(first, count),
             self._offsets,
+            self._learning,
+            self._stream,
         )
+
+    def __del__(self) -> None:
+        if hasattr(self, "_stream"):
+            release(self._learning.hook, self._stream.hook)
 
     def _draw_exchange(self, first: int, count: int, drawn: Drawn) -> Exchanges:
         participants, uploaders = drawn.participants, drawn.uploaders

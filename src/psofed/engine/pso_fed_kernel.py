@@ -14,10 +14,12 @@ from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
 from psofed.engine.attackers import redraw_byzantine
 from psofed.engine.compiling import compiled
 from psofed.engine.frames.delay import pass_time, weigh_by_delay
+from psofed.engine.frames.learner import Learning, step_client
+from psofed.engine.frames.stream import Inputs, draw_input
 from psofed.engine.hooks import Uploads, take_attack, take_poison
-from psofed.engine.inputs import InputModel, colour
+from psofed.engine.inputs import InputModel
 from psofed.engine.lanes import WIDTH, empty_lanes, fma, load, spread, store, to_float64
-from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product, step_against
+from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product
 from psofed.engine.network import NetworkSide, download_through, silence_unreached, upload_through
 from psofed.engine.normals import WORDS_AHEAD, next_normals
 from psofed.engine.samples import error_on_next, has_sample, take_sample
@@ -54,7 +56,7 @@ class Exchanges(NamedTuple):
 
 
 class Extras(NamedTuple):
-    """Inputs beyond white samples of one fixed target: given samples, moving or differing targets.
+    """Everything beyond LMS on independent white samples of one fixed target.
 
     Attributes
     ----------
@@ -70,6 +72,10 @@ class Extras(NamedTuple):
         w*_n − w*_0.
     offsets : array (K, D, lanes), or empty
         d_k: how far each client's own target lies from the common one.
+    learning : Learning
+        What clients make of a sample.
+    stream : Inputs
+        Where inputs come from, unless samples are given.
     """
 
     has_samples: bool
@@ -79,6 +85,8 @@ class Extras(NamedTuple):
     watched_from: int
     moves: FloatArray
     offsets: FloatArray
+    learning: Learning
+    stream: Inputs
 
 
 class ModelState(NamedTuple):
@@ -152,7 +160,7 @@ def advance(
     first: int,
     data: Stream,
     inputs: InputModel,
-    stepsize: float,
+    stepsizes: FloatArray,
     exchange: Exchanges,
     attack: AttackSide,
     search: SearchSide | None,
@@ -175,6 +183,8 @@ def advance(
         Randomness of the samples.
     inputs : InputModel
         What becomes of it.
+    stepsizes : array (K,)
+        μ_k.
     exchange, attack, rule, tests, state : NamedTuples
         As their classes say.
     defence : DefenceSide or None
@@ -212,22 +222,10 @@ def advance(
                 t, server, exchange.participants, exchange.downloaded, defence.watching.left, clients
             )
         if extras is None:
-            _learn(data.gamma, inputs.scale, inputs.noise_deviation, stepsize, scratch, clients, metrics, t)
+            _learn(data.gamma, inputs.scale, inputs.noise_deviation, stepsizes, scratch, clients, metrics, t)
         else:
             _learn_in_general(
-                first,
-                t,
-                data,
-                inputs,
-                stepsize,
-                attack,
-                groups,
-                target,
-                extras,
-                network,
-                scratch,
-                state,
-                metrics,
+                first, t, data, inputs, attack, groups, target, extras, network, scratch, state, metrics
             )
         uploaders, uploaded = exchange.uploaders[t], exchange.uploaded[t]
         _upload(clients, uploaders, uploaded, scratch.sent)
@@ -284,7 +282,7 @@ def _learn(
     gamma: WordArray,
     scale: FloatArray,
     deviation: FloatArray,
-    stepsize: float,
+    stepsizes: FloatArray,
     scratch: Scratch,
     clients: FloatArray,
     metrics: FloatArray,
@@ -307,7 +305,7 @@ def _learn(
                 product = fma(x, load(clients, first + i * lanes), product)
             error = product + deviation[k] * to_float64(load(normals, dimension * lanes + lane))
             squares = fma(error, error, squares)
-            step = -stepsize * error
+            step = -stepsizes[k] * error
             for i in range(dimension):
                 x = scale[k] * to_float64(load(normals, i * lanes + lane))
                 store(clients, first + i * lanes, fma(x, step, load(clients, first + i * lanes)))
@@ -320,7 +318,6 @@ def _learn_in_general(
     t: int,
     data: Stream,
     inputs: InputModel,
-    stepsize: float,
     attack: AttackSide,
     groups: GroupSide | None,
     target: FloatArray,
@@ -348,7 +345,7 @@ def _learn_in_general(
         else:
             for lane in range(0, lanes, WIDTH):
                 next_normals(lane, counter, data.gamma, hashed, normals)
-            colour(inputs, k, normals, sample)
+            draw_input(extras.stream, inputs, first + t, k, normals, sample)
             set_product(error, inputs.noise_deviation[k], normals, dimension)
         if extras.moves.size:
             add_inner_product(error, sample, extras.moves, t * dimension, dimension)
@@ -360,16 +357,20 @@ def _learn_in_general(
         add_squares(metrics, 3 * t, clean, 0, 1)
         if extras.has_samples and t >= extras.watched_from:
             add_squares(client_squares, k, clean, 0, 1)
+        if extras.has_samples and not has_sample(extras.inputs[t, k]):
+            continue
         if network is not None and network.learns.size:
             _copy_absent(network.learns[t, k], clients[k], network.held)
-        if poisons and not (extras.has_samples and not has_sample(extras.inputs[t, k])):
+            _copy_absent_rows(network.learns[t, k], extras.learning.memory[k], network.held_memory)
+        if poisons:
             _poison(first + t, k, attack, groups, target, sample, error)
             add_inner_product(error, sample, clients, k * dimension, dimension)
-            step_against(error, stepsize, sample, clients, k * dimension, dimension)
+            step_client(extras.learning, first + t, k, target, sample, error, clients)
         else:
-            step_against(clean, stepsize, sample, clients, k * dimension, dimension)
+            step_client(extras.learning, first + t, k, target, sample, clean, clients)
         if network is not None and network.learns.size:
             _copy_absent(network.learns[t, k], network.held, clients[k])
+            _copy_absent_rows(network.learns[t, k], network.held_memory, extras.learning.memory[k])
     scale_row(metrics, 3 * t, lanes, 1.0 / num_clients)
 
 
@@ -380,6 +381,15 @@ def _copy_absent(learns: BoolArray, numbers: FloatArray, out: FloatArray) -> Non
         for lane in range(out.shape[1]):
             if not learns[lane]:
                 out[i, lane] = numbers[i, lane]
+
+
+@compiled(allocates=False)
+def _copy_absent_rows(learns: BoolArray, numbers: FloatArray, out: FloatArray) -> None:
+    """Copy the rows (lanes, any) of trials in which a client does not learn."""
+    for lane in range(out.shape[0]):
+        if not learns[lane]:
+            for i in range(out.shape[1]):
+                out[lane, i] = numbers[lane, i]
 
 
 @compiled(allocates=False)
