@@ -210,10 +210,11 @@ AVAILABILITY = types.void(
     int64, _VECTOR, int64, _STREAM, _VECTOR, _MATRIX, boolean[:, ::1], boolean[:, :, ::1]
 )
 
-# transmit(token, options, n, num_clients, stream, target (D,), receiver (P, M, lanes), messages)
+# transmit(token, options, n, num_clients, stream, target (D,), receiver (P, M, lanes), messages, numbers (4 · M,),
+#          places (M,))
 #   receiver       the receivers' own values, as errors
 #   messages       to be changed in place
-CHANNEL = types.void(int64, _VECTOR, int64, int64, _STREAM, _VECTOR, _CUBE, UPLOADS)
+CHANNEL = types.void(int64, _VECTOR, int64, int64, _STREAM, _VECTOR, _CUBE, UPLOADS, _VECTOR, _PLACES)
 
 # delay(token, options, first, stream, num_clients, clients (T, P, lanes), out (T, P, lanes))
 DELAY = types.void(int64, _VECTOR, int64, _STREAM, int64, int32[:, :, ::1], int64[:, :, ::1])

@@ -11,7 +11,7 @@ from psofed.engine.frames.availability import Attendance
 from psofed.engine.frames.channel import ChannelSide, make_channels, transmit
 from psofed.engine.frames.delay import Delays, DelaySide
 from psofed.engine.hooks import Uploads
-from psofed.engine.participation import draw_from_available, draw_participants
+from psofed.engine.participation import draw_from_available, draw_participants, find_reached
 from psofed.engine.streams import Stream, make_stream
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ class NetworkSide(NamedTuple):
 
     Attributes
     ----------
-    downloads, uploads : bool array (T, P, lanes)
-        Whether each participant downloads, and whether each uploader uploads.
+    downloads, uploads : bool array (T, P, lanes), or empty
+        Whether each participant downloads, and whether each uploader uploads; all do if it is empty.
     asked : int array (T, lanes)
         Number of clients that were asked to upload.
     learns : bool array (T, K, lanes), or empty
@@ -153,7 +153,9 @@ class Network:
         draw_participants(stream.key, stream.gamma, first, scenario.num_clients, out)
         if not self.is_on:
             return out, _EVERYBODY, asked
-        reached = np.ones(out.shape, np.bool_) if there is None else np.take_along_axis(there, out, axis=1)
+        reached = np.ones(out.shape if there is not None else (0, 0, 0), np.bool_)
+        if there is not None:
+            find_reached(there, out, reached)
         return out, reached, asked
 
     def check(self) -> None:
@@ -179,11 +181,21 @@ def download_through(
 ) -> None:
     """Let participants that are reached download, unless ``left`` (K, lanes; may be empty) is above 0."""
     num_participants, num_shared, lanes = entries.shape
-    received, own = network.received, network.down.receiver
+    received, own, is_partial = network.received, network.down.receiver, network.downloads.size > 0
+    if network.down.addresses.size == 0:
+        for p in range(num_participants):
+            for lane in range(lanes):
+                k = participants[p, lane]
+                if (is_partial and not network.downloads[t, p, lane]) or (left.size and left[k, lane] != 0):
+                    continue
+                for m in range(num_shared):
+                    clients[k, entries[p, m, lane], lane] = server[entries[p, m, lane], lane]
+        return
     for p in range(num_participants):
         for lane in range(lanes):
             k = participants[p, lane]
-            takes = network.downloads[t, p, lane] and not (left.size and left[k, lane] != 0)
+            takes = not (is_partial and not network.downloads[t, p, lane])
+            takes = takes and not (left.size and left[k, lane] != 0)
             for m in range(num_shared):
                 i = entries[p, m, lane]
                 received[p, m, lane] = server[i, lane] if takes else np.nan
@@ -200,6 +212,8 @@ def download_through(
 @compiled(allocates=False)
 def silence_unreached(t: int, network: NetworkSide, sent: FloatArray) -> None:
     """Set the uploads of clients that are not reached to NaN."""
+    if network.uploads.size == 0:
+        return
     for p in range(sent.shape[0]):
         for m in range(sent.shape[1]):
             for lane in range(sent.shape[2]):
@@ -224,7 +238,8 @@ def upload_through(
 
 @compiled
 def _count_uploads(uploaders: IndexArray, uploads: BoolArray, out: IntArray) -> None:
+    """Count how often each client uploads; an empty array of uploads stands for all."""
     for t in range(uploaders.shape[0]):
         for p in range(uploaders.shape[1]):
             for lane in range(uploaders.shape[2]):
-                out[uploaders[t, p, lane], lane] += uploads[t, p, lane]
+                out[uploaders[t, p, lane], lane] += uploads.size == 0 or uploads[t, p, lane]

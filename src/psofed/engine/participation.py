@@ -32,19 +32,33 @@ def draw_from_available(
     ``counts`` (T, lanes) receives their number; the places beyond it in ``out`` hold client 0.
     """
     iterations, participants, lanes = out.shape
-    numbers = np.empty(available.shape[1], np.int64)
+    clients = available.shape[1]
+    numbers, there = np.empty((clients + 1, lanes), np.int32), np.empty(lanes, np.int64)
     for t in range(iterations):
         for lane in range(lanes):
-            there = 0
-            for k in range(numbers.size):
-                numbers[there] = k
-                there += available[t, k, lane]
-            count = min(participants, there)
+            there[lane] = 0
+        # Over lanes inside, so that one trial need not wait for another.
+        for k in range(clients):
+            for lane in range(lanes):
+                numbers[there[lane], lane] = k
+                there[lane] += available[t, k, lane]
+        for lane in range(lanes):
+            count = min(participants, there[lane])
             counts[t, lane] = count
+            word = key[lane] + np.uint64((first + t) * participants) * gamma[lane]
             for c in range(count):
-                word = np.uint64((first + t) * participants + c)
-                place = c + bounded(mix_word(key[lane] + word * gamma[lane]), there - c)
-                numbers[c], numbers[place] = numbers[place], numbers[c]
-                out[t, c, lane] = numbers[c]
+                place = c + bounded(mix_word(word), there[lane] - c)
+                word += gamma[lane]
+                out[t, c, lane] = numbers[place, lane]
+                numbers[place, lane] = numbers[c, lane]
             for c in range(count, participants):
                 out[t, c, lane] = 0
+
+
+@compiled
+def find_reached(available: BoolArray, clients: IndexArray, out: BoolArray) -> None:
+    """Fill ``out`` (T, P, lanes): whether each of the ``clients`` is in ``available`` (T, K, lanes)."""
+    for t in range(out.shape[0]):
+        for p in range(out.shape[1]):
+            for lane in range(out.shape[2]):
+                out[t, p, lane] = available[t, clients[t, p, lane], lane]

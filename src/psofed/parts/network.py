@@ -89,6 +89,10 @@ class Channel(Part):
         """Write the values that arrive into ``out`` (M,); NaN for a value that is lost."""
         raise NotImplementedError
 
+    def body(self) -> str:
+        """Return the name of the method that does what :meth:`transmit` does, for kinds with a faster one."""
+        return "transmit"
+
     def bits_after(self, bits: int) -> int:
         """Return the bits that a value takes on this link, given that it took `bits` before."""
         return bits

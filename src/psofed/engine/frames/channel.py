@@ -14,6 +14,7 @@ from psofed.engine.normals import mix_word, normal_pair, unit_uniform
 from psofed.engine.streams import Stream
 from psofed.parts.contexts import Transmission
 from psofed.parts.network import Channel
+from psofed.parts.vectors import part_of
 
 
 class ChannelSide(NamedTuple):
@@ -31,6 +32,8 @@ class ChannelSide(NamedTuple):
         The stream of each.
     receiver : array (P, M, lanes)
         Scratch: the receiver's own values, as errors.
+    numbers, places : arrays (4 · M,) and (M,)
+        Scratch of the frame.
     """
 
     addresses: IntArray
@@ -40,13 +43,15 @@ class ChannelSide(NamedTuple):
     keys: NDArray[np.uint64]
     gammas: NDArray[np.uint64]
     receiver: FloatArray
+    numbers: FloatArray
+    places: IntArray
 
 
 def make_channels(
     channels: tuple[Channel, ...], streams: list[Stream], participants: int, shared: int, lanes: int
 ) -> tuple[ChannelSide, tuple[Hook, ...]]:
     """Return the channels of one direction as a kernel takes them, and the hooks they hold."""
-    hooks = tuple(make_hook(channel, "transmit", CHANNEL, _FRAMES[channel.draws]) for channel in channels)
+    hooks = tuple(make_hook(channel, channel.body(), CHANNEL, _FRAMES[channel.draws]) for channel in channels)
     side = ChannelSide(
         addresses=np.array([hook.address for hook in hooks], np.int64),
         tokens=np.array([hook.token for hook in hooks], np.int64),
@@ -55,6 +60,8 @@ def make_channels(
         keys=np.array([stream.key for stream in streams], np.uint64).reshape(len(hooks), lanes),
         gammas=np.array([stream.gamma for stream in streams], np.uint64).reshape(len(hooks), lanes),
         receiver=np.zeros((participants, shared, lanes)),
+        numbers=np.zeros(4 * shared),
+        places=np.zeros(shared, np.int64),
     )
     return side, hooks
 
@@ -67,7 +74,7 @@ def transmit(side: ChannelSide, n: int, num_clients: int, target: FloatArray, me
         last = side.ends[c]
         take_channel(side.addresses[c])(
             side.tokens[c], side.options[first:last], n, num_clients, Stream(side.keys[c], side.gammas[c]), target,
-            side.receiver, messages,
+            side.receiver, messages, side.numbers, side.places,
         )  # fmt: skip
         first = last
 
@@ -82,14 +89,16 @@ def _make_frame(unpack: Unpack, body: Body, draws_normals: bool, draws_uniforms:
         target: FloatArray,
         receiver: FloatArray,
         messages: Uploads,
+        numbers: FloatArray,
+        places: IntArray,
     ) -> None:
         self = unpack(options)
         clients, entries, sent = messages.clients, messages.entries, messages.sent
         participants, shared, lanes = sent.shape
-        values, own, out = np.empty(shared), np.empty(shared), np.empty(shared)
-        normals = np.zeros(shared if draws_normals else 0)
-        uniforms = np.zeros(shared if draws_uniforms else 0)
-        places = np.empty(shared, np.int64)
+        values, own = part_of(numbers, 0, (shared,)), part_of(numbers, shared, (shared,))
+        out = part_of(numbers, 2 * shared, (shared,))
+        normals = part_of(numbers, 3 * shared, (shared if draws_normals else 0,))
+        uniforms = part_of(numbers, 3 * shared, (shared if draws_uniforms else 0,))
         for p in range(participants):
             for lane in range(lanes):
                 is_sent = False
