@@ -61,7 +61,7 @@ KINDS = {
             up=(Private(clip=0.4, multiplier=0.1), Lossy(probability=0.2)),
             down=(Noisy(variance=0.01), Quantised(bits=6, reach=2.0)),
         ),
-        "delay": Geometric(ratio=0.5, longest=3, weight=0.6, grouping="by-delay"),
+        "delay": Geometric(ratio=0.5, longest=2, weight=0.6, grouping="by-delay"),
         "attack": (SignFlip(clients=(1, 4), probability=0.5), DataPoisoning(clients=(0,), probability=0.5)),
     },
     "online-fed": {
