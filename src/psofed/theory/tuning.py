@@ -208,6 +208,7 @@ def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
     """
     scenario, metric, theory = as_scenario(scenario), settings.metric, settings.theory
     horizon, progress = settings.horizon, settings.progress
+    _ = scenario.common_stepsize  # what is tuned is one number
     counts = settings.shared or range(1, scenario.dimension + 1)
     for count in counts:
         check_integer("shared", count, 1, scenario.dimension, "dimension")
@@ -274,10 +275,8 @@ def settling_time(method: Method, stepsize: float, steady: float) -> int | None:
 
     Read off the exact learning curve, which is made longer until its second half is settled.
     """
-    model = method.model
-    rows = model.recursion(stepsize, model.branches[0]).law.rows
-    moments = 3 * rows**2 * model.entries.size
-    length = _FIRST_LOOK
+    model, length = method.model, _FIRST_LOOK
+    moments = method.num_moments(stepsize)
     while length <= _LONGEST and length * moments <= _MOST_PAIR_STEPS:
         curve = metrics_of(model, *method.curve(stepsize, length)).network_mse
         outside = np.nonzero((curve > _WITHIN * steady) | (curve * _WITHIN < steady))[0]
