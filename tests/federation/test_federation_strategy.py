@@ -16,6 +16,7 @@ from psofed.federation import PSOFed
 from psofed.federation.client.attacks import perturbing, rehearse
 from psofed.federation.client.state import find_state
 from psofed.federation.flower import BadTreeError
+from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.checks import KINDS
@@ -95,6 +96,7 @@ BAD = {
     "infinite": spoil(lambda v: v + np.inf),
     "wrong-length": spoil(lambda v: v[:-1]),
     "wrong-dtype": spoil(lambda v: v.astype(np.float32)),
+    "wrong-columns": spoil(settings={"digest": "0" * 16}),
     "wrong-key": spoil(key="weights"),
     "out-of-bound": spoil(lambda v: v + 1e6),
     "implausible": spoil(lambda v: v + 1e300),
@@ -113,6 +115,39 @@ def run(grid, rounds=3, timeout=0.05, plan=None, **options):
     strategy = PSOFed(rounds=plan, **options)
     result = strategy.start(grid, np.zeros(6), num_rounds=rounds, timeout=timeout)
     return strategy, result
+
+
+WIND, TURNED = ColumnNames(tuple("abcdef"), "y"), ColumnNames(tuple("fedcba"), "y")
+
+
+@pytest.mark.parametrize(
+    ("run_columns", "client", "reason"),
+    [
+        (WIND, WIND, ""),
+        ("adopt", WIND, ""),
+        ("adopt", None, ""),
+        (WIND, TURNED, "the run's have another order: a, b, c, d, e, f → y"),
+        (WIND, ColumnNames(tuple("abcdex"), "y"), "this client lacks f"),
+        (WIND, ColumnNames(tuple("abcdef"), "z"), "this client predicts z"),
+        (WIND, None, "this client's columns have no names; the run's columns are a, b"),
+        (None, WIND, "this client's columns have names (a, b"),
+    ],
+)
+def test_a_clients_columns_are_those_of_the_run(make_app, run_columns, client, reason):
+    grid = InProcessGrid({node: make_app(columns=client) for node in NODES})
+    strategy, _ = run(grid, rounds=1, columns=run_columns)
+    assert strategy.state.layout.columns == (client if run_columns == "adopt" else run_columns)
+    (record,) = strategy.state.history
+    assert len(record["accepted"]) == (0 if reason else 3)
+    assert all(reason in text for text in record["reasons"].values())
+
+
+def test_the_names_that_most_nodes_have_are_adopted_whatever_one_of_them_says(make_app):
+    columns = {11: ColumnNames(tuple("ghijkl"), "y"), 12: TURNED, 13: WIND}
+    strategy, _ = run(
+        InProcessGrid({node: make_app(columns=names) for node, names in columns.items()}), columns="adopt"
+    )
+    assert strategy.state.layout.columns == TURNED
 
 
 def test_every_kind_of_bad_reply_is_tried():

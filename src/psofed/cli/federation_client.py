@@ -30,10 +30,10 @@ def run_client(
     ] = "",
     target_column: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The column to be predicted; the last one by default."),
+        typer.Option(metavar="NAME", help="The column to predict; by default the run's."),
     ] = None,
     features: Annotated[
-        str | None, typer.Option(metavar="A,B,C", help="Columns to predict from; all others by default.")
+        str | None, typer.Option(metavar="A,B,C", help="Columns to predict from; by default the run's.")
     ] = None,
     client_column: Annotated[
         str | None, typer.Option(metavar="NAME", help="The column that says whose row it is; with --client.")
@@ -112,9 +112,8 @@ def _check_data(name: str, columns: dict[str, str | None]) -> dict[str, str]:
     from psofed.federation.deploy.app import open_data
 
     given = {option: value for option, value in columns.items() if value is not None}
-    if given and (not name or "target-column" not in given):
-        missing = "--data" if not name else "--target-column"
-        raise PsofedError(f"--{next(iter(given))} says something about a table, but there is no {missing}")
+    if given and not name:
+        raise PsofedError(f"--{next(iter(given))} says something about a table, but there is no --data")
     if ("client" in given) != ("client-column" in given):
         raise PsofedError("--client and --client-column belong together: whose rows, and where that is said")
     if not name:
@@ -130,9 +129,9 @@ def _check_data(name: str, columns: dict[str, str | None]) -> dict[str, str]:
     if path.is_file() and not path.stat().st_size:
         say(f"{path} is empty so far")
         return settings
-    chosen, target = source.columns()
+    chosen, target = source.chosen()
     shown = ", ".join(chosen[:8]) + (f", … ({len(chosen)})" if len(chosen) > 8 else "")
-    say(f"features {shown}; target {target}; scaled as they come")
+    say(f"features {shown}; target {target}; scaled as they come; the run's names decide")
     return settings
 
 

@@ -162,8 +162,8 @@ def export(
     with ready():
         from psofed.federation.deploy.export import describe, from_checkpoint, from_client, save_model
 
-        taken = None if scaling is None else from_client(scaling).scaling
-        model = from_checkpoint(open_home(home).checkpoint, taken)
+        client = None if scaling is None else from_client(scaling)
+        model = from_checkpoint(open_home(home).checkpoint, client)
         save_model(model, out)
         typer.echo(f"{out}: {describe(model)}")
 
@@ -177,7 +177,10 @@ def predict(
     ],
     features: Annotated[
         str | None,
-        typer.Option(metavar="A,B,C", help="Columns to predict from, as in training; by default all."),
+        typer.Option(
+            metavar="A,B,C",
+            help="Columns of a model without column names, in the order of training; by default all.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

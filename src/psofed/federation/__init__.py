@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from psofed.federation.client.online import online_regression
     from psofed.federation.client.sharing import partial_sharing
+    from psofed.federation.protocol.column_names import ColumnNames
     from psofed.federation.protocol.masks import DerivedMasks, MaskSource, SuppliedMasks
     from psofed.federation.protocol.models import arrays_of, load_into
     from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from psofed.federation.server.suspects import plan_defence
 
 _HOME = {
+    "ColumnNames": "protocol.column_names",
     "DerivedMasks": "protocol.masks",
     "DerivedParticipants": "server.participants",
     "MaskSource": "protocol.masks",
@@ -35,6 +37,7 @@ _HOME = {
 }
 
 __all__ = [
+    "ColumnNames",
     "DerivedMasks",
     "DerivedParticipants",
     "MaskSource",

@@ -6,6 +6,7 @@ The server's step is in :mod:`psofed.federation.server.step`, what participants 
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from flwr.serverapp.strategy import Result, Strategy
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.scheduler import scheduler
 from psofed.common.validation import check_boolean, check_integer, check_number
+from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.protocol.masks import DERIVATION, Sharing
 from psofed.federation.protocol.models import arrays_of
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.protocol.wire import LOST, BadReplyError, Reply, decode_metrics
+from psofed.federation.server.adoption import ADOPT, Descriptions, adopt_columns
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import Conduct
 from psofed.federation.server.exchange import MessageExchange, NodeAnswers
@@ -103,6 +106,11 @@ class PSOFed(Strategy):
         Let the participants evaluate their own models every this number of rounds; 0: never.
     draws : SuppliedDraws, optional
         Masks and participants from outside, for checks.
+    columns : ColumnNames, or "adopt", optional
+        Names of the columns that clients learn from: ``ColumnNames(("wind", "pressure"), "output")``. They are the
+        run's: clients that find their columns by name reorder them, all others are refused unless they declare the
+        same ones (:func:`psofed.federation.partial_sharing`). ``"adopt"`` asks the nodes before the first round and
+        takes what most of them say. None: columns have no names.
     on_round : callable, optional
         Called with the :class:`ServerState` after each completed round.
 
@@ -137,6 +145,7 @@ class PSOFed(Strategy):
         resume: bool = False,
         evaluate_every: int = 0,
         draws: SuppliedDraws | None = None,
+        columns: ColumnNames | str | None = None,
         on_round: Callable[[ServerState], None] | None = None,
     ) -> None:
         self.sharing: Sharing = Sharing(
@@ -180,6 +189,9 @@ class PSOFed(Strategy):
         self.evaluate_every: int = check_integer("evaluate_every", evaluate_every, 0)
         if resume and checkpoint is None:
             raise InvalidValueError("resume", True, "true together with a checkpoint")
+        if not (columns is None or columns == ADOPT or isinstance(columns, ColumnNames)):
+            raise InvalidValueError("columns", columns, 'ColumnNames, "adopt" or None')
+        self.columns = columns
         self.on_round = on_round
         self.state: ServerState | None = None
         supplied = draws.participants if draws else None
@@ -219,6 +231,13 @@ class PSOFed(Strategy):
         state = self._begin(arrays_of(initial_arrays))
         self._exchange.say_size(state.model.nbytes)
         self.summary()
+        if self.columns == ADOPT and state.round_number == 0:
+            columns = adopt_columns(
+                lambda: self._ask_for_columns(grid, timeout),
+                state.layout.dimension,
+                self.rounds.wait_for_nodes,
+            )
+            state.layout = replace(state.layout, columns=columns)
         result = Result()
         arrays = state.layout.restore(state.model, state.kept)
         if evaluate_fn and state.round_number == 0 and (found := evaluate_fn(0, arrays)) is not None:
@@ -265,7 +284,7 @@ class PSOFed(Strategy):
         return self._exchange(grid, messages, timeout, self._nodes, self.conduct.patience)
 
     def _begin(self, initial: ArrayRecord) -> ServerState:
-        layout = ModelLayout.of(initial, self.include, self.exclude)
+        layout = self._layout(initial)
         if not self.resume or self.checkpoints is None:
             return self._begin_anew(initial, layout)
         state = self.state = resumed_session(self.checkpoints, layout, self._settings())
@@ -275,6 +294,22 @@ class PSOFed(Strategy):
             self.step.suspects = Suspects(suspects.defence, suspects.plan, state.suspects)
         _log.info("resumed after round %d", state.round_number)
         return state
+
+    def _layout(self, initial: ArrayRecord) -> ModelLayout:
+        layout = ModelLayout.of(initial, self.include, self.exclude)
+        return replace(layout, columns=self.columns) if isinstance(self.columns, ColumnNames) else layout
+
+    def _ask_for_columns(self, grid: Grid, timeout: float) -> Descriptions:
+        """Ask every node for the names of its columns."""
+        state = self._current()
+        asked = [self.instructor.describe(state, node) for node in self._nodes_to_draw_from(grid, 1)]
+        answers = self._send(grid, asked, timeout)
+        expected = Expectation(state.session, 1, 0, state.layout, self.limits)
+        valid, bad = sort_replies(answers.replies, asked, answers.unreadable, expected)
+        return Descriptions(
+            {self._node(node_id).name: reply for node_id, reply in valid.items()},
+            {self._node(node_id).name: error for node_id, error in bad},
+        )
 
     def _begin_anew(self, initial: ArrayRecord, layout: ModelLayout) -> ServerState:
         self.sharing.derived(layout.dimension)  # refuses an M beyond D
@@ -296,7 +331,7 @@ class PSOFed(Strategy):
         """Draw the participants S_n and address to each its entries S_{k,n} of the server's model."""
         if (state := self.state) is None:
             # Run by another loop than ours.
-            state = self._begin_anew(arrays, ModelLayout.of(arrays, self.include, self.exclude))
+            state = self._begin_anew(arrays, self._layout(arrays))
         state.model = state.layout.flatten(arrays)
         nodes = self._nodes_to_draw_from(grid, server_round)
         numbers = {node.number: node for node in nodes}
@@ -313,7 +348,7 @@ class PSOFed(Strategy):
         """Join the valid replies; without any the model stays as it was."""
         state = self._current()
         num_shared = self.sharing.derived(state.layout.dimension).num_shared
-        expected = Expectation(state.session, server_round, num_shared, state.layout.dtype, self.limits)
+        expected = Expectation(state.session, server_round, num_shared, state.layout, self.limits)
         valid, bad = sort_replies(replies, self._asked, self._unreadable, expected)
         self._unreadable = set()
         replies_by_name = {self._node(node_id).name: reply for node_id, reply in valid.items()}
