@@ -39,7 +39,7 @@ KINDS = {
     "a table": {},
     "targets of their own": {"data": Data(target_spread=0.3)},
     "wrong inputs": {"attack": DataPoisoning(**REDRAWN)},
-    "colluding liars": {"attack": ColludingGaussian(**REDRAWN)},
+    "colluding clients": {"attack": ColludingGaussian(**REDRAWN)},
     "one to copy": {"attack": Mimic(num_byzantine=3, warm_up=5)},
     "a strength that is searched": {
         "attack": InnerProduct(num_byzantine=3, search=2),

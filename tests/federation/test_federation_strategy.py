@@ -625,7 +625,7 @@ def test_bad_options_are_named(options):
 # --- the guard against crude lies, and the way back -----------------------------------------------------
 
 
-def liar(values, since=1):
+def byzantine(values, since=1):
     """Return a tamperer by which node 11 lies from a round on."""
 
     def tamper(reply):
@@ -639,10 +639,10 @@ def liar(values, since=1):
 
 @pytest.mark.parametrize("nodes", [2, 3, 5])
 @pytest.mark.parametrize("since", [1, 15])
-def test_one_liar_does_not_take_over_the_model(make_app, nodes, since):
+def test_one_byzantine_node_does_not_take_over_the_model(make_app, nodes, since):
     everybody = [11 + k for k in range(nodes)]
     grid = InProcessGrid(
-        {node: make_app(0.1) for node in everybody}, tamper=liar(lambda v: np.full_like(v, 1e300), since)
+        {node: make_app(0.1) for node in everybody}, tamper=byzantine(lambda v: np.full_like(v, 1e300), since)
     )
     strategy, result = run(grid, rounds=25, limits=ReplyLimits())
     assert strategy.conduct.counts == {"11": {"implausible": 3}}
@@ -651,11 +651,11 @@ def test_one_liar_does_not_take_over_the_model(make_app, nodes, since):
     assert "away from the model" in strategy.state.history[since - 1]["reasons"]["11"]
 
 
-def test_a_liar_alone_is_held_to_what_can_be_computed_with_and_then_to_its_own_past(make_app):
-    grid = InProcessGrid({11: make_app(0.1)}, tamper=liar(lambda v: np.full_like(v, 1e300)))
+def test_a_byzantine_node_alone_is_held_to_what_can_be_computed_with_and_then_to_its_own_past(make_app):
+    grid = InProcessGrid({11: make_app(0.1)}, tamper=byzantine(lambda v: np.full_like(v, 1e300)))
     strategy, _ = run(grid, rounds=1, limits=ReplyLimits())
     assert strategy.conduct.counts == {"11": {"implausible": 1}}
-    grid = InProcessGrid({11: make_app(0.1)}, tamper=liar(lambda v: np.full_like(v, 1e6), since=30))
+    grid = InProcessGrid({11: make_app(0.1)}, tamper=byzantine(lambda v: np.full_like(v, 1e6), since=30))
     strategy, _ = run(grid, rounds=30, limits=ReplyLimits())
     assert strategy.conduct.counts == {"11": {"doubtful": 1}}
 
@@ -668,11 +668,11 @@ def test_of_two_nodes_the_one_that_hardly_moves_does_not_get_the_other_benched(m
     assert strategy.conduct.benched == set()
 
 
-def test_a_liar_that_stays_below_the_bound_escalates_slowly(make_app):
+def test_a_byzantine_node_that_stays_below_the_bound_escalates_slowly(make_app):
     """Five times the model's size in every round: with nothing but rms(w) as a bound it would grow each round."""
     grid = InProcessGrid(
         {node: make_app(0.1) for node in NODES},
-        tamper=liar(lambda v: np.full_like(v, 9 * max(1e-3, np.abs(v).max())), since=25),
+        tamper=byzantine(lambda v: np.full_like(v, 9 * max(1e-3, np.abs(v).max())), since=25),
     )
     _, result = run(grid, rounds=60, num_shared=6, limits=ReplyLimits(bench_after=0))
     assert np.abs(result.arrays.to_numpy_ndarrays()[0]).max() < 1e4
@@ -835,7 +835,7 @@ def test_of_two_replies_neither_is_doubted(make_app):
 
 def test_without_the_guard_the_mean_is_taken_over(make_app):
     grid = InProcessGrid(
-        {node: make_app(0.1) for node in NODES}, tamper=liar(lambda v: np.full_like(v, 1e100))
+        {node: make_app(0.1) for node in NODES}, tamper=byzantine(lambda v: np.full_like(v, 1e100))
     )
     strategy, result = run(grid, rounds=3, limits=ReplyLimits(max_deviation=0))
     assert strategy.conduct.counts == {}

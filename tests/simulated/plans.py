@@ -85,9 +85,9 @@ class Plan:
 
     Attributes
     ----------
-    honest, liars, forgers : tuple of str
-        The nodes. A liar sends a bad reply now and then; a forger answers as an honest node does and has other hands
-        beside.
+    honest, byzantine, forgers : tuple of str
+        The nodes. A Byzantine node sends a bad reply now and then; a forger answers as an honest node does and has
+        other hands beside.
     exact : bool
         Whether the model must be that of a run without incidents.
     """
@@ -95,7 +95,7 @@ class Plan:
     seed: int
     rounds: int
     honest: tuple[str, ...]
-    liars: tuple[str, ...]
+    byzantine: tuple[str, ...]
     forgers: tuple[str, ...]
     participants: int
     num_shared: int
@@ -108,7 +108,7 @@ class Plan:
     @property
     def nodes(self) -> tuple[str, ...]:
         """All nodes."""
-        return (*self.honest, *self.liars, *self.forgers)
+        return (*self.honest, *self.byzantine, *self.forgers)
 
     @property
     def undisturbed(self) -> "Plan":
@@ -132,8 +132,8 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
     exact = random.random() < 0.4
     honest = tuple(f"honest-{k}" for k in range(random.randint(2, 4)))
     forgers = tuple(f"forger-{k}" for k in range(random.choice((0, 1, 1, 2))))
-    liars = () if exact else tuple(f"liar-{k}" for k in range(random.choice((0, 0, 1))))
-    nodes = (*honest, *liars, *forgers)
+    byzantine = () if exact else tuple(f"liar-{k}" for k in range(random.choice((0, 0, 1))))
+    nodes = (*honest, *byzantine, *forgers)
     kinds = {kind: weight for kind, (weight, _) in ROUGH.items() if not exact or kind in EXACT}
     if not forgers:
         kinds = {kind: weight for kind, weight in kinds.items() if kind not in HOSTILE}
@@ -152,7 +152,7 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
         seed=seed,
         rounds=rounds,
         honest=honest,
-        liars=liars,
+        byzantine=byzantine,
         forgers=forgers,
         participants=random.randint(max(1, len(nodes) - 2), len(nodes)),
         num_shared=random.randint(1, 4),

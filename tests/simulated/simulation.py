@@ -408,7 +408,7 @@ class NodeActor:
         reply = apply_mods(self._train, [partial_sharing(catch_up=True, columns=self._train)])(
             message, context
         )
-        if self.name in self.simulation.plan.liars and self.random.random() < 0.3:
+        if self.name in self.simulation.plan.byzantine and self.random.random() < 0.3:
             return lie(self.random.choice(LIES), reply)
         return reply
 

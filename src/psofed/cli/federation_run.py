@@ -82,7 +82,7 @@ def run(
     as_json: AsJson = False,
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
-    """Run a scenario on the server of this machine; its iterations are the rounds."""
+    """Run a scenario on the server of this machine; each iteration is a round."""
     with ready():
         from psofed.federation.deploy.settings import RunSettings
 
@@ -93,7 +93,9 @@ def run(
 
 def resume(
     home: HomeFolder = DEFAULT_HOME,
-    rounds: Annotated[int, typer.Option("--rounds", min=0, help="New total of rounds; 0: as before.")] = 0,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=0, help="New total number of rounds; 0 keeps the old one.")
+    ] = 0,
     plot: PlotFile = None,
     as_json: AsJson = False,
     plugins: Plugins = [],  # noqa: B006
@@ -118,12 +120,12 @@ def resume(
 
 
 def rollback(
-    to_round: Annotated[int, typer.Option("--to-round", min=0, metavar="N", help="The round to go back to.")],
+    to_round: Annotated[int, typer.Option("--to-round", min=0, metavar="N", help="Round to return to.")],
     home: HomeFolder = DEFAULT_HOME,
 ) -> None:
-    """Go back to the checkpoint of an earlier round; `resume` then continues from there.
+    """Return to the checkpoint of an earlier round; `resume` continues from there.
 
-    All that was learned later is forgotten, also by the clients: each is given the full model when it is next drawn.
+    Everything learned since is discarded, by the clients too: each receives the full model when it is next selected.
     """
     with ready():
         from psofed.common.files import read_json, write_json
@@ -149,16 +151,16 @@ def stop(home: HomeFolder = DEFAULT_HOME) -> None:
 
 
 def export(
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write it: .npz or .json.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write (.npz or .json).")],
     home: HomeFolder = DEFAULT_HOME,
     scaling: Annotated[
         Path | None,
         typer.Option(
-            "--scaling", metavar="DIR", help="A client's folder, whose scaling goes with the model."
+            "--scaling", metavar="DIR", help="Folder of a client whose scaling is stored with the model."
         ),
     ] = None,
 ) -> None:
-    """Write the server's model of its last completed round to a file of its own."""
+    """Write the model of the last completed round to a file."""
     with ready():
         from psofed.federation.deploy.export import describe, from_checkpoint, from_client, save_model
 
@@ -170,7 +172,7 @@ def export(
 
 def predict(
     model: Annotated[
-        Path, typer.Option("--model", metavar="FILE", help="What `export` wrote, or a client's folder.")
+        Path, typer.Option("--model", metavar="FILE", help="File written by `export`, or a client's folder.")
     ],
     data: Annotated[
         Path, typer.Option("--data", metavar="TABLE", help="A CSV or Parquet file with a header.")
@@ -184,7 +186,7 @@ def predict(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict the target for every row of a table, in its own unit if the model comes with a scaling."""
+    """Predict the target for every row of a table, in its own unit if the model has a scaling."""
     with ready():
         from psofed.federation.deploy.export import describe, load_model, predict_rows
 

@@ -293,6 +293,6 @@ class _Total:
             threshold=plan.threshold,
             variance="estimated" if plan.is_estimated else "theory",
             iterations=scenario.iterations,
-            is_byzantine=DefenceRecord.who_lies(scenario, fleet),
+            is_byzantine=DefenceRecord.who_attacks(scenario, fleet),
             **arrays,
         )
