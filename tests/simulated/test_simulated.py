@@ -22,7 +22,7 @@ FOUND_BY = {
     "offer-every-round": 13,
     "link-without-sync": 1,
     "write-without-sync": 1,
-    "history-last": 4,
+    "history-last": 1,
     "join-by-arrival": 10,
     "learn-twice": 1,
     "keep-instructions": 0,

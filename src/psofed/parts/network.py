@@ -30,6 +30,7 @@ class Availability(Part):
 
     family: ClassVar[str] = "availability"
     table: ClassVar[str] = "availability"
+    is_memoryless: ClassVar[bool] = False  # whether clients and iterations are independent, as theory needs
 
     server_knows: bool = option(
         default=True, text="whether participants are drawn from the available clients only"
