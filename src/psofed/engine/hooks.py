@@ -225,12 +225,14 @@ DELAY = types.void(int64, _VECTOR, int64, _STREAM, int64, int32[:, :, ::1], int6
 GAIN = types.void(int64, int64, int64, float64, _VECTOR, _VECTOR, _VECTOR, _VECTOR)
 
 # learn(token, n, k, stepsize, options, target (D,), inputs (D, lanes), error (lanes,), memory (lanes, any),
-#       errors (D, lanes))
+#       scratch (3, D), errors (D, lanes))
 #   errors         of client k's models, to be changed in place
-LEARN = types.void(int64, int64, int64, float64, _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _MATRIX)
+LEARN = types.void(
+    int64, int64, int64, float64, _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _MATRIX, _MATRIX
+)
 
-# draw(token, n, k, deviation, options, normals (at least d, lanes), memory (lanes, any), out (d, lanes))
-DRAW = types.void(int64, int64, int64, float64, _VECTOR, float32[:, ::1], _MATRIX, _MATRIX)
+# draw(token, n, k, deviation, options, normals (at least d, lanes), memory (lanes, any), scratch (d,), out (d, lanes))
+DRAW = types.void(int64, int64, int64, float64, _VECTOR, float32[:, ::1], _MATRIX, _VECTOR, _MATRIX)
 
 # encode(token, stepsizes (K,), options, participants (P, lanes), updates (P, D, lanes), normals, uniforms (any, lanes),
 #        client_uniforms (P, any, lanes), sent (P, N, lanes))
