@@ -452,7 +452,7 @@ def test_mistakes_end_with_one_line_and_code_2(tmp_path, psofed_command):
         ("run", str(scenario), "--home", str(tmp_path)): "psofed federation server",
         ("resume", "--home", str(tmp_path)): "no completed round to take up",
         ("status", "--home", str(tmp_path / "absent")): "no federation",
-        ("client", "--data", "absent.csv", "--home", str(tmp_path)): "there is no absent.csv",
+        ("client", "--data", "absent.csv", "--home", str(tmp_path)): "absent.csv: no such file or folder",
     }
     for arguments, text in cases.items():
         done = psofed_command("federation", *arguments)

@@ -8,6 +8,8 @@ import typer
 from psofed.cli.common import Plugins, load_plugins
 from psofed.cli.federation_common import DEFAULT_HOME, ready, say
 
+_COUNTED = 1000  # rows of a file that are counted before the first round
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -16,12 +18,13 @@ def register(app: typer.Typer) -> None:
 
 def run_client(
     server: Annotated[
-        str, typer.Option("--server", metavar="HOST:PORT", help="The server.")
+        str, typer.Option("--server", metavar="HOST:PORT", help="Address of the server.")
     ] = "127.0.0.1:9092",
     key: Annotated[Path, typer.Option("--key", help="This node's private key.")] = DEFAULT_HOME
     / "credentials/node-0.key",
-    authority: Annotated[Path, typer.Option("--ca", help="The authority's certificate.")] = DEFAULT_HOME
-    / "credentials/ca.pem",
+    authority: Annotated[
+        Path, typer.Option("--ca", help="Certificate of the federation's authority.")
+    ] = DEFAULT_HOME / "credentials/ca.pem",
     data: Annotated[
         str,
         typer.Option(
@@ -36,10 +39,10 @@ def run_client(
         str | None, typer.Option(metavar="A,B,C", help="Columns to predict from; by default the run's.")
     ] = None,
     client_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The column that says whose row it is; with --client.")
+        str | None, typer.Option(metavar="NAME", help="Column with the client IDs; with --client.")
     ] = None,
     client: Annotated[
-        str | None, typer.Option("--client", metavar="NAME", help="Take only this client's rows.")
+        str | None, typer.Option("--client", metavar="NAME", help="Use only the rows of this client.")
     ] = None,
     partition: Annotated[
         int, typer.Option("--partition", min=0, help="Number of this client, for module:function.")
@@ -56,14 +59,15 @@ def run_client(
     attack: Annotated[
         str | None,
         typer.Option(
-            "--attack", metavar="KIND", help="Which one, as attack.kind; the scenario's if not given."
+            "--attack", metavar="KIND", help="Attack to rehearse, as attack.kind; the scenario's by default."
         ),
     ] = None,
     probability: Annotated[
-        float | None, typer.Option("--attack-probability", min=0, max=1, help="How often it attacks.")
+        float | None,
+        typer.Option("--attack-probability", min=0, max=1, help="Probability of attacking in a round."),
     ] = None,
     strength: Annotated[
-        float | None, typer.Option("--attack-strength", help="How strongly, as attack.strength.")
+        float | None, typer.Option("--attack-strength", help="Strength of the attack, as attack.strength.")
     ] = None,
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
@@ -105,24 +109,25 @@ def run_client(
 
 
 def _check_data(name: str, columns: dict[str, str | None]) -> dict[str, str]:
-    """Return what the node is told of its data; a mistake should show here, not in the first round."""
+    """Return the node's settings of its data; a mistake should show here, not in the first round."""
     from psofed.common.errors import PsofedError
     from psofed.federation.client.columns import TableSource
-    from psofed.federation.client.sources import GeneratorSource, open_source
+    from psofed.federation.client.online import BACKLOG
+    from psofed.federation.client.sources import GeneratorSource, Position, open_source
     from psofed.federation.deploy.app import open_data
 
     given = {option: value for option, value in columns.items() if value is not None}
     if given and not name:
-        raise PsofedError(f"--{next(iter(given))} says something about a table, but there is no --data")
+        raise PsofedError(f"--{next(iter(given))} describes a table: add --data SOURCE.")
     if ("client" in given) != ("client-column" in given):
-        raise PsofedError("--client and --client-column belong together: whose rows, and where that is said")
+        raise PsofedError("--client and --client-column belong together: add the other one.")
     if not name:
         return {}
     if not given and isinstance(open_source(name, dimension=1), GeneratorSource):
         return {"data": name}
     path = Path(name)
     if not path.exists():
-        raise PsofedError(f"there is no {path}")
+        raise PsofedError(f"{path}: no such file or folder")
     settings = {"data": str(path.resolve()), **given}
     source = open_data(settings, 0)
     assert isinstance(source, TableSource)  # generators have returned above
@@ -132,16 +137,22 @@ def _check_data(name: str, columns: dict[str, str | None]) -> dict[str, str]:
     chosen, target = source.chosen()
     shown = ", ".join(chosen[:8]) + (f", … ({len(chosen)})" if len(chosen) > 8 else "")
     say(f"features {shown}; target {target}; scaled as they come; the run's names decide")
+    there = len(source.read(Position(), _COUNTED))
+    if there > BACKLOG:
+        number = f"{there:,}" if there < _COUNTED else f"at least {there:,}"
+        say(
+            f"{number} rows are there already: a run takes them all at once unless it has --samples-per-round"
+        )
     return settings
 
 
 def _check_attack(byzantine: bool, given: dict[str, str | float]) -> dict[str, str | float | bool]:
-    """Return what the node is told of the attack it rehearses; a mistake should show here, not in the first round."""
+    """Return the node's settings of the attack it rehearses; a mistake should show here, not in the first round."""
     if not byzantine:
         if given:
             from psofed.common.errors import PsofedError
 
-            raise PsofedError(f"--{next(iter(given))} says how a node lies, but there is no --byzantine")
+            raise PsofedError(f"--{next(iter(given))} describes an attack: add --byzantine.")
         return {}
     if "attack" in given:
         from psofed.federation.client.attacks import rehearse

@@ -17,7 +17,7 @@ from psofed.cli.common import (
     read_scenario_with,
 )
 from psofed.cli.federation_common import DEFAULT_HOME, HomeFolder, open_home, ready, say
-from psofed.cli.flags import flattened
+from psofed.cli.flags import Given, flattened
 from psofed.federation.protocol.run_options import DemoOptions, RunOptions
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def demo(
 
 def run(
     file: ScenarioFile,
-    options: RunOptions,
+    options: Given[RunOptions],
     settings: Settings = [],  # noqa: B006
     home: HomeFolder = DEFAULT_HOME,
     force: Annotated[
@@ -82,18 +82,28 @@ def run(
     as_json: AsJson = False,
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
-    """Run a scenario on the server of this machine; its iterations are the rounds."""
+    """Run a scenario on the server of this machine; each iteration is a round.
+
+    A scenario with a table, such as the plan that `psofed advise --out plan.toml` writes, gives the columns.
+    Unless options say otherwise, its nodes learn one row per round, and the run waits for all participants.
+    """
     with ready():
         from psofed.federation.deploy.settings import RunSettings
 
-        scenario = read_scenario_with(file, settings, plugins)
-        chosen = RunSettings(scenario=scenario, **options.to_mapping())
+        scenario = read_scenario_with(file, settings, plugins, open_data=False)
+        fixed_length = any(text.partition("=")[0].strip() == "iterations" for text in settings)
+        chosen = RunSettings.planned(scenario, options.values, fixed_length=fixed_length)
+        if scenario.data.rows is not None:
+            named = chosen.columns
+            say(f"columns {'as most nodes have them' if named is None else named}; {_pace(chosen)}")
         _submit_and_follow(chosen, open_home(home), plot, as_json, force=force)
 
 
 def resume(
     home: HomeFolder = DEFAULT_HOME,
-    rounds: Annotated[int, typer.Option("--rounds", min=0, help="New total of rounds; 0: as before.")] = 0,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=0, help="New total number of rounds; 0 keeps the old one.")
+    ] = 0,
     plot: PlotFile = None,
     as_json: AsJson = False,
     plugins: Plugins = [],  # noqa: B006
@@ -118,12 +128,12 @@ def resume(
 
 
 def rollback(
-    to_round: Annotated[int, typer.Option("--to-round", min=0, metavar="N", help="The round to go back to.")],
+    to_round: Annotated[int, typer.Option("--to-round", min=0, metavar="N", help="Round to return to.")],
     home: HomeFolder = DEFAULT_HOME,
 ) -> None:
-    """Go back to the checkpoint of an earlier round; `resume` then continues from there.
+    """Return to the checkpoint of an earlier round; `resume` continues from there.
 
-    All that was learned later is forgotten, also by the clients: each is given the full model when it is next drawn.
+    Everything learned since is discarded, by the clients too: each receives the full model when it is next selected.
     """
     with ready():
         from psofed.common.files import read_json, write_json
@@ -149,16 +159,16 @@ def stop(home: HomeFolder = DEFAULT_HOME) -> None:
 
 
 def export(
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write it: .npz or .json.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write (.npz or .json).")],
     home: HomeFolder = DEFAULT_HOME,
     scaling: Annotated[
         Path | None,
         typer.Option(
-            "--scaling", metavar="DIR", help="A client's folder, whose scaling goes with the model."
+            "--scaling", metavar="DIR", help="Folder of a client whose scaling is stored with the model."
         ),
     ] = None,
 ) -> None:
-    """Write the server's model of its last completed round to a file of its own."""
+    """Write the model of the last completed round to a file."""
     with ready():
         from psofed.federation.deploy.export import describe, from_checkpoint, from_client, save_model
 
@@ -170,7 +180,7 @@ def export(
 
 def predict(
     model: Annotated[
-        Path, typer.Option("--model", metavar="FILE", help="What `export` wrote, or a client's folder.")
+        Path, typer.Option("--model", metavar="FILE", help="File written by `export`, or a client's folder.")
     ],
     data: Annotated[
         Path, typer.Option("--data", metavar="TABLE", help="A CSV or Parquet file with a header.")
@@ -184,7 +194,7 @@ def predict(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict the target for every row of a table, in its own unit if the model comes with a scaling."""
+    """Predict the target for every row of a table, in its own unit if the model has a scaling."""
     with ready():
         from psofed.federation.deploy.export import describe, load_model, predict_rows
 
@@ -245,10 +255,15 @@ def _draw(result: dict[str, Any], prediction: Any, plot: Path | None) -> None:
         save_figure(plot_federation(result, prediction), plot)
 
 
+def _pace(settings: "RunSettings") -> str:
+    count = settings.samples_per_round
+    return "all rows that have arrived" if not count else f"{count} row{'' if count == 1 else 's'} a round"
+
+
 def _show_round(status: dict[str, Any], update: Any) -> None:
     update(status["round"], status["rounds"])
     last = status.get("last")
-    if not last or sys.stderr.isatty():
+    if not last:
         return
     reasons = last["reasons"]
     dropped = ", ".join(
@@ -257,7 +272,8 @@ def _show_round(status: dict[str, Any], update: Any) -> None:
     )
     answered = f"{len(last['accepted'])} of {len(last['participants'])} nodes"
     line = f"round {last['round']}/{status['rounds']}: {answered}, {last['seconds']:.1f} s"
-    say(f"{line}; dropped {dropped}" if dropped else line)
+    if not sys.stderr.isatty():
+        say(f"{line}; dropped {dropped}" if dropped else line)
     for node, remark in last["remarks"].items():
         if _said.get(node) != remark:  # once is enough, until it changes
             say(f"  {node}: {remark}")

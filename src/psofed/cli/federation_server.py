@@ -25,12 +25,15 @@ def certs(
             "--host", metavar="NAME", help="Name or address by which nodes reach the server; repeatable."
         ),
     ] = [],  # noqa: B006 - typer copies it
-    nodes: Annotated[int, typer.Option("--nodes", min=0, help="Node keys to make, node-0 and on.")] = 0,
+    nodes: Annotated[
+        int, typer.Option("--nodes", min=0, help="Number of node keys to create: node-0, node-1, …")
+    ] = 0,
     names: Annotated[
-        list[str], typer.Option("--node", metavar="NAME", help="A node key to make by name; repeatable.")
+        list[str],
+        typer.Option("--node", metavar="NAME", help="Create a key for the node of this name; repeatable."),
     ] = [],  # noqa: B006
 ) -> None:
-    """Make the authority, the server's certificate and the nodes' keys that are missing."""
+    """Create missing credentials: the authority, the server's certificate and the nodes' keys."""
     with ready():
         from psofed.federation.deploy.credentials import make_credentials
 
@@ -46,18 +49,18 @@ def certs(
 
 
 def revoke(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The node, as in `certs --node`.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the node, as in `certs --node`.")],
     home: HomeFolder = DEFAULT_HOME,
 ) -> None:
-    """Let a node in no more, from this moment on; `certs --node NAME` then makes a new key.
+    """Revoke a node's access immediately; `certs --node NAME` then makes a new key.
 
-    The old one is kept in credentials/revoked.
+    The old key is kept in credentials/revoked.
     """
     with ready():
         from psofed.federation.deploy.superlink import revoke_node
 
         told = revoke_node(open_home(home), name)
-        typer.echo(f"{name} is let in no more" + ("" if told else " (no server is running)"))
+        typer.echo(f"{name} no longer has access" + ("" if told else " (no server is running)"))
 
 
 def server(options: ServerOptions, home: HomeFolder = DEFAULT_HOME, plugins: Plugins = []) -> None:  # noqa: B006
@@ -82,7 +85,7 @@ def server(options: ServerOptions, home: HomeFolder = DEFAULT_HOME, plugins: Plu
                 taken = stack.enter_context(
                     serve_metrics(running.home, options.metrics_port, options.metrics_host)
                 )
-                say(f"figures for Prometheus at http://{options.metrics_host}:{taken}/metrics")
+                say(f"metrics for Prometheus at http://{options.metrics_host}:{taken}/metrics")
             keys = len(running.home.credentials.public_keys())
             say(f"listening on {running.address}; {keys} node keys let in; Ctrl-C stops")
             running.watch()
@@ -93,7 +96,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every second until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show whether the server runs, which nodes are there, and how far the run has come."""
+    """Show whether the server runs, which nodes are connected, and the progress of the run."""
     with ready():
         import sys
         import time
