@@ -34,7 +34,7 @@ from psofed.federation.client.synthetic import SyntheticSource
 from psofed.federation.deploy.app import apply_mods
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.flower import identify, number_of_key
-from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
+from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.protocol.wire import SETTINGS
 from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.exchange import MessageExchange
@@ -43,8 +43,6 @@ from psofed.scenario import Data, Scenario
 
 CHECKPOINT = SERVER / "home" / "checkpoint.npz"
 DIMENSION = 6
-# With one sample and few entries an honest reply can be ten times as far off as the others; lies here are cruder.
-LIMITS = ReplyLimits(max_deviation=1000.0)
 _LONGEST = 60.0  # simulated seconds for each round, on average
 _MOST_STEPS = 5_000  # for each round, on average
 
@@ -178,7 +176,6 @@ class Simulation:
             num_participants=plan.participants,
             rounds=RoundPlan(min_nodes=len(plan.nodes) if plan.exact else 1, wait_for_nodes=120.0),
             weighted=plan.weighted,
-            limits=LIMITS,
             checkpoint=CHECKPOINT,
             resume=self.disk.exists(CHECKPOINT),
             on_round=self.promises.check_round,
