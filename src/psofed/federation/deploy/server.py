@@ -12,7 +12,8 @@ from typing import Any
 from psofed.common.errors import PsofedError
 from psofed.common.files import read_json, write_json
 from psofed.federation.deploy.app import HOME_VARIABLE
-from psofed.federation.deploy.door import DoorLimits, FrontDoor
+from psofed.federation.deploy.door import FrontDoor
+from psofed.federation.deploy.limits import DoorLimits
 from psofed.federation.deploy.keeper import RunKeeper
 from psofed.federation.deploy.processes import (
     Process,
