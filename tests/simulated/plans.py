@@ -45,6 +45,23 @@ ROUGH = {
     "own reply never sent": (2, "{who} announces its own reply and never sends its objects"),
     "own reply twice": (1, "{who} replies twice"),
     "own reply garbage": (2, "{who} replies with objects that fit no message"),
+    "past the door: empty reply_to": (
+        2,
+        "a message of {who} in the name of the SuperLink to the SuperLink gets past the front door",
+    ),
+    "past the door: empty reply_to, never sent": (
+        2,
+        "the announcement of such a message, whose objects never come, gets past the front door",
+    ),
+    "past the door: foreign source": (
+        2,
+        "a reply of {who} in the name of an honest node gets past the front door",
+    ),
+    "past the door: instruction without children": (
+        2,
+        "an instruction of {who} to an honest node, whose object tree has no children, gets past the front door",
+    ),
+    "misdelivery": (2, "the SuperLink hands a message for {who} to another node as well"),
 }
 """Kinds of incidents: how often they are drawn, in proportion, and what happens."""
 
@@ -52,15 +69,20 @@ EXACT = (
     "kill app", "kill server", "power loss", "kill at file operation", "power loss at file operation", "full disk",
     "requests doubled", "long delays", "replay", "flood", "empty reply_to", "empty reply_to, never sent",
     "instruction to another", "instruction without children", "foreign source", "repeated ids", "replies to nothing",
+    "server clock", "node clock", "misdelivery", "past the door: empty reply_to",
+    "past the door: empty reply_to, never sent", "past the door: foreign source",
+    "past the door: instruction without children",
 )  # fmt: skip
 """Kinds after which the model must be, bit for bit, the one of a run in which nothing happens."""
 
 HOSTILE = (
     "replay", "flood", "empty reply_to", "empty reply_to, never sent", "instruction to another",
     "instruction without children", "foreign source", "repeated ids", "own reply never sent", "own reply twice",
-    "own reply garbage", "replies to nothing",
+    "own reply garbage", "replies to nothing", "past the door: empty reply_to",
+    "past the door: empty reply_to, never sent", "past the door: foreign source",
+    "past the door: instruction without children",
 )  # fmt: skip
-LIES = ("nan", "infinite", "huge", "short", "stale", "foreign session", "boasting")
+BAD_REPLIES = ("nan", "infinite", "huge", "short", "stale", "foreign session", "boasting")
 
 
 @dataclass(frozen=True)
@@ -85,9 +107,9 @@ class Plan:
 
     Attributes
     ----------
-    honest, liars, forgers : tuple of str
-        The nodes. A liar sends a bad reply now and then; a forger answers as an honest node does and has other hands
-        beside.
+    honest, byzantine, forgers : tuple of str
+        The nodes. A Byzantine one sends a bad reply now and then. A forger answers as an honest node does, and has
+        other hands beside.
     exact : bool
         Whether the model must be that of a run without incidents.
     """
@@ -95,7 +117,7 @@ class Plan:
     seed: int
     rounds: int
     honest: tuple[str, ...]
-    liars: tuple[str, ...]
+    byzantine: tuple[str, ...]
     forgers: tuple[str, ...]
     participants: int
     num_shared: int
@@ -108,7 +130,7 @@ class Plan:
     @property
     def nodes(self) -> tuple[str, ...]:
         """All nodes."""
-        return (*self.honest, *self.liars, *self.forgers)
+        return (*self.honest, *self.byzantine, *self.forgers)
 
     @property
     def undisturbed(self) -> "Plan":
@@ -132,8 +154,8 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
     exact = random.random() < 0.4
     honest = tuple(f"honest-{k}" for k in range(random.randint(2, 4)))
     forgers = tuple(f"forger-{k}" for k in range(random.choice((0, 1, 1, 2))))
-    liars = () if exact else tuple(f"liar-{k}" for k in range(random.choice((0, 0, 1))))
-    nodes = (*honest, *liars, *forgers)
+    byzantine = () if exact else tuple(f"byzantine-{k}" for k in range(random.choice((0, 0, 1))))
+    nodes = (*honest, *byzantine, *forgers)
     kinds = {kind: weight for kind, (weight, _) in ROUGH.items() if not exact or kind in EXACT}
     if not forgers:
         kinds = {kind: weight for kind, weight in kinds.items() if kind not in HOSTILE}
@@ -152,7 +174,7 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
         seed=seed,
         rounds=rounds,
         honest=honest,
-        liars=liars,
+        byzantine=byzantine,
         forgers=forgers,
         participants=random.randint(max(1, len(nodes) - 2), len(nodes)),
         num_shared=random.randint(1, 4),

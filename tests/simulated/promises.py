@@ -146,7 +146,11 @@ class Promises:
         """Check that honest processes live."""
         for node in self.simulation.nodes.values():
             failure = node.process.failure
-            if failure is not None and node.process.must_live and node.name not in self.simulation.plan.liars:
+            if (
+                failure is not None
+                and node.process.must_live
+                and node.name not in self.simulation.plan.byzantine
+            ):
                 raise Violation(
                     f"an honest process lives: {node.name} ended with {type(failure).__name__}: {failure}"
                 )

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from hostile import Hands
-from plans import HOSTILE, LIES, Incident, Plan
+from plans import BAD_REPLIES, HOSTILE, Incident, Plan
 from promises import Promises
 from simulated_disk import SimulatedDisk
 from simulated_link import SERVER, FleetClient, Link, Violation, simulated_flower
@@ -34,6 +34,7 @@ from psofed.federation.client.synthetic import SyntheticSource
 from psofed.federation.deploy.app import apply_mods
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.flower import identify, number_of_key
+from psofed.federation.flower.signing import TimeSigner
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.protocol.wire import SETTINGS
 from psofed.federation.server.checkpoint import CheckpointStore
@@ -43,6 +44,7 @@ from psofed.scenario import Data, Scenario
 
 CHECKPOINT = SERVER / "home" / "checkpoint.npz"
 DIMENSION = 6
+_FURTHEST_CLOCK = 250.0  # seconds from the true time; a node follows the server's clock within 900
 _LONGEST = 60.0  # simulated seconds for each round, on average
 _MOST_STEPS = 5_000  # for each round, on average
 
@@ -101,7 +103,7 @@ class Simulation:
                 logger.setLevel(logging.CRITICAL)
             stack.enter_context(use_disk(self.disk))
             stack.enter_context(use_scheduler(self.world))
-            stack.enter_context(simulated_flower(self.world))
+            stack.enter_context(simulated_flower(self.world, self.link))
             stack.enter_context(patch("psofed.federation.flower.fleet.open_client", self._open_client))
             stack.enter_context(patch("psofed.federation.flower.fleet.bound_answers", lambda client: None))
             supervisor = Process("supervisor", SERVER)
@@ -261,6 +263,7 @@ class Simulation:
             "requests doubled": lambda: node.set(seconds, doubled=0.5 * amount),
             "long delays": lambda: node.set(seconds, delay=(0.02 if self.plan.exact else 0.3) * amount),
             "revoke": lambda: self._revoke(incident.who),
+            "misdelivery": lambda: self._misdeliver(incident.who),
         }
         if incident.kind in HOSTILE:
             node.forge(incident)
@@ -316,8 +319,12 @@ class Simulation:
             del self.full[machine]
 
     def _jump(self, machine: Path, seconds: float) -> None:
-        self.undisturbed = False
-        self.world.offsets[machine] = self.world.offsets.get(machine, 0.0) + seconds
+        offset = self.world.offsets.get(machine, 0.0) + seconds
+        self.world.offsets[machine] = max(-_FURTHEST_CLOCK, min(_FURTHEST_CLOCK, offset))
+
+    def _misdeliver(self, name: str) -> None:
+        other = self.nodes[self.plan.honest[name == self.plan.honest[0]]]
+        self.link.misdelivery = self.nodes[name].public_key, other.public_key
 
     def _revoke(self, name: str) -> None:
         if name in self.link.keys:
@@ -325,8 +332,8 @@ class Simulation:
             self.promises.revoked[name] = self.world.now
             self.nodes[name].process.must_live = False
 
-    def _open_client(self, *_: Any) -> FleetClient:
-        return self.nodes[self.world.process.name].open_client()
+    def _open_client(self, kind: Any, server: str, authority: Path, interceptors: list[Any]) -> FleetClient:
+        return self.nodes[self.world.process.name].open_client(interceptors[-1])
 
 
 class NodeActor:
@@ -374,8 +381,8 @@ class NodeActor:
         if self.wrong("fails", False):
             raise RuntimeError("training failed")
         reply = apply_mods(self._train, [partial_sharing(catch_up=True)])(message, context)
-        if self.name in self.simulation.plan.liars and self.random.random() < 0.3:
-            return lie(self.random.choice(LIES), reply)
+        if self.name in self.simulation.plan.byzantine and self.random.random() < 0.3:
+            return spoil(self.random.choice(BAD_REPLIES), reply)
         return reply
 
     def learn_arrived(self, context: Context) -> int:
@@ -423,9 +430,9 @@ class NodeActor:
 
         self.world.at(self.world.now + max(seconds, 15.0), again)
 
-    def open_client(self) -> FleetClient:
+    def open_client(self, signer: TimeSigner, past_the_door: bool = False) -> FleetClient:
         """Return a client for this node's key."""
-        client = FleetClient(self.simulation.link, self.public_key, self._weather)
+        client = FleetClient(self.simulation.link, self.public_key, self._weather, signer, past_the_door)
         client.heard = self._hear
         client.sent = self.sent
         return client
@@ -458,9 +465,10 @@ class NodeActor:
         if self.node is None or not self.node._fleet.node_id or simulation.link.task is None:
             return
         victim = simulation.nodes[simulation.plan.honest[0]]
+        kind = incident.kind.removeprefix("past the door: ")
         hands = Hands(
             self.world,
-            self.open_client(),
+            self.open_client(self.node._fleet._signer, past_the_door=incident.kind != kind),
             node_id=self.node._fleet.node_id,
             victim=0 if victim.node is None else victim.node._fleet.node_id,
             victim_number=number_of_key(victim.public_key),
@@ -469,10 +477,10 @@ class NodeActor:
             run_id=simulation.link.task.run_id,
         )
         process = Process(f"{self.name}'s other hand", self.machine, must_live=False)
-        self.world.spawn(process, lambda: hands.do(incident.kind, incident.amount))
+        self.world.spawn(process, lambda: hands.do(kind, incident.amount))
 
 
-def lie(kind: str, reply: Message) -> Message:
+def spoil(kind: str, reply: Message) -> Message:
     """Return a reply that must not count."""
     content = reply.content
     settings = content[SETTINGS]

@@ -27,7 +27,9 @@ class DoorLimits(Settings):
     )
     body_rate: float = option(default=50_000.0, low=0, open_low=True, text="bytes per second of a slow body")
     base_body: int = option(
-        default=1 << 20, low=1, text="largest body in bytes before the size of a model is known, which is then added"
+        default=1 << 20,
+        low=1,
+        text="largest body in bytes before the size of a model is known, which is then added",
     )
     polling_rate: float = option(
         default=32_000.0, low=0, text="bytes per second by which a node's quota grows"
@@ -36,10 +38,14 @@ class DoorLimits(Settings):
         default=4.0, low=0, open_low=True, text="requests per second by which a node's quota grows"
     )
     requests_per_message: int = option(
-        default=32, low=1, text="requests that a node gets for each message it is sent and each chunk of a model"
+        default=32,
+        low=1,
+        text="requests that a node gets for each message it is sent and each chunk of a model",
     )
     longest_wait: float = option(
-        default=5.0, low=0, text="seconds that a request beyond the quota may have to wait before it is refused"
+        default=5.0,
+        low=0,
+        text="seconds that a request beyond the quota may have to wait before it is refused",
     )
     hold_seconds: float = option(default=3.0, low=0, text="seconds that a node's question waits for the bell")
 

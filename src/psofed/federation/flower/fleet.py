@@ -311,7 +311,11 @@ class FleetConnection:
             return getattr(self._client, method)(request)
         except httpx.HTTPStatusError as error:
             reason, _, server_time = error.response.headers.get(_REASON, "").partition(" ")
-            if reason != WRONG_TIME or not _is_time(server_time) or not self._signer.follow(float(server_time)):
+            if (
+                reason != WRONG_TIME
+                or not _is_time(server_time)
+                or not self._signer.follow(float(server_time))
+            ):
                 raise
             return getattr(self._client, method)(request)
 

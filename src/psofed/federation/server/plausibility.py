@@ -14,8 +14,8 @@ three moves neither o nor h, and needs 25 rounds to move s once.
 
 - d_k > c_k: *doubtful*. The reply is left out, without blame. Honest replies can be that far off: the change of one
   entry after one sample is a product of two random numbers, and exceeds ten times its median in a few of a thousand
-  replies. While fewer than 20 replies have been accepted, first deviations of honest clients differ more still. Then the
-  bound is 10 · factor · max(largest o, largest h, s), and there must be two others.
+  replies. While fewer than 20 replies have been accepted, honest deviations differ more still. Then the bound is
+  10 · factor · max(largest o, largest h, s), and there must be two others.
 - d_k > 100 · c_k, and there are two others: *implausible*. The reply is left out and counts as a strike. Of two that
   disagree nobody can say which one is Byzantine: a client that hardly moves could make the other look implausible.
 
