@@ -444,6 +444,28 @@ def test_certs_are_made_and_listed(tmp_path, psofed_command):
     assert done.stdout.count("goes to that node alone") == 2
 
 
+@pytest.mark.parametrize(
+    ("line", "options", "said"),
+    [
+        ("", [], 'names no aggregation rule: using "centred-clipping"'),
+        ('aggregation = "mean"', [], "one Byzantine node can lead the model away"),
+        ('aggregation = "median"', [], ""),
+        ("", ["--set", "aggregation=krum"], ""),
+        ("", ["--synthetic"], ""),
+    ],
+)
+def test_a_run_says_which_rule_it_uses_unless_the_scenario_names_a_robust_one(
+    tmp_path, psofed_command, line, options, said
+):
+    scenario = tmp_path / "s.toml"
+    scenario.write_text(f"num_clients = 5\ndimension = 3\n{line}\n")
+    done = psofed_command("federation", "run", str(scenario), "--home", str(tmp_path), *options)
+    first, *rest = done.stderr.splitlines()
+    assert said in first
+    assert len(rest) == bool(said)
+    assert "psofed federation server" in done.stderr  # there is none
+
+
 def test_mistakes_end_with_one_line_and_code_2(tmp_path, psofed_command):
     scenario = tmp_path / "s.toml"
     scenario.write_text(Scenario(num_clients=5, dimension=3).to_toml())
@@ -452,7 +474,7 @@ def test_mistakes_end_with_one_line_and_code_2(tmp_path, psofed_command):
         ("run", str(scenario), "--home", str(tmp_path)): "psofed federation server",
         ("resume", "--home", str(tmp_path)): "no completed round to take up",
         ("status", "--home", str(tmp_path / "absent")): "no federation",
-        ("client", "--data", "absent.csv", "--home", str(tmp_path)): "there is no absent.csv",
+        ("client", "--data", "absent.csv", "--home", str(tmp_path)): "--data absent.csv: no such file",
     }
     for arguments, text in cases.items():
         done = psofed_command("federation", *arguments)

@@ -16,7 +16,7 @@ from shrinking import promise_of, shrink, tell  # noqa: E402
 from simulation import Finding, simulate  # noqa: E402
 
 PAGE = Path(__file__).parents[2] / "docs" / "federation.md"
-BEGIN, END = "<!-- breaks: python tests/simulated --rounds 50 --breaks --write -->", "<!-- end of breaks -->"
+BEGIN, END = "<!-- breaks: python tests/simulated --rounds 20 --breaks --write -->", "<!-- end of breaks -->"
 
 
 def main() -> int:

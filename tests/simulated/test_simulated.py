@@ -8,8 +8,8 @@ from simulation import Finding, Simulation, simulate
 
 pytestmark = [pytest.mark.federation, pytest.mark.common, pytest.mark.takes(60)]
 
-SEEDS, ROUNDS = 30, 40
-BREAK_ROUNDS = 50  # as in the table of docs/federation.md
+SEEDS, ROUNDS = 30, 20
+BREAK_ROUNDS = 20  # as in the table of docs/federation.md
 FOUND_BY = {
     "take-everything": 1,
     "filter-late": 1,
