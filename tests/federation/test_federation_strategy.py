@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from psofed.attacks import Gaussian
 from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.federation import PSOFed
+from psofed.federation import Combination, PSOFed, Sharing
 from psofed.federation.client.attacks import perturbing, rehearse
 from psofed.federation.client.state import find_state
 from psofed.federation.flower import BadTreeError
@@ -395,7 +395,7 @@ def test_evaluation_overwrites_nothing(make_app):
         )
 
     grid = InProcessGrid({11: app})
-    strategy, result = run(grid, rounds=4, evaluate_every=2)
+    strategy, result = run(grid, rounds=4, plan=RoundPlan(evaluate_every=2))
     own = find_state(grid.contexts[11], strategy.state.session, 11, None)
     np.testing.assert_array_equal(seen[-1], own.model)
     assert result.evaluate_metrics_clientapp[4]["loss"] == own.model.sum()
@@ -411,7 +411,9 @@ def test_without_evaluation_the_same_model_comes_out(make_app):
         def evaluate(message, context):
             return Message(RecordDict({"metrics": MetricRecord({"loss": 0.0})}), reply_to=message)
 
-        return run(InProcessGrid({11: app}), rounds=4, evaluate_every=every)[1].arrays.to_numpy_ndarrays()[0]
+        return run(InProcessGrid({11: app}), rounds=4, plan=RoundPlan(evaluate_every=every))[
+            1
+        ].arrays.to_numpy_ndarrays()[0]
 
     np.testing.assert_array_equal(with_evaluation(0), with_evaluation(1))
 
@@ -426,7 +428,7 @@ def test_any_list_of_arrays_is_shared_and_restored(make_app):
         "count": np.array(5),
         "empty": np.zeros((0, 2), np.float32),
     }
-    strategy = PSOFed(num_shared=0.5, coordinated=False, pattern="round-robin")
+    strategy = PSOFed(Sharing(0.5, pattern="round-robin", coordinated=False))
     result = strategy.start(InProcessGrid({node: make_app() for node in NODES}), model, num_rounds=6)
     assert strategy.state.layout.dimension == 15
     assert {name: (a.shape, a.dtype) for name, a in result.arrays.items()} == {
@@ -452,7 +454,7 @@ def test_weighing_by_examples_is_possible(make_app):
         yield reply
 
     grid = InProcessGrid({11: make_app(1.0), 12: make_app(5.0)}, tamper=examples)
-    _, result = run(grid, rounds=1, num_shared=6, weighted=True)
+    _, result = run(grid, rounds=1, num_shared=6, aggregation=Combination(weighted=True))
     np.testing.assert_allclose(result.arrays.to_numpy_ndarrays()[0], np.full(6, 4.0))
 
 
@@ -485,7 +487,8 @@ def test_the_gaussian_attack_comes_as_often_and_as_strong_as_told(make_app):
 
 
 def test_a_resumed_run_equals_one_that_was_never_interrupted(make_app, tmp_path):
-    options = {"checkpoint": tmp_path / "c.npz", "num_participants": 2, "coordinated": False, "seed": 4}
+    options = {"checkpoint": tmp_path / "c.npz", "num_participants": 2, "seed": 4}
+    options["num_shared"] = Sharing(2, coordinated=False)
     grid = InProcessGrid({node: make_app(node / 10) for node in NODES})
 
     class KilledError(Exception):
@@ -577,7 +580,6 @@ def test_flowers_own_loop_drives_the_strategy_too(make_app):
     [
         {"num_shared": 0},
         {"num_shared": 2.0},
-        {"pattern": "x"},
         {"seed": -1},
         {"resume": True},
     ],
@@ -585,6 +587,8 @@ def test_flowers_own_loop_drives_the_strategy_too(make_app):
 def test_bad_options_are_named(options):
     with pytest.raises(InvalidValueError, match=next(iter(options))):
         PSOFed(**options)
+    with pytest.raises(InvalidValueError, match="pattern"):
+        Sharing(0.1, pattern="x")
 
 
 # --- the guard against crude lies, and the way back -----------------------------------------------------
@@ -703,7 +707,6 @@ def test_the_order_of_the_replies_does_not_change_a_bit():
     """Sums depend on their order in the last bits, so uploads are joined by name and not by arrival."""
     from psofed.federation.server.plausibility import Plausibility
     from psofed.federation.server.step import ServerStep
-    from psofed.parts.aggregations.mean import Mean
 
     rng = np.random.default_rng(0)
     shared = np.arange(6)
@@ -711,7 +714,7 @@ def test_the_order_of_the_replies_does_not_change_a_bit():
     examples = dict.fromkeys(uploads, 1)
     models = set()
     for order in (list(uploads), list(reversed(uploads)), sorted(uploads, key=hash)):
-        step = ServerStep(Mean(), plausibility=Plausibility(None))
+        step = ServerStep(Combination("mean"), plausibility=Plausibility(None))
         arrived = {name: uploads[name] for name in order}
         models.add(step.take(1, np.zeros(6), arrived, examples).model.tobytes())
     assert len(models) == 1
@@ -722,7 +725,7 @@ def test_the_order_of_the_replies_does_not_change_a_bit():
 
 def test_layers_are_shared_by_name(make_app):
     model = {"encoder.weight": np.zeros(4), "encoder.norm.mean": np.zeros(2), "head.weight": np.zeros(3)}
-    strategy = PSOFed(num_shared=1.0, include=("encoder.*",), exclude=("*.norm.*",))
+    strategy = PSOFed(Sharing(1.0, include=("encoder.*",), exclude=("*.norm.*",)))
     grid = InProcessGrid({node: make_app() for node in NODES})
     result = strategy.start(grid, model, num_rounds=3)
     assert strategy.state.layout.dimension == 4
@@ -731,9 +734,9 @@ def test_layers_are_shared_by_name(make_app):
     own = find_state(grid.contexts[11], strategy.state.session, 11, None)
     assert (own.kept["head.weight"].numpy() == 3.0).all()  # and the client's goes on
     with pytest.raises(InvalidValueError, match=r"decoder\.\*"):
-        PSOFed(include=("decoder.*",)).start(grid, model)
+        PSOFed(Sharing(0.1, include=("decoder.*",))).start(grid, model)
     with pytest.raises(InvalidValueError, match="include"):
-        PSOFed(include="encoder.*")
+        Sharing(0.1, include="encoder.*")
 
 
 def test_a_full_synchronisation_makes_all_models_one(make_app):

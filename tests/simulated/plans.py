@@ -15,7 +15,7 @@ ROUGH = {
     "kill at file operation": (6, "the ServerApp will be killed between two of its next file operations"),
     "power loss at file operation": (4, "the server will lose power between two of its next file operations"),
     "full disk": (3, "the server's disk is full for a while"),
-    "rollback": (2, "the operator stops the run to roll it back"),
+    "rollback": (4, "the operator stops the run to roll it back"),
     "server clock": (2, "the server's clock jumps"),
     "kill node": (4, "{who} is killed, and started again later"),
     "node power loss": (2, "the machine of {who} loses power, and starts again later"),
@@ -61,7 +61,7 @@ ROUGH = {
         2,
         "an instruction of {who} to an honest node, whose object tree has no children, gets past the front door",
     ),
-    "misdelivery": (2, "the SuperLink hands a message for {who} to another node as well"),
+    "misdelivery": (4, "the SuperLink hands the next message for {who} to another node first"),
 }
 """Kinds of incidents: how often they are drawn, in proportion, and what happens."""
 

@@ -44,6 +44,7 @@ from psofed.federation.flower.trees import most_objects
 SERVER = Path("/server")
 _WITH_STORE = ("pull-messages", "confirm-message-received")
 _HEAD_BYTES = 600  # of a request, with its signature
+_ASTRAY = 1.0  # seconds, after which the right node gets a message that another one has not asked for
 _LOST_AFTER = 10.0  # seconds, after which a client gives a request up
 _LARGEST_ANSWER = 2_000  # nodes of an object tree in an answer: Flower expands repeated ids
 
@@ -83,7 +84,8 @@ class Link:
         self.bell = Bell(self.world, self.quotas)
         self.gate = Gate()
         self.misdelivery: tuple[bytes, bytes] | None = None
-        self._misdelivered: dict[bytes, Any] = {}
+        self._astray: dict[bytes, tuple[bytes, Any]] = {}
+        self._late: dict[bytes, tuple[float, Any]] = {}
         self._signatures: set[tuple[bytes, str]] = set()
 
     def server_time(self) -> float:
@@ -178,14 +180,23 @@ class Link:
         return data
 
     def _misdeliver(self, key: bytes, answer: Any) -> Any:
-        """Hand a message that is for one node to another one as well, once it is asked for."""
+        """Hand a message that is for one node to another one first, and then to the right one."""
         if self.misdelivery is not None and self.misdelivery[0] == key and answer.messages_list:
             _, other = self.misdelivery
             self.misdelivery = None
-            self._misdelivered[other] = answer
+            self._astray[other] = key, answer
+            self._late[key] = self.world.now + _ASTRAY, answer
             self.bell.ring([number_of_key(other)])
-        elif not answer.messages_list:
-            return self._misdelivered.pop(key, answer)
+            return _ANSWERS["pull-messages"]()
+        if answer.messages_list:
+            return answer
+        if key in self._astray:
+            owner, astray = self._astray.pop(key)
+            self._late[owner] = self.world.now, astray
+            self.bell.ring([number_of_key(owner)])
+            return astray
+        if key in self._late and self.world.now >= self._late[key][0]:
+            return self._late.pop(key)[1]
         return answer
 
     def serve_app(self, method: str, request: Any) -> Any:

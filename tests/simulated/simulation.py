@@ -35,10 +35,12 @@ from psofed.federation.deploy.app import apply_mods
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.flower import identify, number_of_key
 from psofed.federation.flower.signing import TimeSigner
+from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.protocol.wire import SETTINGS
 from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.exchange import MessageExchange
+from psofed.federation.server.step import Combination
 from psofed.federation.server.strategy import PSOFed
 from psofed.scenario import Data, Scenario
 
@@ -84,6 +86,7 @@ class Simulation:
         self.undisturbed = True
         self._operations_left = -1
         self._power = False
+        self._kill_before_link = False
         self._rollback: float | None = None
         self._due = list(plan.incidents)
         self.link = Link(self.world, {name: key_of(name)[1] for name in plan.nodes})
@@ -172,12 +175,11 @@ class Simulation:
         identify(grid.run.run_id, 1)
         plan = self.plan
         strategy = PSOFed(
-            num_shared=plan.num_shared,
-            coordinated=False,
+            Sharing(plan.num_shared, coordinated=False),
             seed=plan.seed,
             num_participants=plan.participants,
             rounds=RoundPlan(min_nodes=len(plan.nodes) if plan.exact else 1, wait_for_nodes=120.0),
-            weighted=plan.weighted,
+            aggregation=Combination(weighted=plan.weighted),
             checkpoint=CHECKPOINT,
             resume=self.disk.exists(CHECKPOINT),
             on_round=self.promises.check_round,
@@ -292,18 +294,24 @@ class Simulation:
         self._rollback = amount
         if amount < 0.2:
             self._kill_app()
-        else:
-            self._plan_kill(int(20 * (amount - 0.2)), False)
+        elif amount < 0.6:
+            self._plan_kill(int(40 * (amount - 0.2)), False)
+        else:  # when a checkpoint is written and not yet the newest
+            self._kill_before_link = True
 
     def _plan_kill(self, operations: int, power: bool) -> None:
         self._operations_left, self._power = operations, power
 
     def _before_operation(self, operation: str, path: Path) -> None:
         self.world.check_alive()
-        if self.world.process is not self.app or self._operations_left < 0:
+        if self.world.process is not self.app:
             return
-        self._operations_left -= 1
-        if self._operations_left < 0:
+        due = self._kill_before_link and operation == "link"
+        if self._operations_left >= 0:
+            self._operations_left -= 1
+            due = due or self._operations_left < 0
+        if due:
+            self._kill_before_link = False
             self.world.tell(f"the {self.app.name} is killed before it can {operation} {path.name}")
             self._crash(self._power) if self._power else self._kill_app()
 

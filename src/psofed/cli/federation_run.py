@@ -118,7 +118,7 @@ def run(
 
 def _with_rule(source: ScenarioFile, options: RunOptions) -> "Scenario":
     """Return the scenario of a run. Unless it names a rule, uploads are combined by the federation's own default."""
-    from psofed.federation.server.strategy import ROBUST
+    from psofed.federation.server.step import ROBUST
     from psofed.parts.aggregations.mean import Mean
 
     scenario = source.read()
