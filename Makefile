@@ -17,17 +17,19 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 test: install
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not grid"
 
-# What `make test` leaves out; no break of docs/breaks.md is noticed there alone.
+# Tests that take long; `.ci/run` runs them too.
 test-slow: install
 	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
 
-test-all: test test-slow
+# Everything, with all cases of the large grids.
+test-all: install
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 EACH ?= 1
 breaks: install
-	$(BIN)/python tests/breaking --each $(EACH)
+	$(BIN)/python tests/breaking --each $(EACH) --out out/breaks.jsonl
 
 MINUTES ?= 20
 soak: install

@@ -40,12 +40,31 @@ def run() -> str:
     rates = {name: updates / seconds[name] for name, (_, updates) in contenders.items()}
     drawing = rates["NumPy, only drawing the normals"]
     rows = [
-        [name, f"{rate / 1e6:.3g} M", f"{drawing / rate:.2f}", f"{rates['psofed, 1 thread'] / rate:.3g}×"]
+        [
+            name,
+            f"{rate / 1e6:.3g} M",
+            f"{drawing / rate:.2f}",
+            relative_speed(rates["psofed, 1 thread"] / rate),
+        ]
         for name, rate in rates.items()
     ]
     return markdown_table(
-        ["", "client updates per second", "time, drawing = 1", "psofed on 1 thread is faster by"], rows
+        ["", "client updates per second", "time, drawing = 1", "psofed on one thread is"], rows
     )
+
+
+def relative_speed(ratio: float) -> str:
+    """Return a ratio of speeds in words.
+
+    Examples
+    --------
+    >>> relative_speed(62.04), relative_speed(1247.0), relative_speed(0.612), relative_speed(1.0)
+    ('62 times faster', '1,250 times faster', '1.6 times slower', '')
+    """
+    if ratio == 1.0:
+        return ""
+    number = float(f"{max(ratio, 1 / ratio):.{3 if ratio > 10 else 2}g}")
+    return f"{number:,g} times {'faster' if ratio > 1 else 'slower'}"
 
 
 def client_loop(iterations: int) -> None:

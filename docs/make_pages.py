@@ -19,7 +19,7 @@ from psofed.common.options import describe as describe_option
 from psofed.common.options import is_required, option_of
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, built_in_parts
-from psofed.scenario import Data, Evasion, Scenario, Selection
+from psofed.scenario import Data, Evasion, Links, Scenario, Selection
 from psofed.settings.advice import AdviceSettings
 from psofed.settings.data import DataSettings
 from psofed.settings.explorer import ExplorerSettings
@@ -35,6 +35,7 @@ SETTINGS: dict[str, Any] = {
     "Selection: `[selection]`": Selection,
     "Data: `[data]`": Data,
     "Evasion: `[evasion]`": Evasion,
+    "Links: `[channel]`": Links,
     "Reading a table: `psofed.read_data`, `--data`": DataSettings,
     "`psofed.simulate`": SimulationSettings,
     "`psofed.predict`": PredictionSettings,
@@ -67,6 +68,17 @@ TITLES = {
     "drift": ("Drifts", "`drift.kind`, `psofed.drifts`", "[moving targets](drift.md) has results"),
     "model": ("Models", "`model.kind`, `psofed.models`", "[random Fourier features](rff.md) has results"),
     "function": ("Functions to learn", "`data.function`, `psofed.functions`", ""),
+    "availability": (
+        "Availability",
+        "`availability.kind`, `psofed.availabilities`",
+        "[links](links.md) has details",
+    ),
+    "channel": (
+        "Channels",
+        "`channel.up.kind`, `channel.down.kind`, `psofed.channels`",
+        "[links](links.md) has details",
+    ),
+    "delay": ("Delays", "`delay.kind`, `psofed.delays`", "[links](links.md) has details"),
 }
 
 

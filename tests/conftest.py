@@ -62,7 +62,7 @@ def unit_of_work(file: str) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first, and leave most cases of thinned grids to `make test-slow`.
+    """Put the longest files first, and leave most cases of thinned grids to `make test-all`.
 
     The order keeps `make test` short: no worker is left alone with a long file at the end.
     """
@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             name = item.nodeid.split("[", 1)[0]
             case[name] += 1
             if case[name] % thinned.args[0] != 1:
-                item.add_marker(pytest.mark.slow)
+                item.add_marker(pytest.mark.grid)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from psofed import OwnData, read_data, simulate
-from psofed.fleet.fitting import fit_scenario
+from psofed import OwnData, Scenario, read_data, simulate
+from psofed.attacks import Gaussian
 from psofed.render.figures import finish_axes, save_figure
 from psofed.render.style import COLOURS
 from psofed.simulation.baselines import run_baselines
 
 FEATURES = ("departure_delay", "air_time", "wind_speed", "visibility", "rain", "pressure")
 STEPSIZES = np.geomspace(0.002, 0.06, 9)
-ATTACK = {"num_byzantine": 4, "probability": 0.5, "variance": 0.5}
+ATTACK = Gaussian(num_byzantine=4, probability=0.5, variance=0.5)
 TITLES = {
     "alone": "each airport alone",
     "federation": "federation, M = 2",
@@ -29,14 +29,14 @@ TITLES = {
 
 def mean_errors(data: OwnData, stepsize: float) -> dict[str, float]:
     """Return every method's MSE over the whole year at one stepsize."""
-    scenario = fit_scenario(data, {"stepsize": stepsize, "num_shared": 2})
+    scenario = Scenario.from_data(data, stepsize=stepsize, num_shared=2)
     length = scenario.iterations
-    baselines = run_baselines(data, scenario, length)
+    baselines = run_baselines(scenario, length)
     found = {name: baselines.network_mse(name) for name in ("alone", "pooled", "average", "least_squares")}
-    found["federation"] = simulate(scenario, trials=32, seed=1, tail=length, data=data).network_mse.mean
+    found["federation"] = simulate(scenario, trials=32, seed=1, tail=length).network_mse.mean
     for shared in (2, 6):
-        mapping = {"stepsize": stepsize, "num_shared": shared, "attack": ATTACK}
-        attacked = simulate(fit_scenario(data, mapping), trials=32, seed=1, tail=length, data=data)
+        lied_to = scenario.replace(num_shared=shared, attack=ATTACK)
+        attacked = simulate(lied_to, trials=32, seed=1, tail=length)
         found[f"attacked {shared}"] = attacked.network_mse.mean
     return found
 
@@ -64,9 +64,9 @@ def plot_stepsizes(data: OwnData, path: Path) -> None:
 
 def plot_learning(data: OwnData, path: Path) -> None:
     """Draw how the error falls over the year at one stepsize, smoothed over 30 flights."""
-    scenario = fit_scenario(data, {"stepsize": 0.01, "num_shared": 2})
-    baselines = run_baselines(data, scenario, scenario.iterations)
-    result = simulate(scenario, trials=32, seed=1, data=data)
+    scenario = Scenario.from_data(data, stepsize=0.01, num_shared=2)
+    baselines = run_baselines(scenario, scenario.iterations)
+    result = simulate(scenario, trials=32, seed=1)
     curves = {
         "each airport alone": baselines.curves["alone"],
         "federation, M = 2": result.curve["network_mse"],

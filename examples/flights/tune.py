@@ -8,30 +8,26 @@ from pathlib import Path
 
 import numpy as np
 
-from psofed import read_data, simulate
-from psofed.fleet.fitting import fit_scenario, measured_scenario
-from psofed.theory.tuning import tune
+from psofed import Scenario, read_data, simulate, tune
+from psofed.attacks import Gaussian
 
 FEATURES = ("departure_delay", "air_time", "wind_speed", "visibility", "rain", "pressure")
 STEPSIZES = np.geomspace(0.008, 0.12, 16)
-ATTACK = {"num_byzantine": 4}
 
 
 def main(shared: list[int]) -> None:
     """Print one row for each number of shared entries."""
     table = Path(__file__).parent / "flights.csv"
     data = read_data(table, "destination", "arrival_delay", FEATURES)
-    fleet = data.fleet()
+    flights = Scenario.from_data(data, attack=Gaussian(num_byzantine=4))
     print("| M | tune says | predicted MSE | best of the grid | its MSE | ratio |")
     print("|---|---|---|---|---|---|")
     for count in shared:
-        values = {"attack": ATTACK, "num_shared": count}
-        scenario = measured_scenario(fit_scenario(data, values), data)
-        point = tune(scenario, shared=[count], horizon=data.iterations, measured=fleet).points[0]
+        point = tune(flights, shared=[count]).points[0]
         errors = []
         for stepsize in STEPSIZES:
-            run = fit_scenario(data, values | {"stepsize": float(stepsize)})
-            errors.append(simulate(run, trials=48, seed=1, tail=data.iterations, data=data).network_mse.mean)
+            run = flights.replace(num_shared=count, stepsize=float(stepsize))
+            errors.append(simulate(run, trials=48, seed=1, tail=data.iterations).network_mse.mean)
         best = STEPSIZES[int(np.argmin(errors))]
         ratio = max(point.stepsize / best, best / point.stepsize)
         row = (count, point.stepsize, point.horizon_error, best, min(errors), ratio)

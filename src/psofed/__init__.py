@@ -17,16 +17,18 @@ if TYPE_CHECKING:
     from psofed.common.errors import NotCoveredError as NotCoveredError
     from psofed.common.errors import PsofedError as PsofedError
     from psofed.common.errors import UnknownFieldError as UnknownFieldError
+    from psofed.data.own_data import OwnData as OwnData
+    from psofed.data.own_data import from_arrays as from_arrays
+    from psofed.data.own_data import read_data as read_data
     from psofed.fleet import Fleet as Fleet
     from psofed.fleet import draw_fleet as draw_fleet
-    from psofed.fleet.fitting import fit_scenario as fit_scenario
-    from psofed.fleet.own_data import OwnData as OwnData
-    from psofed.fleet.own_data import from_arrays as from_arrays
-    from psofed.fleet.own_data import read_data as read_data
     from psofed.parts import Aggregation as Aggregation
     from psofed.parts import Algorithm as Algorithm
     from psofed.parts import Attack as Attack
+    from psofed.parts import Availability as Availability
+    from psofed.parts import Channel as Channel
     from psofed.parts import Defence as Defence
+    from psofed.parts import Delay as Delay
     from psofed.parts import Drift as Drift
     from psofed.parts import Function as Function
     from psofed.parts import Model as Model
@@ -35,7 +37,10 @@ if TYPE_CHECKING:
     from psofed.parts import aggregations as aggregations
     from psofed.parts import algorithms as algorithms
     from psofed.parts import attacks as attacks
+    from psofed.parts import availabilities as availabilities
+    from psofed.parts import channels as channels
     from psofed.parts import defences as defences
+    from psofed.parts import delays as delays
     from psofed.parts import drifts as drifts
     from psofed.parts import functions as functions
     from psofed.parts import load_plugin as load_plugin
@@ -49,6 +54,7 @@ if TYPE_CHECKING:
     from psofed.results import difference as difference
     from psofed.scenario import Data as Data
     from psofed.scenario import Evasion as Evasion
+    from psofed.scenario import Links as Links
     from psofed.scenario import Scenario as Scenario
     from psofed.scenario import Selection as Selection
     from psofed.scenario import Uniform as Uniform
@@ -78,9 +84,12 @@ _HOME = {
     "Aggregation": "parts",
     "Algorithm": "parts",
     "Attack": "parts",
+    "Availability": "parts",
+    "Channel": "parts",
     "Comparison": "studies.comparison",
     "Data": "scenario",
     "Defence": "parts",
+    "Delay": "parts",
     "DefenceRecord": "results",
     "Difference": "results",
     "Drift": "parts",
@@ -89,9 +98,10 @@ _HOME = {
     "Function": "parts",
     "InvalidValueError": "common.errors",
     "LearningCurve": "theory.prediction",
+    "Links": "scenario",
     "Model": "parts",
     "NotCoveredError": "common.errors",
-    "OwnData": "fleet.own_data",
+    "OwnData": "data.own_data",
     "Pattern": "parts",
     "PreAggregation": "parts",
     "Prediction": "theory.prediction",
@@ -109,8 +119,7 @@ _HOME = {
     "compare": "studies.comparison",
     "difference": "results",
     "draw_fleet": "fleet",
-    "fit_scenario": "fleet.fitting",
-    "from_arrays": "fleet.own_data",
+    "from_arrays": "data.own_data",
     "load_plugin": "parts",
     "load_result": "studies.sweeps",
     "optimal_stepsize": "theory.stepsize",
@@ -118,7 +127,7 @@ _HOME = {
     "predict": "theory.prediction",
     "predict_recovery": "theory.recovery",
     "predict_stepsizes": "theory.stepsize_curve",
-    "read_data": "fleet.own_data",
+    "read_data": "data.own_data",
     "read_scenario": "scenario.file",
     "simulate": "simulation.monte_carlo",
     "sweep": "studies.sweeps",
@@ -127,8 +136,8 @@ _HOME = {
 
 # The built-in parts: psofed.attacks is psofed.parts.attacks, and so on.
 _FAMILIES = (
-    "aggregations", "algorithms", "attacks", "defences", "drifts", "functions", "models", "patterns",
-    "pre_aggregations",
+    "aggregations", "algorithms", "attacks", "availabilities", "channels", "defences", "delays", "drifts", "functions",
+    "models", "patterns", "pre_aggregations",
 )  # fmt: skip
 
 __all__ = ["__version__", *_HOME, *_FAMILIES]

@@ -78,6 +78,8 @@ def main() -> None:
             else:
                 drawn += sample(ROOT, files, options.each, options.seed)
     part, parts = map(int, options.part.split("/"))
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
     done = set()
     if options.out and options.out.exists():
         rows = map(json.loads, options.out.read_text(encoding="utf-8").splitlines())

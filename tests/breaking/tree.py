@@ -120,7 +120,7 @@ class Tree:
                 self.root / "src", self.folder, broken.file if broken else "", broken.line if broken else 0
             )
             order = LikelyFirst(tests, self.durations, broken.package if broken else "", self.quick)
-            options = ["-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow"]
+            options = ["-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow and not grid"]
             code = int(pytest.main([*options, *tests], plugins=[order]))
             if not broken:
                 order.keep()

@@ -189,6 +189,7 @@ def test_sliders_presets_sides_and_copies(
     expect_numbers(page, fleet.replace(num_shared=4), "B")
 
 
+@pytest.mark.slow
 def test_where_theory_refuses_the_page_says_why_and_simulates(
     address: str, open_page: Any, screenshot: Any
 ) -> None:
@@ -207,6 +208,7 @@ def test_where_theory_refuses_the_page_says_why_and_simulates(
     screenshot(page, "explorer_median")
 
 
+@pytest.mark.slow
 def test_a_hostile_link_is_refused_in_words(address: str, open_page: Any) -> None:
     page = open_page(f"{address}&num_clients=1000000000&dimension=5&stepsize=nan")
     message = "The settings of the link are refused: num_clients must be"
@@ -214,6 +216,7 @@ def test_a_hostile_link_is_refused_in_words(address: str, open_page: Any) -> Non
     expect_numbers(page, small_fleet())
 
 
+@pytest.mark.slow
 def test_theory_that_takes_long_says_why_and_can_be_stopped(address: str, open_page: Any) -> None:
     """Round-robin masks of the clients' own take a minute; the form stays awake, and a mistake in it is marked."""
     masks = psofed.Selection(pattern="round-robin", coordinated=False)
@@ -229,6 +232,7 @@ def test_theory_that_takes_long_says_why_and_can_be_stopped(address: str, open_p
     page.locator("#field-num_shared-note", has_text="must be").wait_for(timeout=READY)
 
 
+@pytest.mark.slow
 def test_a_number_of_any_size_leaves_the_page_alive(address: str, open_page: Any) -> None:
     page = open_page(address)
     expect_numbers(page, small_fleet())
@@ -280,14 +284,14 @@ def test_the_copied_commands_and_python_run(tmp_path: Path) -> None:
 
     fleet = small_fleet()
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    command = as_command(fleet, Origin(), own_data=False, predictable=True)
+    command = as_command(fleet, Origin(), predictable=True)
     done = subprocess.run(
         ["sh", "-e", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert f"{psofed.predict(fleet).network_mse:.5g}" in done.stdout
     assert tomllib.loads((tmp_path / "scenario.toml").read_text(encoding="utf-8"))["num_clients"] == 12
-    lines = as_python(fleet, Origin(), own_data=False, predictable=True)
+    lines = as_python(fleet, Origin(), predictable=True)
     done = subprocess.run(
         [sys.executable, "-c", lines], cwd=tmp_path, env=environment, capture_output=True, text=True
     )

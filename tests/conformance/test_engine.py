@@ -36,11 +36,16 @@ def make(family: str, kind: str) -> Part:
     """The part with its default options, and 3 for those that have none."""
     part = find_part(family, kind)
     needed = {"num_byzantine": 2, "probability": 0.5} if family == "attack" else {}
-    return part(**needed, **{name: 3 for name, field in part.options().items() if field.default is MISSING})
+    for name, field in part.options().items():
+        if field.default is MISSING:
+            needed[name] = 3 if option_of(field).high >= 3 else 0.5
+    return part(**needed)
 
 
 @every_part
 def test_every_part_passes_the_suite_that_users_are_given(family: str, kind: str) -> None:
+    if family in ("availability", "channel", "delay"):
+        pytest.skip("declared, and refused by name until the engine has them")
     assert check_part(make(family, kind)).notes == ()
 
 

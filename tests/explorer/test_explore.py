@@ -323,22 +323,28 @@ def test_the_numbers_as_files_hold_what_is_drawn() -> None:
 @pytest.mark.parametrize("name", list(make_presets()))
 def test_the_python_lines_make_the_same_scenario(name: str) -> None:
     scenario = make_presets()[name].scenario
-    lines = as_python(scenario, Origin(), own_data=False, predictable=True)
+    lines = as_python(scenario, Origin(), predictable=True)
     made: dict[str, Any] = {}
     exec("\n".join(line for line in lines.splitlines() if not line.startswith("print")), made)
     assert made["scenario"] == scenario
 
 
-def test_commands_name_data_and_plugins() -> None:
-    origin = Origin(
-        ("--data", "my table.csv", "--client-column", "id", "--target-column", "y"), ("parts.py",)
+def test_commands_name_data_and_plugins(tmp_path) -> None:
+    lines = [f"{'ab'[n % 2]},{n % 7},{n % 5}" for n in range(80)]
+    (tmp_path / "my table.csv").write_text("id,x,y\n" + "\n".join(lines), encoding="utf-8")
+    fleet = Scenario.from_data(psofed.read_data(tmp_path / "my table.csv", "id", "y"), stepsize=0.02)
+    text = as_command(fleet, Origin(("parts.py",)), predictable=True)
+    assert "my table.csv" in text
+    assert 'features = ["x"]' in text
+    assert (
+        "psofed predict scenario.toml --plugin parts.py\npsofed simulate scenario.toml --plugin parts.py\n"
+        in text
     )
-    text = as_command(FLEET, origin, own_data=True, predictable=True)
-    data = "--data 'my table.csv' --client-column id --target-column y --plugin parts.py"
-    assert f"psofed tune scenario.toml {data}\npsofed simulate scenario.toml {data}\n" in text
-    lines = as_python(FLEET, origin, own_data=True, predictable=True)
-    assert "data = psofed.read_data('my table.csv', 'id', 'y')" in lines
-    assert "psofed.load_plugin('parts.py')" in lines
+    lines = as_python(fleet, Origin(), predictable=True)
+    made: dict[str, Any] = {}
+    exec("\n".join(line for line in lines.splitlines() if not line.startswith("print")), made)
+    assert made["scenario"] == fleet
+    assert "psofed.load_plugin('parts.py')" in as_python(fleet, Origin(("parts.py",)), predictable=True)
 
 
 # Processes and the command
@@ -353,15 +359,15 @@ def test_a_newer_question_drops_the_older_one() -> None:
     worker = Worker(pool, lambda number, update: heard.put((number, update)))
     try:
         slow = Scenario(num_clients=200, dimension=12, data=psofed.Data(input_correlation=0.5), iterations=5)
-        worker.ask(TheoryQuestion(1, slow, own_data=False, metric="network_mse"))
-        worker.ask(TheoryQuestion(2, FLEET, own_data=False, metric="network_mse"))
+        worker.ask(TheoryQuestion(1, slow, metric="network_mse"))
+        worker.ask(TheoryQuestion(2, FLEET, metric="network_mse"))
         number, update = heard.get(timeout=120)
         assert number == 2
         assert update.point.network_mse == psofed.predict(FLEET).network_mse
         # The next page goes on with the same process, and hears nothing of what this one has not listened to.
         process, listening = worker._process, threading.Event()
         worker._listener = lambda *_: listening.wait(60)
-        worker.ask(TheoryQuestion(3, FLEET.replace(stepsize=0.01), own_data=False, metric="network_mse"))
+        worker.ask(TheoryQuestion(3, FLEET.replace(stepsize=0.01), metric="network_mse"))
         time.sleep(0.5)  # for some answers to be in the pipe
         worker.close()
         listening.set()
@@ -371,7 +377,7 @@ def test_a_newer_question_drops_the_older_one() -> None:
         other: queue.Queue[tuple[int, Theory]] = queue.Queue()
         worker = Worker(pool, lambda number, update: other.put((number, update)))
         assert worker._process is process
-        worker.ask(TheoryQuestion(3, FLEET, own_data=False, metric="network_mse"))
+        worker.ask(TheoryQuestion(3, FLEET, metric="network_mse"))
         assert other.get(timeout=60)[1].point.network_mse == psofed.predict(FLEET).network_mse
     finally:
         worker.close()
@@ -386,12 +392,12 @@ def test_a_process_that_was_killed_is_reported_as_that_and_replaced() -> None:
     worker = Worker(pool, lambda number, update: heard.put((number, update)))
     try:
         slow = Scenario(num_clients=200, dimension=12, data=psofed.Data(input_correlation=0.5), iterations=5)
-        worker.ask(TheoryQuestion(1, slow, own_data=False, metric="network_mse"))
+        worker.ask(TheoryQuestion(1, slow, metric="network_mse"))
         worker._process._process.kill()
         _, update = heard.get(timeout=120)
         expected = "The computing process ended: killed by SIGKILL. Change a setting to try again."
         assert update == Theory(error=expected, finished=True)
-        worker.ask(TheoryQuestion(2, FLEET, own_data=False, metric="network_mse"))
+        worker.ask(TheoryQuestion(2, FLEET, metric="network_mse"))
         number, update = heard.get(timeout=120)
         assert number == 2
         assert update.point is not None
@@ -482,7 +488,7 @@ def test_workers_compute_with_the_parts_of_a_plugin(tmp_path: Path) -> None:
     pool = Pool()
     worker = Worker(pool, lambda number, answer: heard.put((number, answer)))
     try:
-        worker.ask(TheoryQuestion(1, scenario, own_data=False, metric="network_mse"))
+        worker.ask(TheoryQuestion(1, scenario, metric="network_mse"))
         theory = heard.get(timeout=120)[1]
         assert theory.error == ""
         assert theory.point is not None or theory.refusal

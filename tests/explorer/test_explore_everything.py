@@ -39,6 +39,9 @@ PLACES = {
     "drift": ("drift.kind", "drift"),
     "model": ("model.kind", "model"),
     "function": ("data.function", "data.function"),
+    "availability": ("availability.kind", "availability"),
+    "channel": ("channel.up.kind", "channel.up"),
+    "delay": ("delay.kind", "delay"),
 }
 CANDIDATES = (0.25, 2, 3, 1, 0.75, 12, 150, 1.5, True, False, "x")
 
@@ -75,7 +78,13 @@ def leaves(scenario: Scenario) -> Iterator[str]:
     """Every field of a scenario by its dotted name, those of its parts with them."""
     for field in dataclasses.fields(scenario):
         value = getattr(scenario, field.name)
-        if field.name in PLACES:
+        if field.name == "channel":
+            for direction in ("up", "down"):
+                table = f"channel.{direction}"
+                yield f"{table}.kind"
+                for part in () if value is None else getattr(value, direction):
+                    yield from (f"{table}.{name}" for name in part.options())
+        elif field.name in PLACES:
             where, table = PLACES[field.name]
             yield where
             yield from () if value is None else (f"{table}.{name}" for name in value.options())
@@ -127,7 +136,7 @@ def check(scenario: Scenario) -> None:
     assert settings is not None
     assert make_scenario(settings.sides["A"], Limits()) == scenario
     assert Scenario.from_toml(scenario.to_toml()) == scenario
-    lines = as_python(scenario, Origin(), own_data=False, predictable=False).splitlines()
+    lines = as_python(scenario, Origin(), predictable=False).splitlines()
     made: dict[str, Any] = {}
     exec("\n".join(line for line in lines if not line.startswith("print")), made)
     assert made["scenario"] == scenario
@@ -156,6 +165,7 @@ COVARIANCES = [[[1.0, 0.2, 0, 0], [0.2, 0.5, 0, 0], [0, 0, 1, 0], [0, 0, 0, 2.0]
         FLEET.replace(
             dimension=20, model=psofed.models.Rff(features=20), data=psofed.Data(input_dimension=3)
         ),
+        FLEET.replace(availability=psofed.availabilities.Bernoulli(probability=psofed.Uniform(0.25, 0.5))),
     ],
     ids=[
         "2-norm",
@@ -167,6 +177,7 @@ COVARIANCES = [[[1.0, 0.2, 0, 0], [0.2, 0.5, 0, 0], [0, 0, 1, 0], [0, 0, 0, 2.0]
         "seed",
         "masks",
         "features",
+        "per-client",
     ],
 )
 def test_the_other_tables_come_out_as_they_went_in(scenario: Scenario) -> None:

@@ -1,13 +1,13 @@
 """The advice is right where the truth is known, says so where it is not clear, and its interval holds."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import psofed
-from psofed import InvalidValueError, PsofedError, advise, from_arrays
-from psofed.fleet.fitting import fit_scenario
+from psofed import InvalidValueError, PsofedError, Scenario, advise, from_arrays
 from psofed.results.outliers import robust_scores, stands_out
 from psofed.studies.advice.errors import Trier, cut_into_blocks
 from psofed.studies.advice.judging import Gain, Judge, ratio_gain
@@ -68,7 +68,7 @@ def test_columns_that_say_nothing_are_named_as_such() -> None:
 def test_the_scenarios_stepsize_does_not_matter() -> None:
     data = make(6, 40, 0.0)
     answers = {
-        advise(data, byzantine=0, settings={"stepsize": mu, "num_shared": 1}).answer
+        advise(Scenario.from_data(data, stepsize=mu, num_participants=data.num_clients), byzantine=0).answer
         for mu in (0.001, 0.02, 0.5)
     }
     assert len(answers) == 1
@@ -93,9 +93,11 @@ def test_lies_hurt_the_mean_more_than_the_median_and_count_on_the_honest_alone(h
 
 @pytest.mark.parametrize(("aggregation", "rule"), [("krum", "trimmed-mean"), ("trimmed-mean", None)])
 def test_who_lies_and_how_and_the_rule_against_it_can_be_said(aggregation: str, rule: str | None) -> None:
-    attack = {"kind": "gaussian", "variance": 9.0, "probability": 1.0, "clients": ["S01"]}
-    settings = {"attack": attack, "aggregation": aggregation}
-    advice = advise(make(6, 30, 0.0), settings=settings, rule=rule)
+    attack = psofed.attacks.Gaussian(variance=9.0, probability=1.0, clients=["S01"])
+    scenario = Scenario.from_data(
+        make(6, 30, 0.0), num_participants=6, attack=attack, aggregation=aggregation
+    )
+    advice = advise(scenario, rule=rule)
     assert advice.byzantine == ("S01",)
     assert advice.lies[1].rule == "trimmed-mean"
 
@@ -118,13 +120,11 @@ def test_equal_stations_are_not_flagged() -> None:
 
 def test_nothing_is_chosen_or_judged_by_what_comes_later() -> None:
     """Rows after a block change neither the settings used up to it nor the errors in it."""
-    data, other = make(4, 120, 0.1), make(4, 120, 0.1)
-    for targets in other.targets:
-        targets[60:] = 7.0 * targets[60:] + 3.0
+    data = make(4, 120, 0.1)
+    other = replace(data, targets=tuple(np.append(y[:60], 7.0 * y[60:] + 3.0) for y in data.targets))
     found = []
     for table in (data, other):
-        scenario = fit_scenario(table, {"num_participants": 4})
-        trier = Trier(table, scenario, 1, 0)
+        trier = Trier(Scenario.from_data(table, num_participants=4), 1, 0)
         _, errors, _, _ = trier.lms()
         found.append(Judge(trier.blocks).choose(errors).errors)
     np.testing.assert_allclose(found[0][:4], found[1][:4], rtol=1e-9)  # blocks 2 to 5 of 12 end at row 60
@@ -133,10 +133,10 @@ def test_nothing_is_chosen_or_judged_by_what_comes_later() -> None:
 
 def test_a_federations_errors_are_the_simulations() -> None:
     data = make(4, 60, 0.1)
-    scenario = fit_scenario(data, {"num_participants": 2, "stepsize": 0.05, "num_shared": 2})
-    trier = Trier(data, scenario, 16, 3)
+    scenario = Scenario.from_data(data, num_participants=2, stepsize=0.05, num_shared=2)
+    trier = Trier(scenario, 16, 3)
     errors = trier.federations([scenario])[0]
-    result = psofed.simulate(scenario, trials=16, seed=3, tail=scenario.iterations, data=data)
+    result = psofed.simulate(scenario, trials=16, seed=3, tail=scenario.iterations)
     assert errors.sum() / trier.blocks.counts.sum() == pytest.approx(result.network_mse.mean, rel=1e-9)
 
 
@@ -231,13 +231,15 @@ def test_the_picture_shows_every_station_by_name_or_all_as_a_cloud(helpful) -> N
         ({"byzantine": 0.5}, "byzantine must be"),
         ({"trials": 0}, "trials must be"),
         ({"rule": "nonsense"}, "nonsense"),
-        ({"settings": {"num_clients": 9}}, "num_clients must be"),
-        ({"settings": {"algorithm": "qs-fed"}}, "your own data"),
     ],
 )
 def test_what_cannot_be_advised_on_is_refused_by_name(options: dict, message: str) -> None:
     with pytest.raises(PsofedError, match=message):
         advise(make(3, 20, 0.0), **options)
+    with pytest.raises(PsofedError, match="your own data"):
+        advise(Scenario.from_data(make(3, 20, 0.0), algorithm="qs-fed"))
+    with pytest.raises(InvalidValueError, match="drawn streams"):
+        advise(Scenario(num_clients=3, dimension=3))
     with pytest.raises(InvalidValueError, match="client_column"):
         advise("stations.csv")
 

@@ -16,7 +16,6 @@ from psofed import (
     read_data,
     simulate,
 )
-from psofed.fleet.fitting import fit_scenario
 from psofed.parts.attacks import Gaussian, LabelPoisoning, Mimic, SignFlip
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
@@ -160,14 +159,13 @@ def stations(tmp_path):
 
 
 def attacked(stations, clients: list) -> Scenario:
-    attack = {"clients": clients, "probability": 0.5, "variance": 0.1}
-    return fit_scenario(stations, {"num_participants": 2, "attack": attack})
+    attack = Gaussian(clients=clients, probability=0.5, variance=0.1)
+    return Scenario.from_data(stations, num_participants=2, attack=attack)
 
 
 def test_names_stand_for_the_clients_of_own_data(stations) -> None:
     named, numbered = (
-        simulate(attacked(stations, clients), trials=4, data=stations)
-        for clients in (["south", "north"], [2, 0])
+        simulate(attacked(stations, clients), trials=4) for clients in (["south", "north"], [2, 0])
     )
     for metric in METRICS:
         assert np.array_equal(named.steady_state[metric], numbered.steady_state[metric])
@@ -177,7 +175,7 @@ def test_names_stand_for_the_clients_of_own_data(stations) -> None:
 
 
 def test_a_saved_result_still_knows_the_names(stations, tmp_path) -> None:
-    result = simulate(attacked(stations, ["east"]), trials=2, data=stations)
+    result = simulate(attacked(stations, ["east"]), trials=2)
     result.save(tmp_path / "result.nc")
     loaded = load_result(tmp_path / "result.nc")
     assert loaded.scenario == result.scenario
@@ -186,10 +184,10 @@ def test_a_saved_result_still_knows_the_names(stations, tmp_path) -> None:
 
 def test_a_name_that_there_is_not_is_refused_with_those_there_are(stations) -> None:
     with pytest.raises(InvalidValueError, match=r"attack.clients must be .*one of north, east, south"):
-        simulate(attacked(stations, ["west"]), trials=1, data=stations)
+        attacked(stations, ["west"])
 
 
 def test_a_client_named_and_numbered_at_once_is_refused(stations) -> None:
     """One client twice would be one attacker, where two are counted."""
     with pytest.raises(InvalidValueError, match=r"attack.clients"):
-        simulate(attacked(stations, ["north", 0]), trials=1, data=stations)
+        attacked(stations, ["north", 0])

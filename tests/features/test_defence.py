@@ -22,7 +22,6 @@ from psofed import (
 )
 from psofed.cli import app
 from psofed.engine.frames.defence import all_peaks, make_watching
-from psofed.fleet.fitting import fit_scenario
 from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Evidence
 from psofed.parts.defences import Cusum
@@ -172,16 +171,13 @@ def test_data_of_your_own_are_watched_too(tmp_path: Path) -> None:
     ]
     (tmp_path / "table.csv").write_text("\n".join(lines), encoding="utf-8")
     data = psofed.read_data(tmp_path / "table.csv", "client", "y")
-    settings = {
-        "num_participants": 4, "attack": {"num_byzantine": 2, "probability": 0.6},
-        "defence": {"false_alarm_every": 100.0},
-    }  # fmt: skip
-    record = simulate(fit_scenario(data, settings), trials=4, data=data).defence
+    attack, defence = Gaussian(num_byzantine=2, probability=0.6), Cusum(false_alarm_every=100.0)
+    scenario = Scenario.from_data(data, num_participants=4, attack=attack, defence=defence)
+    record = simulate(scenario, trials=4).defence
     assert record.variance == "estimated"
     assert record.found > 0.5
-    exact = fit_scenario(data, settings | {"defence": {"variance": "theory"}})
     with pytest.raises(NotCoveredError, match="your own data"):
-        simulate(exact, trials=1, data=data)
+        simulate(scenario.replace(defence=Cusum(variance="theory")), trials=1)
 
 
 def test_no_defence_and_none_are_one_scenario() -> None:

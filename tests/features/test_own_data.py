@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import InvalidValueError, PsofedError, load_result, read_data, simulate
-from psofed.fleet.fitting import fit_scenario, measured_scenario
-from psofed.fleet.standardise import Standardiser, standardise
-from psofed.fleet.table import read_table
+from psofed import InvalidValueError, PsofedError, Scenario, load_result, read_data, simulate
+from psofed.data.standardise import Standardiser, standardise
+from psofed.data.table import read_table
+from psofed.fleet.measured import best_weights, measured_fleet
 from psofed.simulation.baselines import NAMES, run_baselines
 
 pytestmark = [pytest.mark.fleet, pytest.mark.simulation, pytest.mark.engine]
@@ -110,12 +110,16 @@ def test_nothing_looks_ahead() -> None:
     assert np.array_equal(whole[0], standardise(x, changed, 5, 5.0)[0])
 
 
+def fitted(data, **fields):
+    return Scenario.from_mapping({"data": {"rows": data}, **fields})
+
+
 def literal_federation(data, scenario, draws):
     """PSO-Fed on the samples with models, not errors, exactly as the paper's equations read."""
     clients, dimension = data.num_clients, data.num_columns
     server, models = np.zeros(dimension), np.zeros((clients, dimension))
     network, test, msd = [], [], []
-    best = data.best_weights()
+    best = best_weights(data)
     for n in range(scenario.iterations):
         squares, server_squares = [], []
         start = models.copy()
@@ -149,9 +153,9 @@ def test_the_engine_on_a_table_equals_the_equations_read_literally(tmp_path, epo
     data = read_data(write(tmp_path, uneven), "station", "y", epochs=epochs)
     assert data.samples == (45, 25, 25)
     attack = {"num_byzantine": 1, "probability": 0.5, "variance": 0.1}
-    scenario = fit_scenario(data, {"num_participants": 2, "stepsize": 0.1, "attack": attack})
+    scenario = fitted(data, num_participants=2, stepsize=0.1, attack=attack)
     assert scenario.iterations == 45 * epochs
-    result = simulate(scenario, trials=5, seed=7, keep_trials=True, data=data)
+    result = simulate(scenario, trials=5, seed=7, keep_trials=True)
     for trial in (0, 4):
         expected = literal_federation(data, scenario, draw_trial(scenario, 7, trial))
         for metric, values in zip(("network_mse", "server_msd", "test_mse"), expected, strict=True):
@@ -159,7 +163,7 @@ def test_the_engine_on_a_table_equals_the_equations_read_literally(tmp_path, epo
 
 
 def test_clients_mse_adds_up_to_the_networks(data) -> None:
-    result = simulate(fit_scenario(data, {"num_participants": 2}), trials=6, data=data)
+    result = simulate(fitted(data, num_participants=2), trials=6)
     clients = result.details["data"]["clients"]
     assert np.isclose(np.mean([c["mse"] for c in clients]), result.network_mse.mean, rtol=1e-12)
 
@@ -167,15 +171,15 @@ def test_clients_mse_adds_up_to_the_networks(data) -> None:
 def test_one_client_on_its_own_is_the_lms_worked_by_hand(tmp_path) -> None:
     """No sharing that matters: with one client, federation, alone and pooled are the same recursion."""
     data = read_data(write(tmp_path, make_rows(("a",))), "station", "y")
-    scenario = fit_scenario(data, {"num_shared": 2, "stepsize": 0.05})
-    result = simulate(scenario, trials=1, data=data, keep_trials=True)
+    scenario = fitted(data, num_shared=2, stepsize=0.05)
+    result = simulate(scenario, trials=1, keep_trials=True)
     w, squares = np.zeros(2), []
     for x, y in zip(data.inputs[0], data.targets[0], strict=True):
         error = y - x @ w
         squares.append(error**2)
         w = w + 0.05 * x * error
     assert np.allclose(result.trial_curves["network_mse"][0], squares, rtol=1e-9)
-    baselines = run_baselines(data, scenario, result.tail)
+    baselines = run_baselines(scenario, result.tail)
     for name in ("alone", "pooled"):
         assert np.allclose(baselines.curves[name], squares, rtol=1e-9)
     assert np.allclose(baselines.curves["average"], data.targets[0] ** 2, rtol=1e-9)
@@ -183,12 +187,12 @@ def test_one_client_on_its_own_is_the_lms_worked_by_hand(tmp_path) -> None:
 
 def test_least_squares_in_hindsight_is_numpys(data) -> None:
     inputs, targets = np.concatenate(data.inputs), np.concatenate(data.targets)
-    assert np.allclose(data.best_weights(), np.linalg.lstsq(inputs, targets, rcond=None)[0], rtol=1e-4)
+    assert np.allclose(best_weights(data), np.linalg.lstsq(inputs, targets, rcond=None)[0], rtol=1e-4)
 
 
 def test_pooled_lms_takes_the_clients_in_turn(data) -> None:
-    scenario = fit_scenario(data, {"num_participants": 2, "stepsize": 0.1})
-    curve = run_baselines(data, scenario, 5).curves["pooled"]
+    scenario = fitted(data, num_participants=2, stepsize=0.1)
+    curve = run_baselines(scenario, 5).curves["pooled"]
     w, squares = np.zeros(2), []
     for n in range(40):
         total = 0.0
@@ -202,8 +206,8 @@ def test_pooled_lms_takes_the_clients_in_turn(data) -> None:
 
 def test_trials_without_an_attack_and_with_everybody_sharing_all_are_the_same(data) -> None:
     """Trials differ in participants, masks and attack alone; without choice in any of them they do not differ."""
-    scenario = fit_scenario(data, {"num_participants": 3, "num_shared": 2})
-    result = simulate(scenario, trials=4, data=data)
+    scenario = fitted(data, num_participants=3, num_shared=2)
+    result = simulate(scenario, trials=4)
     assert np.ptp(result.steady_state["network_mse"]) == 0.0
 
 
@@ -215,14 +219,14 @@ def test_features_of_a_table_are_learned_as_well(tmp_path) -> None:
         f"{'pqrst'[n % 5]},{a:.5f},{b:.5f},{t:.5f}" for n, ((a, b), t) in enumerate(zip(x, y, strict=True))
     ]
     data = read_data(write(tmp_path, "c,a,b,y\n" + "\n".join(lines)), "c", "y")
-    rff = fit_scenario(data, {"model": {"kind": "rff", "features": 50, "bandwidth": 0.8}, "stepsize": 0.5})
-    line = fit_scenario(data, {"stepsize": 0.05})
-    errors = [simulate(s, trials=4, data=data).network_mse.mean for s in (rff, line)]
+    rff = fitted(data, model={"kind": "rff", "features": 50, "bandwidth": 0.8}, stepsize=0.5)
+    line = fitted(data, stepsize=0.05)
+    errors = [simulate(s, trials=4).network_mse.mean for s in (rff, line)]
     assert errors[0] < 0.6 * errors[1]
 
 
 def test_a_result_on_own_data_survives_saving(data, tmp_path) -> None:
-    result = simulate(fit_scenario(data, {"num_participants": 2}), trials=4, data=data)
+    result = simulate(fitted(data, num_participants=2), trials=4)
     result.save(tmp_path / "r.nc")
     loaded = load_result(tmp_path / "r.nc")
     assert loaded.details == result.details
@@ -230,12 +234,12 @@ def test_a_result_on_own_data_survives_saving(data, tmp_path) -> None:
     assert loaded.to_json()["data"]["baselines"].keys() == set(NAMES)
 
 
-def test_the_measured_scenario_has_the_measured_moments(data) -> None:
-    scenario = measured_scenario(fit_scenario(data, {"num_participants": 2}), data)
+def test_the_measured_fleet_has_the_measured_moments(data) -> None:
+    fleet = measured_fleet(fitted(data, num_participants=2))
     x = data.inputs[1]
-    assert np.allclose(scenario.data.covariances[1], x.T @ x / len(x))
-    residual = data.targets[1] - x @ data.best_weights()
-    assert np.isclose(scenario.data.noise_variance[1], np.mean(residual**2))
+    assert np.allclose(fleet.covariances()[1], x.T @ x / len(x))
+    residual = data.targets[1] - x @ best_weights(data)
+    assert np.isclose(fleet.noise_variance[1], np.mean(residual**2))
 
 
 BAD_TABLES = {
@@ -303,7 +307,7 @@ def test_no_file_no_text_and_no_folder_are_said(tmp_path) -> None:
 )
 def test_a_scenario_that_contradicts_the_data_is_refused(data, mapping: dict, message: str) -> None:
     with pytest.raises(PsofedError) as error:
-        fit_scenario(data, {"num_participants": 2, **mapping})
+        fitted(data, num_participants=2, **mapping)
     assert message in str(error.value)
 
 
@@ -379,7 +383,7 @@ def test_data_and_drift_are_refused_by_algorithms_that_do_not_take_them(data) ->
     for name in part_names("algorithm"):
         if not find_part("algorithm", name).holds_models:
             with pytest.raises(psofed.NotCoveredError, match=name):
-                simulate(fit_scenario(data, {"num_participants": 2, "algorithm": name}), trials=1, data=data)
+                simulate(fitted(data, num_participants=2, algorithm=name), trials=1)
 
 
 @pytest.mark.parametrize("offset", [0.0, 101325.0, -1e9])

@@ -8,7 +8,7 @@ import pytest
 import psofed
 from psofed import PsofedError, Scenario, compare, difference, load_result, predict, simulate, sweep, tune
 from psofed.attacks import Gaussian, SignFlip
-from psofed.fleet.own_data import read_data
+from psofed.data.own_data import read_data
 
 pytestmark = [pytest.mark.results, pytest.mark.render, pytest.mark.studies]
 
@@ -90,10 +90,8 @@ def test_clients_go_by_name_where_they_have_names(tmp_path) -> None:
             f"{station},{x:.4f},{z:.4f},{x - z + 0.1 * e:.4f}" for x, z, e in rng.standard_normal((30, 3))
         ]
     (tmp_path / "t.csv").write_text("\n".join(lines))
-    from psofed.fleet.fitting import fit_scenario
-
     data = read_data(tmp_path / "t.csv", "station", "y")
-    result = simulate(fit_scenario(data, {"num_participants": 2}), trials=4, data=data)
+    result = simulate(Scenario.from_data(data, num_participants=2), trials=4)
     assert result.to_dataset()["client"].values.tolist() == ["Ada", "Bo", "Cy"]
     assert float(result.to_dataset()["noise_variance"].sel(client="Bo")) == result.fleet.noise_variance[1]
     result.save(tmp_path / "r.nc")

@@ -99,7 +99,7 @@ def test_no_room_that_counts_imports_a_bystander(file: Path) -> None:
     found = {package for package in _BYSTANDERS for name in ours if f"{name}/".startswith(f"{package}/")}
     asks_theory = file.as_posix() == "simulation/watch_plan.py"
     assert found - SHOWS == ({"theory"} if asks_theory else set())
-    assert not found & SHOWS or file.parts[0] in ("results", "scenario", "fleet")
+    assert not found & SHOWS or file.parts[0] in ("results", "scenario", "data")
 
 
 def test_how_a_result_is_shown_does_not_count(tmp_path: Path) -> None:

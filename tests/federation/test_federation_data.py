@@ -10,6 +10,7 @@ import psofed
 from psofed import Scenario
 from psofed.common.errors import PsofedError
 from psofed.common.files import read_json
+from psofed.data.standardise import Standardiser
 from psofed.federation.client.columns import TableSource
 from psofed.federation.client.online import read_stream
 from psofed.federation.client.sources import Position
@@ -18,7 +19,7 @@ from psofed.federation.deploy.export import ExportedModel, predict_rows
 from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.testing import InProcessGrid
-from psofed.fleet.standardise import Standardiser
+from psofed.fleet.measured import best_weights
 
 pytestmark = pytest.mark.federation
 
@@ -166,7 +167,7 @@ def test_a_federation_learns_from_raw_units_and_keeps_the_scaling(tmp_path):
     assert result["bad_replies"] == {}
     assert result["examples"] == 3 * 280  # 20 rows of each only feed the means
     data = psofed.read_data(path, "station", "output", ["pressure", "wind"])
-    np.testing.assert_allclose(result["model"], data.best_weights(), atol=0.12)
+    np.testing.assert_allclose(result["model"], best_weights(data), atol=0.12)
     scaling = read_stream(grid.contexts[7].state).scaling
     assert scaling.rows == 300
     assert scaling.means[0] == pytest.approx(101325, abs=100)

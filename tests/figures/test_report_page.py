@@ -203,7 +203,7 @@ def swapped(data, first, second):
 
 def test_the_answer_turns_when_the_numbers_do(reproduction):
     data = reproduction.figures["fig1"]
-    assert answer(reproduction.figures).startswith("Yes. With 20 of 100 clients lying")
+    assert answer(reproduction.figures).startswith("Yes. With 20 of 100 clients Byzantine")
     turned = {"fig1": swapped(data, "PSO-Fed", "Online-Fed")}
     assert answer(turned).startswith("No.")
     [finding] = find_findings(turned)

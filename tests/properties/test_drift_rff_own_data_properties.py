@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from psofed import Data, Drift, PsofedError, Scenario
-from psofed.fleet.standardise import standardise
-from psofed.fleet.table import read_table
+from psofed.data.standardise import standardise
+from psofed.data.table import read_table
 from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
 from psofed.parts.models import Rff
 from psofed.parts.registry import part_names

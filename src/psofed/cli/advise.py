@@ -40,7 +40,7 @@ def advise(
     judged by what follows. A scenario file or --set describes the federation: num_participants (all by default),
     model, selection, pre-aggregation, defence, attack (what Byzantine clients do).
     """
-    if table.data is None:
+    if table.data is None and source.file is None:
         raise PsofedError("advise needs --data TABLE: a CSV or Parquet file, one row per observation.")
     output.check()
     if output.out is not None:
@@ -48,11 +48,16 @@ def advise(
 
         check_out(output.out)
     data = read_table(table, reading)
+    scenario = source.fit(data, {} if data is None else {"num_participants": data.num_clients})
+    if scenario.data.rows is None:
+        raise PsofedError(
+            f"{source.file} has no data of your own: add --data TABLE, or name a file in [data]."
+        )
     from psofed.studies.advice import advise as run_advice
 
     with progress("comparing", "runs") as report:
-        advice = call_with(run_advice, data, settings.replace(settings=source.mapping(), progress=report))
+        advice = call_with(run_advice, scenario, settings.replace(progress=report))
     if output.out is not None:
         advice.save(output.out)
     output.draw(advice)
-    output.show(advice.to_json(), advice.report(), file=table.data)
+    output.show(advice.to_json(), advice.report(), file=table.data or source.file)

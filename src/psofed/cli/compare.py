@@ -2,10 +2,11 @@
 
 import typer
 
-from psofed.cli.flags import command
-from psofed.cli.inputs import ScenarioFile
+from psofed.cli.flags import Given, command
+from psofed.cli.inputs import OptionalScenario, TableOptions, read_table
 from psofed.cli.outputs import PlotOutput, progress
 from psofed.common.settings import call_with
+from psofed.settings.data import DataSettings
 from psofed.settings.theory import ComparisonSettings
 
 
@@ -14,12 +15,18 @@ def register(app: typer.Typer) -> None:
     command(app)(compare)
 
 
-def compare(source: ScenarioFile, settings: ComparisonSettings, output: PlotOutput) -> None:
+def compare(
+    source: OptionalScenario,
+    settings: ComparisonSettings,
+    table: TableOptions,
+    reading: Given[DataSettings],
+    output: PlotOutput,
+) -> None:
     """Check whether theory and simulation agree on a scenario.
 
-    Exit code 0 if they agree, 1 if not.
+    With --data, both are about your table. Exit code 0 if they agree, 1 if not.
     """
-    scenario = source.read()
+    scenario = source.fit(read_table(table, reading))
     output.check()
     from psofed.studies.comparison import compare as run_comparison
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from psofed.cli.flags import Given, as_words, command
+from psofed.cli.flags import Given, command
 from psofed.cli.inputs import OptionalScenario, TableOptions, read_table
 from psofed.cli.outputs import Output, print_json
 from psofed.common.errors import PsofedError
@@ -38,13 +38,18 @@ def explore(
 ) -> None:
     """Explore the theory with sliders, on a page that only this machine can open. Ctrl-C stops it.
 
-    With --data, covariances and noise are measured in your table, as `psofed tune` does.
+    With --data, covariances and noise are measured in your table. The page opens with the stepsize and the number of
+    shared parameters that `psofed tune` recommends, unless you give a stepsize.
     """
     source.load()
     data = read_table(table, reading)
     scenario = None
     if source.file is not None or data is not None:
-        scenario = source.fit(data)
+        scenario = source.fit(data, {} if data is None else {"num_participants": data.num_clients})
+        if scenario.data.rows is not None and not source.gives("stepsize"):
+            from psofed.theory.tuning import tuned
+
+            scenario = tuned(scenario, keep_shared=source.gives("num_shared"))
     elif source.changes:
         raise PsofedError(f"--set {source.changes[0]} needs a FILE or --data TABLE to change.")
     try:
@@ -57,8 +62,7 @@ def explore(
         ) from None
     from psofed.explore.exports import Origin
 
-    words = [] if data is None else [*as_words(table), *as_words(reading.make())]
-    explorer = Explorer(scenario, data, Origin(tuple(words), tuple(map(str, source.plugins))), settings.port)
+    explorer = Explorer(scenario, Origin(tuple(map(str, source.plugins))), settings.port)
 
     def ready() -> None:
         if output.as_json:

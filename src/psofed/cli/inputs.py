@@ -12,7 +12,7 @@ from psofed.common.settings import Settings, call_with
 from psofed.settings.data import DataSettings
 
 if TYPE_CHECKING:
-    from psofed.fleet.own_data import OwnData
+    from psofed.data.own_data import OwnData
     from psofed.scenario import Scenario
 
 
@@ -69,22 +69,24 @@ class ScenarioFile(Plugins, Changes):
             raise self.located(error) from None
 
     def values(self) -> dict[str, Any]:
-        """Return the changes by field."""
+        """Return the changes by field; a path that is typed is relative to the current folder."""
         from psofed.scenario.changes import parse_setting
 
-        return dict(parse_setting(text) for text in self.changes)
+        values = dict(parse_setting(text) for text in self.changes)
+        if "data.file" in values:
+            values["data.file"] = str(Path(values["data.file"]).resolve())
+        return values
 
-    def mapping(self) -> dict[str, Any]:
-        """Return the fields of the file, if there is one, with the changes, before they are checked."""
-        from psofed.scenario.changes import set_values
+    def gives(self, field: str) -> bool:
+        """Whether the file or a change gives a field."""
         from psofed.scenario.file import read_mapping
 
-        self.load()
-        mapping: Mapping[str, Any] = {} if self.file is None else read_mapping(self.file)
-        try:
-            return set_values(mapping, self.values())
-        except (InvalidValueError, UnknownFieldError) as error:
-            raise self.located(error) from None
+        return field in self.values() or (self.file is not None and field in read_mapping(self.file))
+
+    @property
+    def folder(self) -> Path:
+        """Where paths in the file start from."""
+        return Path() if self.file is None else self.file.parent
 
     def located(self, error: PsofedError) -> PsofedError:
         """Return an error that quotes the ``--set`` that caused it."""
@@ -104,18 +106,32 @@ class OptionalScenario(ScenarioFile):
         text="scenario, a TOML file (see `psofed example`); optional with --data",
     )
 
-    def fit(self, data: "OwnData | None") -> "Scenario":
-        """Return the scenario; with data, fitted to them."""
-        if data is None:
-            if self.file is None:
-                raise PsofedError(
-                    "No scenario. Give a FILE (`psofed example > scenario.toml` writes one) or --data TABLE."
-                )
-            return self.read()
-        from psofed.fleet.fitting import fit_scenario
+    def fit(self, data: "OwnData | None", defaults: Mapping[str, Any] | None = None) -> "Scenario":
+        """Return the scenario; with `data`, these take the place of the file's ``[data]`` table.
 
+        With a table of its own, `defaults` are fields that neither the file nor ``--set`` need to give.
+        """
+        from psofed.scenario.changes import set_values
+        from psofed.scenario.file import read_mapping
+        from psofed.scenario.mapping import scenario_from_mapping
+
+        if data is None and self.file is None:
+            raise PsofedError(
+                "No scenario. Give a FILE (`psofed example > scenario.toml` writes one) or --data TABLE."
+            )
+        self.load()
+        changes = self.values()
+        mapping = {**(defaults or {}), **({} if self.file is None else read_mapping(self.file))}
+        if data is not None:
+            named = mapping.get("data")
+            if isinstance(named, Mapping) and "file" in named:
+                raise PsofedError(
+                    f"{self.file} reads {named['file']}: leave out --data, or choose another table with "
+                    "--set data.file=TABLE."
+                )
+            mapping["data"] = {"rows": data}
         try:
-            return fit_scenario(data, self.mapping())
+            return scenario_from_mapping(set_values(mapping, changes), folder=self.folder, opening=True)
         except (InvalidValueError, UnknownFieldError) as error:
             located = self.located(error)
             raise (
@@ -144,12 +160,12 @@ def read_table(table: TableOptions, reading: Given[DataSettings]) -> "OwnData | 
     try:
         settings = reading.make()
     except MissingValueError as error:
-        from psofed.fleet.frames import read_header
+        from psofed.data.frames import read_header
 
         listed = ", ".join(read_header(table.data))
         raise PsofedError(
             f"--data {table.data} needs {error.field}. The table has the columns {listed}."
         ) from None
-    from psofed.fleet.own_data import read_data
+    from psofed.data.own_data import read_data
 
     return call_with(read_data, table.data, settings)

@@ -2,11 +2,12 @@
 
 import typer
 
-from psofed.cli.flags import command
-from psofed.cli.inputs import ScenarioFile
+from psofed.cli.flags import Given, command
+from psofed.cli.inputs import OptionalScenario, TableOptions, read_table
 from psofed.cli.outputs import Output
 from psofed.common.options import option
 from psofed.common.settings import call_with
+from psofed.settings.data import DataSettings
 from psofed.settings.theory import PredictionSettings
 
 
@@ -21,11 +22,20 @@ def register(app: typer.Typer) -> None:
     command(app)(predict)
 
 
-def predict(source: ScenarioFile, settings: PredictionSettings, output: PredictionOutput) -> None:
-    """Predict what simulating a scenario will show: errors, their sources, stability and the best stepsize."""
+def predict(
+    source: OptionalScenario,
+    settings: PredictionSettings,
+    table: TableOptions,
+    reading: Given[DataSettings],
+    output: PredictionOutput,
+) -> None:
+    """Predict what simulating a scenario will show: errors, their sources, stability and the best stepsize.
+
+    With --data, covariances and noise are measured in your table.
+    """
     from psofed.theory.prediction import predict as run_prediction
 
-    prediction = call_with(run_prediction, source.read(), settings)
+    prediction = call_with(run_prediction, source.fit(read_table(table, reading)), settings)
     value, report = prediction.to_json(), prediction.report()
     if output.curve:
         from psofed.theory.reports import curve_table

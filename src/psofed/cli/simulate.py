@@ -62,10 +62,10 @@ def simulate(
     from psofed.simulation.monte_carlo import simulate as run_simulation
 
     with progress("simulating") as report:
-        result = call_with(run_simulation, scenario, run.replace(data=data, progress=report))
+        result = call_with(run_simulation, scenario, run.replace(progress=report))
     if other is not None:
         with progress("simulating the second") as report:
-            second = call_with(run_simulation, other, run.replace(data=data, progress=report))
+            second = call_with(run_simulation, other, run.replace(progress=report))
         difference = (result - second).named(*_names(source))
         output.draw(difference)
         both = {"versus": second.to_json(), "difference": difference.to_json()}
@@ -75,7 +75,7 @@ def simulate(
         result.save(output.out)
     output.draw(result)
     answer = result.report()
-    if result.diverged_trials.size and data is None and not output.as_json:
+    if result.diverged_trials.size and not output.as_json:
         from psofed.theory.reports import with_remedy
 
         answer = with_remedy(answer, scenario)

@@ -26,25 +26,12 @@ def tune(
 
     With --data, covariances and noise are measured in your table.
     """
-    data = read_table(table, reading)
-    scenario = source.fit(data)
-    if data is not None:
-        from psofed.fleet.fitting import measured_scenario
-
-        measured = data.fleet(scenario.model.make_features(data.num_columns, scenario.dimension))
-        scenario = measured_scenario(scenario, data)
-        # Tables end, most before a steady state.
-        settings = settings.replace(measured=measured, horizon=settings.horizon or scenario.iterations)
+    scenario = source.fit(read_table(table, reading))
     output.check()
     from psofed.theory.tuning import tune as run_tuning
 
     with progress("tuning", "numbers of shared entries") as report:
         tuning = call_with(run_tuning, scenario, settings.replace(progress=report))
     output.draw(tuning)
-    answer = tuning.report()
-    if data is not None:
-        from psofed.theory.reports import measured_notes
-
-        answer = answer.adding(*measured_notes(scenario))
     more = {"theory": settings.theory, "scenario": scenario.to_mapping()}
-    output.show(tuning.to_json() | more, answer, file=source.file)
+    output.show(tuning.to_json() | more, tuning.report(), file=source.file)

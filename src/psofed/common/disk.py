@@ -9,77 +9,12 @@ import fcntl
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 
-class Disk(Protocol):
-    """Single operations on files; each raises OSError if the system refuses it."""
-
-    def read(self, path: Path) -> bytes:
-        """Return a file's content."""
-        ...
-
-    def exists(self, path: Path) -> bool:
-        """Whether there is such a file or folder."""
-        ...
-
-    def names(self, folder: Path) -> list[str]:
-        """Return the names in a folder, sorted; none if there is no such folder."""
-        ...
-
-    def modified(self, path: Path) -> float:
-        """Return when a file was last written, in seconds."""
-        ...
-
-    def make_folder(self, folder: Path, mode: int) -> None:
-        """Make one folder; it may be there already."""
-        ...
-
-    def create(self, path: Path, mode: int) -> None:
-        """Create an empty file, which must not be there yet."""
-        ...
-
-    def append(self, path: Path, data: bytes) -> None:
-        """Write at the end of a file; after an error a part of `data` may be there."""
-        ...
-
-    def sync(self, path: Path) -> None:
-        """Make a file's content survive a power loss."""
-        ...
-
-    def sync_folder(self, folder: Path) -> None:
-        """Make the names in a folder survive a power loss."""
-        ...
-
-    def rename(self, source: Path, target: Path) -> None:
-        """Give a file another name, in place of whatever had that name."""
-        ...
-
-    def link(self, source: Path, target: Path) -> None:
-        """Give a file a second name, which must be free."""
-        ...
-
-    def unlink(self, path: Path) -> None:
-        """Remove a name."""
-        ...
-
-    def remove_folder(self, folder: Path) -> None:
-        """Remove an empty folder."""
-        ...
-
-    def lock(self, path: Path) -> AbstractContextManager[bool]:
-        """Hold a lock until the block or the process ends; False if another process holds it."""
-        ...
-
-    def new_name(self) -> str:
-        """Return a name for a temporary file that nobody else uses."""
-        ...
-
-
-class RealDisk:
-    """The machine's disk."""
+class Disk:
+    """Single operations on the machine's files; each raises OSError if the system refuses it."""
 
     def read(self, path: Path) -> bytes:
         """Return a file's content."""
@@ -168,7 +103,7 @@ def use_disk(other: Disk) -> Iterator[None]:
         _disks.pop()
 
 
-_disks: list[Disk] = [RealDisk()]
+_disks: list[Disk] = [Disk()]
 
 
 def _sync(path: Path) -> None:

@@ -129,6 +129,10 @@ class UnknownFieldError(PsofedError, ValueError):
         self.known: tuple[str, ...] = tuple(known)
         self._arguments = (field, tuple(known), what, tuple(elsewhere))
 
+    def renamed(self, field: str) -> Self:
+        """Return the same error about `field`."""
+        return type(self)(field, *self._arguments[1:])
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._arguments
 

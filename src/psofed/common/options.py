@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.validation import (
@@ -84,56 +84,32 @@ class Option:
     complete: Completion | None = None
 
 
+class _Declared(TypedDict, total=False):
+    """The fields of :class:`Option`, as keyword arguments."""
+
+    text: str
+    low: float
+    high: float | str
+    open_low: bool
+    open_high: bool
+    choices: tuple[str, ...]
+    check: Check | None
+    strength: bool
+    flag: str | None
+    metavar: str
+    positional: bool
+    repeat: bool
+    group: str
+    complete: Completion | None
+
+
 # Type checkers recognise a default only by its name, so pass it by name.
 @overload
-def option(
-    *,
-    default: T,
-    text: str = "",
-    low: float = -math.inf,
-    high: float | str = math.inf,
-    open_low: bool = False,
-    open_high: bool = False,
-    choices: tuple[str, ...] = (),
-    check: Check | None = None,
-    strength: bool = False,
-    flag: str | None = "",
-    metavar: str = "",
-    positional: bool = False,
-    repeat: bool = False,
-    group: str = "",
-    complete: Completion | None = None,
-    kw_only: bool = ...,
-) -> T: ...
+def option(*, default: T, kw_only: bool = ..., **declared: Unpack[_Declared]) -> T: ...
 @overload
-def option(
-    *,
-    default_factory: Callable[[], T],
-    text: str = "",
-    check: Check | None = None,
-    flag: str | None = "",
-    metavar: str = "",
-    kw_only: bool = ...,
-) -> T: ...
+def option(*, default_factory: Callable[[], T], kw_only: bool = ..., **declared: Unpack[_Declared]) -> T: ...
 @overload
-def option(
-    *,
-    text: str = "",
-    low: float = -math.inf,
-    high: float | str = math.inf,
-    open_low: bool = False,
-    open_high: bool = False,
-    choices: tuple[str, ...] = (),
-    check: Check | None = None,
-    strength: bool = False,
-    flag: str | None = "",
-    metavar: str = "",
-    positional: bool = False,
-    repeat: bool = False,
-    group: str = "",
-    complete: Completion | None = None,
-    kw_only: bool = ...,
-) -> Any: ...
+def option(*, kw_only: bool = ..., **declared: Unpack[_Declared]) -> Any: ...
 def option(
     default: Any = MISSING, *, default_factory: Any = MISSING, kw_only: Any = MISSING, **declared: Any
 ) -> Any:
@@ -153,12 +129,9 @@ def option(
     Traceback (most recent call last):
     psofed.common.errors.InvalidValueError: attack.size must be at least 0; got -1.
     """
-    about = Option(**declared)
-    if default_factory is not MISSING:
-        return dataclasses.field(
-            default_factory=default_factory, kw_only=kw_only, metadata={_METADATA: about}
-        )
-    return dataclasses.field(default=default, kw_only=kw_only, metadata={_METADATA: about})
+    field: Any = dataclasses.field  # its overloads allow one kind of default at a time
+    metadata = {_METADATA: Option(**declared)}
+    return field(default=default, default_factory=default_factory, kw_only=kw_only, metadata=metadata)
 
 
 def option_of(field: "dataclasses.Field[Any]") -> Option:

@@ -9,80 +9,23 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 
-class Task(Protocol):
-    """Work that was started."""
+class Task:
+    """Work that was started beside the caller."""
 
-    def wait(self, seconds: float) -> bool:
-        """Wait for at most `seconds`, and return whether the work is done."""
-        ...
-
-
-class Event(Protocol):
-    """A flag that can be waited for, as :class:`threading.Event`."""
-
-    def set(self) -> None:
-        """Raise the flag."""
-        ...
-
-    def clear(self) -> None:
-        """Lower the flag."""
-        ...
-
-    def is_set(self) -> bool:
-        """Whether the flag is raised."""
-        ...
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the flag for at most `timeout` seconds, and return whether it is raised."""
-        ...
-
-
-class Scheduler(Protocol):
-    """Clock and waiting, as the federation uses them."""
-
-    def monotonic(self) -> float:
-        """Return seconds since some moment; they never go back."""
-        ...
-
-    def time(self) -> float:
-        """Return the Unix time, which somebody may set."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-        ...
-
-    def start(self, work: Callable[[], None], name: str) -> Task:
-        """Start `work` beside the caller; it does not keep the process from ending."""
-        ...
-
-    def event(self) -> Event:
-        """Return a lowered flag."""
-        ...
-
-    def lock(self) -> AbstractContextManager[Any]:
-        """Return a lock."""
-        ...
-
-    def new_id(self) -> str:
-        """Return 32 random hexadecimal digits."""
-        ...
-
-
-class _ThreadTask:
     def __init__(self, work: Callable[[], None], name: str) -> None:
         self._thread = threading.Thread(target=work, name=name, daemon=True)
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
+        """Wait for at most `seconds`, and return whether the work is done."""
         self._thread.join(max(0.0, seconds))
         return not self._thread.is_alive()
 
 
-class Threads:
+class Scheduler:
     """The system's clocks and threads."""
 
     def monotonic(self) -> float:
@@ -98,10 +41,10 @@ class Threads:
         time.sleep(seconds)
 
     def start(self, work: Callable[[], None], name: str) -> Task:
-        """Start `work` in a daemon thread."""
-        return _ThreadTask(work, name)
+        """Start `work` beside the caller; it does not keep the process from ending."""
+        return Task(work, name)
 
-    def event(self) -> Event:
+    def event(self) -> threading.Event:
         """Return a lowered flag."""
         return threading.Event()
 
@@ -129,4 +72,4 @@ def use_scheduler(other: Scheduler) -> Iterator[None]:
         _schedulers.pop()
 
 
-_schedulers: list[Scheduler] = [Threads()]
+_schedulers: list[Scheduler] = [Scheduler()]

@@ -11,7 +11,7 @@ from psofed.engine.frames.selection import Selector
 from psofed.engine.inputs import WHITE, make_input_model
 from psofed.engine.lanes import empty_lanes
 from psofed.engine.participation import draw_participants
-from psofed.engine.pso_fed_kernel import Extras, ModelState, Schedule, advance, make_scratch
+from psofed.engine.pso_fed_kernel import Exchanges, Extras, ModelState, advance, make_scratch
 from psofed.engine.samples import Chunk, FunctionSamples, TrialSamples
 from psofed.engine.server_side import ServerSide
 from psofed.engine.streams import make_stream
@@ -152,15 +152,15 @@ class PsoFedRun:
             self._offsets,
         )
 
-    def _draw_exchange(self, first: int, count: int) -> Schedule:
+    def _draw_exchange(self, first: int, count: int) -> Exchanges:
         participants = self._draw_participants("participation", first, count)
         redrawn = self._scenario.uplink == "redrawn"
         uploaders = self._draw_participants("uplink", first, count) if redrawn else participants
         if self._scenario.selection.coordinated:
             # What is uploaded is what all download next.
             entries = self._selector.draw(first, count + 1, participants)
-            return Schedule(participants, entries[:-1], uploaders, entries[1:])
-        return Schedule(
+            return Exchanges(participants, entries[:-1], uploaders, entries[1:])
+        return Exchanges(
             participants,
             self._selector.draw(first, count, participants),
             uploaders,

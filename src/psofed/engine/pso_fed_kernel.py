@@ -25,7 +25,7 @@ from psofed.engine.streams import Stream, WordArray
 from psofed.engine.test_set import TestSet, test_error
 
 
-class Schedule(NamedTuple):
+class Exchanges(NamedTuple):
     """Participants and masks of T iterations.
 
     Attributes
@@ -134,7 +134,7 @@ def advance(
     data: Stream,
     inputs: InputModel,
     stepsize: float,
-    exchange: Schedule,
+    exchange: Exchanges,
     attack: AttackSide,
     search: SearchSide | None,
     defence: DefenceSide | None,

@@ -159,37 +159,6 @@ class TableSamples:
         return Chunk(inputs, residuals, active)
 
 
-class SampleSource(Protocol):
-    """Data from outside the scenario, such as :class:`psofed.OwnData`."""
-
-    @property
-    def inputs(self) -> tuple[FloatArray, ...]:
-        """Every client's inputs, arrays (samples_k, d)."""
-
-    @property
-    def targets(self) -> tuple[FloatArray, ...]:
-        """Every client's labels, arrays (samples_k,)."""
-
-    @property
-    def epochs(self) -> int:
-        """How many times each client goes through its samples."""
-
-    def fleet(self, features: FeatureMap | None = None, higher_moments: bool = True) -> "Fleet":
-        """Return the fleet as measured, with fourth moments or without."""
-
-    def samples_from(self, iteration: int) -> FloatArray:
-        """Return how many samples each client still has from an iteration on."""
-
-
-def make_table_samples(scenario: "Scenario", source: SampleSource) -> "tuple[Fleet, TableSamples]":
-    """Return the fleet of a table and its samples, as features for the scenario's model."""
-    features = scenario.model.make_features(source.inputs[0].shape[1], scenario.dimension)
-    fleet = source.fleet(features, higher_moments=False)
-    inputs = [features(rows) for rows in source.inputs]
-    residuals = [y - z @ fleet.target for y, z in zip(source.targets, inputs, strict=True)]
-    return fleet, TableSamples(inputs, residuals, source.epochs)
-
-
 def draw_function_tests(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> FloatArray:
     """Draw a test set [z, y − w°ᵀz] for streams y = f(x) + ν, shape (N_t, D + 1, lanes).
 

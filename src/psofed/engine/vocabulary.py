@@ -195,8 +195,9 @@ def _mean_near(values, centre, count):
     def body(values, centre, count):
         _bring_lowest(values, values.size)
         first, end = 0, values.size
+        least = 1e-12 * (values[end - 1] - values[0])
         while end - first > count:
-            if centre - values[first] > values[end - 1] - centre:
+            if (centre - values[first]) - (values[end - 1] - centre) > least:
                 first += 1
             else:
                 end -= 1

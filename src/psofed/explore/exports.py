@@ -9,7 +9,9 @@ from typing import Any
 from psofed._version import __version__
 from psofed.common.csv_text import csv_text
 from psofed.common.numbers import finite_or_none
+from psofed.data.own_data import OwnData
 from psofed.explore.answers import METRICS, Answers, Curve, Point, Simulation, Theory
+from psofed.parts.attack_groups import AttackGroups
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, plugin_of
 from psofed.scenario import Scenario
@@ -23,17 +25,14 @@ class Origin:
 
     Attributes
     ----------
-    data : tuple of str
-        Options that name the user's table: ``("--data", "table.csv", "--client-column", …)``.
     plugins : tuple of str
         Files or modules with the user's own parts.
     """
 
-    data: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
 
 
-def as_command(scenario: Scenario, origin: Origin, own_data: bool, predictable: bool) -> str:
+def as_command(scenario: Scenario, origin: Origin, predictable: bool) -> str:
     """Return shell commands that compute what the page shows.
 
     Parameters
@@ -42,40 +41,36 @@ def as_command(scenario: Scenario, origin: Origin, own_data: bool, predictable: 
         The settings.
     origin : Origin
         Options of the command line.
-    own_data : bool
-        Whether clients learn from the user's table.
     predictable : bool
         Whether theory covers the scenario.
     """
     loading = [word for plugin in origin.plugins for word in ("--plugin", plugin)]
-    data = list(origin.data) if own_data else []
-    verbs = ["tune" if own_data else "predict"] if predictable else []
+    verbs = ["predict"] if predictable else []
     lines = [f"cat > scenario.toml <<'{_END}'", scenario.to_toml().rstrip("\n"), _END]
     for verb in (*verbs, "simulate"):
-        lines.append(shlex.join(["psofed", verb, "scenario.toml", *data, *loading]))
+        lines.append(shlex.join(["psofed", verb, "scenario.toml", *loading]))
     return "\n".join(lines) + "\n"
 
 
-def as_python(scenario: Scenario, origin: Origin, own_data: bool, predictable: bool) -> str:
+def as_python(scenario: Scenario, origin: Origin, predictable: bool) -> str:
     """Return Python code that makes the same scenario and predicts or simulates it."""
     lines = ["import psofed", ""]
     lines += [f"psofed.load_plugin({plugin!r})" for plugin in origin.plugins]
     if any(plugin_of(part) is not None or type(part).__module__ == "__main__" for part in scenario.parts()):
         lines.append(f"scenario = psofed.Scenario.from_toml({scenario.to_toml()!r})")
+    elif isinstance(scenario.data.rows, OwnData):
+        reading = scenario.data.rows.source.to_mapping()
+        file = reading.pop("file")
+        named = ", ".join(f"{name}={value!r}" for name, value in reading.items())
+        lines.append(f"data = psofed.read_data({file!r}, {named})")
+        fields = {name: text for name, text in _changed_fields(scenario).items() if name != "data"}
+        call = _call("psofed.Scenario.from_data", fields, indent=True)
+        lines.append("scenario = " + call.replace("(\n", "(\n    data,\n", 1))
     else:
         lines.append(f"scenario = {_call('psofed.Scenario', _changed_fields(scenario), indent=True)}")
-    if predictable and not own_data:
+    if predictable:
         lines.append("print(psofed.predict(scenario).network_mse)")
-    if own_data:
-        named = dict(zip(origin.data[::2], origin.data[1::2], strict=True))
-        words = {"--data": "path", "--client-column": "client", "--target-column": "target"}
-        given = [repr(named[option]) for option in words if option in named]
-        if "--features" in named:
-            given.append(f"{named['--features'].split(',')!r}")
-        if "--epochs" in named:
-            given.append(f"epochs={named['--epochs']}")
-        lines.append(f"data = psofed.read_data({', '.join(given)})")
-    lines.append(f"print(psofed.simulate(scenario{', data=data' if own_data else ''}).network_mse)")
+    lines.append("print(psofed.simulate(scenario).network_mse)")
     return "\n".join(lines) + "\n"
 
 
@@ -152,6 +147,10 @@ def _changed_fields(value: Any) -> dict[str, str]:
 
 
 def _expression(value: Any) -> str:
+    if isinstance(value, AttackGroups):
+        return f"[{', '.join(map(_expression, value.groups))}]"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_expression, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, Part):
         fields = _changed_fields(value)
         if "clients" in fields:

@@ -11,9 +11,11 @@ from typing import Any
 from psofed.common.options import describe, option_of, value_type
 from psofed.explore.settings import Limits, variance_range
 from psofed.explore.sliders import rounded_up, slider_range, slider_step, value_text
+from psofed.parts.network import Channel
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names
 from psofed.scenario import Data, Scenario
+from psofed.scenario.mapping import CHANNEL_TABLES
 
 _LABELS = {
     "num_shared": "shared parameters M",
@@ -92,9 +94,7 @@ class Group:
     open: bool
 
 
-def form_groups(
-    scenario: Scenario, mapping: Mapping[str, Any], limits: Limits, own_data: bool = False
-) -> tuple[Group, ...]:
+def form_groups(scenario: Scenario, mapping: Mapping[str, Any], limits: Limits) -> tuple[Group, ...]:
     """Return the groups of fields for one side.
 
     Parameters
@@ -105,16 +105,15 @@ def form_groups(
         The values in the fields, valid or not.
     limits : Limits
         The explorer's.
-    own_data : bool
-        Whether clients learn from the user's table, which fixes their number and inputs.
     """
-    form = _Form(scenario, mapping, limits, own_data)
+    form = _Form(scenario, mapping, limits)
     groups = {
         "Sharing": form.sharing(),
         "Attack": form.attack(),
         "Fleet": form.fleet(),
         "Defence and algorithm": form.defence(),
         "Data": form.data(),
+        "Network": form.network(),
         "Drift": form.drift(),
         "Adversarial inputs": form.evasion(),
     }
@@ -143,10 +142,9 @@ def field_for_error(groups: tuple[Group, ...], name: str) -> str | None:
 
 
 class _Form:
-    def __init__(
-        self, scenario: Scenario, mapping: Mapping[str, Any], limits: Limits, own_data: bool
-    ) -> None:
-        self._scenario, self._mapping, self._limits, self._own_data = scenario, mapping, limits, own_data
+    def __init__(self, scenario: Scenario, mapping: Mapping[str, Any], limits: Limits) -> None:
+        self._scenario, self._mapping, self._limits = scenario, mapping, limits
+        self._own_data = scenario.data.rows is not None  # which fixes the clients' number and inputs
 
     def sharing(self) -> Iterator[Field]:
         scenario = self._scenario
@@ -170,6 +168,10 @@ class _Form:
 
     def attack(self) -> Iterator[Field]:
         scenario, attack = self._scenario, self._scenario.attack
+        if len(scenario.attacks) > 1:
+            kinds = " and ".join(f"{group.num_byzantine} {group.kind}" for group in scenario.attacks)
+            yield _kept("attack", "groups of attackers", kinds, "from the file")
+            return
         yield self._kinds("attack.kind", "kind", "attack", attack, none="no attack")
         if attack is None:
             return
@@ -219,6 +221,28 @@ class _Form:
             yield from self._options("data.function", data.function)
             if not scenario.is_linear:
                 yield self._field("data.input_dimension", ends=(1, 20), value=scenario.input_dimension)
+
+    def network(self) -> Iterator[Field]:
+        scenario = self._scenario
+        yield self._kinds(
+            "availability.kind", "availability", "availability", scenario.availability, none="always"
+        )
+        yield from self._options("availability", scenario.availability)
+        for direction in ("up", "down"):
+            table, channels = f"channel.{direction}", self._channels(direction)
+            if len(channels) > 1:
+                kinds = ", then ".join(channel.kind for channel in channels)
+                yield _kept(table, f"channel {direction}", kinds, "several in series, from the file")
+                continue
+            channel = channels[0] if channels else None
+            yield self._kinds(f"{table}.kind", f"channel {direction}", "channel", channel, none="perfect")
+            yield from self._options(table, channel)
+        yield self._kinds("delay.kind", "uploads arrive", "delay", scenario.delay, none="at once")
+        yield from self._options("delay", scenario.delay)
+
+    def _channels(self, direction: str) -> tuple[Channel, ...]:
+        links = self._scenario.channel
+        return () if links is None else getattr(links, direction)
 
     def drift(self) -> Iterator[Field]:
         if not self._own_data:
@@ -272,7 +296,9 @@ class _Form:
             return Field(path, label, about.text, "choice", value_text(value), tuple(words.items()))
         # A slider has no position for "not given".
         is_open = ends is None and getattr(holder, key) is None and declared.default is None
-        if type_name not in ("int", "float") or is_open:
+        # A value that may differ between clients has a slider while it is one number.
+        is_number = type_name in ("int", "float") or (about.check is not None and isinstance(value, float))
+        if not is_number or is_open:
             shown = "" if value == () else value_text(value)
             return Field(path, label, about.text or describe(declared), "text", shown)
         integer = type_name == "int"
@@ -298,6 +324,8 @@ class _Form:
             return scenario.selection if key in scenario.selection.options() else scenario.selection.pattern
         if table == "data.function":
             return scenario.data.function
+        if table in CHANNEL_TABLES:
+            return self._channels(table.removeprefix("channel."))[0]
         return getattr(scenario, table.removesuffix("_options")) if table else scenario
 
     def _value(self, table: str, key: str, default: Any) -> Any:

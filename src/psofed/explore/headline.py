@@ -121,7 +121,7 @@ def simulated_sentence(
     return f"{text}; sharing all {_simulated(full, metric)}."
 
 
-def reason_for_delay(scenario: Scenario, own_data: bool = False) -> str:
+def reason_for_delay(scenario: Scenario) -> str:
     """Return why theory takes longer for a scenario than for most; empty without a known reason.
 
     Examples
@@ -131,7 +131,12 @@ def reason_for_delay(scenario: Scenario, own_data: bool = False) -> str:
     'with correlated inputs it needs a 5 × 5 matrix per pair of clients'
     """
     size, data = scenario.dimension, scenario.data
-    if own_data or data.input_correlation or data.covariances is not None or not scenario.is_linear:
+    if (
+        data.rows is not None
+        or data.input_correlation
+        or data.covariances is not None
+        or not scenario.is_linear
+    ):
         return f"with correlated inputs it needs a {size} × {size} matrix per pair of clients"
     if scenario.selection.pattern.kind == "round-robin":
         offsets = "" if scenario.selection.coordinated else ", for many draws of the clients' offsets"
@@ -241,7 +246,7 @@ def _lines(name: str, side: Side, metric: str) -> list[Line]:
     seconds = time.monotonic() - side.asked_at
     if not theory.finished and seconds > PATIENCE:
         what = "the headline" if theory.point is None else "finer curves"
-        reason = reason_for_delay(side.scenario, side.own_data)
+        reason = reason_for_delay(side.scenario)
         text = f"Computing {what} from theory, {seconds:.0f} s so far{reason and ': '}{reason}."
         lines.append(Line(text, name, slow=True))
     return lines

@@ -74,7 +74,8 @@ export function render({ model, el }) {
       make("h1", {}, "psofed ", make("span", {}, "explorer")),
       make("span", { class: "pair" }, make("label", { for: "preset" }, "start from"), preset),
       make("span", { class: "pair" }, make("label", { for: "metric" }, "error"), metric),
-      make("span", { class: "gap" }), compare, simulate, bar, status, share),
+      // The texts that change stand left of the buttons, so that a button never moves away under the pointer.
+      make("span", { class: "gap" }), status, bar, compare, simulate, share),
     make("div", { id: "body" }, settings, make("main", {}, copies, sentence, numbers, charts))));
   const wide = matchMedia("(min-width: 900px)");
   const unfold = () => { settings.open = wide.matches; };

@@ -27,6 +27,7 @@ from psofed.explore.settings import (
     Limits,
     PageSettings,
     changed,
+    form_mapping,
     from_query,
     make_scenario,
     parse_value,
@@ -37,7 +38,7 @@ from psofed.explore.workers import Pool, Question, SimulationQuestion, TheoryQue
 from psofed.results import METRIC_TITLES
 
 if TYPE_CHECKING:
-    from psofed.fleet.own_data import OwnData
+    from psofed.data.own_data import OwnData
 
 _REDRAW = 90  # milliseconds between two drawings of curves that are still being refined
 _AFTER_NUMBERS = 40  # milliseconds for the browser to paint numbers before charts keep it busy
@@ -160,7 +161,8 @@ class Session:
             self._sides = {"A": self._from_preset(next(iter(self._explored.presets.values())))}
 
     def _from_preset(self, preset: Preset) -> Side:
-        return self._maker.make(preset.scenario.to_mapping(), preset.own_data, preset.name)
+        own_data = preset.scenario.data.rows is not None
+        return self._maker.make(form_mapping(preset.scenario), own_data, preset.name)
 
     # Messages of the browser
 
@@ -240,7 +242,7 @@ class Session:
             self._active = "A"
         else:
             first = self._sides["A"]
-            self._sides["B"] = Side(first.scenario.to_mapping(), first.scenario, first.own_data, first.preset)
+            self._sides["B"] = Side(form_mapping(first.scenario), first.scenario, first.preset)
             self._active = "B"
             self._ask_theory("B")
         self._show_all()
@@ -251,9 +253,7 @@ class Session:
         side = self._sides[name]
         self._count += 1
         side.theory_number, side.theory, side.asked_at = self._count, Theory(), time.monotonic()
-        self._worker("theory", name).ask(
-            TheoryQuestion(self._count, side.scenario, side.own_data, self._metric)
-        )
+        self._worker("theory", name).ask(TheoryQuestion(self._count, side.scenario, self._metric))
         self._watch(name, self._count, PATIENCE)
 
     def _watch(self, name: str, number: int, seconds: float) -> None:
@@ -287,7 +287,7 @@ class Session:
         self._count += 1
         side.simulation_number, side.simulating, side.simulation = self._count, True, Simulation()
         self._worker("simulation", name).ask(
-            SimulationQuestion(self._count, side.scenario, side.own_data, side.theory.limit)
+            SimulationQuestion(self._count, side.scenario, side.theory.limit)
         )
 
     def _stop(self, name: str) -> None:
@@ -365,14 +365,14 @@ class Session:
         )  # fmt: skip
 
     def _query(self) -> str:
-        mappings = {name: side.scenario.to_mapping() for name, side in self._sides.items()}
+        mappings = {name: form_mapping(side.scenario) for name, side in self._sides.items()}
         owned = frozenset(name for name, side in self._sides.items() if side.own_data)
         return to_query(PageSettings(mappings, owned, self._metric))
 
     def _copies(self) -> Copies:
         side = self._sides[self._active]
         is_predictable = not (side.theory.refusal or side.theory.error)
-        about = (side.scenario, self._explored.origin, side.own_data, is_predictable)
+        about = (side.scenario, self._explored.origin, is_predictable)
         return Copies(
             side.scenario.to_toml(), exports.as_command(*about), exports.as_python(*about), self._query(),
             self._explored.token,

@@ -1,13 +1,8 @@
 """Scenarios to start from: the user's file or table, the README's fleet, and the paper's figures."""
 
-import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from psofed.scenario import Scenario
-
-if TYPE_CHECKING:
-    from psofed.fleet.own_data import OwnData
 
 
 @dataclass(frozen=True)
@@ -20,14 +15,11 @@ class Preset:
         Its name in messages between browser and server, and on the page.
     scenario : Scenario
         The scenario.
-    own_data : bool
-        Whether clients learn from the user's table.
     """
 
     name: str
     title: str
     scenario: Scenario
-    own_data: bool = False
 
 
 def readme_fleet() -> Scenario:
@@ -37,34 +29,17 @@ def readme_fleet() -> Scenario:
     return Scenario(num_clients=50, dimension=5, stepsize=0.0766, attack=Gaussian(num_byzantine=15))
 
 
-def make_presets(scenario: Scenario | None = None, data: "OwnData | None" = None) -> dict[str, Preset]:
-    """Return all presets by name; the page opens with the first.
-
-    Parameters
-    ----------
-    scenario : Scenario, optional
-        The user's file; with `data`, fitted to the table.
-    data : OwnData, optional
-        The user's table.
-    """
+def make_presets(scenario: Scenario | None = None) -> dict[str, Preset]:
+    """Return all presets by name; the page opens with the first, the user's scenario if there is one."""
     from psofed.paper.figures import figure_names, load_figure
 
     presets = []
-    if data is not None:
-        from psofed.fleet.fitting import fit_scenario
-
-        fitted = scenario if scenario is not None else fit_scenario(data, {})
-        presets.append(Preset("own-data", "Your data", fitted, own_data=True))
+    if scenario is not None and scenario.data.rows is not None:
+        presets.append(Preset("own-data", "Your data", scenario))
     elif scenario is not None:
         presets.append(Preset("file", "Your file", scenario))
     presets.append(Preset("readme", "README: 50 clients, 15 Byzantine", readme_fleet()))
     for name in figure_names():
-        plan: Any = load_figure(name)
-        presets.append(Preset(name, f"Fig. {name[3:]}: {_title(plan)}", plan.base))
+        plan = load_figure(name)
+        presets.append(Preset(name, f"Fig. {name[3:]}: {plan.title}", plan.base))
     return {preset.name: preset for preset in presets}
-
-
-def _title(plan: Any) -> str:
-    """Return a figure's title; of figures that have one only once they are computed, their module's summary."""
-    about = (sys.modules[type(plan).__module__].__doc__ or "").split("\n")[0]
-    return str(getattr(plan, "title", "")) or about.partition(": ")[2].rstrip(".")

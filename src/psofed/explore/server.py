@@ -33,22 +33,21 @@ class Explorer:
     Parameters
     ----------
     scenario : Scenario, optional
-        The page opens with it; with `data`, fitted to the table.
-    data : OwnData, optional
-        The user's table.
+        The page opens with it; your own data must come from a file.
     origin : Origin
         Options of the command line, for commands that do the same.
     port : int
         Port to listen on; 0 for any free one.
     """
 
-    def __init__(
-        self, scenario: Scenario | None = None, data: Any = None, origin: Origin | None = None, port: int = 0
-    ) -> None:
+    def __init__(self, scenario: Scenario | None = None, origin: Origin | None = None, port: int = 0) -> None:
+        data = None if scenario is None else scenario.own_data
+        if data is not None and not data.source.file:
+            raise PsofedError("The explorer shows data from a CSV or Parquet file; these are in memory.")
         self.token: str = secrets.token_urlsafe(24)
         self.port: int = port or _free_port()
         self._sessions: set[Session] = set()
-        presets = make_presets(scenario, data)
+        presets = make_presets(scenario)
         limits = Limits() if scenario is None else Limits().including(scenario)
         _check_free(self.port)
         self._pool = Pool(data)

@@ -18,7 +18,7 @@ from psofed.scenario.changes import parse_setting, set_values
 from psofed.scenario.mapping import scenario_from_mapping
 
 if TYPE_CHECKING:
-    from psofed.fleet.own_data import OwnData
+    from psofed.data.own_data import OwnData
 
 SIDES = ("A", "B")
 _LONGEST_QUERY = 20_000
@@ -95,15 +95,29 @@ def make_scenario(mapping: Mapping[str, Any], limits: Limits, data: "OwnData | N
         If it is too large or invalid.
     """
     limits.check(mapping)
-    if data is None:
-        return scenario_from_mapping(mapping)
-    from psofed.fleet.fitting import fit_scenario
+    if data is not None:
+        return scenario_from_mapping({**mapping, "data": {"rows": data}})
+    given = mapping.get("data")
+    if isinstance(given, Mapping) and "file" in given:
+        raise InvalidValueError(
+            "data.file", given["file"], "absent from links (start the explorer with --data)"
+        )
+    return scenario_from_mapping(mapping)
 
-    return fit_scenario(data, mapping)
+
+def form_mapping(scenario: Scenario) -> dict[str, Any]:
+    """Return a scenario as the form and links hold it: without the user's table, which the explorer has."""
+    mapping = scenario.to_mapping()
+    if scenario.data.rows is not None:
+        del mapping["data"]
+    return mapping
 
 
 # Optional parts
-_OPTIONAL_KINDS = ("attack.kind", "drift.kind", "pre_aggregation.kind", "defence.kind")
+_OPTIONAL_KINDS = (
+    "attack.kind", "drift.kind", "pre_aggregation.kind", "defence.kind", "availability.kind", "delay.kind",
+    "channel.up.kind", "channel.down.kind",
+)  # fmt: skip
 
 
 def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
@@ -281,12 +295,13 @@ def _give_starting_values(mapping: dict[str, Any], table: str, kind: str) -> Non
     from psofed.common.options import option_of, value_type
     from psofed.parts.registry import find_part, part_names
 
-    if kind not in part_names(table):
+    family, _, direction = table.partition(".")
+    if kind not in part_names(family):
         return
-    values = mapping[table]
+    values = mapping[family][direction] if direction else mapping[family]
     if table == "attack" and not {"num_byzantine", "clients"} & set(values):
         values["num_byzantine"] = max(1, round(0.3 * _count(mapping.get("num_clients"))))
-    part = find_part(table, kind)
+    part = find_part(family, kind)
     for name, field in part.options().items():
         if name == "features" and table == "model":
             values[name] = mapping.get("dimension")
@@ -301,10 +316,16 @@ def _starting_value(table: str, name: str, type_name: str, about: Any, mapping: 
     if about.choices:
         return about.choices[0]
     low = about.low if about.low > -1e300 else 0.0
+    if name == "bits":
+        return 8
+    if table == "delay" and type_name == "int":
+        return min(10, _count(mapping.get("iterations"), 3000) - 1)
     if type_name == "int":  # a time, mostly: half of the run
         half = _count(mapping.get("iterations"), 3000) // 2
         return int(min(max(half, low), about.high))
-    if type_name == "float":
+    if name == "mean_time":
+        return 10.0
+    if type_name == "float" or about.check is not None:  # one value for all clients
         small = 1e-5 if name.endswith("variance") else 0.5
         return min(max(small, low), about.high)
     return False if type_name == "bool" else ""

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.explore.answers import Answers, Simulation, Theory
 from psofed.explore.fields import Group, field_for_error, form_groups
-from psofed.explore.settings import Limits, make_scenario
+from psofed.explore.settings import Limits, form_mapping, make_scenario
 from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
-    from psofed.fleet.own_data import OwnData
+    from psofed.data.own_data import OwnData
 
 _MOST_MARKED = 8  # mistakes in a link that are marked one by one
 
@@ -25,8 +25,6 @@ class Side:
         Values in the form, in the layout of a scenario file; they may be invalid.
     scenario : Scenario
         The last valid scenario.
-    own_data : bool
-        Whether clients learn from the user's table.
     preset : str
         Name of the preset that it is, if it was not changed.
     errors : dict
@@ -45,7 +43,6 @@ class Side:
 
     draft: dict[str, Any]
     scenario: Scenario
-    own_data: bool = False
     preset: str = ""
     errors: dict[str, str] = field(default_factory=dict)
     theory: Theory = field(default_factory=Theory)
@@ -55,6 +52,11 @@ class Side:
     theory_number: int = 0
     simulation_number: int = 0
     asked_at: float = 0.0
+
+    @property
+    def own_data(self) -> bool:
+        """Whether clients learn from the user's table."""
+        return self.scenario.data.rows is not None
 
     def answers(self) -> Answers:
         """Return everything that charts and files show."""
@@ -78,11 +80,11 @@ class SideMaker:
     def make(self, mapping: dict[str, Any], own_data: bool, preset: str = "") -> Side:
         """Return a side from a valid mapping; raise :class:`PsofedError` otherwise."""
         scenario = make_scenario(mapping, self._limits, self._data if own_data else None)
-        return Side(scenario.to_mapping(), scenario, own_data, preset)
+        return Side(form_mapping(scenario), scenario, preset)
 
     def groups(self, side: Side) -> tuple[Group, ...]:
         """Return the form of a side."""
-        return form_groups(side.scenario, side.draft, self._limits, side.own_data)
+        return form_groups(side.scenario, side.draft, self._limits)
 
     def from_link(self, mapping: dict[str, Any], own_data: bool) -> Side:
         """Return a side from a link's settings; invalid ones are marked at their fields and otherwise ignored.

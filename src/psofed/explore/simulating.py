@@ -7,7 +7,6 @@ earlier ones and adds more.
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +15,6 @@ from psofed.explore.answers import METRICS, Curve, Dot, Interval, Simulation
 from psofed.explore.theory import shared_counts
 from psofed.results import SimulationResult
 from psofed.scenario import Scenario
-
-if TYPE_CHECKING:
-    from psofed.fleet.own_data import OwnData
 
 TRIALS = (16, 64, 256)
 _CURVE_POINTS = 120
@@ -30,7 +26,6 @@ def simulation_steps(
     scenario: Scenario,
     limit: float | None,
     progress: ProgressCallback,
-    data: "OwnData | None" = None,
 ) -> Iterator[Simulation]:
     """Yield the simulation's answer, more of it each time.
 
@@ -42,8 +37,6 @@ def simulation_steps(
         Largest stable stepsize if theory knows it; it decides which stepsizes are simulated.
     progress : callable
         Called with (done, total) trial-iterations of the whole plan; it may raise to stop.
-    data : OwnData, optional
-        The user's table, in place of the scenario's streams.
     """
     plan = _plan(scenario, limit)
     amounts = [trials * changed.iterations for changed, trials in plan]
@@ -52,7 +45,7 @@ def simulation_steps(
     shared: dict[int, Dot] = {}
     simulation = Simulation()
     for (changed, trials), amount in zip(plan, amounts, strict=True):
-        result = _simulate(changed, trials, _shifted(progress, done, total), data)
+        result = _simulate(changed, trials, _shifted(progress, done, total))
         done += amount
         progress(done, total)
         dot = _dot(result)
@@ -90,12 +83,10 @@ def _plan(scenario: Scenario, limit: float | None) -> list[tuple[Scenario, int]]
     return plan
 
 
-def _simulate(
-    scenario: Scenario, trials: int, progress: ProgressCallback, data: "OwnData | None"
-) -> SimulationResult:
+def _simulate(scenario: Scenario, trials: int, progress: ProgressCallback) -> SimulationResult:
     from psofed.simulation.monte_carlo import simulate
 
-    return simulate(scenario, trials, progress=progress, data=data)
+    return simulate(scenario, trials, progress=progress)
 
 
 def _shifted(progress: ProgressCallback, done: int, total: int) -> ProgressCallback:

@@ -1,9 +1,11 @@
 """Ranges and steps of sliders, and how a value is written next to them."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from psofed.common.options import Option
+from psofed.common.toml import toml_value
 from psofed.scenario import Scenario
 
 _END = 1e300  # larger values can be typed; a slider with such a range would overflow
@@ -67,6 +69,8 @@ def value_text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return toml_value(value)
     if isinstance(value, list | tuple):
         return "[" + ", ".join(value_text(entry) for entry in value) + "]"
     return "" if value is None else str(value)

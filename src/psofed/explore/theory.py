@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from psofed.theory.model import TheoryModel
 from psofed.theory.prediction import Prediction
 from psofed.theory.stability import contraction_bound
 from psofed.theory.stepsize import NoStableStepsizeError, has_optimum, minimise, stable_range
-
-if TYPE_CHECKING:
-    from psofed.fleet import Fleet
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
@@ -46,13 +43,11 @@ class Known:
     ----------
     scenario : Scenario
         Its stepsize is ignored.
-    measured : Fleet, optional
-        Statistics measured in the user's table.
     """
 
-    def __init__(self, scenario: Scenario, measured: "Fleet | None" = None) -> None:
+    def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        self.prediction: Prediction = Prediction(scenario, measured=measured)
+        self.prediction: Prediction = Prediction(scenario)
         self.model: TheoryModel = self.prediction.model
         self.points: dict[float, Point] = {}
         self.grid: set[float] = set()  # stepsizes of the curve over the stepsize
@@ -106,22 +101,20 @@ class Cache:
 
     def __init__(self, size: int = 40) -> None:
         self._size = size
-        self._known: OrderedDict[tuple[Scenario, Drift | None, int], Known] = OrderedDict()
+        self._known: OrderedDict[tuple[Scenario, Drift | None], Known] = OrderedDict()
 
-    def of(self, scenario: Scenario, measured: "Fleet | None" = None) -> Known:
+    def of(self, scenario: Scenario) -> Known:
         """Return the fleet of a scenario, whatever its stepsize and length."""
-        key = scenario.replace(stepsize=1.0, iterations=1, drift=None), scenario.drift, id(measured)
+        key = scenario.replace(stepsize=1.0, iterations=1, drift=None), scenario.drift
         if key not in self._known:
-            self._known[key] = Known(scenario, measured)
+            self._known[key] = Known(scenario)
             while len(self._known) > self._size:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
         return self._known[key]
 
 
-def theory_steps(
-    scenario: Scenario, cache: Cache, metric: str = "network_mse", measured: "Fleet | None" = None
-) -> Iterator[Theory]:
+def theory_steps(scenario: Scenario, cache: Cache, metric: str = "network_mse") -> Iterator[Theory]:
     """Yield the theory's answer, more of it each time.
 
     Parameters
@@ -132,11 +125,9 @@ def theory_steps(
         Kept from one call to the next.
     metric : str
         Metric whose best stepsize is sought.
-    measured : Fleet, optional
-        Statistics measured in the user's table; `scenario` is then fitted to them.
     """
     try:
-        known = cache.of(scenario, measured)
+        known = cache.of(scenario)
         point = known.point(scenario.stepsize)
     except NotCoveredError as error:
         yield Theory(refusal=str(error), finished=True)
@@ -144,13 +135,13 @@ def theory_steps(
     theory = Theory(point=point)
     yield theory
     full_scenario = scenario.replace(num_shared=scenario.dimension)
-    full = cache.of(full_scenario, measured)
+    full = cache.of(full_scenario)
     yield (theory := replace(theory, full=full.point(scenario.stepsize)))
     for points in _over_stepsizes(known, _coarse(known)):
         yield (theory := replace(theory, stepsizes=points))
     curves = _learning_curve(known, scenario, point)
     yield (theory := replace(theory, curve=next(curves)))
-    for designs in _over_shared(scenario, cache, measured, known.is_slow):
+    for designs in _over_shared(scenario, cache, known.is_slow):
         yield (theory := replace(theory, shared=designs))
     for curve in curves:
         yield (theory := replace(theory, curve=curve))
@@ -160,9 +151,9 @@ def theory_steps(
     yield (theory := replace(theory, best=_optimum(known, metric)))
     yield (theory := replace(theory, full_best=_optimum(full, metric)))
     if not known.is_slow:
-        for designs in _over_participants(full_scenario, cache, measured):
+        for designs in _over_participants(full_scenario, cache):
             yield (theory := replace(theory, participants=designs))
-    if scenario.attack is not None and measured is None:
+    if scenario.attack is not None and (scenario.data.rows is None or not known.is_slow):
         yield (theory := replace(theory, most_byzantine=_most_byzantine(scenario)))
         yield (theory := replace(theory, full_most_byzantine=_most_byzantine(full_scenario)))
     yield replace(theory, finished=True)
@@ -212,27 +203,23 @@ def _over_stepsizes(known: Known, stepsizes: Sequence[float]) -> Iterator[tuple[
         yield tuple(known.points[mu] for mu in sorted(known.grid))
 
 
-def _over_shared(
-    scenario: Scenario, cache: Cache, measured: "Fleet | None", is_slow: bool
-) -> Iterator[tuple[Design, ...]]:
+def _over_shared(scenario: Scenario, cache: Cache, is_slow: bool) -> Iterator[tuple[Design, ...]]:
     counts = shared_counts(scenario.dimension, scenario.num_shared, 4 if is_slow else _MANY_SHARED)
 
     def design(count: int) -> Design:
         changed = scenario.replace(num_shared=count)
-        return Design(count, values_sent(changed), cache.of(changed, measured).point(scenario.stepsize))
+        return Design(count, values_sent(changed), cache.of(changed).point(scenario.stepsize))
 
     return _in_batches(counts, design)
 
 
-def _over_participants(
-    full: Scenario, cache: Cache, measured: "Fleet | None"
-) -> Iterator[tuple[Design, ...]]:
+def _over_participants(full: Scenario, cache: Cache) -> Iterator[tuple[Design, ...]]:
     """Share all parameters among fewer participants: the other way to send less."""
     counts = shared_counts(full.num_participants, full.num_participants, 6)
 
     def design(count: int) -> Design:
         changed = full.replace(num_participants=count)
-        return Design(count, values_sent(changed), cache.of(changed, measured).point(full.stepsize))
+        return Design(count, values_sent(changed), cache.of(changed).point(full.stepsize))
 
     return _in_batches(counts, design)
 

@@ -23,10 +23,10 @@ from psofed.common.errors import PsofedError
 from psofed.explore.answers import Answer, Simulation, Theory
 from psofed.parts.registry import load_plugin, plugin_files
 from psofed.scenario import Scenario
+from psofed.simulation.parcels import pickle_without, unpickle_with
 
 if TYPE_CHECKING:
-    from psofed.fleet import Fleet
-    from psofed.fleet.own_data import OwnData
+    from psofed.data.own_data import OwnData
 
 _MEMORY = 4 << 30  # bytes that one process may use
 _OUT_OF_MEMORY = (
@@ -57,7 +57,6 @@ class TheoryQuestion(Question):
     """A question about the theory; `metric` is the one whose best stepsize is sought."""
 
     scenario: Scenario
-    own_data: bool
     metric: str
 
 
@@ -66,7 +65,6 @@ class SimulationQuestion(Question):
     """A question for a simulation; `limit` is the largest stable stepsize, if theory knows it."""
 
     scenario: Scenario
-    own_data: bool
     limit: float | None
 
 
@@ -228,6 +226,7 @@ class _Process:
         self._process = context.Process(target=run, args=arguments, daemon=True)
         self._process.start()
         other.close()
+        self._data = data
 
     def is_warm(self) -> bool:
         """Return whether it has loaded everything."""
@@ -235,13 +234,13 @@ class _Process:
 
     def send(self, question: Question) -> None:
         with contextlib.suppress(OSError):
-            self.connection.send(question)
+            self.connection.send_bytes(pickle_without(question, self._data))
 
     def stops(self) -> bool:
         """Stop the computation; return whether the process reacts in time."""
         deadline = time.monotonic() + _UNRESPONSIVE
         try:
-            self.connection.send(Question(_PARTING))
+            self.send(Question(_PARTING))
             while self.connection.poll(max(0.0, deadline - time.monotonic())):
                 if self.connection.recv()[0] == _PARTING:
                     return True
@@ -297,7 +296,6 @@ class _Answering:
         self._has_come = threading.Event()
         self._may_interrupt = False
         self._last_report = 0.0
-        self._measured: tuple[Scenario, Fleet] | None = None
 
     def warm_up(self) -> None:
         """Load the theory by using it."""
@@ -350,7 +348,7 @@ class _Answering:
     def _read_pipe(self) -> None:
         while True:
             try:
-                self._newest = self._connection.recv()
+                self._newest = unpickle_with(self._connection.recv_bytes(), self._data)
             except (EOFError, OSError):
                 os._exit(0)  # the server is gone
             except (
@@ -384,13 +382,7 @@ class _Answering:
     def _theory(self, question: TheoryQuestion) -> Iterator[Answer]:
         from psofed.explore.theory import theory_steps
 
-        scenario, measured = question.scenario, None
-        if question.own_data and self._data is not None:
-            from psofed.fleet.fitting import measured_scenario
-
-            measured = self._measure(scenario, self._data)
-            scenario = measured_scenario(scenario, self._data)
-        return theory_steps(scenario, self._cache, question.metric, measured)
+        return theory_steps(question.scenario, self._cache, question.metric)
 
     def _simulation(self, question: SimulationQuestion) -> Iterator[Answer]:
         from psofed.explore.simulating import simulation_steps
@@ -402,16 +394,7 @@ class _Answering:
                 assert isinstance(self._answer, Simulation)
                 self._send(question, replace(self._answer, progress=done / total))
 
-        data = self._data if question.own_data else None
-        return simulation_steps(question.scenario, question.limit, progress, data)
-
-    def _measure(self, scenario: Scenario, data: "OwnData") -> "Fleet":
-        """Return the statistics of the user's table, kept while model and dimension stay the same."""
-        before = self._measured
-        if before is None or (before[0].model, before[0].dimension) != (scenario.model, scenario.dimension):
-            features = scenario.model.make_features(data.num_columns, scenario.dimension)
-            self._measured = before = (scenario, data.fleet(features))
-        return before[1]
+        return simulation_steps(question.scenario, question.limit, progress)
 
 
 def _bound_memory() -> None:

@@ -100,7 +100,7 @@ class Fleet:
 
 
 def draw_fleet(scenario: Scenario) -> Fleet:
-    """Draw the fleet of a scenario; the same scenario always has the same fleet.
+    """Draw the fleet of a scenario; the same scenario always has the same fleet. That of your own data is measured.
 
     The uniform draws depend on ``data.fleet_seed`` alone, and those of a smaller fleet are the first of
     a larger one.
@@ -116,6 +116,10 @@ def draw_fleet(scenario: Scenario) -> Fleet:
     >>> fleet.target.tolist(), fleet.input_variance.shape
     ([0.5, 0.5, 0.5, 0.5], (50,))
     """
+    if scenario.data.rows is not None:
+        from psofed.fleet.measured import table_samples
+
+        return table_samples(scenario)[0]
     fleet = draw_inputs(scenario)
     if scenario.is_linear:
         return fleet

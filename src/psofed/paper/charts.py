@@ -1,26 +1,56 @@
-"""The figures as charts of the page: which series becomes which layer, and what a page may switch."""
+"""The figures as charts: of the page, where a reader can switch layers, and as pictures for print."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.paper.figure_plots import BAND
-from psofed.paper.look import look_of
+from psofed.paper.look import Look, look_of
 from psofed.paper.model import FigureData, FigureSeries
-from psofed.paper.typeset import typeset
+from psofed.paper.typeset import decibels, typeset
+from psofed.render.charts import Chart, Panels, Scale, Series
 from psofed.render.pages import CROSSES, DASHES, DOTS, HALO, LABEL, POINTS, RINGS, Layer, make_chart
 from psofed.results import METRIC_TITLES
 
-# Kinds as a reader sees them: how they are drawn, and what they are called.
-KINDS: dict[str, tuple[str, str]] = {
-    "simulation": (POINTS, "simulation, with its 95 % band"),
-    "exact-theory": (HALO, "exact theory"),
-    "paper-theory": (DASHES, "paper’s theory"),
-    "approximation": (DOTS, "paper’s theory for small stepsizes"),
-    "published": (RINGS, "printed in the paper"),
-    "published-theory": (CROSSES, "theory printed there"),
+PANEL_TITLES = {
+    "same": "uplink as in the paper's equations (same)",
+    "redrawn": "uplink as in the paper's analysis (redrawn)",
+}
+ORDINATES = {
+    **{metric: f"steady-state {title}" for metric, title in METRIC_TITLES.items()},
+    "term": "term of the MSE",
+}
+
+# Normal quantile of the 95 % bands; with a hundred trials and more, Student's differs by under 2 %.
+BAND = 1.96
+
+
+@dataclass(frozen=True)
+class KindLook:
+    """How a kind of series is shown: its layer on the page, its name, and its look in print (see `Series`).
+
+    Without a line in print, it has the curve's marker unless it names another.
+    """
+
+    layer: str
+    title: str
+    line: str = ""
+    marker: str = ""
+    size: float = 5.0
+    hollow: bool = False
+
+
+# Kinds as a reader sees them.
+KINDS = {
+    "simulation": KindLook(POINTS, "simulation, with its 95 % interval"),
+    "exact-theory": KindLook(HALO, "exact theory", "-"),
+    "paper-theory": KindLook(DASHES, "paper’s theory", "--"),
+    "approximation": KindLook(DOTS, "paper’s theory for small stepsizes", ":"),
+    "published": KindLook(RINGS, "printed in the paper", size=9.0, hollow=True),
+    "published-theory": KindLook(CROSSES, "theory printed there", marker="x", size=6.0),
 }
 
 # The opening picture: what was found, what the exact theory says, what was printed.
@@ -92,6 +122,50 @@ def make_headline(data: FigureData, uplink: str) -> Any:
     return make_chart(HEADLINE, layers, height=460, x_ticks=_ticks(data), x_range=x_range)
 
 
+def figure_chart(data: FigureData) -> Panels:
+    """Return the figure for print: simulation, both theories and the printed points in dB, a panel per uplink."""
+    labels, nothing = data.curve_labels, np.empty(0)
+    key = [_printed("simulation", look_of(label, n), label, nothing, nothing) for n, label in labels.items()]
+    grey = Look("0.25", "o")
+    key += [
+        _printed(kind, grey, KINDS[kind].title, nothing, nothing) for kind in shown_kinds(data, data.panels)
+    ]
+    ticks = _ticks(data)
+    x = Scale(ticks=None if ticks is None else tuple((place, f"{place:g}") for place in ticks))
+    charts: list[Chart] = []
+    for uplink in data.panels:
+        series = key if not charts else []
+        for one in data.panel(uplink):
+            band = _band(one)
+            ends = {end: np.array(band[end]) for end in ("low", "high") if end in band}
+            look = look_of(labels[one.curve], one.curve)
+            series = [*series, _printed(kind_of(one), look, "", one.x, one.y_db, **ends)]
+        title = f"{PANEL_TITLES[uplink]}\n{describe_misfit(data, uplink)}"
+        charts.append(Chart(title, x, Scale(), tuple(series)))
+    size = (4.6 * len(charts) + 2.4, 4.0)
+    return Panels("", (tuple(charts),), True, data.x_label, f"{ORDINATES[data.metric]} (dB)", size=size)
+
+
+def save_pictures(data: FigureData, folder: Path) -> None:
+    """Write the figure as SVG and PNG."""
+    from psofed.render.figures import draw_chart, save_figure
+
+    figure = draw_chart(figure_chart(data))
+    for suffix in ("svg", "png"):
+        save_figure(figure, folder / f"{data.name}.{suffix}")
+        figure.set_layout_engine("none")  # everything has its place by now
+
+
+def describe_misfit(data: FigureData, uplink: str) -> str:
+    """Say how near each theory comes to the simulation, everywhere in a panel."""
+    found = {kind: data.misfit_db(kind, uplink) for kind in ("exact-theory", "paper-theory")}
+    return ", ".join(
+        f"{KINDS[kind].title} within {decibels(max(abs(worst), 0.01), 2)}"
+        for kind, worst in found.items()
+        if worst is not None
+    )
+
+
 def spread_labels(levels: FloatArray, share: float = 0.052) -> FloatArray:
     """Return heights for labels beside points, moved apart until none covers another.
 
@@ -131,13 +205,22 @@ def spread_labels(levels: FloatArray, share: float = 0.052) -> FloatArray:
     return found
 
 
+def _printed(kind: str, look: Look, label: str, x: FloatArray, y: FloatArray, **ends: FloatArray) -> Series:
+    about = KINDS[kind]
+    marker = "" if about.line else about.marker or look.marker
+    return Series(
+        label, x, y, ends.get("low"), ends.get("high"), line=about.line, marker=marker, colour=look.colour,
+        size=about.size, width=1.3, hollow=about.hollow,
+    )  # fmt: skip
+
+
 def _layers(data: FigureData, uplink: str) -> Iterator[Layer]:
     for series in data.panel(uplink):
         kind = kind_of(series)
         label = data.curve_labels[series.curve]
         look = look_of(label, series.curve)
         yield Layer(
-            curve=str(series.curve), kind=kind, style=KINDS[kind][0], label=typeset(label), colour=look.colour,
+            curve=str(series.curve), kind=kind, style=KINDS[kind].layer, label=typeset(label), colour=look.colour,
             marker=look.marker, columns=_columns(data, series),
         )  # fmt: skip
 

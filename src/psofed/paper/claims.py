@@ -1,11 +1,13 @@
 """The claims of the paper that its figures are to show, each checked against our numbers."""
 
+import itertools
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from psofed.common.types import FloatArray
 from psofed.paper.cost_claims import cost_claims
 from psofed.paper.curves import STEPSIZES, CurvesFigure
 from psofed.paper.figures import load_figure
@@ -20,6 +22,8 @@ Figures = dict[str, FigureData]
 # The source of a claim that is ours.
 NOT_IN_PAPER = "not in the paper"
 
+THEORY_FIGURES = ("fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8")
+
 # In dB: what nobody sees in a printed figure, what a reader would call agreement, and what he would call alike.
 INVISIBLE, CLOSE, SIMILAR = 0.05, 0.1, 0.2
 
@@ -32,94 +36,87 @@ def check_claims(figures: Figures) -> list[Claim]:
 def _fig1_claims(figures: Figures) -> Iterator[Claim]:
     if "fig1" not in figures:
         return
-    data = figures["fig1"]
-    algorithms = {series.label: series for series in data.select(kind="simulation", uplink="same")}
-    ours = algorithms.pop("PSO-Fed")
-    online, compressed = algorithms["Online-Fed"], algorithms["CS-Fed"]
-    checks = []
-    for label, rival in algorithms.items():
-        for count, difference in zip(ours.x, _differences(rival, ours), strict=True):
-            case = {"rival": label, "|S_B|": int(count)}
-            finding = difference.after("rival above PSO-Fed by")
-            beaten = difference.decibels < -max(SIMILAR, 2 * difference.standard_error)
-            checks.append(Check(case, not beaten, finding, difference.decibels))
+    rivals = {series.label: series for series in figures["fig1"].select(kind="simulation", uplink="same")}
+    ours = rivals.pop("PSO-Fed")
+    above = {
+        label: dict(zip(map(int, ours.x), _differences(rival, ours), strict=True))
+        for label, rival in rivals.items()
+    }
     yield Claim(
         "PSO-Fed is best for every number of Byzantine clients",
         "experiment 1", ("fig1",),
-        f"no rival is below PSO-Fed by more than {SIMILAR} dB (and two paired standard errors)", tuple(checks),
+        f"no rival is below PSO-Fed by more than {SIMILAR} dB (and two paired standard errors)",
+        tuple(
+            Check({"rival": label, "|S_B|": count}, not is_clearly_below(d), d.after("rival above PSO-Fed by"),
+                  d.decibels)
+            for label, differences in above.items() for count, d in differences.items()
+        ),
     )  # fmt: skip
-    without = _differences(online, ours)[0]
     yield Claim(
         "Without an attack, Online-Fed and PSO-Fed perform alike",
         "experiment 1", ("fig1",), f"test MSE equal within {SIMILAR} dB",
-        (Check({"|S_B|": 0}, without.is_within(SIMILAR), without.after("Online-Fed above PSO-Fed by")),),
+        (_near({"|S_B|": 0}, above["Online-Fed"][0], SIMILAR, "Online-Fed above PSO-Fed by"),),
     )  # fmt: skip
     yield Claim(
         "Online-Fed deteriorates more than PSO-Fed as Byzantine clients are added",
         "experiment 1", ("fig1",), "its distance to PSO-Fed grows from each number of Byzantine clients to the next",
-        tuple(_grows_apart(online, ours)),
+        tuple(_grows_apart(rivals["Online-Fed"], ours)),
     )  # fmt: skip
     yield Claim(
-        "CS-Fed performs closely to PSO-Fed",
-        "experiment 1", ("fig1",), "test MSE within 0.5 dB",
-        tuple(
-            Check({"|S_B|": int(b)}, d.is_within(0.5), d.after("CS-Fed above PSO-Fed by"), -abs(d.decibels))
-            for b, d in zip(ours.x, _differences(compressed, ours), strict=True)
-        ),
+        "CS-Fed performs closely to PSO-Fed", "experiment 1", ("fig1",), "test MSE within 0.5 dB",
+        tuple(_near({"|S_B|": b}, d, 0.5, "CS-Fed above PSO-Fed by") for b, d in above["CS-Fed"].items()),
     )  # fmt: skip
+
+
+# Claims that every simulated point lies above the one before, by figure: the statement, and where it stands.
+_GROWTH = {
+    "fig2": ("Sharing more entries raises the MSE", "experiment 2"),
+    "fig3": ("A stronger attack raises the MSE", "experiment 3"),
+    "fig4": ("A more frequent attack raises the MSE", "experiment 5"),
+}
+# Claims that of two curves the second lies above the first under attack: statement, source, criterion, words.
+_ORDER = {
+    "fig3": ("More Byzantine clients raise the MSE", "experiment 3",
+             "15 Byzantine clients are significantly above 5 (paired)", "15 clients above 5 by"),
+    "fig5": ("Partial sharing makes the fleet more resilient: under attack, M = 1 is better than M = 5",
+             "experiment 4", "M = 5 is significantly above M = 1 (paired)", "M = 5 above M = 1 by"),
+}  # fmt: skip
+_RISING = "each simulated point is significantly above the one before (paired)"
 
 
 def _growth_claims(figures: Figures) -> Iterator[Claim]:
-    for name, statement, source in (
-        ("fig2", "Sharing more entries raises the MSE", "experiment 2"),
-        ("fig3", "A stronger attack raises the MSE", "experiment 3"),
-        ("fig4", "A more frequent attack raises the MSE", "experiment 5"),
-    ):
-        if name not in figures:
-            continue
+    for name in filter(figures.__contains__, _GROWTH):
         data = figures[name]
         checks = [check for series in data.select(kind="simulation") for check in _rises(data, series)]
-        yield Claim(
-            statement,
-            source,
-            (name,),
-            "each simulated point is significantly above the one before (paired)",
-            tuple(checks),
-        )
-    if "fig3" in figures:
-        data = figures["fig3"]
+        yield Claim(*_GROWTH[name], (name,), _RISING, tuple(checks))
+
+
+def _order_claims(figures: Figures) -> Iterator[Claim]:
+    for name in filter(figures.__contains__, _ORDER):
+        data, (statement, source, criterion, words) = figures[name], _ORDER[name]
+        symbol = data.x_label.split()[-1]
         checks = []
         for uplink in UPLINKS:
             few, many = data.select(kind="simulation", uplink=uplink)
             for x, difference in list(zip(few.x, _differences(many, few), strict=True))[1:]:
-                checks.append(
-                    _positive({"uplink": uplink, "σ_B²": float(x)}, difference, "15 clients above 5 by")
-                )
-        yield Claim(
-            "More Byzantine clients raise the MSE", "experiment 3", ("fig3",),
-            "15 Byzantine clients are significantly above 5 (paired)", tuple(checks),
-        )  # fmt: skip
+                checks.append(_positive({"uplink": uplink, symbol: float(x)}, difference, words))
+        yield Claim(statement, source, (name,), criterion, tuple(checks))
 
 
 def _product_claim(figures: Figures) -> Iterator[Claim]:
     """Pairs of points with the same product of Byzantine clients, attack variance and probability."""
     checks = []
     shown = tuple(name for name in ("fig3", "fig4") if name in figures)
-    for name in shown:
-        for uplink in UPLINKS:
-            few, many = figures[name].select(kind="simulation", uplink=uplink)
-            exact_few, exact_many = figures[name].select(kind="exact-theory", uplink=uplink)
-            for i, j in _equal_products(few.x, 5, many.x, 15):
-                assert few.trials is not None
-                assert many.trials is not None
-                difference = paired_difference(many.trials[j], few.trials[i])
-                exact = exact_many.y_db[j] - exact_few.y_db[i]
-                case = {"figure": name, "uplink": uplink, "product": round(float(5 * few.x[i]), 6)}
-                theory = DecibelDifference(float(exact)).after("exact theory: above by")
-                finding = f"{difference.after('15 clients above 5 by')}; {theory}"
-                checks.append(
-                    Check(case, difference.is_within(INVISIBLE), finding, -abs(difference.decibels))
-                )
+    for name, uplink in itertools.product(shown, UPLINKS):
+        few, many = figures[name].select(kind="simulation", uplink=uplink)
+        exact_few, exact_many = figures[name].select(kind="exact-theory", uplink=uplink)
+        for i, j in _equal_products(few.x, 5, many.x, 15):
+            difference = paired_difference(_trials(many)[j], _trials(few)[i])
+            exact = DecibelDifference(float(exact_many.y_db[j] - exact_few.y_db[i]))
+            case = {"figure": name, "uplink": uplink, "product": round(float(5 * few.x[i]), 6)}
+            check = _near(case, difference, INVISIBLE, "15 clients above 5 by")
+            words = f"{check.finding}; {exact.after('exact theory: above by')}"
+            checks.append(replace(check, finding=words))
     if shown:
         yield Claim(
             "Equal products of Byzantine clients and attack strength, α₁β₁ = α₂β₂, give equal MSE",
@@ -127,39 +124,21 @@ def _product_claim(figures: Figures) -> Iterator[Claim]:
         )  # fmt: skip
 
 
-def _sharing_claim(figures: Figures) -> Iterator[Claim]:
-    if "fig5" not in figures:
-        return
-    checks = []
-    for uplink in UPLINKS:
-        partial, full = figures["fig5"].select(kind="simulation", uplink=uplink)
-        for x, difference in list(zip(partial.x, _differences(full, partial), strict=True))[1:]:
-            checks.append(_positive({"uplink": uplink, "p_a": float(x)}, difference, "M = 5 above M = 1 by"))
-    yield Claim(
-        "Partial sharing makes the fleet more resilient: under attack, M = 1 is better than M = 5",
-        "experiment 4", ("fig5",), "M = 5 is significantly above M = 1 (paired)", tuple(checks),
-    )  # fmt: skip
-
-
 def _theory_claims(figures: Figures) -> Iterator[Claim]:
-    shown = tuple(
-        name for name in ("fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8") if name in figures
-    )
-    statements = {
-        ("paper-theory", "same"): "The paper's theory predicts the MSE of the paper's equations",
-        ("paper-theory", "redrawn"): "The paper's theory predicts the MSE with the upload set redrawn",
-        ("exact-theory", "same"): "The exact theory (ours) predicts the MSE of the paper's equations",
-        ("exact-theory", "redrawn"): "The exact theory (ours) predicts the MSE with the upload set redrawn",
-    }
-    for (kind, uplink), statement in statements.items():
-        checks: list[Check] = []
-        for name in shown:
-            for curve in _curves(figures[name]):
-                checks += _fits(figures[name], uplink, kind, curve)
+    shown = tuple(name for name in THEORY_FIGURES if name in figures)
+    theories = (("paper-theory", "The paper's theory", "experiments 2 to 8"),
+                ("exact-theory", "The exact theory (ours)", NOT_IN_PAPER))  # fmt: skip
+    systems = (("same", "of the paper's equations"), ("redrawn", "with the upload set redrawn"))
+    for (kind, theory, source), (uplink, system) in itertools.product(theories, systems):
+        checks = [
+            check
+            for name in shown
+            for curve in _curves(figures[name])
+            for check in _fits(figures[name], uplink, kind, curve)
+        ]
         if checks:
-            source = "experiments 2 to 8" if kind == "paper-theory" else NOT_IN_PAPER
             criterion = f"within {CLOSE} dB of the simulation, or 3.5 standard errors"
-            yield Claim(statement, source, shown, criterion, tuple(checks))
+            yield Claim(f"{theory} predicts the MSE {system}", source, shown, criterion, tuple(checks))
 
 
 def _stepsize_claims(figures: Figures) -> Iterator[Claim]:
@@ -173,10 +152,9 @@ def _stepsize_claims(figures: Figures) -> Iterator[Claim]:
             if series.curve == 0:  # no attack
                 quiet += _rises(data, series, {"figure": name})
                 continue
-            assert series.trials is not None
-            lowest = int(np.argmin(series.y))
+            lowest, trials = int(np.argmin(series.y)), _trials(series)
             case = {"figure": name, "uplink": series.uplink, "curve": series.label}
-            ends = [paired_difference(series.trials[end], series.trials[lowest]) for end in (0, -1)]
+            ends = [paired_difference(trials[end], trials[lowest]) for end in (0, -1)]
             finding = (
                 f"lowest at μ = {series.x[lowest]}; {ends[0].after('μ = 0.01 above it by')}, "
                 f"{ends[1].after('μ = 0.2 above it by')}"
@@ -186,7 +164,7 @@ def _stepsize_claims(figures: Figures) -> Iterator[Claim]:
         near += [check for check in _optima(data) if check not in near]
     yield Claim(
         "Without an attack, a larger stepsize is worse", "experiments 6 and 7", shown,
-        "each simulated point is significantly above the one before (paired)", tuple(quiet),
+        _RISING, tuple(quiet),
     )  # fmt: skip
     yield Claim(
         "Under attack there is a best stepsize: the MSE first falls, then rises", "experiments 6 and 7", shown,
@@ -206,10 +184,9 @@ def _approximation_claim(figures: Figures) -> Iterator[Claim]:
     for curve in _curves(data):
         full, small = data.select(kind="paper-theory", curve=curve)
         for x, distance in zip(full.x, small.y_db - full.y_db, strict=True):
-            difference = DecibelDifference(float(distance))
             case = {"μ": float(x), "curve": full.label}
-            finding = difference.after("approximation above the full theory by")
-            checks.append(Check(case, difference.is_within(CLOSE), finding, -abs(difference.decibels)))
+            words = "approximation above the full theory by"
+            checks.append(_near(case, DecibelDifference(float(distance)), CLOSE, words))
     yield Claim(
         "The small-stepsize approximation does not hurt the prediction (the paper: if μ is small enough)",
         "experiment 8", ("fig8",), f"paper's theory with and without it within {CLOSE} dB", tuple(checks),
@@ -220,37 +197,31 @@ def _term_claims(figures: Figures) -> Iterator[Claim]:
     if "fig9" not in figures:
         return
     data = figures["fig9"]
-    by_term: dict[str, list[Check]] = {"E_ω": [], "E_φ": []}
-    total = []
+    attack_share, data_share, total = [], [], []
     for uplink in UPLINKS:
         data_term, *attacks = data.select(kind="simulation", uplink=uplink)
-        by_term["E_φ"] += _rises(data, data_term, falling=True)
+        data_share += _rises(data, data_term, falling=True)
         for attack in attacks:
-            by_term["E_ω"] += _rises(data, attack)
-            assert attack.trials is not None
-            assert data_term.trials is not None
-            both = attack.trials + data_term.trials
+            attack_share += _rises(data, attack)
+            both = _trials(attack) + _trials(data_term)
+            difference = paired_difference(both[-1], both[0])
             case = {"uplink": uplink, "term": attack.label}
-            total.append(
-                _positive(case, paired_difference(both[-1], both[0]), "E_ω + E_φ at M = 5 above M = 1 by")
-            )
-    criterion = "each simulated point is significantly {} the one before (paired)"
-    yield Claim("E_ω, the attack's share, rises with M", "experiment 9", ("fig9",), criterion.format("above"),
-                tuple(by_term["E_ω"]))  # fmt: skip
-    yield Claim("E_φ, the data's share, falls with M", "experiment 9", ("fig9",), criterion.format("below"),
-                tuple(by_term["E_φ"]))  # fmt: skip
-    yield Claim(
-        "Partial sharing lowers E_ω by more than it raises E_φ", "experiment 9", ("fig9",),
-        "their sum is significantly lower at M = 1 than at M = 5 (paired)", tuple(total),
-    )  # fmt: skip
+            total.append(_positive(case, difference, "E_ω + E_φ at M = 5 above M = 1 by"))
+    for statement, criterion, checks in (
+        ("E_ω, the attack's share, rises with M", _RISING, attack_share),
+        ("E_φ, the data's share, falls with M", _RISING.replace("above", "below"), data_share),
+        ("Partial sharing lowers E_ω by more than it raises E_φ",
+         "their sum is significantly lower at M = 1 than at M = 5 (paired)", total),
+    ):  # fmt: skip
+        yield Claim(statement, "experiment 9", ("fig9",), criterion, tuple(checks))
 
 
 _CLAIMS = (
     _fig1_claims,
     cost_claims,
     _growth_claims,
+    _order_claims,
     _product_claim,
-    _sharing_claim,
     _theory_claims,
     _stepsize_claims,
     _approximation_claim,
@@ -258,18 +229,28 @@ _CLAIMS = (
 )
 
 
+def is_clearly_below(difference: DecibelDifference) -> bool:
+    """Whether a rival is better than PSO-Fed by more than what a reader would call alike, and by more than chance."""
+    return difference.decibels < -max(SIMILAR, 2 * difference.standard_error)
+
+
+def _trials(series: FigureSeries) -> FloatArray:
+    assert series.trials is not None
+    return series.trials
+
+
 def _differences(first: FigureSeries, second: FigureSeries) -> list[DecibelDifference]:
-    assert first.trials is not None
-    assert second.trials is not None
-    return [paired_difference(a, b) for a, b in zip(first.trials, second.trials, strict=True)]
+    return [paired_difference(a, b) for a, b in zip(_trials(first), _trials(second), strict=True)]
 
 
 def _grows_apart(upper: FigureSeries, lower: FigureSeries) -> Iterator[Check]:
-    assert upper.trials is not None
-    assert lower.trials is not None
-    for (i, _), (j, count) in pairwise(enumerate(upper.x)):
-        growth = [series[j] / series[i].mean() for series in (upper.trials, lower.trials)]
+    for (i, _), (j, count) in itertools.pairwise(enumerate(upper.x)):
+        growth = [trials[j] / trials[i].mean() for trials in (_trials(upper), _trials(lower))]
         yield _positive({"|S_B|": int(count)}, paired_difference(*growth), "the distance grows by")
+
+
+def _near(case: dict[str, Any], difference: DecibelDifference, tolerance: float, words: str) -> Check:
+    return Check(case, difference.is_within(tolerance), difference.after(words), -abs(difference.decibels))
 
 
 def _positive(case: dict[str, Any], difference: DecibelDifference, words: str) -> Check:
@@ -280,12 +261,11 @@ def _positive(case: dict[str, Any], difference: DecibelDifference, words: str) -
 def _rises(
     data: FigureData, series: FigureSeries, extra: dict[str, Any] | None = None, falling: bool = False
 ) -> list[Check]:
-    assert series.trials is not None
     name = data.x_label.split()[-1]
     checks = []
-    for (i, a), (j, b) in pairwise(enumerate(series.x)):
+    for (i, a), (j, b) in itertools.pairwise(enumerate(series.x)):
         first, second = (i, j) if falling else (j, i)
-        difference = paired_difference(series.trials[first], series.trials[second])
+        difference = paired_difference(_trials(series)[first], _trials(series)[second])
         case = {**(extra or {}), "uplink": series.uplink, "curve": series.label, name: float(b)}
         word = "falls" if falling else "rises"
         checks.append(_positive(case, difference, f"from {name} = {a:g} to {b:g} it {word} by"))
@@ -307,15 +287,10 @@ def _fits(data: FigureData, uplink: str, kind: str, curve: int) -> Iterator[Chec
     for x, distance, spread in zip(plan.x_axis.labels, theory.y_db - simulation.y_db, error, strict=True):
         difference = DecibelDifference(float(distance), float(spread))
         scenario = with_values(plan.base, {plan.curve_axis.name: curve_value, plan.x_axis.name: x})
-        case = {
-            "M": scenario.num_shared,
-            "μ": scenario.stepsize,
-            "|S_B| p_a σ_B²": _load(scenario),
-        }
+        case = {"M": scenario.num_shared, "μ": scenario.stepsize, "|S_B| p_a σ_B²": _load(scenario)}
         passed = abs(difference.decibels) <= max(CLOSE, 3.5 * difference.standard_error)
-        yield Check(
-            case, passed, difference.after("theory above the simulation by"), -abs(difference.decibels)
-        )
+        check = _near(case, difference, CLOSE, "theory above the simulation by")
+        yield replace(check, passed=passed)
 
 
 def _load(scenario: Scenario) -> float:
@@ -342,9 +317,5 @@ def _optima(data: FigureData) -> Iterator[Check]:
             scenario = with_values(plan.base, {axis.name: value[0], "uplink": uplink})
             best = best_stepsize(scenario, theory, STEPSIZES)
             case = {"theory": theory, "uplink": uplink, "|S_B| p_a σ_B²": _load(scenario)}
-            yield Check(
-                case,
-                min(STEPSIZES, key=lambda point: abs(point - best)) == 0.03,
-                f"μ* = {best:.4f}",
-                -abs(best - 0.03),
-            )
+            nearest = min(STEPSIZES, key=lambda point: abs(point - best))
+            yield Check(case, nearest == 0.03, f"μ* = {best:.4f}", -abs(best - 0.03))

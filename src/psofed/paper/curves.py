@@ -1,23 +1,21 @@
-"""Figures that are one sweep: a field along the abscissa, a field that makes the curves, both uplinks."""
+"""Plans of figures: curves over an axis, each simulated and predicted for one uplink or both."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from psofed.paper.model import (
-    CellResults,
-    FigureData,
-    FigureSeries,
-    Quality,
-    find_unsteady_points,
-    other_metrics,
-    simulated_series,
-)
-from psofed.paper.predictions import predicted_series
-from psofed.paper.published import published_series
+import numpy as np
+
+from psofed.common.types import FloatArray
+from psofed.paper.model import CellResults, FigureData, FigureSeries, Quality
+from psofed.paper.predictions import predict_point
+from psofed.paper.published import published_table
 from psofed.parts.attacks.gaussian import Gaussian
+from psofed.results import METRIC_TITLES
 from psofed.scenario import UPLINKS, Scenario
-from psofed.studies.sweeps import Axis, Cell, Grid
+from psofed.scenario.changes import with_values
+from psofed.studies.sweeps import Axis, Cell, CellResult, Grid
 
 # μ of the stepsize axes.
 STEPSIZES = (0.01, 0.03, 0.05, 0.07, 0.09, 0.11, 0.13, 0.15, 0.17, 0.19, 0.2)
@@ -38,6 +36,11 @@ def paper_scenario(*, num_byzantine: int, probability: float, variance: float, *
     return Scenario(**{"num_clients": 50, "dimension": 5, "iterations": 1500, "attack": attack, **fields})
 
 
+def axis(field: str, *values: float) -> Axis:
+    """Return an axis along one field."""
+    return Axis((field,), tuple((value,) for value in values))
+
+
 def stepsize_axis() -> Axis:
     """Return the stepsizes, each with iterations enough: twice 25/μ, ten times the slowest client's memory.
 
@@ -47,21 +50,62 @@ def stepsize_axis() -> Axis:
 
 
 @dataclass(frozen=True)
-class CurvesFigure:
-    """A figure of PSO-Fed alone.
+class Row:
+    """A curve of a figure, for one uplink.
 
     Attributes
     ----------
-    name, title, caption : str
+    label : str
+        In the legend.
+    uplink : str
+        ``"same"`` or ``"redrawn"``.
+    curve : int
+        The curve's number, the same for both uplinks.
+    changes : mapping
+        Fields that differ from the figure's base scenario.
+    predicted : mapping or None
+        The same for the theories; None where they do not cover the curve.
+    unpredicted : tuple of str
+        Metrics that the theories do not cover.
+    """
+
+    label: str
+    uplink: str
+    curve: int
+    changes: Mapping[str, Any]
+    predicted: Mapping[str, Any] | None
+    unpredicted: tuple[str, ...] = ()
+
+    def series(self, kind: str, x: Iterable[float], y: Any, metric: str, **more: Any) -> FigureSeries:
+        """Return one way in which the curve was found."""
+        points = np.array(list(x), dtype=float), np.array(y, dtype=float)
+        about: dict[str, Any] = {"label": self.label, "curve": self.curve, "uplink": self.uplink, **more}
+        return FigureSeries(kind=kind, x=points[0], y=points[1], metric=metric, **about)
+
+    def simulated(self, x: Iterable[float], trials: FloatArray, metric: str) -> FigureSeries:
+        """Return the means over trials, shape (points, trials), with their standard errors."""
+        count = trials.shape[1]
+        with np.errstate(invalid="ignore"):
+            spread = trials.std(axis=1, ddof=1) if count > 1 else np.full(len(trials), math.nan)
+        error = spread / math.sqrt(count)
+        return self.series("simulation", x, trials.mean(axis=1), metric, standard_error=error, trials=trials)
+
+
+SimulatedRows = list[tuple[Row, list[CellResult]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigurePlan:
+    """Content of a figure: its file holds it as ``FIGURE``.
+
+    Attributes
+    ----------
+    name, title, caption, x_label, metric : str
         See :class:`FigureData`.
     base : Scenario
         What all points have in common.
-    x_axis, curve_axis : Axis
-        What varies along the abscissa and between curves.
-    x_label, curve_label : str
-        How to name them; ``curve_label`` is a format for the curve's value.
-    metric : str
-        The ordinate.
+    x_axis : Axis
+        What varies along the abscissa.
     small_stepsize : bool
         Show the paper's theory in its small-stepsize approximation too.
     trials : int
@@ -73,63 +117,107 @@ class CurvesFigure:
     caption: str
     base: Scenario
     x_axis: Axis
-    curve_axis: Axis
     x_label: str
-    curve_label: str
     metric: str = "network_mse"
     small_stepsize: bool = False
     trials: int = TRIALS
 
+    @property
+    def varied(self) -> dict[str, list[Any]]:
+        """The fields that vary, with their values."""
+        raise NotImplementedError
+
+    def rows(self) -> Iterator[Row]:
+        """Yield all simulated curves."""
+        raise NotImplementedError
+
     def cells(self, quality: Quality) -> list[Cell]:
-        """Return every cell, uplink by uplink, curve by curve."""
-        return self._grid(quality).cells()
+        """Return what has to be simulated, curve by curve."""
+        return [cell for row in self.rows() for cell in self.row_cells(row, quality)]
+
+    def row_cells(self, row: Row, quality: Quality) -> list[Cell]:
+        """Return the points of one curve."""
+        base = with_values(self.base, {**row.changes, "uplink": row.uplink})
+        trials = quality.choose(self.trials, QUICK_TRIALS)
+        return Grid(base, (self.x_axis,), trials, quality.seed, tail=0.5).cells()
 
     def build(self, quality: Quality, results: CellResults) -> FigureData:
-        """Make the figure: simulation and both theories of every curve and uplink, and the printed points."""
-        grid = self._grid(quality)
-        cells = grid.cells()
-        numbers = {value: number for number, value in enumerate(self.curve_axis.labels)}
-        series = [*self._metric_series(cells, results, self.metric)]
-        series += published_series(self.name, self.metric, numbers, "num_byzantine")
-        others = [
-            one
-            for metric in other_metrics(self.metric)
-            for one in self._metric_series(cells, results, metric)
-        ]
-
-        def describe(cell: Cell) -> str:
-            place = cells.index(cell)
-            point = self.x_axis.labels[place % len(self.x_axis.values)]
-            return f"{self.x_label} = {point}, uplink {cell.scenario.uplink}"
-
+        """Make the figure from the simulated cells, both theories and the printed points."""
+        own, *others = dict.fromkeys((self.metric, *(METRIC_TITLES if self.metric in METRIC_TITLES else ())))
+        rows = [(row, [results(cell) for cell in self.row_cells(row, quality)]) for row in self.rows()]
+        unsteady = tuple(
+            f"{row.label}, {self.x_label} = {x}, uplink {row.uplink}"
+            for row, found in rows
+            for x, result in zip(self.x_axis.labels, found, strict=True)
+            if "network_mse" in result.unsteady_metrics
+        )
         return FigureData(
             name=self.name, title=self.title, caption=self.caption, x_label=self.x_label, metric=self.metric,
-            base=self.base, varied={axis.name: axis.labels for axis in grid.axes}, series=tuple(series),
-            other_series=tuple(others), panels=UPLINKS, trials=grid.trials, seed=grid.seed,
-            unsteady=find_unsteady_points(cells, results, describe),
+            base=self.base, varied=self.varied, panels=UPLINKS,
+            series=(*self.series(own, rows), *self._published()),
+            other_series=tuple(one for metric in others for one in self.series(metric, rows)),
+            trials=quality.choose(self.trials, QUICK_TRIALS), seed=quality.seed, unsteady=unsteady,
         )  # fmt: skip
 
-    def _grid(self, quality: Quality) -> Grid:
-        uplinks = Axis(("uplink",), tuple((uplink,) for uplink in UPLINKS))
-        trials = quality.choose(self.trials, QUICK_TRIALS)
-        return Grid(self.base, (uplinks, self.curve_axis, self.x_axis), trials, quality.seed, tail=0.5)
+    def series(self, metric: str, rows: SimulatedRows) -> Iterator[FigureSeries]:
+        """Yield the steady states of all curves, simulated and predicted."""
+        for row, results in rows:
+            trials = np.stack([result.steady_state[metric] for result in results])
+            yield row.simulated(self.x_axis.labels, trials, metric)
+            if metric not in row.unpredicted:
+                yield from self.predictions(row, metric)
 
-    def _metric_series(self, cells: list[Cell], results: CellResults, metric: str) -> Iterator[FigureSeries]:
-        x, points = self.x_axis.labels, len(self.x_axis.values)
-        for block, first in enumerate(range(0, len(cells), points)):
-            uplink = UPLINKS[block // len(self.curve_axis.values)]
-            curve = block % len(self.curve_axis.values)
-            label = self.curve_label.format(self.curve_axis.labels[curve])
-            row = cells[first : first + points]
-            scenarios = [cell.scenario for cell in row]
-            common: dict[str, Any] = {"uplink": uplink, "curve": curve, "metric": metric}
-            yield simulated_series(row, results, x, label=label, **common)
-            yield predicted_series(scenarios, x, theory="exact", label=label, **common)
-            # The paper's theory describes the redrawn uplink, whatever the equations say.
-            if uplink == "redrawn":
-                yield predicted_series(scenarios, x, theory="paper", label=label, **common)
-                if self.small_stepsize:
-                    yield predicted_series(
-                        scenarios, x, theory="paper", label=f"{label}, small-stepsize approximation",
-                        small_stepsize=True, **common,
-                    )  # fmt: skip
+    def predictions(self, row: Row, metric: str, name: str = "") -> Iterator[FigureSeries]:
+        """Yield what the theories say of a curve; `name` is the prediction's attribute if not the metric."""
+        if row.predicted is None:
+            return
+        base = with_values(self.base, {**row.predicted, "uplink": row.uplink})
+        scenarios = [cell.scenario for cell in Grid(base, (self.x_axis,)).cells()]
+        # The paper's theory describes the redrawn uplink, whatever the equations say.
+        theories = [("exact", False), ("paper", False), ("paper", True)][: 2 + self.small_stepsize]
+        for theory, small in theories if row.uplink == "redrawn" else theories[:1]:
+            y = [getattr(predict_point(scenario, theory, small), name or metric) for scenario in scenarios]
+            label = f"{row.label}, small-stepsize approximation" if small else row.label
+            yield row.series(f"{theory}-theory", self.x_axis.labels, y, metric, label=label)
+
+    def _published(self) -> Iterator[FigureSeries]:
+        """Yield the curves printed in the paper, each with the number of ours that it should be."""
+        numbers = {row.label: row.curve for row in self.rows()}
+        for printed in published_table().get(self.name, []):
+            name = label = printed["curve"]
+            if "num_byzantine" in printed:
+                name = f"|S_B| = {printed['num_byzantine']}"
+                label = f"{name}, printed {printed['curve']}"
+            yield FigureSeries(
+                label, "published", None, np.array(printed["x"], dtype=float),
+                10 ** (np.array(printed["y_db"]) / 10), self.metric, numbers[name],
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvesFigure(FigurePlan):
+    """A figure of PSO-Fed alone: a sweep over two axes and both uplinks.
+
+    Attributes
+    ----------
+    curve_axis : Axis
+        What varies between curves.
+    curve_label : str
+        Names a curve: a format for its value.
+    """
+
+    curve_axis: Axis
+    curve_label: str
+
+    @property
+    def varied(self) -> dict[str, list[Any]]:
+        """The fields that vary, with their values."""
+        axes = {axis.name: list(axis.labels) for axis in (self.curve_axis, self.x_axis)}
+        return {"uplink": list(UPLINKS), **axes}
+
+    def rows(self) -> Iterator[Row]:
+        """Yield every curve, for the equations as written and for the redrawn uplink."""
+        for uplink in UPLINKS:
+            for curve, value in enumerate(self.curve_axis.labels):
+                changes = {self.curve_axis.name: value}
+                yield Row(self.curve_label.format(value), uplink, curve, changes, changes)

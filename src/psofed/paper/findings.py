@@ -3,9 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
-from psofed.paper.claims import SIMILAR, Figures
+from psofed.paper.claims import SIMILAR, THEORY_FIGURES, Figures, is_clearly_below
 from psofed.paper.curves import STEPSIZES, CurvesFigure
 from psofed.paper.figures import load_figure
 from psofed.paper.model import FigureData, FigureSeries
@@ -40,7 +38,7 @@ def answer(figures: Figures) -> str:
         "Yes." if difference.is_positive else "No." if difference.is_negative else "It makes no difference."
     )
     return (
-        f"{verdict} With {count} of {clients} clients lying, sharing {shared} of {entries} entries (PSO-Fed) has a "
+        f"{verdict} With {count} of {clients} clients Byzantine, sharing {shared} of {entries} entries (PSO-Fed) has a "
         f"test MSE of {decibels(float(ours.y_db[-1]))}. Online-Fed shares all of them {entries // shared} times less "
         f"often, on the same traffic, and comes to {decibels(float(full.y_db[-1]))}: {_times(difference)} the error."
     )
@@ -60,7 +58,9 @@ def _rivals(figures: Figures) -> Iterator[Finding]:
     beaten = {}
     for rival in data.select(kind="simulation", uplink="same"):
         differences = {int(x): _difference(rival, ours, place) for place, x in enumerate(ours.x)}
-        below = {count: difference for count, difference in differences.items() if _is_below(difference)}
+        below = {
+            count: difference for count, difference in differences.items() if is_clearly_below(difference)
+        }
         if below:
             beaten[rival.label] = f"{rival.label}, {_where_below(below, list(differences))}"
     printed = [curve["curve"] for curve in published_table()["fig1"] if curve["curve"] in beaten]
@@ -156,19 +156,12 @@ def _terms(figures: Figures) -> Iterator[Finding]:
     )
 
 
-THEORY_FIGURES = ("fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8")
 _FINDINGS = (_sharing, _theory, _rivals, _stepsize, _terms)
 
 
 def _worst_misfit(figures: Iterable[FigureData], kind: str, uplink: str) -> float:
     """Return how far a theory is above the simulation where it is farthest from it, in dB."""
-    distances = [0.0]
-    for data in figures:
-        for theory in data.panel(uplink):
-            if theory.kind == kind:
-                for series in data.select(kind="simulation", uplink=uplink, label=theory.label):
-                    distances += (theory.y_db - series.y_db).tolist()
-    return distances[int(np.argmax(np.abs(distances)))]
+    return max((data.misfit_db(kind, uplink) or 0.0 for data in figures), key=abs)
 
 
 def _named(figures: Figures) -> str:
@@ -183,10 +176,6 @@ def _difference(first: FigureSeries, second: FigureSeries, place: int) -> Decibe
     assert first.trials is not None
     assert second.trials is not None
     return paired_difference(first.trials[place], second.trials[place])
-
-
-def _is_below(difference: DecibelDifference) -> bool:
-    return difference.decibels < -max(SIMILAR, 2 * difference.standard_error)
 
 
 def _where_below(below: dict[int, DecibelDifference], counts: list[int]) -> str:

@@ -2,19 +2,18 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from psofed._version import __version__
 from psofed.common.csv_text import csv_text
-from psofed.common.files import write_atomically
-from psofed.common.numbers import to_decibels
+from psofed.common.files import write_atomically, write_json
+from psofed.common.numbers import finite_or_none, to_decibels
 from psofed.common.types import FloatArray
-from psofed.results import METRIC_TITLES
 from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
 from psofed.studies.sweeps import Cell, CellResult
@@ -75,16 +74,16 @@ class FigureSeries:
         return None if self.standard_error is None else _DECIBELS_PER_NEPER * self.standard_error / self.y
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain lists; a number that is not finite (a trial diverged) becomes None."""
+        """Return plain values."""
         error = self.standard_error
         return {
             "label": self.label,
             "kind": self.kind,
             "uplink": self.uplink,
             "x": self.x.tolist(),
-            "y": finite_numbers(self.y),
-            "y_db": finite_numbers(self.y_db),
-            "standard_error": None if error is None else finite_numbers(error),
+            "y": self.y.tolist(),
+            "y_db": self.y_db.tolist(),
+            "standard_error": None if error is None else error.tolist(),
             "metric": self.metric,
             "curve": self.curve,
         }
@@ -164,6 +163,17 @@ class FigureData:
                 labels.setdefault(series.curve, series.label)
         return dict(sorted(labels.items()))
 
+    def misfit_db(self, kind: str, uplink: str) -> float | None:
+        """Return how far a theory lies above the simulation where it is farthest from it; None without that theory."""
+        distances = [
+            distance
+            for theory in self.panel(uplink)
+            if theory.kind == kind
+            for series in self.select(kind="simulation", uplink=uplink, label=theory.label)
+            for distance in (theory.y_db - series.y_db).tolist()
+        ]
+        return max(distances, key=abs, default=None)
+
     @property
     def worst_standard_error_db(self) -> float:
         """The largest standard error of a simulated point, in dB."""
@@ -171,8 +181,8 @@ class FigureData:
         return max((float(np.max(error)) for error in errors if error is not None), default=math.nan)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts and lists."""
-        return {
+        """Return plain dicts and lists; a number that is not finite (a trial diverged) becomes None."""
+        plain: dict[str, Any] = finite_or_none({
             "figure": self.name,
             "title": self.title,
             "caption": self.caption,
@@ -181,14 +191,15 @@ class FigureData:
             "series": [series.to_json() for series in self.series],
             "other_metrics": [series.to_json() for series in self.other_series],
             "panels": list(self.panels),
-            "worst_standard_error_db": finite_numbers(np.array([self.worst_standard_error_db]))[0],
+            "worst_standard_error_db": self.worst_standard_error_db,
             "unsteady": list(self.unsteady),
             "scenario": self.base.to_mapping(),
             "varied": self.varied,
             "trials": self.trials,
             "seed": self.seed,
             "version": __version__,
-        }
+        })  # fmt: skip
+        return plain
 
     def to_dataset(self) -> "xarray.Dataset":
         """Return all series as one labelled table, padded with NaN to the longest."""
@@ -196,13 +207,13 @@ class FigureData:
 
         every = (*self.series, *self.other_series)
         points = max(series.x.size for series in every)
-        columns: dict[str, list[FloatArray | None]] = {
-            "x": [series.x for series in every],
-            "y": [series.y for series in every],
-            "y_db": [series.y_db for series in every],
-            "standard_error": [series.standard_error for series in every],
-        }
-        padded = {name: (("series", "point"), _pad(values, points)) for name, values in columns.items()}
+        padded = {}
+        for name in ("x", "y", "y_db", "standard_error"):
+            table = np.full((len(every), points), np.nan)
+            for row, series in zip(table, every, strict=True):
+                if (values := getattr(series, name)) is not None:
+                    row[: values.size] = values
+            padded[name] = ("series", "point"), table
         about = {
             name: ("series", [str(getattr(series, name) or "") for series in every])
             for name in ("label", "kind", "uplink", "metric")
@@ -220,18 +231,18 @@ class FigureData:
             },
         )
 
-    def save_data(self, folder: Path) -> list[Path]:
-        """Write the series as NetCDF and CSV; return the paths."""
-        netcdf, table = folder / f"{self.name}.nc", folder / f"{self.name}.csv"
-        save_dataset(self.to_dataset(), netcdf)
-        rows: list[list[Any]] = [["metric", "label", "kind", "uplink", "x", "y", "y_db", "standard_error"]]
+    def save_data(self, folder: Path) -> None:
+        """Write the series as JSON, NetCDF and CSV."""
+        write_json(folder / f"{self.name}.json", self.to_json(), mode=0o666)
+        save_dataset(self.to_dataset(), folder / f"{self.name}.nc")
+        about, numbers = ("metric", "label", "kind", "uplink"), ("x", "y", "y_db", "standard_error")
+        rows: list[Any] = [(*about, *numbers)]
         for series in (*self.series, *self.other_series):
-            errors = [""] * series.x.size if series.standard_error is None else series.standard_error.tolist()
-            about = [series.metric, series.label, series.kind, series.uplink or ""]
-            columns = zip(series.x.tolist(), series.y.tolist(), series.y_db.tolist(), errors, strict=True)
-            rows += [[*about, *row] for row in columns]
-        write_atomically(table, csv_text(rows).encode(), mode=0o666)
-        return [netcdf, table]
+            names = [getattr(series, name) or "" for name in about]
+            columns = [getattr(series, name) for name in numbers]
+            filled = [[""] * series.x.size if column is None else column.tolist() for column in columns]
+            rows += [(*names, *row) for row in zip(*filled, strict=True)]
+        write_atomically(folder / f"{self.name}.csv", csv_text(rows).encode(), mode=0o666)
 
 
 @dataclass(frozen=True)
@@ -255,63 +266,3 @@ class Quality:
     def choose(self, full: int, quick: int) -> int:
         """Return the number of trials, given a figure's own for full and quick runs."""
         return self.trials if self.trials is not None else quick if self.quick else full
-
-
-class FigurePlan(Protocol):
-    """Interface of a figure's file, as ``FIGURE``."""
-
-    @property
-    def name(self) -> str:
-        """``"fig1"`` …."""
-
-    def cells(self, quality: Quality) -> list[Cell]:
-        """Return what has to be simulated."""
-
-    def build(self, quality: Quality, results: CellResults) -> FigureData:
-        """Make the figure from the simulated cells and from theory."""
-
-
-def simulated_series(
-    cells: Iterable[Cell],
-    results: CellResults,
-    x: Iterable[float],
-    *,
-    label: str,
-    uplink: str,
-    curve: int,
-    metric: str,
-) -> FigureSeries:
-    """Return the steady states of some cells as a series."""
-    trials = np.stack([results(cell).steady_state[metric] for cell in cells])
-    count = trials.shape[1]
-    with np.errstate(invalid="ignore"):
-        error = trials.std(axis=1, ddof=1) / math.sqrt(count) if count > 1 else np.full(len(trials), math.nan)
-    return FigureSeries(
-        label=label, kind="simulation", uplink=uplink, x=np.array(list(x), dtype=float),
-        y=trials.mean(axis=1), metric=metric, curve=curve, standard_error=error, trials=trials,
-    )  # fmt: skip
-
-
-def find_unsteady_points(
-    cells: Iterable[Cell], results: CellResults, describe: Callable[[Cell], str]
-) -> tuple[str, ...]:
-    """Describe the cells whose network MSE still changes."""
-    return tuple(describe(cell) for cell in cells if "network_mse" in results(cell).unsteady_metrics)
-
-
-def other_metrics(metric: str) -> list[str]:
-    """Return the metrics that a figure does not draw."""
-    return [name for name in METRIC_TITLES if name != metric]
-
-
-def finite_numbers(values: FloatArray) -> list[float | None]:
-    """Return a list in which what is not finite is None, as strict JSON needs it."""
-    return [value if math.isfinite(value) else None for value in values.tolist()]
-
-
-def _pad(values: list[FloatArray | None], size: int) -> FloatArray:
-    out = np.full((len(values), size), np.nan)
-    for row, value in zip(out, values, strict=True):
-        if value is not None:
-            row[: value.size] = value
-    return out

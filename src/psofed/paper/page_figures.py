@@ -5,12 +5,21 @@ import json
 
 import numpy as np
 
-from psofed.paper.charts import HEADLINE, HEADLINE_KINDS, KINDS, chart_name, kind_of, metrics_of, shown_kinds
-from psofed.paper.figure_plots import ORDINATES, worst_misfit_db
+from psofed.paper.charts import (
+    HEADLINE,
+    HEADLINE_KINDS,
+    KINDS,
+    ORDINATES,
+    chart_name,
+    describe_misfit,
+    kind_of,
+    metrics_of,
+    shown_kinds,
+)
 from psofed.paper.look import look_of
 from psofed.paper.model import FigureData, FigureSeries
 from psofed.paper.page_claims import figure_title
-from psofed.paper.typeset import decibels, typeset
+from psofed.paper.typeset import typeset
 from psofed.render.numbers import counted, fixed
 from psofed.render.pages import GREY
 
@@ -41,7 +50,7 @@ def figure_section(data: FigureData, places: dict[str, str]) -> str:
     """Return all of a figure; `places` holds the elements of its charts, by name."""
     panels = "".join(
         f"""<div class="panel"><h4>{PANELS[uplink][0]}</h4>
-<p class="muted">{PANELS[uplink][1]}; {_misfit(data, uplink)}</p>
+<p class="muted">{PANELS[uplink][1]}; {typeset(describe_misfit(data, uplink))}</p>
 {_chart(data, uplink, chart_name(data, uplink), places[chart_name(data, uplink)], PANELS[uplink][1])}</div>"""
         for uplink in data.panels
     )
@@ -106,7 +115,7 @@ def _legend(data: FigureData, uplink: str | None) -> str:
 def _controls(name: str, kinds: list[str], metrics: dict[str, str]) -> str:
     layers = "".join(
         f'<button type="button" class="chip layer" aria-pressed="true" data-kind="{kind}">'
-        f"{_mark(KINDS[kind][0])}<span>{KINDS[kind][1]}</span></button>"
+        f"{_mark(KINDS[kind].layer)}<span>{KINDS[kind].title}</span></button>"
         for kind in kinds
     )
     choices = "".join(
@@ -134,17 +143,6 @@ def _controls(name: str, kinds: list[str], metrics: dict[str, str]) -> str:
 <div class="tools" role="group" aria-label="Zoom of {figure_title(name).lower()}">{metric}{tools}</div></details>"""
 
 
-def _misfit(data: FigureData, uplink: str) -> str:
-    """Say how near each theory comes to the simulation, everywhere in a panel."""
-    found = {kind: worst_misfit_db(data, uplink, kind) for kind in ("exact-theory", "paper-theory")}
-    words = [
-        f"{KINDS[kind][1]} within {decibels(max(worst, 0.01), 2)}"
-        for kind, worst in found.items()
-        if worst is not None
-    ]
-    return typeset(", ".join(words))
-
-
 def _table(data: FigureData, uplink: str) -> str:
     """Return one table per panel: a row for every point of every curve, a column for every kind."""
     kinds = shown_kinds(data, [uplink])
@@ -164,8 +162,8 @@ def _table(data: FigureData, uplink: str) -> str:
                     continue
                 cells.append(f"<td>{_level(one, places[0])}</td>")
             body.append(f'<tr><th scope="row">{x:g}</th>{"".join(cells)}</tr>')
-    titles = {kind: title.removesuffix(", with its 95 % band") for kind, (_, title) in KINDS.items()}
-    head = "".join(f'<th scope="col">{titles[kind]}</th>' for kind in kinds)
+    titles = [KINDS[kind].title.removesuffix(", with its 95 % interval") for kind in kinds]
+    head = "".join(f'<th scope="col">{title}</th>' for title in titles)
     return f"""<div class="scroll" tabindex="0" role="region" aria-label="Table: {PANELS[uplink][0].lower()}">
 <table><caption>{PANELS[uplink][0]}: {typeset(ORDINATES[data.metric])} in dB; ± is one standard error</caption>
 <thead><tr><th scope="col">{typeset(data.x_label)}</th>{head}</tr></thead>

@@ -9,7 +9,6 @@ from typing import cast
 import numpy as np
 
 from psofed.common.errors import PsofedError
-from psofed.paper.model import FigureSeries
 from psofed.parts.attacks.gaussian import Gaussian
 from psofed.scenario import Scenario
 from psofed.studies.sweeps import Cell
@@ -51,25 +50,6 @@ def predict_point(scenario: Scenario, theory: str, small_stepsize: bool = False)
         return _solve(common.replace(attack=None), theory, small_stepsize).scaled(0.0)
     unit = common.replace(attack=Gaussian(num_byzantine=attack.num_byzantine, probability=1.0, variance=1.0))
     return _solve(unit, theory, small_stepsize).scaled(attack.probability * attack.variance)
-
-
-def predicted_series(
-    scenarios: Iterable[Scenario],
-    x: Iterable[float],
-    *,
-    theory: str,
-    label: str,
-    uplink: str,
-    curve: int,
-    metric: str,
-    small_stepsize: bool = False,
-) -> FigureSeries:
-    """Return one theory's steady state at some scenarios as a series."""
-    y = [getattr(predict_point(scenario, theory, small_stepsize), metric) for scenario in scenarios]
-    return FigureSeries(
-        label=label, kind=f"{theory}-theory", uplink=uplink, x=np.array(list(x), dtype=float),
-        y=np.array(y, dtype=float), metric=metric, curve=curve,
-    )  # fmt: skip
 
 
 def predict_ahead(cells: Iterable[Cell], stop: Event) -> None:

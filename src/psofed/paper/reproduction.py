@@ -1,7 +1,6 @@
 """Saves reproduced figures: pictures, data, verdicts on the claims, and the page with all of them."""
 
 import itertools
-import json
 import os
 import signal
 import time
@@ -12,10 +11,10 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
-from psofed.common.files import atomic_path
+from psofed.common.files import write_json
 from psofed.common.types import ProgressCallback
+from psofed.paper.charts import save_pictures
 from psofed.paper.claims import check_claims
-from psofed.paper.figure_plots import save_figure
 from psofed.paper.page import write_page
 from psofed.paper.reproduce import Reproduction
 from psofed.paper.verdict import Claim
@@ -61,29 +60,26 @@ def save_reproduction(
     pending = {}
     if executor is not None:
         pending = {
-            name: executor.submit(save_figure, data.without_trials(), folder)
+            name: executor.submit(save_pictures, data.without_trials(), folder)
             for name, data in reproduction.figures.items()
         }
-    for name, data in reproduction.figures.items():
-        with atomic_path(folder / f"{name}.json") as temporary:
-            temporary.write_text(json.dumps(data.to_json(), indent=1, allow_nan=False), encoding="utf-8")
+    for data in reproduction.figures.values():
         data.save_data(folder)
         step()
     claims = check_claims(reproduction.figures)
-    with atomic_path(folder / "claims.json") as temporary:
-        text = json.dumps([claim.to_json() for claim in claims], indent=1, ensure_ascii=False)
-        temporary.write_text(text, encoding="utf-8")
+    write_json(folder / "claims.json", [claim.to_json() for claim in claims], mode=0o666)
     step()
     seconds = reproduction.simulation_seconds + reproduction.theory_seconds + time.perf_counter() - started
     page = write_page(reproduction, claims, seconds, folder)
     step()
     for name, data in reproduction.figures.items():
         try:
-            drawn = name in pending and bool(pending[name].result())
+            if name in pending:
+                pending[name].result()
+            else:
+                save_pictures(data, folder)
         except BrokenProcessPool:  # a helper was killed, say for want of memory
-            drawn = False
-        if not drawn:
-            save_figure(data, folder)
+            save_pictures(data, folder)
         step()
     return claims, page
 

@@ -17,7 +17,6 @@ quantiles stand beside means, and a trial that is *carried away* is an outcome o
 server ended further from the target than a server that knows nothing.
 """
 
-import json
 import math
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from psofed.common.csv_text import csv_text
-from psofed.common.files import atomic_path, write_atomically
+from psofed.common.files import write_atomically, write_json
 from psofed.common.numbers import finite_or_none, to_decibels
 from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_integer
@@ -358,7 +357,7 @@ def run_resilience(
     seed : int
     """
     from psofed.paper.resilience_answers import make_tables
-    from psofed.paper.resilience_plots import plot_gains, plot_matrix, save_picture
+    from psofed.paper.resilience_plots import gains_chart, matrix_chart, save_picture
 
     shared = (1, DIMENSION) if quick else (1, 3, DIMENSION)
     number = check_integer("trials", trials if trials is not None else (16 if quick else 256), 2)
@@ -369,12 +368,10 @@ def run_resilience(
     matrix = Matrix(sweep, shared)
     for metric in ("network_mse", "server_msd"):
         for occasion in OCCASIONS:
-            save_picture(plot_matrix(matrix, occasion, metric), folder / f"resilience_{occasion}_{metric}")
-        save_picture(plot_gains(matrix, metric), folder / f"resilience_gain_{metric}")
-    with atomic_path(folder / "resilience.json") as temporary:
-        temporary.write_text(json.dumps(matrix.to_json(), indent=1, allow_nan=False), encoding="utf-8")
-    with atomic_path(folder / "resilience.md") as temporary:
-        temporary.write_text(make_tables(matrix), encoding="utf-8")
+            save_picture(matrix_chart(matrix, occasion, metric), folder / f"resilience_{occasion}_{metric}")
+        save_picture(gains_chart(matrix, metric), folder / f"resilience_gain_{metric}")
+    write_json(folder / "resilience.json", matrix.to_json(), mode=0o666)
+    write_atomically(folder / "resilience.md", make_tables(matrix).encode(), mode=0o666)
     matrix.save_csv(folder / "resilience.csv")
     save_dataset(sweep.to_dataset(), folder / "resilience.nc")
     return matrix

@@ -16,13 +16,17 @@ from psofed.parts.base import (
     Pattern,
     PreAggregation,
 )
+from psofed.parts.network import Availability, Channel, Delay
 from psofed.parts.registry import load_plugin
 
 __all__ = [
     "Aggregation",
     "Algorithm",
     "Attack",
+    "Availability",
+    "Channel",
     "Defence",
+    "Delay",
     "Drift",
     "Function",
     "Model",

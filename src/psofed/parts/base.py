@@ -459,6 +459,15 @@ class Algorithm(Part):
         if not self.holds_models and scenario.uplink != "same":
             allowed = f'"same" with algorithm = "{self.kind}", whose clients hold no model'
             raise InvalidValueError("uplink", scenario.uplink, allowed)
+        network = {
+            "availability": scenario.availability,
+            "channel": scenario.channel,
+            "delay": scenario.delay,
+        }
+        for name, value in network.items():
+            if not self.holds_models and value is not None:
+                allowed = f'left out with algorithm = "{self.kind}", whose clients hold no model'
+                raise InvalidValueError(name, getattr(value, "kind", "given"), allowed)
 
     def traffic(self, scenario: "Scenario") -> "Traffic":
         """Return the cost and the frequency of exchanges."""
@@ -502,9 +511,6 @@ class Algorithm(Part):
     def decodes(cls) -> bool:
         """Tell whether it decodes updates, before or after they are combined."""
         return cls.decode is not Algorithm.decode
-
-
-BASES = (Attack, Aggregation, PreAggregation, Defence, Pattern, Drift, Model, Function, Algorithm)
 
 
 def _check_clients(clients: Any) -> tuple[int | str, ...]:

@@ -340,3 +340,75 @@ class Received(NamedTuple):
     stepsize: float
     normals: FloatArray
     uniforms: FloatArray
+
+
+class Presence(NamedTuple):
+    """A client in an iteration: the argument of an availability.
+
+    Attributes
+    ----------
+    iteration, client, num_clients : int
+        n, k and K.
+    share : float
+        Share of the time that this client is available, as the part states it.
+    uniform : float
+        A random number in [0, 1) of this client and iteration.
+    client_uniform : float
+        A random number in [0, 1), drawn once for this client.
+    was_available : bool
+        Whether the client was available in the iteration before; false in the first.
+    """
+
+    iteration: int
+    client: int
+    num_clients: int
+    share: float
+    uniform: float
+    client_uniform: float
+    was_available: bool
+
+
+class Transmission(NamedTuple):
+    """A message on a link: the argument of a channel.
+
+    Attributes
+    ----------
+    values : array (M,)
+        Entries of the sender's model; NaN for one that is not sent.
+    receiver : array (M,)
+        The receiver's own values of these entries: the server's on the way up, the client's on the way down.
+    entries : int array (M,)
+        Which entries of the model these are.
+    client, iteration : int
+        Which client's link it is, and when.
+    normals, uniforms : array (M,)
+        Random numbers of this link, iteration and entry: standard normal, and in [0, 1). Those that the channel does
+        not ask for (``draws``) are empty.
+    message_uniform : float
+        A random number in [0, 1) of this message.
+    """
+
+    values: FloatArray
+    receiver: FloatArray
+    entries: NDArray[np.int64]
+    client: int
+    iteration: int
+    normals: FloatArray
+    uniforms: FloatArray
+    message_uniform: float
+
+
+class Departure(NamedTuple):
+    """An upload that is about to be sent: the argument of a delay.
+
+    Attributes
+    ----------
+    client, iteration : int
+        Whose it is, and when it was made.
+    uniform : float
+        A random number in [0, 1) of this client and iteration.
+    """
+
+    client: int
+    iteration: int
+    uniform: float

@@ -43,9 +43,12 @@ class Part(Settings):
 
     def __post_init__(self) -> None:
         if type(self).family and Part in type(self).__bases__:
+            from psofed.parts.registry import FAMILIES
+
             name, family = type(self).__name__, type(self).family
             raise TypeError(
-                f"psofed.{name} is the base of every {family}; use one of psofed.{family}s or derive your own from it"
+                f"psofed.{name} is the base of every {family}; use one of psofed.{FAMILIES[family]} or derive your own "
+                "from it"
             )
         super().__post_init__()
 

@@ -31,6 +31,9 @@ FAMILIES = {
     "model": "models",
     "function": "functions",
     "algorithm": "algorithms",
+    "availability": "availabilities",
+    "channel": "channels",
+    "delay": "delays",
 }
 
 # Names the plugins to processes that this one starts.

@@ -74,6 +74,8 @@ def run_reference(scenario: Scenario, draws: Draws) -> ReferenceRun:
 
 def is_covered(scenario: Scenario) -> bool:
     """Tell whether the block form covers the scenario: an additive attack and the mean."""
+    if any((scenario.availability, scenario.channel, scenario.delay, len(scenario.attacks) > 1)):
+        return False
     statement = None if scenario.attack is None else scenario.attack.affine()
     adds = scenario.attack is None or (
         isinstance(statement, Affine) and (statement.own, statement.server) == (1.0, 0.0)

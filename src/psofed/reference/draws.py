@@ -15,6 +15,7 @@ from psofed.engine.participation import draw_participants
 from psofed.engine.streams import Stream, make_stream
 from psofed.engine.test_set import draw_test_instances
 from psofed.fleet import Fleet, draw_fleet
+from psofed.fleet.measured import table_samples
 from psofed.scenario import Scenario
 
 
@@ -112,6 +113,9 @@ def _draw_moves(scenario: Scenario, seed: int, trial: int) -> FloatArray:
 
 def _draw_data(scenario: Scenario, fleet: Fleet, stream: Stream) -> tuple[FloatArray, FloatArray]:
     count, clients, dimension = scenario.iterations, scenario.num_clients, scenario.input_dimension
+    if scenario.data.rows is not None:
+        rows = table_samples(scenario)[1].chunk(0, count)
+        return rows.inputs[..., 0], rows.residuals[..., 0]
     words = (dimension + 2) // 2
     column = np.empty((2 * words * clients * count, 1), np.float32)
     fill_standard_normal(stream.key, stream.gamma, 0, column)

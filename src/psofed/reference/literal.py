@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.engine.streams import make_stream
 from psofed.engine.test_set import draw_clean_samples
@@ -34,6 +35,8 @@ def run_trial(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | None 
 
     `plan` is what a defence needs to know; without it nobody is watched.
     """
+    if scenario.data.rows is not None:
+        raise NotCoveredError("the reference recursions run on drawn streams, not on your own data")
     if not scenario.algorithm.holds_models:
         return run_server_model_reference(scenario, seed, trial, plan)
     if is_covered(scenario) and scenario.defence is None:

@@ -1,7 +1,7 @@
 """Charts as values: what is drawn, not how. Matplotlib (`figures`) draws them.
 
 A `Chart` holds series over a number or a name, with bands or bars for intervals. A `RowChart` has a named row for each
-thing that is compared. `Panels` are charts side by side that share their axes.
+thing that is compared. A `HeatMap` colours the cells of a table. `Panels` are charts side by side.
 """
 
 from dataclasses import dataclass
@@ -38,6 +38,8 @@ class Series:
         Of the marker.
     width : float
         Of the line.
+    hollow : bool
+        Whether markers are rings.
     is_median : bool array (n,), optional
         Points drawn hollow, because tails are heavy.
     is_lost : bool array (n,), optional
@@ -54,6 +56,7 @@ class Series:
     colour: int | float | str = 0
     size: float = 5.5
     width: float = 1.6
+    hollow: bool = False
     is_median: NDArray[np.bool_] | None = None
     is_lost: NDArray[np.bool_] | None = None
 
@@ -160,6 +163,38 @@ class RowChart:
 
 
 @dataclass(frozen=True, eq=False)
+class HeatMap:
+    """Coloured cells with a text in each.
+
+    Attributes
+    ----------
+    title : str
+    columns, rows : tuple of str
+        Names along the axes.
+    values : array (rows, columns)
+        What is not a number has no colour.
+    texts : tuple of tuples of str
+    limits : (float, float)
+        Where colours end.
+    unit : str
+        Of the values, beside the colour bar.
+    colours : str
+        Matplotlib's name of the colours.
+    size : (float, float)
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+    values: FloatArray
+    texts: tuple[tuple[str, ...], ...]
+    limits: tuple[float, float]
+    unit: str = "dB"
+    colours: str = "viridis_r"
+    size: tuple[float, float] = (7.2, 5.0)
+
+
+@dataclass(frozen=True, eq=False)
 class Panels:
     """Charts side by side.
 
@@ -170,7 +205,7 @@ class Panels:
     charts : tuple of tuples
         Rows of charts; None leaves a place empty.
     shared : bool
-        Whether all share their axes and one legend, which then stands on the right.
+        Whether all share their axes and one legend or colour bar, which then stands on the right.
     x, y : str
         Labels of the shared axes.
     legend : str
@@ -183,7 +218,7 @@ class Panels:
     """
 
     title: str
-    charts: "tuple[tuple[Chart | RowChart | None, ...], ...]"
+    charts: tuple[tuple[Chart | RowChart | HeatMap | None, ...], ...]
     shared: bool = False
     x: str = ""
     y: str = ""
@@ -193,7 +228,7 @@ class Panels:
     widths: tuple[float, ...] | None = None
 
 
-AnyChart = Chart | RowChart | Panels
+AnyChart = Chart | RowChart | HeatMap | Panels
 
 
 def log_bins(iterations: FloatArray, *curves: FloatArray) -> tuple[FloatArray, ...]:

@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +18,11 @@ from matplotlib.ticker import MaxNLocator
 
 from psofed.common.files import atomic_path
 from psofed.common.types import FloatArray
-from psofed.render.charts import AnyChart, Chart, Panels, RowChart, Rows, Scale, Series, Span
+from psofed.render.charts import AnyChart, Chart, HeatMap, Panels, RowChart, Rows, Scale, Series, Span
 from psofed.render.style import COLOURS, MATPLOTLIB, PICTURE_FORMATS, check_picture_format
 
 _FLAG = COLOURS[1]
+_SYMBOL = re.compile(r"(?<!\w)(\w)_(\w)(²?)(?!\w)")
 # Marks at the upper edge: of what diverged, and of what lies above the picture. No series has them.
 _LOST, _BEYOND = "x", r"$\uparrow$"
 
@@ -92,9 +94,13 @@ def save_figure(figure: MatplotlibFigure, path: str | Path) -> None:
         temporary.write_bytes(content.getvalue())
 
 
-def _draw_any(axes: Axes, chart: Chart | RowChart) -> None:
+def _draw_any(axes: Axes, chart: Chart | RowChart | HeatMap) -> None:
     if isinstance(chart, RowChart):
         _draw_rows(axes, chart)
+        return
+    if isinstance(chart, HeatMap):
+        image = _draw_cells(axes, chart)
+        axes.figure.colorbar(image, ax=axes, label=chart.unit, shrink=0.7)
         return
     _draw_series(axes, chart)
     handles = _legend_of((chart,))
@@ -128,7 +134,7 @@ def _draw_one(axes: Axes, series: Series, top: float) -> None:
             axes.vlines(x, low, high, color=colour, lw=1.4)
     axes.plot(
         x, y, color=colour, ls=series.line or "none", lw=series.width, marker=series.marker or None, ms=series.size,
-        markevery=list(np.flatnonzero(~hollow)) if series.marker else None,
+        markevery=list(np.flatnonzero(~hollow)) if series.marker else None, mfc="none" if series.hollow else None,
     )  # fmt: skip
     if hollow.any():
         axes.plot(
@@ -262,8 +268,26 @@ def _draw_row_values(axes: Axes, rows: Rows, starred: frozenset[int]) -> None:
         axes.plot([value], [at], ls="none", zorder=3, **(style | star))
 
 
+def _draw_cells(axes: Axes, chart: HeatMap) -> Any:
+    low, high = chart.limits
+    axes.set_facecolor("#e8e8e8")
+    axes.grid(visible=False)
+    values = np.clip(chart.values, low, high)
+    image = axes.imshow(values, chart.colours, vmin=low, vmax=high, aspect="auto")
+    is_dark = image.to_rgba(np.nan_to_num(values)) @ [0.3, 0.59, 0.11, 0.0] < 0.5
+    for (i, j), value in np.ndenumerate(values):
+        colour = "0.5" if math.isnan(value) else "white" if is_dark[i, j] else "black"
+        axes.text(j, i, chart.texts[i][j], ha="center", va="center", fontsize=6, color=colour)
+    axes.set_xticks(range(len(chart.columns)), chart.columns, rotation=40, ha="right", fontsize=8)
+    axes.set_yticks(range(len(chart.rows)), chart.rows, fontsize=8)
+    axes.set_title(_text(chart.title), fontsize=9.5)
+    axes.tick_params(length=0)
+    return image
+
+
 def _draw_panels(figure: Figure, panels: Panels) -> None:
     down, across = len(panels.charts), max(map(len, panels.charts))
+    colours, unit = None, ""
     grid = figure.subplots(
         down, across, sharex=panels.shared, sharey=panels.shared, squeeze=False, width_ratios=panels.widths
     )
@@ -277,6 +301,8 @@ def _draw_panels(figure: Figure, panels: Panels) -> None:
                 continue
             if panels.shared and isinstance(chart, Chart):
                 _draw_series(axes, chart)
+            elif panels.shared and isinstance(chart, HeatMap):
+                colours, unit = _draw_cells(axes, chart), chart.unit
             else:
                 _draw_any(axes, chart)
         if row < len(panels.right):
@@ -291,6 +317,8 @@ def _draw_panels(figure: Figure, panels: Panels) -> None:
                 handles=handles, title=_text(panels.legend) or None, loc="outside right upper",
                 ncols=1 if len(handles) <= 20 else 2, title_fontsize=8.5, alignment="left",
             )  # fmt: skip
+    if colours is not None:
+        figure.colorbar(colours, ax=grid, label=unit, shrink=0.7)
     if panels.title:
         figure.suptitle(_text(panels.title), fontsize=10, x=0.01, ha="left")
 
@@ -306,6 +334,7 @@ def _legend_of(charts: tuple[Chart, ...]) -> list[Any]:
                 handles[series.label] = Line2D(
                     [], [], color=_colour(series.colour), ls=series.line or "none", lw=series.width,
                     marker=series.marker or None, ms=series.size, label=_text(series.label),
+                    mfc="none" if series.hollow else None,
                 )  # fmt: skip
         for span in chart.spans:
             if span.label and span.label not in handles:
@@ -348,8 +377,9 @@ def _legend_of(charts: tuple[Chart, ...]) -> list[Any]:
 
 
 def _text(text: str) -> str:
-    # A dollar sign would start a formula.
-    return text.replace("$", r"\$")
+    """Set symbols such as σ_B² as formulas; a dollar sign of the text itself would start one."""
+    plain = text.replace("$", r"\$")
+    return _SYMBOL.sub(lambda m: f"${m[1]}_{{{m[2]}}}{'^2' if m[3] else ''}$", plain)
 
 
 def _colour(colour: int | float | str) -> Any:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psofed.common.errors import PsofedError
+from psofed.common.toml import parse_toml
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
 from psofed.results.defence import DEFENCE_LONG_NAMES, DefenceRecord
 from psofed.results.metrics import EVASION_LONG_NAMES, LONG_NAMES, METRIC_TITLES
 from psofed.scenario import Scenario
+from psofed.scenario.file import mapping_to_toml
 
 if TYPE_CHECKING:
     import pandas
@@ -85,7 +87,7 @@ def simulation_to_dataset(result: "SimulationResult") -> "xarray.Dataset":
         coords=coordinates,
         attrs={
             "title": SIMULATION_TITLE,
-            "scenario": result.scenario.to_toml(),
+            "scenario": mapping_to_toml(result.scenario.to_mapping()),
             "seed": result.seed,
             "version": result.version,
             "tail": result.tail,
@@ -109,7 +111,7 @@ def simulation_from_dataset(data: "xarray.Dataset") -> "SimulationResult":
     """
     from psofed.results.simulation import SimulationResult
 
-    scenario = Scenario.from_toml(data.attrs["scenario"])
+    scenario = Scenario.from_mapping(parse_toml(data.attrs["scenario"]))
     bin_width = int(data.attrs["bin_width"])
     check_size(data, "client", scenario.num_clients)
     check_size(data, "iteration", math.ceil(scenario.iterations / bin_width))

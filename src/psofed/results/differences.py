@@ -245,9 +245,9 @@ def why_not_paired(a: "SimulationResult", b: "SimulationResult") -> tuple[str, .
         first, second = getattr(a.scenario, name), getattr(b.scenario, name)
         if first != second:
             reasons.append(f"{first} and {second} {title}")
-    if ("data" in a.details) != ("data" in b.details):
+    if (a.scenario.data.rows is None) != (b.scenario.data.rows is None):
         reasons.append("one has data of its own, the other a drawn fleet")
-    elif "data" not in a.details and a.scenario.data != b.scenario.data:
+    elif a.scenario.data != b.scenario.data:
         names = [
             f"data.{name}"
             for name in type(a.scenario.data).__dataclass_fields__

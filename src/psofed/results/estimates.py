@@ -1,9 +1,13 @@
-"""Estimates over independent trials, with intervals that hold for few trials and for heavy tails.
+"""Estimates over independent trials, with intervals that allow for few trials and heavy tails.
 
-A mean over trials has Student's interval where the trials' values are spread like most errors are. Close to
-instability they are not: a few trials, or a single one, make up the sum, and the next seed contradicts "mean ± standard
-error" by a factor. Such samples are noticed (:func:`is_heavy_tailed`) and described by their median instead, whose
-interval between two order statistics holds for every distribution.
+The mean has Student's interval unless the sample shows heavy tails. Close to instability a few trials, or a single one,
+make up the sum, and the next seed contradicts "mean ± standard error". Such samples are recognised
+(:func:`is_heavy_tailed`) and described by their median, whose interval between two order statistics holds for every
+distribution.
+
+The interval of the mean cannot hold for every distribution. A tail that does not show in the sample is not recognised:
+with eight trials the interval contains the mean of a Pareto distribution with exponent 1.5 in 71 % of samples.
+Events rarer than one in the number of trials are missing from most samples, whatever the method.
 """
 
 import math
@@ -41,7 +45,8 @@ class Estimate:
         Of the mean, s/√n; NaN if there was but one trial. It says little where tails are heavy: use the interval.
     interval : (float, float)
         95 % confidence interval of the mean: Student's t; for heavy tails from a lower bound that holds for every
-        distribution (Dvoretzky, Kiefer and Wolfowitz) to infinity.
+        distribution (Dvoretzky, Kiefer and Wolfowitz) to infinity. Rare events that are not in the sample are not
+        covered.
     median : float
         Of the trials; finite if fewer than half of them diverged.
     median_interval : (float, float)

@@ -1,6 +1,7 @@
 """The scenario that is simulated and predicted, and its tables, in Python and as TOML."""
 
+from psofed.common.per_client import Uniform
 from psofed.scenario.scenario import UPLINKS, Scenario
-from psofed.scenario.tables import Data, Evasion, Selection, Uniform, Variance
+from psofed.scenario.tables import Data, Evasion, Links, Selection, Variance
 
-__all__ = ["UPLINKS", "Data", "Evasion", "Scenario", "Selection", "Uniform", "Variance"]
+__all__ = ["UPLINKS", "Data", "Evasion", "Links", "Scenario", "Selection", "Uniform", "Variance"]

@@ -1,5 +1,7 @@
 """Fields of a scenario set by dotted name, as ``--set`` and sweeps do, and what each change takes with it."""
 
+import copy
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,10 +12,12 @@ from psofed.parts.base import Attack
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part
 from psofed.scenario.mapping import (
+    CHANNEL_TABLES,
     DEFAULT_KIND,
     KIND_TABLES,
     NAMED,
     OPTIONAL,
+    SEEN,
     TABLE_NAMES,
     field_names,
     part_from_table,
@@ -22,6 +26,10 @@ from psofed.scenario.mapping import (
     scenario_to_mapping,
 )
 from psofed.scenario.scenario import Scenario
+from psofed.scenario.tables import Links
+from psofed.settings.data import DataSettings
+
+_TABLES = (*TABLE_NAMES, *CHANNEL_TABLES)
 
 
 def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
@@ -39,18 +47,26 @@ def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     >>> with_values(scenario, {"attack.num_byzantine": 5, "attack.strength": 2.0}).attack.variance
     2.0
     """
-    return scenario_from_mapping(set_values(scenario_to_mapping(scenario), changes))
+    mapping = scenario_to_mapping(scenario)
+    if scenario.data.rows is None:
+        return scenario_from_mapping(set_values(mapping, changes))
+    if any(
+        name in changes for name in ("data", "data.file", *(f"data.{key}" for key in DataSettings.options()))
+    ):
+        return scenario_from_mapping(_without_rows(set_values(mapping, changes), changes), opening=True)
+    return scenario_from_mapping(set_values({**mapping, "data": {"rows": scenario.data.rows}}, changes))
 
 
 def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a scenario's mapping with fields set by dotted name, unchecked but for tables there are not."""
-    changed = {key: dict(value) if isinstance(value, Mapping) else value for key, value in mapping.items()}
+    changed = copy.deepcopy(dict(mapping))
     changes = _without_parts(changes, changed)
     # Kinds first: options that only the old kind reads go with it.
     for dotted in sorted(changes, key=lambda name: name.rpartition(".")[2] not in ("kind", "pattern")):
-        table, _, key = dotted.rpartition(".")
-        if table and table not in TABLE_NAMES:
-            if hint := closest(table, TABLE_NAMES):
+        place, _, key = dotted.rpartition(".")
+        table, number = _split_number(place)
+        if table and table not in _TABLES:
+            if hint := closest(table, _TABLES):
                 raise UnknownFieldError(dotted, TABLE_NAMES, elsewhere=[f"{hint}.{key}"])
             raise UnknownFieldError(dotted, TABLE_NAMES, elsewhere=field_names())
         if not table:
@@ -58,15 +74,54 @@ def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
                 changed.pop(NAMED[key], None)
             changed[key] = changes[dotted]
             continue
-        values = changed[table] = _opened(table, changed.get(table, {}))
-        if key in ("kind", "pattern") and values.get(key) != changes[dotted]:
-            _drop_own_options(table, key, values)
-        if table == "attack" and key in ("clients", "num_byzantine"):
-            values.pop("num_byzantine" if key == "clients" else "clients", None)
-        values[key] = changes[dotted]
-    if "attack.strength" in changes:
-        _replace_strength(changed["attack"], changes)
+        for values in _open_tables(changed, dotted, table, number, key):
+            if key in ("kind", "pattern") and values.get(key) != changes[dotted]:
+                _drop_own_options(table, key, values)
+            if table == "attack" and key in ("clients", "num_byzantine"):
+                values.pop("num_byzantine" if key == "clients" else "clients", None)
+            values[key] = changes[dotted]
+            if table == "attack" and key == "strength":
+                _replace_strength(values, changes, place)
     return changed
+
+
+def _split_number(place: str) -> tuple[str, int | None]:
+    """Split the number of a group or channel from its table: ``attack.1`` and ``attack[1]`` are the second group."""
+    found = re.fullmatch(r"(.+?)(?:\.(\d{1,6})|\[(\d{1,6})\])", place)
+    return (place, None) if found is None else (found[1], int(found[2] or found[3]))
+
+
+def _open_tables(
+    changed: dict[str, Any], dotted: str, table: str, number: int | None, key: str
+) -> list[dict[str, Any]]:
+    """Return the tables to write a field into: one, or each of a list that has the field."""
+    holder, name = changed, table
+    if table in CHANNEL_TABLES:
+        name = table.removeprefix("channel.")
+        holder = changed["channel"] = _opened("channel", changed.get("channel", {}))
+    held = holder.get(name, {})
+    if isinstance(held, list) and (table == "attack" or table in CHANNEL_TABLES):
+        tables = holder[name] = [_opened(table, entry) for entry in held]
+        if number is None:
+            family = table.partition(".")[0]
+            return [values for values in tables if _has_option(family, values, key)] or tables
+    else:
+        tables = [_opened(table, held)]
+        holder[name] = tables[0]
+        if number is None:
+            return tables
+    if number >= len(tables):
+        allowed = f"a field of {table}, which has {len(tables)} entries (numbered from 0)"
+        raise InvalidValueError(dotted, number, allowed)
+    return [tables[number]]
+
+
+def _has_option(family: str, values: Mapping[str, Any], key: str) -> bool:
+    try:
+        part = find_part(family, values.get("kind", DEFAULT_KIND.get(family)))
+    except InvalidValueError:
+        return True  # an unknown kind is refused when the scenario is made
+    return key in ("kind", "strength") or key in part.options()
 
 
 def attack_from_mapping(values: Mapping[str, Any]) -> Attack:
@@ -102,14 +157,34 @@ def parse_setting(text: str, option: str = "--set") -> tuple[str, Any]:
         return key.strip(), value.strip()
 
 
+def _without_rows(mapping: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Forget what followed from a table that is to be read again in another way."""
+    followed = {"num_clients", "dimension", "iterations", "num_participants"} - set(changes)
+    fields = {key: value for key, value in mapping.items() if key not in followed}
+    return {**fields, "data": {key: value for key, value in mapping["data"].items() if key not in SEEN}}
+
+
 def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[str, Any]:
     """Put parts among the changes into the mapping `changed`, whole (None: no such part); return the others."""
     others = {}
     for dotted, value in changes.items():
-        if dotted in OPTIONAL and (value is None or value == "none"):
+        if dotted in CHANNEL_TABLES and (value is None or value == "none"):
+            if isinstance(changed.get("channel"), dict):
+                changed["channel"].pop(dotted.removeprefix("channel."), None)
+        elif dotted in OPTIONAL and (value is None or value == "none"):
             changed.pop(dotted, None)
-        elif dotted in KIND_TABLES and isinstance(value, str):
+        elif dotted in (*KIND_TABLES, *CHANNEL_TABLES) and isinstance(value, str):
             others[f"{dotted}.kind"] = value
+        elif dotted == "attack" and isinstance(value, list | tuple):
+            changed[dotted] = [part.to_mapping() if isinstance(part, Part) else part for part in value]
+        elif dotted == "channel" and isinstance(value, Links):
+            changed[dotted] = value.to_mapping()
+        elif dotted in CHANNEL_TABLES and not isinstance(value, Mapping):
+            series = value if isinstance(value, list | tuple) else [value]
+            plain = [part.to_mapping() if isinstance(part, Part) else part for part in series]
+            links = _opened("channel", changed.get("channel", {}))
+            links[dotted.removeprefix("channel.")] = plain[0] if len(plain) == 1 else plain
+            changed["channel"] = links
         elif not isinstance(value, Part):
             others[dotted] = value
         elif dotted in NAMED:
@@ -130,7 +205,7 @@ def _opened(table: str, value: Any) -> dict[str, Any]:
     """Return a table to write into, of what stands there: a table, a name that is short for one, or "none"."""
     if table in OPTIONAL and value == "none":
         return {}
-    if table in KIND_TABLES and isinstance(value, str):
+    if table in (*KIND_TABLES, *CHANNEL_TABLES) and isinstance(value, str):
         return {"kind": value}
     if not isinstance(value, dict):
         raise InvalidValueError(table, value, f"a table, [{table}]")
@@ -139,7 +214,7 @@ def _opened(table: str, value: Any) -> dict[str, Any]:
 
 def _drop_own_options(table: str, key: str, values: dict[str, Any]) -> None:
     """Forget what only the old kind reads; an unknown kind is complained of when the scenario is made."""
-    family = "pattern" if key == "pattern" else table
+    family = "pattern" if key == "pattern" else table.partition(".")[0]
     old = values.get(key, DEFAULT_KIND.get(family, "random" if family == "pattern" else None))
     try:
         own = find_part(family, old).own_options()
@@ -149,11 +224,11 @@ def _drop_own_options(table: str, key: str, values: dict[str, Any]) -> None:
         values.pop(name, None)
 
 
-def _replace_strength(attack: dict[str, Any], changes: Mapping[str, Any]) -> None:
+def _replace_strength(attack: dict[str, Any], changes: Mapping[str, Any], place: str) -> None:
     """Let a strength that is set replace the value it addresses, unless that is set as well."""
     try:
         name = find_part("attack", attack.get("kind", DEFAULT_KIND["attack"])).strength_field()
     except InvalidValueError:
         return
-    if f"attack.{name}" not in changes:
+    if f"{place}.{name}" not in changes:
         attack[name] = attack.pop("strength")

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from psofed.data.own_data import DataSource, OwnData
 from psofed.render import Column, Report, Table
 from psofed.render.numbers import significant
 
@@ -21,8 +22,8 @@ def describe_scenario(scenario: "Scenario") -> str:
     >>> describe_scenario(Scenario(num_clients=50, dimension=5))
     '50 clients, sharing 1 of 5 parameters, stepsize 0.15, no attack'
     """
-    attack = scenario.attack
-    threat = "no attack" if attack is None else f"{attack.num_byzantine} Byzantine ({attack.kind})"
+    groups = [f"{attack.num_byzantine} Byzantine ({attack.kind})" for attack in scenario.attacks]
+    threat = " and ".join(groups) or "no attack"
     rule = scenario.aggregation.kind
     algorithm = scenario.algorithm.kind
     return (
@@ -32,6 +33,19 @@ def describe_scenario(scenario: "Scenario") -> str:
         + ("" if rule == "mean" else f", {rule}")
         + ("" if scenario.defence is None else f", {scenario.defence.kind} defence")
         + ("" if scenario.drift is None else f", {scenario.drift.kind} drift")
+        + ("" if scenario.availability is None else f", {scenario.availability.kind} availability")
+        + _describe_links(scenario)
+        + ("" if scenario.delay is None else f", {scenario.delay.kind} delay")
+    )
+
+
+def _describe_links(scenario: "Scenario") -> str:
+    links = scenario.channel
+    directions = () if links is None else (("up", links.up), ("down", links.down))
+    return "".join(
+        f", {' then '.join(channel.kind for channel in channels)} channel {direction}"
+        for direction, channels in directions
+        if channels
     )
 
 
@@ -50,11 +64,18 @@ def short_repr(value: Any, **defaults: Any) -> str:
         held = getattr(value, field.name)
         default = field.default_factory() if callable(field.default_factory) else field.default
         if field.repr and field.init and not _same(held, defaults.get(field.name, default)):
-            text = short_repr(held) if dataclasses.is_dataclass(held) else repr(held)
+            text = _short_value(held)
             shown.append(
                 f"{field.name}={text if len(text) <= _LONGEST or '(' in text[:20] else text[:_LONGEST] + '…'}"
             )
     return f"{type(value).__name__}({', '.join(shown)})"
+
+
+def _short_value(held: Any) -> str:
+    if isinstance(held, OwnData | DataSource):
+        source = held.source if isinstance(held, OwnData) else held
+        return f"{source.num_clients} clients of {source.name}" if source.clients else source.name
+    return short_repr(held) if dataclasses.is_dataclass(held) else repr(held)
 
 
 def scenario_report(scenario: "Scenario") -> Report:
@@ -71,8 +92,11 @@ def scenario_report(scenario: "Scenario") -> Report:
 
 
 def _tables(mapping: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    plain = {key: value for key, value in mapping.items() if not isinstance(value, dict)}
-    return [("", plain), *((f"{key}.", value) for key, value in mapping.items() if isinstance(value, dict))]
+    plain = {key: value for key, value in mapping.items() if not isinstance(value, dict) and key != "attack"}
+    tables = {key: value for key, value in mapping.items() if isinstance(value, dict)}
+    for place, group in enumerate(mapping["attack"] if isinstance(mapping.get("attack"), list) else ()):
+        tables[f"attack[{place}]"] = group
+    return [("", plain), *((f"{key}.", value) for key, value in tables.items())]
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -8,7 +8,7 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.toml import parse_toml, read_toml, toml_value
 from psofed.parts.registry import load_plugin
 from psofed.scenario.changes import set_values
-from psofed.scenario.mapping import TABLE_NAMES, scenario_from_mapping, scenario_to_mapping
+from psofed.scenario.mapping import SEEN, TABLE_NAMES, scenario_from_mapping, scenario_to_mapping
 from psofed.scenario.scenario import Scenario
 
 EXAMPLE = """\
@@ -41,6 +41,8 @@ input_correlation = 0.0          # rho in R_k[i, j] = input_variance * rho^|i-j|
 fleet_seed = 0                   # of the uniform draws above
 test_instances = 50              # the server's test set
 test_input_variance = 1.0
+# file = "readings.csv"          # your own data instead of all of the above, with client_column, target_column and
+#                                # features: docs/own_data.md
 # target_spread = 0.01           # clients with targets of their own: variance of each entry's deviation
 # function = "root-sine"         # y = f(x) + noise instead of w'x + noise, with input_dimension entries of x
 
@@ -108,7 +110,9 @@ def read_scenario(
         load_plugin(plugin)
     mapping = read_mapping(path)
     try:
-        return scenario_from_mapping(set_values(mapping, changes or {}))
+        return scenario_from_mapping(
+            set_values(mapping, changes or {}), folder=Path(path).parent, opening=True
+        )
     except PsofedError as error:
         # A wrong change is not a mistake in the file.
         raise (error if getattr(error, "field", None) in (changes or {}) else error.at(str(path))) from None
@@ -145,15 +149,49 @@ def scenario_from_toml(text: str, plugins: Sequence[str | Path] = ()) -> Scenari
     """Make a scenario from TOML text."""
     for plugin in plugins:
         load_plugin(plugin)
-    return scenario_from_mapping(parse_toml(text))
+    return scenario_from_mapping(parse_toml(text), opening=True)
 
 
-def scenario_to_toml(scenario: Scenario) -> str:
-    """Return the scenario as TOML text."""
+def scenario_to_toml(scenario: Scenario, folder: Path | None = None) -> str:
+    """Return the scenario as TOML text; the path of a table is relative to `folder` if it lies in there.
+
+    Raises
+    ------
+    PsofedError
+        If the scenario's data do not come from a file.
+    """
     mapping = scenario_to_mapping(scenario)
+    if scenario.data.rows is not None:
+        data = {key: value for key, value in mapping["data"].items() if key not in SEEN}
+        if not data["file"]:
+            raise PsofedError(
+                "The scenario's data are in memory, and TOML can only name a file. Write them to a CSV or Parquet file "
+                "and read that with psofed.read_data."
+            )
+        if folder is not None and Path(data["file"]).is_relative_to(folder.resolve()):
+            data["file"] = Path(data["file"]).relative_to(folder.resolve()).as_posix()
+        mapping["data"] = data
+    return mapping_to_toml(mapping)
+
+
+def mapping_to_toml(mapping: Mapping[str, Any]) -> str:
+    """Return a scenario's mapping as TOML text, with all that it holds."""
     lines = [f"{key} = {toml_value(value)}" for key, value in mapping.items() if key not in TABLE_NAMES]
     for name in TABLE_NAMES:
-        if name in mapping:
-            lines += ["", f"[{name}]"]
-            lines += [f"{key} = {toml_value(value)}" for key, value in mapping[name].items()]
+        if name == "channel":
+            for direction, value in mapping.get(name, {}).items():
+                lines += _toml_table(f"{name}.{direction}", value)
+        elif name in mapping:
+            lines += _toml_table(name, mapping[name])
     return "\n".join(lines) + "\n"
+
+
+def _toml_table(name: str, value: Any) -> list[str]:
+    """Return the lines of a table, or of a list of tables."""
+    if isinstance(value, list):
+        return [line for table in value for line in ("", f"[[{name}]]", *_toml_fields(table))]
+    return ["", f"[{name}]", *_toml_fields(value)]
+
+
+def _toml_fields(table: Mapping[str, Any]) -> list[str]:
+    return [f"{key} = {toml_value(value)}" for key, value in table.items()]

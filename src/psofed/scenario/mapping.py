@@ -2,16 +2,23 @@
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from psofed.common.errors import InvalidValueError, MissingValueError, UnknownFieldError
+from psofed.common.errors import InvalidValueError, MissingValueError, PsofedError, UnknownFieldError
+from psofed.common.per_client import Uniform
+from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names, plugin_of
+from psofed.scenario.fitting import fitted_to
 from psofed.scenario.scenario import Scenario
-from psofed.scenario.tables import Data, Evasion, Selection, Uniform
+from psofed.scenario.tables import Data, Evasion, Links, Selection
+from psofed.settings.data import DataSettings
 
 # Tables that hold a part's kind and options; parts whose name stands outside of their table; and plain tables.
-KIND_TABLES = ("model", "drift", "pre_aggregation", "attack", "defence")
+KIND_TABLES = ("model", "drift", "pre_aggregation", "attack", "defence", "availability", "delay")
+# Tables within tables that hold a part or, in a list, several in series.
+CHANNEL_TABLES = ("channel.up", "channel.down")
 NAMED = {"aggregation": "aggregation_options", "algorithm": "algorithm_options"}
 _PLAIN_TABLES = {"selection": Selection, "data": Data, "evasion": Evasion}
 TABLE_NAMES = (
@@ -20,25 +27,37 @@ TABLE_NAMES = (
     "data",
     "drift",
     "pre_aggregation",
+    "availability",
+    "channel",
+    "delay",
     "attack",
     "defence",
     "evasion",
     *NAMED.values(),
 )
 # Tables that may be left out; "none" means the same.
-OPTIONAL = ("drift", "pre_aggregation", "attack", "defence", "evasion")
-DEFAULT_KIND = {"model": "linear", "attack": "gaussian", "defence": "cusum"}
+OPTIONAL = (
+    "drift", "pre_aggregation", "attack", "defence", "evasion", "availability", "channel", "delay", *CHANNEL_TABLES,
+)  # fmt: skip
+DEFAULT_KIND = {"model": "linear", "attack": "gaussian", "defence": "cusum", "availability": "bernoulli"}
 PLUGINS = "plugins"
+# What is known of a table that was read, beside what reading it needs.
+SEEN = ("clients", "samples", "digest")
 
 
-def scenario_from_mapping(mapping: Mapping[str, Any]) -> Scenario:
+def scenario_from_mapping(
+    mapping: Mapping[str, Any], *, folder: Path | None = None, opening: bool = False
+) -> Scenario:
     """Make a scenario from nested mappings; unknown keys are refused.
+
+    A table that ``[data]`` names is opened only if `opening`, since a mapping may come from another machine; its path
+    is relative to `folder`.
 
     A mapping may name the modules of custom parts (``plugins = ["my_parts"]``). Reading a file never imports them: the
     caller does (:func:`psofed.load_plugin`, ``--plugin``), and the error says so if it did not.
     """
     try:
-        return _from_mapping(mapping)
+        return _from_mapping(mapping, folder, opening)
     except InvalidValueError as error:
         named = mapping.get(PLUGINS)
         if named and error.allowed.startswith("one of "):
@@ -61,7 +80,7 @@ def scenario_to_mapping(scenario: Scenario) -> dict[str, Any]:
         elif field.name == "selection":
             options = value.pattern.to_mapping()
             plain["selection"] = {"pattern": value.pattern.kind, "coordinated": value.coordinated, **options}
-        elif isinstance(value, Part):
+        elif isinstance(value, Part | Links):
             plain[field.name] = value.to_mapping()
         elif value is not None:
             plain[field.name] = plain_value(value)
@@ -76,33 +95,75 @@ def field_names() -> list[str]:
     """Return the full name of every field of a scenario, including those of all built-in parts."""
     names = [f.name for f in dataclasses.fields(Scenario) if f.name not in TABLE_NAMES]
     for table, kind in _PLAIN_TABLES.items():
-        names += [f"{table}.{f.name}" for f in dataclasses.fields(kind)]
+        names += [f"{table}.{f.name}" for f in dataclasses.fields(kind) if f.name != "rows"]
+    names += [f"data.{name}" for name in ("file", *DataSettings.options())]
     # The attack first: among fields with the same name, users mean its field most often.
     tables = {family: family for family in ("attack", *KIND_TABLES)} | {"pattern": "selection"}
     tables |= NAMED
-    for family, table in tables.items():
+    places = [*tables.items(), *(("channel", table) for table in CHANNEL_TABLES)]
+    for family, table in places:
         own = {name for kind in part_names(family) for name in find_part(family, kind).options()}
         names += [f"{table}.{name}" for name in sorted(own)]
-        if family in KIND_TABLES:
+        if family in (*KIND_TABLES, "channel"):
             names.append(f"{table}.kind")
     return list(dict.fromkeys([*names, "attack.strength"]))
 
 
-def part_from_table(family: str, value: Any) -> Part:
-    """Make a part from the fields of its table, such as ``[attack]``, or from its name."""
-    values = {"kind": value} if isinstance(value, str) else _table(family, value)
+def part_from_table(family: str, value: Any, table: str = "") -> Part:
+    """Make a part from the fields of its table, such as ``[attack]``, or from its name.
+
+    `table` is what errors call it: ``channel.up``, or ``attack[1]`` for the second group of attackers.
+    """
+    table = table or family
+    values = {"kind": value} if isinstance(value, str) else _table(table, value)
     if "kind" not in values and family not in DEFAULT_KIND:
-        raise MissingValueError(f"{family}.kind", "one of " + ", ".join(part_names(family)))
+        raise MissingValueError(f"{table}.kind", "one of " + ", ".join(part_names(family)))
     kind: Any = values.pop("kind", DEFAULT_KIND.get(family))
-    part = find_part(family, kind, f"{family}.kind")
+    part = find_part(family, kind, f"{table}.kind")
     if family == "attack" and "strength" in values:
         name = part.strength_field()
         if name in values:
-            allowed = f'left out where attack.{name} is given, which is the strength of "{part.kind}"'
-            raise InvalidValueError("attack.strength", values["strength"], allowed)
+            allowed = f'left out where {table}.{name} is given, which is the strength of "{part.kind}"'
+            raise InvalidValueError(f"{table}.strength", values["strength"], allowed)
         values[name] = values.pop("strength")
-    made: Part = part.from_mapping(values)
+    try:
+        made: Part = part.from_mapping(values)
+    except (InvalidValueError, UnknownFieldError) as error:
+        raise _within(error, part.table, table) from None
     return made
+
+
+def _within(error: Any, table: str, place: str) -> PsofedError:
+    """Return an error about a field of a part's table, named after the place where the table stands."""
+    field: str = error.field
+    if place == table or not field.startswith(f"{table}."):
+        return error  # type: ignore[no-any-return]
+    return error.renamed(place + field.removeprefix(table))  # type: ignore[no-any-return]
+
+
+def _attack(value: Any) -> Any:
+    """Make the attack of ``[attack]``, or the groups of ``[[attack]]``."""
+    if not isinstance(value, list | tuple):
+        return part_from_table("attack", value)
+    return [part_from_table("attack", group, f"attack[{place}]") for place, group in enumerate(value)]
+
+
+def links_from_table(value: Any) -> Links:
+    """Make the channels of ``[channel.up]`` and ``[channel.down]``; a list, ``[[channel.up]]``, acts in series."""
+    made: dict[str, Any] = {}
+    for direction, channels in _table("channel", value).items():
+        table = f"channel.{direction}"
+        if direction not in Links.options():
+            raise UnknownFieldError(table, tuple(Links.options()))
+        if channels == "none":
+            continue
+        if isinstance(channels, list | tuple):
+            made[direction] = [
+                part_from_table("channel", part, f"{table}[{place}]") for place, part in enumerate(channels)
+            ]
+        else:
+            made[direction] = part_from_table("channel", channels, table)
+    return Links(**made)
 
 
 def plain_value(value: Any) -> Any:
@@ -112,6 +173,10 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, Part):
         options = value.to_mapping()
         return {"kind": value.kind, **options} if options else value.kind
+    if isinstance(value, Data) and value.rows is not None:
+        source = value.rows.source if isinstance(value.rows, OwnData) else value.rows
+        seen = {name: getattr(source, name) for name in SEEN if getattr(source, name)}
+        return source.to_mapping() | {name: plain_value(entry) for name, entry in seen.items()}
     if dataclasses.is_dataclass(value):
         plain = {f.name: plain_value(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {name: entry for name, entry in plain.items() if entry is not None}
@@ -120,7 +185,7 @@ def plain_value(value: Any) -> Any:
     return value
 
 
-def _from_mapping(mapping: Mapping[str, Any]) -> Scenario:
+def _from_mapping(mapping: Mapping[str, Any], folder: Path | None, opening: bool) -> Scenario:
     values = {key: value for key, value in mapping.items() if key != PLUGINS}
     known = tuple(f.name for f in dataclasses.fields(Scenario))
     for key in values:
@@ -131,7 +196,10 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Scenario:
             del values[table]
     for family in KIND_TABLES:
         if family in values:
-            values[family] = part_from_table(family, values[family])
+            made = _attack(values[family]) if family == "attack" else part_from_table(family, values[family])
+            values[family] = made
+    if "channel" in values:
+        values["channel"] = links_from_table(values["channel"])
     for family, table in NAMED.items():
         options = _table(table, values.pop(table, {}))
         if family in values or options:
@@ -141,11 +209,13 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Scenario:
     if "selection" in values:
         values["selection"] = _selection(_table("selection", values["selection"]))
     if "data" in values:
-        values["data"] = _data(_table("data", values["data"]))
+        values["data"] = _data(_table("data", values["data"]), folder, opening)
     if "evasion" in values:
         values["evasion"] = Evasion.from_mapping(_table("evasion", values["evasion"]))
-    model = values.get("model")
-    if "dimension" not in values and model is not None and model.num_features is not None:
+    model, rows = values.get("model"), values["data"].rows if "data" in values else None
+    if rows is not None:
+        values = fitted_to(rows, values)
+    elif "dimension" not in values and model is not None and model.num_features is not None:
         values["dimension"] = model.num_features
     Scenario.check_names(values)
     return Scenario(**values)
@@ -161,7 +231,11 @@ def _selection(values: dict[str, Any]) -> Selection:
     return Selection(pattern=part.from_mapping(values), coordinated=coordinated)
 
 
-def _data(values: dict[str, Any]) -> Data:
+def _data(values: dict[str, Any], folder: Path | None, opening: bool) -> Data:
+    if "file" in values:
+        values["rows"] = _rows(values, folder, opening)
+    elif given := next((name for name in DataSettings.options() if name in values), None):
+        raise MissingValueError("data.file", f"the path of a table, since data.{given} describes one")
     Data.check_names(values)
     for key in ("input_variance", "noise_variance"):
         if isinstance(values.get(key), Mapping):
@@ -171,6 +245,26 @@ def _data(values: dict[str, Any]) -> Data:
         kind: Any = options.pop("kind", None)
         values["function"] = find_part("function", kind, "data.function.kind").from_mapping(options)
     return Data(**values)
+
+
+def _rows(values: dict[str, Any], folder: Path | None, opening: bool) -> OwnData | DataSource:
+    """Take the keys that name a table out of a ``[data]`` table, and return its rows, or where they are."""
+    file = values.pop("file")
+    if not isinstance(file, str):
+        raise InvalidValueError("data.file", file, "the path of a CSV or Parquet file")
+    known = {name: values.pop(name) for name in SEEN if name in values}
+    reading = {name: values.pop(name) for name in DataSettings.options() if name in values}
+    for name in values:
+        if name not in Data.options():
+            raise UnknownFieldError(f"data.{name}", ("file", *DataSettings.options()))
+    try:
+        settings = DataSettings.from_mapping(reading)
+    except InvalidValueError as error:
+        raise error.renamed(f"data.{error.field}") from None
+    place = str((folder or Path()) / file) if file else ""
+    seen = tuple(known.get("clients", ())), tuple(known.get("samples", ())), str(known.get("digest", ""))
+    source = DataSource(place, settings, *seen)
+    return source.read() if opening else source
 
 
 def _uniform(field: str, value: Mapping[str, Any]) -> Uniform:

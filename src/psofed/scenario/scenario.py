@@ -8,16 +8,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psofed.common.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.options import Check, option
 from psofed.common.settings import Settings
 from psofed.common.validation import check_integer
+from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.algorithms.pso_fed import PsoFed
+from psofed.parts.attack_groups import AttackGroups
 from psofed.parts.base import Aggregation, Algorithm, Attack, Defence, Drift, Model, PreAggregation
 from psofed.parts.models.linear import Linear
+from psofed.parts.network import Availability, Delay
 from psofed.parts.part import Part
-from psofed.scenario.tables import Data, Evasion, Selection, a_part
+from psofed.scenario.fitting import check_fit, fitted_to
+from psofed.scenario.tables import Data, Evasion, Links, Selection, a_part, as_part
 
 UPLINKS = ("same", "redrawn")
 
@@ -29,6 +33,19 @@ def _a_table(kind: type[Settings]) -> Check:
         return value
 
     return check
+
+
+def _attacks(name: str, value: Any) -> Attack | None:
+    """Return an attack, or the groups that a list of attacks stands for."""
+    if isinstance(value, AttackGroups):
+        value = value.groups
+    if not isinstance(value, list | tuple):
+        attack: Attack = as_part("attack", value, name)
+        return attack
+    groups = tuple(as_part("attack", part, f"{name}[{place}]") for place, part in enumerate(value))
+    if len(groups) < 2:
+        return groups[0] if groups else None
+    return AttackGroups(groups=groups)
 
 
 class Scenario(Settings):
@@ -62,8 +79,15 @@ class Scenario(Settings):
         The model that clients fit: ``psofed.models.Linear()`` or ``Rff(features=100)``.
     drift : Drift, optional
         How the target moves: ``psofed.drifts.RandomWalk(variance=1e-5)``, ….
-    attack : Attack, optional
-        What Byzantine clients do: ``psofed.attacks.Gaussian(num_byzantine=15)``, ….
+    availability : Availability, optional
+        Which clients are available when: ``psofed.availabilities.Bernoulli(probability=0.5)``, …; all without it.
+    channel : Links, optional
+        What the links up and down do to the values: ``Links(up=psofed.channels.Quantised(bits=4, reach=2.0))``.
+    delay : Delay, optional
+        When uploads arrive: ``psofed.delays.Geometric(ratio=0.2, longest=10)``, …; at once without it.
+    attack : Attack or a list of attacks, optional
+        What Byzantine clients do: ``psofed.attacks.Gaussian(num_byzantine=15)``, …. A list has one attack for each
+        group of Byzantine clients.
     defence : Defence, optional
         Which clients are watched and excluded: ``psofed.defences.Cusum()``. ``"none"`` means no defence.
     evasion : Evasion, optional
@@ -112,7 +136,14 @@ class Scenario(Settings):
     pre_aggregation: PreAggregation | None = option(
         default=None, check=a_part("pre_aggregation"), text="a step before the aggregation"
     )
-    attack: Attack | None = option(default=None, check=a_part("attack"), text="what Byzantine clients do")
+    availability: Availability | None = option(
+        default=None, check=a_part("availability"), text="which clients are available when"
+    )
+    channel: Links | None = option(
+        default=None, check=_a_table(Links), text="what the links do to the values"
+    )
+    delay: Delay | None = option(default=None, check=a_part("delay"), text="when uploads arrive")
+    attack: Attack | None = option(default=None, check=_attacks, text="what Byzantine clients do")
     defence: Defence | None = option(
         default=None, check=a_part("defence"), text="which clients are watched and excluded"
     )
@@ -139,7 +170,10 @@ class Scenario(Settings):
             data: Data = ...,
             drift: Drift | str | None = ...,
             pre_aggregation: PreAggregation | str | None = ...,
-            attack: Attack | str | None = ...,
+            availability: Availability | str | None = ...,
+            channel: Links | None = ...,
+            delay: Delay | str | None = ...,
+            attack: Attack | str | Sequence[Attack | str] | None = ...,
             defence: Defence | str | None = ...,
             evasion: Evasion | None = ...,
         ) -> None: ...
@@ -151,11 +185,16 @@ class Scenario(Settings):
         super().__post_init__()
         if self.defence is not None and self.defence.kind == "none":
             object.__setattr__(self, "defence", None)  # both spellings are the same scenario
+        if self.data.rows is not None:
+            check_fit(self, self.data.rows)
+        if self.channel is not None and not (self.channel.up or self.channel.down):
+            object.__setattr__(self, "channel", None)
         self._check_input_dimension()
         self._check_data_sizes()
         self._check_drift()
         self._check_attack()
-        uploads = self.algorithm.num_joined(self)
+        self._check_network()
+        uploads = self.most_uploads
         if self.pre_aggregation is not None:
             uploads = self.pre_aggregation.uploads_after(uploads)
         self.aggregation.check_participants(uploads)
@@ -179,21 +218,59 @@ class Scenario(Settings):
     @property
     def input_dimension(self) -> int:
         """d, entries of a client's input x: D unless the model derives features from x."""
+        if self.data.rows is not None and self.data.rows.num_columns:
+            return self.data.rows.num_columns
         if self.data.input_dimension is not None:
             return self.data.input_dimension
         fixed = None if self.data.function is None else self.data.function.num_inputs
         return self.dimension if fixed is None else fixed
 
     @property
+    def own_data(self) -> OwnData | None:
+        """The rows that clients learn from; None where streams are drawn.
+
+        Raises
+        ------
+        PsofedError
+            If the scenario only says where they are, as one that was read from a result does.
+        """
+        rows = self.data.rows
+        if isinstance(rows, DataSource):
+            raise PsofedError(
+                f"The scenario's rows ({rows.name}) are not loaded. Read them with psofed.read_data, and make the "
+                "scenario with psofed.Scenario.from_data."
+            )
+        return rows
+
+    @property
+    def client_names(self) -> tuple[str, ...]:
+        """The clients' names, where your own data give them some."""
+        return () if self.data.rows is None else self.data.rows.clients
+
+    @property
     def is_linear(self) -> bool:
         """Whether streams are the paper's, y = wᵀx + ν, and the model ŷ = wᵀx."""
         return isinstance(self.model, Linear) and self.data.function is None
 
+    @property
+    def attacks(self) -> tuple[Attack, ...]:
+        """The attacks of all groups of Byzantine clients; empty without an attack."""
+        if isinstance(self.attack, AttackGroups):
+            return self.attack.groups
+        return () if self.attack is None else (self.attack,)
+
+    @property
+    def most_uploads(self) -> int:
+        """Largest number of uploads that the server combines in an iteration, before a pre-aggregation."""
+        joined = self.algorithm.num_joined(self)
+        return joined if self.delay is None else joined * self.delay.most_at_once()
+
     def parts(self) -> tuple[Part, ...]:
         """Return all parts of the scenario."""
+        links = () if self.channel is None else (*self.channel.up, *self.channel.down)
         held = (
             self.algorithm, self.aggregation, self.pre_aggregation, self.selection.pattern, self.model,
-            self.data.function, self.drift, self.attack, self.defence,
+            self.data.function, self.drift, *self.attacks, self.defence, self.availability, self.delay, *links,
         )  # fmt: skip
         return tuple(part for part in held if part is not None)
 
@@ -214,21 +291,57 @@ class Scenario(Settings):
         return scenario_to_mapping(self)
 
     @classmethod
+    def from_data(cls, data: OwnData, /, **fields: Any) -> "Scenario":
+        """Make a scenario whose clients learn from your own data.
+
+        Parameters
+        ----------
+        data : OwnData
+            What :func:`psofed.read_data` or :func:`psofed.from_arrays` returned. It determines ``num_clients``,
+            ``dimension`` (unless the model has features of its own) and ``iterations``. Given, they must agree; fewer
+            iterations end the run early.
+        **fields
+            All other fields, as in ``Scenario(...)``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from psofed import from_arrays
+        >>> X = np.random.default_rng(0).standard_normal((200, 2))
+        >>> data = from_arrays(X, X @ [1.0, -1.0], ["north", "south"] * 100)
+        >>> Scenario.from_data(data, num_shared=2)
+        Scenario(num_clients=2, dimension=2, num_shared=2, iterations=80, data=Data(rows=2 clients of data in memory))
+        """
+        if "data" in fields:
+            raise InvalidValueError("data", fields["data"], "given once, as the first argument")
+        values = fitted_to(data, {**fields, "data": Data(rows=data)})
+        return cls(**values)
+
+    @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "Scenario":
-        """Make a scenario from nested dicts, checking every key and value."""
+        """Make a scenario from nested dicts, checking every key and value.
+
+        A table that it names is not opened: pass the scenario's file to :func:`psofed.read_scenario` for that.
+        """
         from psofed.scenario.mapping import scenario_from_mapping
 
         return scenario_from_mapping(mapping)
 
     def to_toml(self) -> str:
-        """Return the scenario as TOML text; :meth:`from_toml` gives an equal scenario back."""
+        """Return the scenario as TOML text; :meth:`from_toml` gives an equal scenario back.
+
+        Of your own data it holds the file's name and columns. Data that do not come from a file are refused.
+        """
         from psofed.scenario.file import scenario_to_toml
 
         return scenario_to_toml(self)
 
     @classmethod
     def from_toml(cls, text: str, plugins: Sequence[str | Path] = ()) -> "Scenario":
-        """Make a scenario from TOML text; `plugins` are modules or files with custom parts that it names."""
+        """Make a scenario from TOML text; `plugins` are modules or files with custom parts that it names.
+
+        A table that it names is read, relative to the current folder.
+        """
         from psofed.scenario.file import scenario_from_toml
 
         return scenario_from_toml(text, plugins)
@@ -258,11 +371,29 @@ class Scenario(Settings):
     def _check_attack(self) -> None:
         if self.attack is None:
             return
-        check_integer("attack.num_byzantine", self.attack.num_byzantine, 0, self.num_clients, "num_clients")
-        for place, client in enumerate(self.attack.clients):
-            if not isinstance(client, str):  # names can only be checked against data
-                field_name = f"attack.clients[{place}]"
-                check_integer(field_name, client, 0, self.num_clients - 1, "num_clients - 1")
+        for group, attack in enumerate(self.attacks):
+            table = "attack" if len(self.attacks) == 1 else f"attack[{group}]"
+            count = attack.num_byzantine
+            check_integer(f"{table}.num_byzantine", count, 0, self.num_clients, "num_clients")
+            for place, client in enumerate(attack.clients):
+                if not isinstance(client, str):  # names can only be checked against data
+                    field_name = f"{table}.clients[{place}]"
+                    check_integer(field_name, client, 0, self.num_clients - 1, "num_clients - 1")
+        if isinstance(self.attack, AttackGroups) and not self.attack.has_names:
+            self.attack.byzantine_mask(self.num_clients)  # refuses clients that two groups claim
+
+    def _check_network(self) -> None:
+        if self.availability is not None:
+            self.availability.check(self.num_clients)
+        if self.delay is None:
+            return
+        self.delay.check(self.iterations)
+        if self.delay.grouping == "by-delay" and not isinstance(self.aggregation, Mean):
+            allowed = f'"together" with aggregation = "{self.aggregation.kind}": only the mean has groups'
+            raise InvalidValueError("delay.grouping", self.delay.grouping, allowed)
+        if self.delay.grouping == "by-delay" and self.pre_aggregation is not None:
+            allowed = f'"together" with pre_aggregation.kind = "{self.pre_aggregation.kind}", which mixes all uploads'
+            raise InvalidValueError("delay.grouping", self.delay.grouping, allowed)
 
     def _check_data_sizes(self) -> None:
         for name in ("input_variance", "noise_variance"):

@@ -1,32 +1,20 @@
 """The tables of a scenario: which entries are shared, the clients' data, and adversarial inputs."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.options import Check, option
+from psofed.common.per_client import Uniform
 from psofed.common.settings import Settings
 from psofed.common.validation import check_number
+from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.base import Function, Pattern
+from psofed.parts.network import Channel
 from psofed.parts.part import Part
 from psofed.parts.patterns.random import Random
 from psofed.parts.registry import FAMILIES, find_part
-
-
-@dataclass(frozen=True)
-class Uniform:
-    """A variance drawn per client from the uniform distribution on [low, high].
-
-    Examples
-    --------
-    >>> Uniform(0.2, 1.2)
-    Uniform(low=0.2, high=1.2)
-    """
-
-    low: float
-    high: float
-
+from psofed.parts.traffic import BITS_PER_NUMBER
 
 Variance = float | Uniform | tuple[float, ...]
 Covariances = tuple[tuple[tuple[float, ...], ...], ...]
@@ -89,6 +77,13 @@ def _check_covariances(field_name: str, value: Any) -> Covariances:
     return tuple(tuple(tuple(row) for row in matrix) for matrix in array.tolist())
 
 
+def _check_rows(field_name: str, value: Any) -> OwnData | DataSource:
+    if not isinstance(value, OwnData | DataSource):
+        allowed = "what psofed.read_data or psofed.from_arrays returns"
+        raise InvalidValueError(field_name, type(value).__name__, allowed)
+    return value
+
+
 class Selection(Settings):
     """Which M of the D entries a participant exchanges: the selection matrices S_{k,n}.
 
@@ -143,6 +138,9 @@ class Data(Settings):
     target_spread : float
         Gives each client its own target, y = (w + d_k)ᵀx + ν: the variance of the entries of d_k, drawn once with
         `fleet_seed`; 0 if all clients have the same target.
+    rows : OwnData, optional
+        Your own data, in place of all of the above (:meth:`psofed.Scenario.from_data`). In TOML, ``file`` and the
+        settings of :func:`psofed.read_data` stand here instead.
 
     Notes
     -----
@@ -179,6 +177,9 @@ class Data(Settings):
         low=0,
         text="variance of the entries of each client's deviation d_k from the common target",
     )
+    rows: "OwnData | DataSource | None" = option(
+        default=None, check=_check_rows, text="your own data, instead of drawn streams"
+    )
 
     if TYPE_CHECKING:  # accepted types; arrays and lists become tuples, a name stands for the part
 
@@ -195,10 +196,18 @@ class Data(Settings):
             function: Function | str | None = ...,
             input_dimension: int | None = ...,
             target_spread: float = ...,
+            rows: OwnData | DataSource | None = ...,
         ) -> None: ...
+
+    def __repr__(self) -> str:
+        from psofed.scenario.describe import short_repr
+
+        return short_repr(self)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.rows is not None:
+            self._check_only_rows()
         if self.target_spread and self.function is not None:
             raise InvalidValueError("data.target_spread", self.target_spread, "0 with data.function")
         has_variance = self.input_variance != self.options()["input_variance"].default
@@ -206,6 +215,13 @@ class Data(Settings):
             raise InvalidValueError(
                 "data.covariances", "both", "given instead of input_variance and input_correlation"
             )
+
+    def _check_only_rows(self) -> None:
+        for name, field in self.options().items():
+            value = getattr(self, name)
+            if name != "rows" and value != field.default:
+                allowed = "left out where clients learn from a table"
+                raise InvalidValueError(f"data.{name}", getattr(value, "kind", value), allowed)
 
 
 class Evasion(Settings):
@@ -237,3 +253,75 @@ class Evasion(Settings):
         if isinstance(given, int | float) and not isinstance(given, bool):
             object.__setattr__(self, "norm", f"{given:g}")
         super().__post_init__()
+
+
+def _channels(name: str, value: Any) -> tuple[Channel, ...]:
+    """Return the channels of one direction, in series; one part stands for a series of one."""
+    if value is None:
+        return ()
+    series = value if isinstance(value, list | tuple) else (value,)
+    return tuple(as_part("channel", part, name) for part in series)
+
+
+class Links(Settings):
+    """The links between clients and server: channels on the way up and on the way down.
+
+    Parameters
+    ----------
+    up, down : Channel, its name, or a sequence of them
+        What happens to the values on the way; several channels act in series, in the order given.
+
+    Examples
+    --------
+    >>> from psofed.parts.channels import Lossy, Quantised
+    >>> Links(up=(Quantised(bits=4, reach=2.0), Lossy(probability=0.1))).bits_up
+    4
+    """
+
+    table = "channel"
+
+    up: tuple[Channel, ...] = option(default=(), check=_channels, text="channels from a client to the server")
+    down: tuple[Channel, ...] = option(
+        default=(), check=_channels, text="channels from the server to a client"
+    )
+
+    if TYPE_CHECKING:  # accepted types; one part stands for a series, a name for the part
+
+        def __init__(
+            self,
+            *,
+            up: Channel | str | Sequence[Channel | str] | None = ...,
+            down: Channel | str | Sequence[Channel | str] | None = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for direction in ("up", "down"):
+            for channel in getattr(self, direction):
+                channel.check(direction)
+
+    @property
+    def bits_up(self) -> int:
+        """Bits per value on the way up."""
+        return _bits(self.up)
+
+    @property
+    def bits_down(self) -> int:
+        """Bits per value on the way down."""
+        return _bits(self.down)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return a table for each direction, or a list of tables where several channels act in series."""
+        plain = {}
+        for direction in ("up", "down"):
+            series = [channel.to_mapping() for channel in getattr(self, direction)]
+            if series:
+                plain[direction] = series[0] if len(series) == 1 else series
+        return plain
+
+
+def _bits(channels: tuple[Channel, ...]) -> int:
+    bits = BITS_PER_NUMBER
+    for channel in channels:
+        bits = channel.bits_after(bits)
+    return bits

@@ -1,6 +1,6 @@
 """Settings of :func:`psofed.advise` and ``psofed advise``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.options import option
@@ -30,13 +30,6 @@ class AdviceSettings(Settings, kw_only=False):
     )
     features: Sequence[str] | None = option(
         default=None, flag=None, text="columns to predict from; all other numeric columns by default"
-    )
-    settings: Mapping[str, Any] | None = option(
-        default=None,
-        flag=None,
-        kw_only=True,
-        text="fields of the federation, as in a scenario file: num_participants (all clients by default), model, "
-        "selection, attack (what Byzantine clients do; by default they send the opposite of their model)",
     )
     byzantine: float = option(
         default=0.2,

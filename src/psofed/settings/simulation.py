@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from psofed.common.types import ProgressCallback
-    from psofed.fleet.own_data import OwnData
 
 
 class TrialSettings(Settings, kw_only=False):
@@ -60,10 +59,4 @@ class SimulationSettings(TrialSettings, kw_only=False):
         flag=None,
         kw_only=True,
         text="where blocks run instead of on threads: processes, or a Dask cluster's Client.get_executor()",
-    )
-    data: "OwnData | None" = option(
-        default=None,
-        flag=None,
-        kw_only=True,
-        text="your own data, from psofed.read_data, instead of the scenario's streams; the scenario must fit them",
     )

@@ -11,7 +11,6 @@ from psofed.settings.simulation import TrialSettings
 
 if TYPE_CHECKING:
     from psofed.common.types import ProgressCallback
-    from psofed.fleet import Fleet
 
 THEORIES = ("exact", "paper")
 METRICS = ("network", "test", "msd")
@@ -90,13 +89,8 @@ class TuningSettings(Settings, kw_only=False):
         default=None,
         low=1,
         text="minimise the mean error over the first N iterations; by default the steady state's error, or the mean "
-        "error over the whole run with --data and where the steady state has no best stepsize",
+        "error over the whole run with your own data and where the steady state has no best stepsize",
     )
     progress: "ProgressCallback | None" = option(
         default=None, flag=None, text="called with (done, total) numbers of shared entries"
-    )
-    measured: "Fleet | None" = option(
-        default=None,
-        flag=None,
-        text="measured statistics of the streams (OwnData.fleet), instead of the scenario's",
     )

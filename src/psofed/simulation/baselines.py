@@ -22,7 +22,7 @@ import numpy as np
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled
-from psofed.fleet.own_data import OwnData
+from psofed.fleet.measured import table_samples
 from psofed.results import SimulationResult, estimate
 from psofed.results.metrics import BASELINE_TITLES
 from psofed.scenario import Scenario
@@ -58,11 +58,11 @@ class Baselines:
         return float(self.curves[name][-self.tail :].mean())
 
 
-def run_baselines(data: OwnData, scenario: Scenario, tail: int) -> Baselines:
-    """Run all baselines on the samples of a simulation."""
-    from psofed.engine.samples import make_table_samples
-
-    fleet, samples = make_table_samples(scenario, data)
+def run_baselines(scenario: Scenario, tail: int) -> Baselines:
+    """Run all baselines on the samples of a scenario with your own data."""
+    data = scenario.own_data
+    assert data is not None
+    fleet, samples = table_samples(scenario)
     squares = _squared_errors(samples, fleet.target, scenario)
     iterations = scenario.iterations
     active = np.stack([data.samples_from(n) > 0 for n in range(iterations)])
@@ -76,9 +76,11 @@ def run_baselines(data: OwnData, scenario: Scenario, tail: int) -> Baselines:
     return Baselines(curves, client_mse, tail)
 
 
-def describe_result(data: OwnData, result: SimulationResult, client_mse: FloatArray) -> dict[str, Any]:
+def describe_result(result: SimulationResult, client_mse: FloatArray) -> dict[str, Any]:
     """Return the data's description, the baselines and every client's MSE (trials, K), as plain values."""
-    baselines = run_baselines(data, result.scenario, result.tail)
+    data = result.scenario.own_data
+    assert data is not None
+    baselines = run_baselines(result.scenario, result.tail)
     clients = []
     byzantine = result.fleet.byzantine_mask(result.scenario.attack)
     for k, name in enumerate(data.table.clients):

@@ -11,8 +11,8 @@ from psofed.engine.bodies import why_python
 from psofed.engine.compiling import compiled
 from psofed.engine.frames.defence import all_peaks
 from psofed.engine.lanes import WIDTH
-from psofed.engine.samples import SampleSource, make_table_samples
 from psofed.fleet import draw_fleet
+from psofed.fleet.measured import table_samples
 from psofed.parts.watching import WatchPlan
 from psofed.scenario import Scenario
 from psofed.simulation.evasion import instants, measure
@@ -56,7 +56,7 @@ class Recording:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A simulation: the scenario, its draws and data, and what is kept. Every block of its trials takes it.
+    """A simulation: the scenario, its draws, and what is kept. Every block of its trials takes it.
 
     Attributes
     ----------
@@ -66,8 +66,6 @@ class Job:
         Seed of all randomness except the fleet's.
     recording : Recording
         What is kept of a run.
-    source : SampleSource, optional
-        What clients learn from instead of the scenario's streams.
     plan : WatchPlan, optional
         What the scenario's defence needs to know.
     """
@@ -75,7 +73,6 @@ class Job:
     scenario: Scenario
     seed: int
     recording: Recording
-    source: SampleSource | None = None
     plan: WatchPlan | None = None
 
 
@@ -140,7 +137,7 @@ def run_block(job: Job, trials: range, progress: Progress | None = None) -> Bloc
     lanes = -(-count // WIDTH) * WIDTH
     lane_trials = range(trials.start, trials.start + lanes)
     run = _start(job, lane_trials)
-    if job.source is not None:
+    if scenario.data.rows is not None:
         run.watched_from = iterations - recording.tail
     bins = -(-iterations // recording.bin_width)
     bin_sums = np.zeros((len(METRICS), count))
@@ -182,7 +179,7 @@ def run_block(job: Job, trials: range, progress: Progress | None = None) -> Bloc
         with np.errstate(over="ignore"):  # of trials that diverge
             worst = np.mean(evasions, axis=0)
         block = replace(block, evasion=np.where(diverged_at < 0, worst, np.inf))
-    if job.source is None:
+    if scenario.data.rows is None:
         return block
     return replace(block, client_squares=run.client_squares[:, :count].copy())
 
@@ -219,9 +216,9 @@ def _start(job: Job, trials: range) -> Any:
         return ServerModelRun(scenario, draw_fleet(scenario), job.seed, trials, job.plan)
     from psofed.engine.pso_fed import PsoFedRun
 
-    if job.source is None:
+    if scenario.data.rows is None:
         return PsoFedRun(scenario, draw_fleet(scenario), job.seed, trials, plan=job.plan)
-    fleet, samples = make_table_samples(scenario, job.source)
+    fleet, samples = table_samples(scenario)
     return PsoFedRun(scenario, fleet, job.seed, trials, samples, job.plan)
 
 

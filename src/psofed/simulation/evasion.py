@@ -21,13 +21,13 @@ from psofed.scenario import Evasion, Scenario
 INSTANTS = 64
 
 
-def check_evasion(scenario: Scenario, has_own_data: bool) -> None:
+def check_evasion(scenario: Scenario) -> None:
     """Refuse scenarios without a closed form, by name."""
     if scenario.evasion is None:
         return
     if not scenario.is_linear:
         raise NotCoveredError("[evasion] needs a linear model on a linear stream, y = wᵀx + ν")
-    if has_own_data:
+    if scenario.data.rows is not None:
         raise NotCoveredError("[evasion] needs Gaussian streams and cannot use your own data")
     if scenario.drift is not None:
         raise NotCoveredError("[evasion] cannot be combined with [drift]")

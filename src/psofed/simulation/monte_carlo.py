@@ -4,12 +4,12 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from psofed.common.settings import takes
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_tail
 from psofed.engine.compiling import is_cold
-from psofed.engine.samples import make_table_samples
 from psofed.fleet import Fleet, draw_fleet
 from psofed.parts.watching import WatchPlan
 from psofed.results import EVASION_TITLES, DefenceRecord, SimulationResult
@@ -29,9 +28,7 @@ from psofed.scenario.file import as_scenario
 from psofed.settings.simulation import SimulationSettings
 from psofed.simulation.blocks import BLOCK, METRICS, Block, Job, Progress, Recording, run_block
 from psofed.simulation.evasion import check_evasion
-
-if TYPE_CHECKING:
-    from psofed.fleet.own_data import OwnData
+from psofed.simulation.parcels import sending
 
 # Longer runs get learning curves of about this many points, each a mean over some iterations.
 _MOST_BINS = 10_000
@@ -62,35 +59,46 @@ def simulate(scenario: Scenario | str | Path, settings: SimulationSettings) -> S
     >>> 0.01 < result.network_mse.mean < 0.03
     True
     """
-    scenario, data = as_scenario(scenario), settings.data
-    check_covered(scenario, data)
+    scenario = as_scenario(scenario)
+    result, client_mse = run_trials(scenario, settings)
+    if client_mse is None:
+        return result
+    from psofed.simulation.baselines import describe_result
+
+    return replace(result, details={"data": describe_result(result, client_mse)})
+
+
+def run_trials(
+    scenario: Scenario, settings: SimulationSettings
+) -> tuple[SimulationResult, FloatArray | None]:
+    """Simulate a scenario; also return every client's MSE (trials, K) where it has your own data."""
+    check_covered(scenario)
     iterations = scenario.iterations
     tail = check_tail(settings.tail, iterations)
     recording = Recording(tail, -(-iterations // _MOST_BINS), settings.keep_trials)
-    job = Job(scenario, settings.seed, recording, data)
+    job = Job(scenario, settings.seed, recording)
     if settings.executor is None or scenario.defence is not None:
         _load_kernels(job)
     if scenario.defence is not None:
         from psofed.simulation.watch_plan import make_plan
 
-        job = replace(job, plan=make_plan(scenario, data))
+        job = replace(job, plan=make_plan(scenario))
     total = _Total(job)
     started = time.perf_counter()
     for block in _run_blocks(job, settings):
         total.add(block)
     seconds = time.perf_counter() - started
+    result, data = total.result(draw_fleet(scenario), seconds), scenario.own_data
     if data is None:
-        return total.result(draw_fleet(scenario), seconds)
-    from psofed.simulation.baselines import describe_result
-
-    result = total.result(make_table_samples(scenario, data)[0], seconds)
+        return result, None
     counts = data.samples_from(iterations - tail) - data.samples_from(iterations)
-    return replace(result, details={"data": describe_result(data, result, total.client_mse(counts))})
+    return result, total.client_mse(counts)
 
 
-def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
+def check_covered(scenario: Scenario) -> None:
     """Refuse combinations that the algorithm cannot simulate, by name."""
-    check_evasion(scenario, data is not None)
+    check_evasion(scenario)
+    data = scenario.own_data  # refuses rows that are not loaded
     drift = scenario.drift
     wanted = {
         "a target that moves ([drift])": drift is not None,
@@ -98,6 +106,15 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
         "your own data": data is not None,
         "a different target per client (data.target_spread)": scenario.data.target_spread > 0,
     }
+    not_yet = {
+        "[availability]": scenario.availability is not None,
+        "[channel]": scenario.channel is not None,
+        "[delay]": scenario.delay is not None,
+        "several groups of attackers": len(scenario.attacks) > 1,
+    }
+    for name, is_given in not_yet.items():
+        if is_given:
+            raise NotCoveredError(f"{name} cannot be simulated yet")
     algorithm, rule, defence = scenario.algorithm, scenario.aggregation, scenario.defence
     if defence is not None and not defence.excluded_download and not algorithm.holds_models:
         raise NotCoveredError(
@@ -114,17 +131,15 @@ def check_covered(scenario: Scenario, data: "OwnData | None" = None) -> None:
             )
     if drift is not None:
         drift.check(scenario.iterations)
-    if data is not None:
-        from psofed.fleet.fitting import check_fit
-
-        check_fit(scenario, data)
-    elif scenario.attack is not None:
-        scenario.attack.byzantine_mask(scenario.num_clients)  # names need your own data
+    if scenario.attack is not None:
+        scenario.attack.byzantine_mask(
+            scenario.num_clients, scenario.client_names
+        )  # names need your own data
 
 
 def _load_kernels(job: Job) -> None:
     """Load or compile the kernels here, once, instead of in every thread, and outside the measured time."""
-    parts = (*map(type, job.scenario.parts()), job.source is None)
+    parts = (*map(type, job.scenario.parts()), job.scenario.data.rows is None)
     # One at a time: scenarios simulated side by side would compile the same kernels side by side.
     with _LOADING:
         if parts not in _LOADED:
@@ -163,11 +178,13 @@ def _run_blocks(job: Job, settings: SimulationSettings) -> Iterator[Block]:
     waiting = deque(blocks)
     running: deque[tuple[range, Future[Block]]] = deque()
     finished = 0
-    try:
+    with ExitStack() as stack:
+        stack.callback(_stop, progress, running, pool if local else None)
+        sender = stack.enter_context(sending(pool, job.scenario.data.rows))
         while waiting or running:
             while waiting and len(running) < window:
                 trials = waiting.popleft()
-                future = pool.submit(run_block, job, trials, progress if local else None)
+                future = sender.submit(run_block, job, trials, progress if local else None)
                 running.append((trials, future))
             trials, future = running.popleft()
             while True:
@@ -181,12 +198,15 @@ def _run_blocks(job: Job, settings: SimulationSettings) -> Iterator[Block]:
             if report is not None:
                 report(max(progress.done, finished), amount)
             yield block
-    finally:
-        progress.stop.set()
-        for _, future in running:
-            future.cancel()
-        if local:
-            pool.shutdown(wait=True)
+
+
+def _stop(progress: Progress, running: "deque[tuple[range, Future[Block]]]", pool: Executor | None) -> None:
+    """End the blocks under way, and a pool of threads that was made for them."""
+    progress.stop.set()
+    for _, future in running:
+        future.cancel()
+    if pool is not None:
+        pool.shutdown(wait=True)
 
 
 class _Total:

@@ -8,7 +8,6 @@ independent Gaussian ones would hold.
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +20,6 @@ from psofed.parts.watching import WatchPlan
 from psofed.scenario import Scenario
 from psofed.simulation.blocks import BLOCK, Job, Recording, run_block
 from psofed.theory.residuals import honest_variance
-
-if TYPE_CHECKING:
-    from psofed.engine.samples import SampleSource
 
 # Honest iterations to count over, in units of `false_alarm_every`; and how many at least and at most.
 _FALSE_ALARMS, _FEWEST, _MOST = 30.0, 60_000, 600_000
@@ -43,33 +39,20 @@ _LEVEL_TRIAL = 1_000_000
 _NO_VARIANCE = np.zeros((0, 0))
 
 
-def make_plan(scenario: Scenario, source: "SampleSource | None" = None) -> WatchPlan | None:
-    """Return the plan of the scenario's defence; None without a defence.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        What is to be watched.
-    source : SampleSource, optional
-        What clients learn from, where it is not the scenario's streams.
-    """
+def make_plan(scenario: Scenario) -> WatchPlan | None:
+    """Return the plan of the scenario's defence; None without a defence."""
     if scenario.defence is None:
         return None
-    honest = scenario.replace(attack=None, evasion=None)
-    return _make_plan(honest) if source is None else _plan_of(honest, source)
+    return _make_plan(scenario.replace(attack=None, evasion=None))
 
 
 @lru_cache(maxsize=32)
 def _make_plan(honest: Scenario) -> WatchPlan:
-    return _plan_of(honest, None)
-
-
-def _plan_of(honest: Scenario, source: "SampleSource | None") -> WatchPlan:
-    defence = honest.defence
+    defence, is_drawn = honest.defence, honest.data.rows is None
     assert defence is not None
     variance = _NO_VARIANCE
-    if defence.variance == "theory" or (defence.variance == "auto" and source is None):
-        if source is not None:
+    if defence.variance == "theory" or (defence.variance == "auto" and is_drawn):
+        if not is_drawn:
             raise NotCoveredError(
                 'defence.variance = "theory" needs streams described by the scenario; for your own data use '
                 '"estimated"'
@@ -79,25 +62,23 @@ def _plan_of(honest: Scenario, source: "SampleSource | None") -> WatchPlan:
         except NotCoveredError:
             if defence.variance == "theory":
                 raise
-    plan = WatchPlan(math.inf, variance, measure_level(honest, variance, source))
+    plan = WatchPlan(math.inf, variance, measure_level(honest, variance))
     if defence.threshold is not None:
         return replace(plan, threshold=defence.threshold)
-    counts, iterations = count_peaks(honest, plan, source)
+    counts, iterations = count_peaks(honest, plan)
     return replace(plan, threshold=find_threshold(counts, iterations / defence.false_alarm_every))
 
 
-def measure_level(honest: Scenario, variance: FloatArray, source: "SampleSource | None" = None) -> float:
+def measure_level(honest: Scenario, variance: FloatArray) -> float:
     """Run a block of honest trials and return the fleet's usual level; 1 where variances are estimated."""
     if variance.size == 0:
         return 1.0
     trials = range(_LEVEL_TRIAL, _LEVEL_TRIAL + BLOCK)
-    block = run_block(Job(honest, _SEED, Recording(tail=1), source, WatchPlan(math.inf, variance)), trials)
+    block = run_block(Job(honest, _SEED, Recording(tail=1), WatchPlan(math.inf, variance)), trials)
     return math.exp(block.mean_log_level)
 
 
-def count_peaks(
-    honest: Scenario, plan: WatchPlan, source: "SampleSource | None" = None
-) -> tuple[NDArray[np.int64], int]:
+def count_peaks(honest: Scenario, plan: WatchPlan) -> tuple[NDArray[np.int64], int]:
     """Run honest trials and count the peaks of suspicion by height; also return the number of iterations.
 
     The threshold of `plan` is infinite.
@@ -110,7 +91,7 @@ def count_peaks(
     total = np.zeros(0, np.int64)
     for b in range(blocks):
         trials = range(b * BLOCK, (b + 1) * BLOCK)
-        block = run_block(Job(honest, _SEED, Recording(tail=1), source, plan), trials)
+        block = run_block(Job(honest, _SEED, Recording(tail=1), plan), trials)
         assert block.peaks is not None
         total = block.peaks if b == 0 else total + block.peaks
         if why_python(defence) is not None:

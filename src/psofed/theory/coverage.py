@@ -50,6 +50,19 @@ def check_scenario(scenario: Scenario) -> None:
             f'the theory covers no pre-aggregation; "{scenario.pre_aggregation.kind}" mixes uploads in a way '
             "that depends on them or on chance, and can only be simulated"
         )
+    for name in ("availability", "delay"):
+        part = getattr(scenario, name)
+        if part is not None:
+            raise NotCoveredError(
+                f'the theory does not cover {name}.kind = "{part.kind}" yet; it can only be simulated'
+            )
+    if scenario.channel is not None:
+        kinds = ", ".join(part.kind for part in (*scenario.channel.up, *scenario.channel.down))
+        raise NotCoveredError(f"the theory does not cover [channel] yet ({kinds}); it can only be simulated")
+    if len(scenario.attacks) > 1:
+        raise NotCoveredError(
+            "the theory does not cover several groups of attackers yet; they can only be simulated"
+        )
     pattern = scenario.selection.pattern
     if (
         not isinstance(pattern, RoundRobin)
@@ -103,6 +116,21 @@ def check_attack(model: "TheoryModel") -> None:
         raise NotCoveredError(
             f'attack.kind = "{kind}" pulls towards a fixed point, from which a target that walks moves away for '
             "ever: there is no steady state; it can only be simulated"
+        )
+
+
+def check_metric_covered(scenario: Scenario, metric: str) -> None:
+    """Refuse the test MSE where no theory has one.
+
+    Raises
+    ------
+    NotCoveredError
+        By name and with the reason.
+    """
+    if metric == "test" and scenario.data.rows is not None:
+        raise NotCoveredError(
+            'metric = "test": with your own data the server is tested on the clients\' next samples, for which there '
+            'is no theory; use "network" or "msd"'
         )
 
 

@@ -59,7 +59,7 @@ def predict_evasion(prediction: "Prediction") -> EvasionPrediction | None:
         return None
     if evasion.norm != "2":
         raise NotCoveredError('evasion.norm = "inf" can only be simulated: second moments do not give E‖w‖₁²')
-    if not scenario.is_linear or scenario.drift is not None:
+    if not scenario.is_linear or scenario.drift is not None or scenario.data.rows is not None:
         raise NotCoveredError("[evasion] is predicted for linear streams whose target stays where it is")
     if model.has_direction or model.clean.has_direction:
         raise NotCoveredError(

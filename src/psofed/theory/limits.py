@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from psofed.common.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.parts.base import Attack
 from psofed.render import Report, Reported
 from psofed.scenario import Scenario
@@ -68,17 +68,21 @@ def attack_limits(scenario: Scenario) -> AttackLimits:
     >>> 0 < limits.num_byzantine < 10
     True
     """
-    attack, clients = scenario.attack, scenario.num_clients
+    attack, clients, names = scenario.attack, scenario.num_clients, scenario.client_names
     if attack is None:
         raise InvalidValueError("attack", None, "an attack, whose limits are sought")
+    if len(scenario.attacks) > 1:
+        raise NotCoveredError(
+            "attack_limits varies one attack; this scenario has several groups of attackers"
+        )
 
     def stable(changed: Attack) -> bool:
-        byzantine, _ = changed.byzantine_moments(clients)
+        byzantine, _ = changed.byzantine_moments(clients, names)
         if hears_nothing(statement_of(changed), changed.probability * byzantine):
             return False  # marginal at best, and refused elsewhere
         return select(TheoryModel(scenario.replace(attack=changed))).is_stable(scenario.stepsize)
 
-    count = _largest_count(lambda n: stable(_with_count(attack, n, clients)), clients)
+    count = _largest_count(lambda n: stable(_with_count(attack, n, clients, names)), clients)
     if "scale" not in attack.to_mapping():
         return AttackLimits(count, None, scenario)
     scale = _largest_scale(lambda x: stable(attack.replace(scale=x)))
@@ -87,11 +91,11 @@ def attack_limits(scenario: Scenario) -> AttackLimits:
     return AttackLimits(count, scale, scenario)
 
 
-def _with_count(attack: Attack, count: int, clients: int) -> Attack:
+def _with_count(attack: Attack, count: int, clients: int, names: tuple[str, ...]) -> Attack:
     """Return the attack with `count` Byzantine clients: those it names come first, then the others."""
     if not attack.clients:
         return attack.replace(num_byzantine=count)
-    named = attack.byzantine_mask(clients)
+    named = attack.byzantine_mask(clients, names)
     order = [*np.flatnonzero(named).tolist(), *np.flatnonzero(~named).tolist()]
     return attack.replace(clients=order[:count]) if count else attack.replace(num_byzantine=0)
 

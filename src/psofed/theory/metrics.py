@@ -73,10 +73,11 @@ class Metrics(NamedTuple, Generic[Value]):
 def metrics_of(model: "TheoryModel", excess: Value, server: Value) -> Metrics[Value]:
     """Return the metrics from excess network MSE and server MSD.
 
-    The test MSE is NaN where test inputs become features, whose covariance is not the identity.
+    The test MSE is NaN where test inputs become features, whose covariance is not the identity, and with your own data,
+    where the server is tested on the clients' next samples.
     """
-    fleet = model.fleet
-    variance = model.scenario.data.test_input_variance if model.scenario.is_linear else math.nan
+    fleet, data = model.fleet, model.scenario.data
+    variance = data.test_input_variance if model.scenario.is_linear and data.rows is None else math.nan
     return Metrics(
         excess + float(fleet.noise_variance.mean()), server, variance * server + fleet.test_noise_variance
     )

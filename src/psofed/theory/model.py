@@ -15,6 +15,7 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.suggest import did_you_mean
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
+from psofed.fleet.measured import measured_fleet
 from psofed.fleet.nonlinear import measure_features
 from psofed.parts.affine import Affine, PoisonedSamples, Statement
 from psofed.parts.patterns.random import Random
@@ -64,7 +65,7 @@ class TheoryModel:
     small_stepsize : bool
         Drop μ²𝓗 (paper's theory only).
     measured : Fleet, optional
-        Measured statistics of the streams, in the place of those the scenario describes.
+        Statistics of the streams in place of the scenario's, to test methods with.
     """
 
     scenario: Scenario
@@ -88,6 +89,8 @@ class TheoryModel:
         """Statistics of the clients' streams; those of the features where the streams or the model are not linear."""
         if self.measured is not None:
             return self.measured
+        if self.scenario.data.rows is not None:
+            return measured_fleet(self.scenario)
         return draw_fleet(self.scenario) if self.scenario.is_linear else measure_features(self.scenario)
 
     @cached_property

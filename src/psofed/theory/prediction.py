@@ -34,7 +34,6 @@ from psofed.theory.stability import mean_square_stepsize_bound, mean_stepsize_bo
 if TYPE_CHECKING:
     import pandas
 
-    from psofed.fleet import Fleet
     from psofed.render.charts import Chart
     from psofed.theory.evasion import EvasionPrediction
 
@@ -64,8 +63,6 @@ class Prediction(Reported):
         ``"exact"`` or ``"paper"``.
     small_stepsize : bool
         The paper's small-stepsize approximation.
-    measured : Fleet, optional
-        Measured statistics of the streams, in the place of those the scenario describes.
     shared : Method, optional
         The method of a prediction that differs in the stepsize alone; see :meth:`at`.
     known_stable : bool, optional
@@ -79,7 +76,6 @@ class Prediction(Reported):
     scenario: Scenario
     theory: str = "exact"
     small_stepsize: bool = False
-    measured: "Fleet | None" = field(default=None, repr=False)
     shared: Method | None = field(default=None, repr=False)
     known_stable: bool | None = field(default=None, repr=False)
 
@@ -96,7 +92,7 @@ class Prediction(Reported):
         """The method that solves the model."""
         if self.shared is not None:
             return self.shared
-        return select(TheoryModel(self.scenario, self.theory, self.small_stepsize, self.measured))
+        return select(TheoryModel(self.scenario, self.theory, self.small_stepsize))
 
     @property
     def model(self) -> TheoryModel:
@@ -123,7 +119,7 @@ class Prediction(Reported):
 
     @property
     def test_mse(self) -> float:
-        """Steady-state MSE of the server on its test set; NaN where the model is not linear."""
+        """Steady-state MSE of the server on its test set; NaN where the model is not linear, and with your own data."""
         return self._metrics.test_mse
 
     @property

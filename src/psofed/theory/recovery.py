@@ -122,14 +122,14 @@ def predict_recovery(
     attack = scenario.attack
     if attack is None or before.statement is None:
         raise NotCoveredError("There is nothing to recover from: the scenario has no attack.")
-    who = tuple(np.flatnonzero(attack.byzantine_mask(scenario.num_clients)).tolist())
+    who = byzantine = tuple(np.flatnonzero(before.fleet.byzantine_mask(attack)).tolist())
     if clients is not None:
         who = tuple(
             check_integer("clients", k, 0, scenario.num_clients - 1, "num_clients - 1") for k in clients
         )
     elif attack.byzantine_set == "redrawn":
         raise InvalidValueError("clients", None, 'a choice of clients where attack.byzantine_set = "redrawn"')
-    if set(who) < set(np.flatnonzero(attack.byzantine_mask(scenario.num_clients)).tolist()):
+    if set(who) < set(byzantine):
         raise NotCoveredError("Recovery is predicted where all Byzantine clients are excluded; some are not.")
     after = TheoryModel(scenario.replace(attack=DropOut(clients=who, probability=1.0)))
     if len(before.branches) != 1 or len(before.branches[0].exchanges) != 1:

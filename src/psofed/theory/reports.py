@@ -9,6 +9,8 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.numbers import to_decibels
 from psofed.common.types import FloatArray
+from psofed.data.own_data import OwnData
+from psofed.fleet.measured import measured_fleet
 from psofed.render import Column, Kind, NextStep, Report, Table
 from psofed.render.charts import Chart, Scale, Series, Span, log_bins
 from psofed.render.numbers import count, counted, decibels, significant
@@ -80,7 +82,7 @@ def prediction_report(prediction: "Prediction", stepsizes: bool = True) -> Repor
         _prediction_headline(prediction),
         f"{prediction.theory.capitalize()} theory: {describe_scenario(scenario)}.",
         (table, _stepsizes(prediction)) if stepsizes else (table,),
-        tuple(notes),
+        (*notes, *measured_notes(scenario)),
         _prediction_step(prediction) if stepsizes or not prediction.is_stable else _CHECK,
         lambda: (prediction_chart(prediction),),
     )
@@ -157,17 +159,18 @@ def curve_table(prediction: "Prediction") -> Table:
 
 
 def measured_notes(scenario: Scenario) -> tuple[str, ...]:
-    """Return what a theory for measured streams takes from them, and what it assumes."""
-    noise = np.array(scenario.data.noise_variance)
-    eigenvalues = np.linalg.eigvalsh(np.array(scenario.data.covariances))
+    """Return what a theory takes from your own data, and what it assumes; nothing for drawn streams."""
+    if not isinstance(scenario.data.rows, OwnData):
+        return ()
+    fleet = measured_fleet(scenario)
+    noise, eigenvalues = fleet.noise_variance, np.linalg.eigvalsh(fleet.covariances())
     low, high = (significant(float(end), 3) for end in (noise.min(), noise.max()))
     least, most = (significant(float(end), 3) for end in (eigenvalues.min(), eigenvalues.max()))
     return (
-        f"Measured in {counted(scenario.num_clients, 'client')}: noise variance {low} to {high}, eigenvalues of the "
-        f"inputs' covariances {least} to {most}.",
+        f"From moments measured in {counted(scenario.num_clients, 'client')}: noise variance {low} to {high}, "
+        f"eigenvalues of the inputs' covariances {least} to {most}.",
         "The theory uses the measured second and fourth moments of the inputs, and how the noise grows with them. It "
-        "assumes samples that are independent in time and one model that is best for all clients; check the choice "
-        "with psofed simulate --data.",
+        "assumes samples that are independent in time and one model that is best for all clients; check by simulation.",
     )
 
 
@@ -232,17 +235,22 @@ def tuning_report(tuning: "Tuning") -> Report:
     """Return the best stepsize for each number of shared parameters, and which of them to use."""
     best = tuning.recommended
     what = METRIC_TITLES[METRICS[tuning.metric]]
+    metrics = [
+        metric
+        for metric in ("network_mse", "test_mse", "server_msd")
+        if not all(math.isnan(getattr(point, metric)) for point in tuning.points)
+    ]
     columns = (
         Column("M", Kind.COUNT),
         Column("best stepsize", Kind.NUMBER),
         Column("largest stable", Kind.NUMBER),
-        *(Column(METRIC_TITLES[metric], Kind.LEVEL) for metric in ("network_mse", "test_mse", "server_msd")),
+        *(Column(METRIC_TITLES[metric], Kind.LEVEL) for metric in metrics),
         Column("iterations to settle", Kind.COUNT),
         Column("values sent per iteration", Kind.COUNT),
     )
     rows = tuple(
         (
-            p.num_shared, p.stepsize, p.max_stepsize, p.network_mse, p.test_mse, p.server_msd,
+            p.num_shared, p.stepsize, p.max_stepsize, *(getattr(p, metric) for metric in metrics),
             p.convergence_iterations, p.numbers_per_iteration,
         )
         for p in tuning.points
@@ -263,7 +271,7 @@ def tuning_report(tuning: "Tuning") -> Report:
         f"Share {counted(best.num_shared, 'parameter')} with stepsize {significant(best.stepsize)}: {tuning.reason}",
         "",
         (Table("Best stepsize for each number of shared parameters", columns, rows, tuple(notes), marked),),
-        (),
+        () if tuning.scenario is None else measured_notes(tuning.scenario),
         NextStep(
             "Simulate it",
             f"psofed.simulate(scenario.replace(num_shared={best.num_shared}, stepsize={best.stepsize:.4g}))",

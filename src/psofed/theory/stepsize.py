@@ -14,6 +14,7 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
+from psofed.theory.coverage import check_metric_covered
 from psofed.theory.metrics import METRICS, check_metric, metrics_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import select
@@ -67,7 +68,9 @@ def optimal_stepsize(
     True
     """
     check_metric(metric)
-    return best_stepsize(select(TheoryModel(as_scenario(scenario), theory)), metric)
+    scenario = as_scenario(scenario)
+    check_metric_covered(scenario, metric)
+    return best_stepsize(select(TheoryModel(scenario, theory)), metric)
 
 
 def best_stepsize(method: Method, metric: str = "network") -> float:

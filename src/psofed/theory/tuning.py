@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from psofed.common.errors import NotCoveredError
 from psofed.common.numbers import to_decibels
 from psofed.common.settings import takes
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer
-from psofed.fleet import Fleet
 from psofed.render import Report, Reported
 from psofed.render.numbers import fixed, significant
 from psofed.results import METRIC_TITLES
@@ -25,6 +25,7 @@ from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.settings.theory import TuningSettings
+from psofed.theory.coverage import check_metric_covered
 from psofed.theory.metrics import METRICS, Metrics, metrics_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import select
@@ -107,6 +108,11 @@ class Tuning(Reported):
     _plan: "Plan | None" = field(default=None, repr=False, compare=False)
 
     @property
+    def scenario(self) -> Scenario | None:
+        """The scenario that was tuned, if that is known."""
+        return None if self._plan is None else self._plan.scenario
+
+    @property
     def is_bare(self) -> bool:
         """Whether what was tuned is not known any more, so that no curve can be drawn."""
         return self._plan is None
@@ -152,7 +158,6 @@ class Plan:
 
     scenario: Scenario
     theory: str
-    measured: Fleet | None
 
     def curves(self, tuning: Tuning) -> tuple[FloatArray, dict[int, FloatArray]]:
         """Return stepsizes around the best ones, and the errors there by number of shared entries."""
@@ -166,7 +171,6 @@ class Plan:
                 tuning.metric,
                 self.theory,
                 tuning.horizon,
-                self.measured,
             )
             for point in tuning.points
         }
@@ -178,7 +182,8 @@ def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
 
     Under attack, or with a target that walks, the steady-state error has a minimum, and that is what is sought. Without
     either it falls with the stepsize all the way down, and what counts is how fast: then the mean error over the run,
-    (1/N) Σ_{n<N} E[error_n] from the exact learning curve, is minimised.
+    (1/N) Σ_{n<N} E[error_n] from the exact learning curve, is minimised. With your own data it always is, since tables
+    end, most of them before a steady state.
 
     Parameters
     ----------
@@ -202,21 +207,41 @@ def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
     True
     """
     scenario, metric, theory = as_scenario(scenario), settings.metric, settings.theory
-    horizon, progress, measured = settings.horizon, settings.progress, settings.measured
+    horizon, progress = settings.horizon, settings.progress
     counts = settings.shared or range(1, scenario.dimension + 1)
     for count in counts:
         check_integer("shared", count, 1, scenario.dimension, "dimension")
-    if horizon is None and not has_optimum(TheoryModel(scenario, theory, measured=measured)):
+    check_metric_covered(scenario, metric)
+    own_data = scenario.data.rows is not None
+    # Tables end, most before a steady state.
+    if horizon is None and (own_data or not has_optimum(TheoryModel(scenario, theory))):
         horizon = scenario.iterations
     points: list[TuningPoint] = []
     for count in counts:
         if progress is not None:
             progress(len(points), len(counts))
-        points.append(_point(scenario.replace(num_shared=count), metric, theory, horizon, measured))
+        points.append(_point(scenario.replace(num_shared=count), metric, theory, horizon))
     if progress is not None:
         progress(len(counts), len(counts))
     recommended, reason = _recommend(tuple(points), metric, horizon)
-    return Tuning(metric, tuple(points), recommended, reason, horizon, Plan(scenario, theory, measured))
+    return Tuning(metric, tuple(points), recommended, reason, horizon, Plan(scenario, theory))
+
+
+def tuned(scenario: Scenario, keep_shared: bool = False) -> Scenario:
+    """Return the scenario with the recommended stepsize and number of shared entries.
+
+    Where no theory covers it, with those of the same fleet without an attack and with the mean; if that is not covered
+    either, as it is.
+    """
+    shared = [scenario.num_shared] if keep_shared else None
+    plain = scenario.replace(attack=None, aggregation="mean", pre_aggregation=None, defence=None)
+    for covered in (scenario, plain):
+        try:
+            best = tune(covered, shared=shared).recommended
+        except (NotCoveredError, NoStableStepsizeError):
+            continue
+        return scenario.replace(num_shared=best.num_shared, stepsize=float(f"{best.stepsize:.3g}"))
+    return scenario
 
 
 def error_curve(
@@ -225,10 +250,9 @@ def error_curve(
     metric: str = "network",
     theory: str = "exact",
     horizon: int | None = None,
-    measured: Fleet | None = None,
 ) -> FloatArray:
     """Predicted error at each stepsize: of the steady state, or its mean over a horizon; infinite where unstable."""
-    method = select(TheoryModel(scenario, theory, measured=measured))
+    method = select(TheoryModel(scenario, theory))
     try:
         limit = stable_range(method)
     except NoStableStepsizeError:
@@ -269,10 +293,8 @@ def _error_of(method: Method, metric: str, horizon: int | None) -> Callable[[flo
     return lambda mu: mean_error(method, mu, metric, horizon)
 
 
-def _point(
-    scenario: Scenario, metric: str, theory: str, horizon: int | None, measured: Fleet | None
-) -> TuningPoint:
-    method = select(TheoryModel(scenario, theory, measured=measured))
+def _point(scenario: Scenario, metric: str, theory: str, horizon: int | None) -> TuningPoint:
+    method = select(TheoryModel(scenario, theory))
     traffic = measure_communication(scenario)
     numbers = int(traffic.numbers_down + traffic.numbers_up)
     # With correlated inputs, or over a horizon, every evaluation takes its time, and the minimum is flat.

@@ -1,6 +1,6 @@
 """A client's samples from a table, read as it grows; the same table that ``read_data`` reads.
 
-Which columns, what counts as a number and what as missing is decided by :mod:`psofed.fleet.values`, in one place for
+Which columns, what counts as a number and what as missing is decided by :mod:`psofed.data.values`, in one place for
 simulation and federation. Two things differ for a stream that continues. A bad row is skipped, counted and named, where
 a file that is read whole is refused. And a CSV file may do without a header: if its first line holds numbers only, its
 columns are called x1, x2, …, and the last one y.
@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from psofed.common.errors import PsofedError
+from psofed.data.frames import is_parquet, parquet_rows
+from psofed.data.table import JUDGED_ROWS
+from psofed.data.values import client_name, delimiter_of, number, numeric_columns, shown
 from psofed.federation.client.sources import Position, Samples, collect
-from psofed.fleet.frames import is_parquet, parquet_rows
-from psofed.fleet.table import JUDGED_ROWS
-from psofed.fleet.values import client_name, delimiter_of, number, numeric_columns, shown
 
 Rows = Iterator[tuple[int, Sequence[Any]]]
 

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import PsofedError
 from psofed.common.validation import check_boolean, check_integer, check_number
+from psofed.data.standardise import Standardiser
 from psofed.federation.client.columns import TableSource
 from psofed.federation.client.sharing import CURRENT, DIVERGED, ELAPSED, MISSED, PHASE, REMARK, ROUND
 from psofed.federation.client.sources import Position, Samples, Source, most_samples
 from psofed.federation.client.state import STATE, commit_state, copy_records, latest_state
-from psofed.fleet.standardise import Standardiser
 
 STREAM = "psofed.stream"
 _ERRORS_KEPT = 65_536  # of samples that were learned since the last reply
@@ -51,7 +51,7 @@ def online_regression(
     samples_per_round : int
         q: how many samples arrive per round; by round n no more than n q are read. 0: all there are.
     scaled : bool, optional
-        Standardise online, as :func:`psofed.read_data` does (see :mod:`psofed.fleet.standardise`); by default if the
+        Standardise online, as :func:`psofed.read_data` does (see :mod:`psofed.data.standardise`); by default if the
         source is a table.
 
     Examples

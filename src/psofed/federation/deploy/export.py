@@ -15,13 +15,13 @@ from psofed._version import __version__
 from psofed.common.errors import PsofedError
 from psofed.common.files import read_json, write_json
 from psofed.common.types import FloatArray
+from psofed.data.standardise import Standardiser
 from psofed.federation.client.columns import TableSource
 from psofed.federation.client.online import read_stream
 from psofed.federation.client.sources import Position
 from psofed.federation.client.state import load_records, read_state
 from psofed.federation.protocol.archive import read_archive, write_archive
 from psofed.federation.server.checkpoint import CheckpointStore
-from psofed.fleet.standardise import Standardiser
 
 FORMAT = 1
 KIND = "model"

@@ -11,7 +11,7 @@ from psofed.common.validation import check_choice
 from psofed.federation.protocol.masks import PATTERNS
 from psofed.federation.protocol.run_options import ReplyLimits, RunOptions
 from psofed.parts.aggregations.mean import Mean
-from psofed.scenario import Scenario
+from psofed.scenario import Data, Scenario
 
 _SERVER_ONLY = ("aggregation", "aggregation_options", "pre_aggregation", "defence")
 
@@ -19,9 +19,9 @@ _SERVER_ONLY = ("aggregation", "aggregation_options", "pre_aggregation", "defenc
 class RunSettings(RunOptions):
     """A run of online regression with PSO-Fed by real clients: a scenario, and the options of the run.
 
-    The scenario gives D, M, |S_n|, μ, the selection, the rule and the number of rounds (its `iterations`). Its data and
-    attack are used only if the run is `synthetic`. `max_drift` is used with the mean only, and not in synthetic runs:
-    theory knows no such bound.
+    The scenario gives D, M, |S_n|, μ, the selection, the rule and the number of rounds (its `iterations`). Its streams
+    and attack are used only if the run is `synthetic`; a table is not, since each node brings its own rows. `max_drift`
+    is used with the mean only, and not in synthetic runs: theory knows no such bound.
     """
 
     scenario: Scenario = option(text="the scenario", check=lambda name, value: value, flag=None)
@@ -30,6 +30,8 @@ class RunSettings(RunOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_covered(self.scenario, self.synthetic)
+        if self.scenario.data.rows is not None:  # each node has its own
+            object.__setattr__(self, "scenario", self.scenario.replace(data=Data()))
 
     @property
     def limits(self) -> ReplyLimits:
@@ -46,7 +48,7 @@ class RunSettings(RunOptions):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "RunSettings":
         """Read what :meth:`to_config` gave; Flower may have turned 60.0 into 60 on the way."""
-        return cls._read(config, Scenario.from_toml(str(config["scenario"])))
+        return cls._read(config, Scenario.from_mapping(parse_toml(str(config["scenario"]))))
 
     @classmethod
     def for_client(cls, config: Mapping[str, Any], *, attack: bool = False) -> "RunSettings":
@@ -83,9 +85,25 @@ def _check_covered(scenario: Scenario, synthetic: bool) -> None:
         raise NotCoveredError(
             f'drift.kind = "{scenario.drift.kind}": a federation\'s data move as they do; a drift can only be simulated'
         )
+    if synthetic and scenario.data.rows is not None:
+        raise NotCoveredError(
+            "synthetic clients draw their data; this scenario's come from a table: leave out --synthetic"
+        )
     if synthetic and scenario.data.function is not None:
         raise NotCoveredError(
             f'data.function = "{scenario.data.function.kind}": synthetic clients draw linear streams, y = wᵀx + ν'
+        )
+    for name in ("availability", "delay"):
+        part = getattr(scenario, name)
+        if part is not None:
+            raise NotCoveredError(
+                f'{name}.kind = "{part.kind}": real nodes come, go and answer late by themselves'
+            )
+    if scenario.channel is not None:
+        raise NotCoveredError("[channel] can only be simulated; a federation has real links")
+    if len(scenario.attacks) > 1:
+        raise NotCoveredError(
+            "several groups of attackers can only be simulated; a federation rehearses one attack"
         )
     check_choice("selection.pattern", scenario.selection.pattern.kind, PATTERNS)
     if scenario.defence is not None and not scenario.defence.excluded_download:

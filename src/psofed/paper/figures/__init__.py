@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from psofed.common.validation import check_choice
 
 if TYPE_CHECKING:
-    from psofed.paper.model import FigurePlan
+    from psofed.paper.curves import FigurePlan
 
 __all__ = ["figure_names", "load_figure"]
 

@@ -1,7 +1,6 @@
 """Figure 2: MSE over the number of shared entries M, for 5 and 15 Byzantine clients."""
 
-from psofed.paper.curves import TERM_TRIALS, CurvesFigure, paper_scenario
-from psofed.studies.sweeps import Axis
+from psofed.paper.curves import TERM_TRIALS, CurvesFigure, axis, paper_scenario
 
 FIGURE = CurvesFigure(
     name="fig2",
@@ -12,8 +11,8 @@ FIGURE = CurvesFigure(
         "MSE, shown here."
     ),
     base=paper_scenario(num_byzantine=5, probability=0.2, variance=0.5),
-    x_axis=Axis(("num_shared",), ((1,), (2,), (3,), (4,), (5,))),
-    curve_axis=Axis(("attack.num_byzantine",), ((5,), (15,))),
+    x_axis=axis("num_shared", 1, 2, 3, 4, 5),
+    curve_axis=axis("attack.num_byzantine", 5, 15),
     x_label="shared entries M",
     curve_label="|S_B| = {}",
     trials=TERM_TRIALS,

@@ -1,7 +1,6 @@
 """Figure 4: MSE over the attack's probability p_a, for 5 and 15 Byzantine clients."""
 
-from psofed.paper.curves import CurvesFigure, paper_scenario
-from psofed.studies.sweeps import Axis
+from psofed.paper.curves import CurvesFigure, axis, paper_scenario
 
 FIGURE = CurvesFigure(
     name="fig4",
@@ -12,8 +11,8 @@ FIGURE = CurvesFigure(
         "MSE, shown here."
     ),
     base=paper_scenario(num_byzantine=5, probability=0.2, variance=0.25),
-    x_axis=Axis(("attack.probability",), ((0.0,), (0.2,), (0.4,), (0.6,), (0.8,), (1.0,))),
-    curve_axis=Axis(("attack.num_byzantine",), ((5,), (15,))),
+    x_axis=axis("attack.probability", 0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
+    curve_axis=axis("attack.num_byzantine", 5, 15),
     x_label="attack probability p_a",
     curve_label="|S_B| = {}",
 )

@@ -1,7 +1,6 @@
 """Figure 5 (the caption labelled fig4_2): MSE over the attack's probability p_a, for M = 1 and M = 5."""
 
-from psofed.paper.curves import CurvesFigure, paper_scenario
-from psofed.studies.sweeps import Axis
+from psofed.paper.curves import CurvesFigure, axis, paper_scenario
 
 FIGURE = CurvesFigure(
     name="fig5",
@@ -11,8 +10,8 @@ FIGURE = CurvesFigure(
         "Byzantine clients, attack variance 0.25."
     ),
     base=paper_scenario(num_byzantine=5, probability=0.2, variance=0.25),
-    x_axis=Axis(("attack.probability",), ((0.0,), (0.2,), (0.4,), (0.6,), (0.8,), (1.0,))),
-    curve_axis=Axis(("num_shared",), ((1,), (5,))),
+    x_axis=axis("attack.probability", 0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
+    curve_axis=axis("num_shared", 1, 5),
     x_label="attack probability p_a",
     curve_label="M = {}",
 )

@@ -1,7 +1,6 @@
 """Figure 6 (the caption labelled fig5): MSE over the stepsize μ, for 0, 5 and 15 Byzantine clients."""
 
-from psofed.paper.curves import CurvesFigure, paper_scenario, stepsize_axis
-from psofed.studies.sweeps import Axis
+from psofed.paper.curves import CurvesFigure, axis, paper_scenario, stepsize_axis
 
 FIGURE = CurvesFigure(
     name="fig6",
@@ -12,7 +11,7 @@ FIGURE = CurvesFigure(
     ),
     base=paper_scenario(num_byzantine=5, probability=0.25, variance=0.25),
     x_axis=stepsize_axis(),
-    curve_axis=Axis(("attack.num_byzantine",), ((0,), (5,), (15,))),
+    curve_axis=axis("attack.num_byzantine", 0, 5, 15),
     x_label="stepsize μ",
     curve_label="|S_B| = {}",
 )

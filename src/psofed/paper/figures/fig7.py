@@ -1,7 +1,6 @@
 """Figure 7 (the caption labelled fig6): MSE over the stepsize μ, for three attack variances σ_B²."""
 
-from psofed.paper.curves import CurvesFigure, paper_scenario, stepsize_axis
-from psofed.studies.sweeps import Axis
+from psofed.paper.curves import CurvesFigure, axis, paper_scenario, stepsize_axis
 
 FIGURE = CurvesFigure(
     name="fig7",
@@ -12,7 +11,7 @@ FIGURE = CurvesFigure(
     ),
     base=paper_scenario(num_byzantine=5, probability=0.25, variance=0.25),
     x_axis=stepsize_axis(),
-    curve_axis=Axis(("attack.variance",), ((0.0,), (0.25,), (1.0,))),
+    curve_axis=axis("attack.variance", 0.0, 0.25, 1.0),
     x_label="stepsize μ",
     curve_label="σ_B² = {}",
 )

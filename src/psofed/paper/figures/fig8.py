@@ -1,7 +1,6 @@
 """Figure 8 (the caption labelled fig7): the small-stepsize approximation, for 0 and 10 Byzantine clients."""
 
-from psofed.paper.curves import CurvesFigure, paper_scenario, stepsize_axis
-from psofed.studies.sweeps import Axis
+from psofed.paper.curves import CurvesFigure, axis, paper_scenario, stepsize_axis
 
 FIGURE = CurvesFigure(
     name="fig8",
@@ -13,7 +12,7 @@ FIGURE = CurvesFigure(
     ),
     base=paper_scenario(num_byzantine=10, probability=0.25, variance=0.5),
     x_axis=stepsize_axis(),
-    curve_axis=Axis(("attack.num_byzantine",), ((0,), (10,))),
+    curve_axis=axis("attack.num_byzantine", 0, 10),
     x_label="stepsize μ",
     curve_label="|S_B| = {}",
     small_stepsize=True,

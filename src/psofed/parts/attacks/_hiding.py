@@ -74,6 +74,13 @@ def write_direction(honest: FloatArray, mean: FloatArray, direction: str, out: F
     >>> write_direction(honest, np.array([3.0, 4.0]), "unit", out)
     >>> out
     array([-0.6, -0.8])
+
+    A mean that is only a rounding error has no sign.
+
+    >>> honest, out = np.array([[0.1], [0.2], [-0.3]]), np.empty(1)
+    >>> write_direction(honest, honest.mean(axis=0), "sign", out)
+    >>> out
+    array([0.])
     """
     count = honest.shape[0]
     clear(out)
@@ -85,7 +92,11 @@ def write_direction(honest: FloatArray, mean: FloatArray, direction: str, out: F
             out[i] = -math.sqrt(total / max(count - 1, 1))
     elif direction == "sign":
         for i in range(out.size):
-            out[i] = -1.0 if mean[i] > 0.0 else (1.0 if mean[i] < 0.0 else 0.0)
+            size = 0.0
+            for h in range(count):
+                size += abs(honest[h, i])
+            least = 1e-12 * size
+            out[i] = -1.0 if mean[i] > least else (1.0 if mean[i] < -least else 0.0)
     else:
         add_scaled(-1.0, mean, out)
         size = 0.0

@@ -12,9 +12,8 @@ from psofed.common.errors import InvalidValueError, MissingValueError
 from psofed.common.notices import notify
 from psofed.common.settings import call_with, takes
 from psofed.common.types import ProgressCallback
+from psofed.data.own_data import OwnData, read_data
 from psofed.engine.compiling import is_cold
-from psofed.fleet.fitting import fit_scenario
-from psofed.fleet.own_data import OwnData, read_data
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.attacks import SignFlip
 from psofed.parts.base import Aggregation, Attack
@@ -38,7 +37,9 @@ WORTH_MENTIONING = 0.01
 
 
 @takes(AdviceSettings)
-def advise(data: "OwnData | str | Path | pandas.DataFrame | Any", settings: AdviceSettings) -> Advice:
+def advise(
+    data: "Scenario | OwnData | str | Path | pandas.DataFrame | Any", settings: AdviceSettings
+) -> Advice:
     """Find out whether the clients of a table should federate, how, and with what confidence.
 
     Every way to learn (each client alone, federations with each number of shared entries, all data pooled) is run at
@@ -46,9 +47,10 @@ def advise(data: "OwnData | str | Path | pandas.DataFrame | Any", settings: Advi
 
     Parameters
     ----------
-    data : OwnData, path or data frame
-        What :func:`psofed.read_data` or :func:`psofed.from_arrays` returned; or a table, with `client_column`,
-        `target_column`, `features` and `min_rows` as in `read_data`.
+    data : OwnData, Scenario, path or data frame
+        What :func:`psofed.read_data` or :func:`psofed.from_arrays` returned, for a federation in which all clients take
+        part; a scenario with such data (:meth:`psofed.Scenario.from_data`), for a federation as it describes; or a
+        table, with `client_column`, `target_column`, `features` and `min_rows` as in `read_data`.
 
     Returns
     -------
@@ -64,7 +66,16 @@ def advise(data: "OwnData | str | Path | pandas.DataFrame | Any", settings: Advi
     >>> advice.verdict, advice.federation.gain.value > 0.1
     ('federate', True)
     """
-    if not isinstance(data, OwnData):
+    scenario = data if isinstance(data, Scenario) else None
+    if scenario is not None:
+        data = scenario.own_data
+        if data is None:
+            raise InvalidValueError(
+                "data",
+                "a scenario with drawn streams",
+                "your own data, or a scenario made from them (Scenario.from_data)",
+            )
+    elif not isinstance(data, OwnData):
         columns = {"client_column": settings.client_column, "target_column": settings.target_column}
         for name, column in columns.items():
             if column is None:
@@ -74,8 +85,7 @@ def advise(data: "OwnData | str | Path | pandas.DataFrame | Any", settings: Advi
         raise InvalidValueError(
             "epochs", data.epochs, "1, since the error on rows that were learned before is no forecast error"
         )
-    values = {"num_participants": data.num_clients, "stepsize": 0.1, **(settings.settings or {})}
-    scenario = fit_scenario(data, values)
+    scenario = scenario or Scenario.from_data(data, num_participants=data.num_clients)
     rule = settings.rule
     if rule is None:
         rule = "median" if isinstance(scenario.aggregation, Mean) else scenario.aggregation
@@ -83,16 +93,18 @@ def advise(data: "OwnData | str | Path | pandas.DataFrame | Any", settings: Advi
     attack = _make_attack(scenario, settings.byzantine, settings.seed)
     scenario = scenario.replace(attack=None, aggregation="mean")
     for part in (scenario, scenario.replace(aggregation=robust, attack=attack)):
-        check_covered(part, data)
+        check_covered(part)
     if is_cold():
         notify("compiling the kernels (once on this machine, some seconds)")
-    trier = Trier(data, scenario, settings.trials, settings.seed, settings.executor)
+    trier = Trier(scenario, settings.trials, settings.seed, settings.executor)
     return _Adviser(data, scenario, robust, attack, trier).advise(settings.progress)
 
 
 def _make_attack(scenario: Scenario, byzantine: float, seed: int) -> Attack | None:
     """Return the attack of the what-if analysis; Byzantine clients are drawn unless the scenario names them."""
     clients = scenario.num_clients
+    if len(scenario.attacks) > 1:
+        return scenario.attack
     if scenario.attack is not None and (
         scenario.attack.clients or scenario.attack.byzantine_set == "redrawn"
     ):

@@ -5,22 +5,21 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
+from psofed.data.own_data import OwnData
 from psofed.engine.lanes import WIDTH
 from psofed.engine.pso_fed import PsoFedRun
-from psofed.engine.samples import TableSamples, make_table_samples
-from psofed.fleet import Fleet
+from psofed.fleet.measured import table_samples
 from psofed.scenario import Scenario
 from psofed.simulation.baselines import lms_errors
-
-if TYPE_CHECKING:
-    from psofed.fleet.own_data import OwnData
+from psofed.simulation.parcels import sending
 
 # Blocks of time; those at the start only serve to choose stepsizes.
 BLOCKS, FIRST_JUDGED = 12, 2
@@ -75,9 +74,8 @@ class Trier:
 
     Parameters
     ----------
-    data : OwnData
     scenario : Scenario
-        The federation, whatever its stepsize, shared entries, rule and attack.
+        The federation and its data, whatever its stepsize, shared entries, rule and attack.
     trials : int
         Over how many draws of participants, masks and attack a federation's errors are averaged.
     seed : int
@@ -85,16 +83,16 @@ class Trier:
         Where federations run; threads by default.
     """
 
-    def __init__(
-        self, data: "OwnData", scenario: Scenario, trials: int, seed: int, executor: Executor | None = None
-    ) -> None:
+    def __init__(self, scenario: Scenario, trials: int, seed: int, executor: Executor | None = None) -> None:
+        data = scenario.own_data
+        assert data is not None
         self.data: OwnData = data
         self.scenario: Scenario = scenario
         self.trials: int = trials
         self.seed: int = seed
         self.blocks: Blocks = cut_into_blocks(data.samples)
         self._executor = executor
-        self._fleet, self._samples = make_table_samples(scenario, data)
+        self._fleet, self._samples = table_samples(scenario)
         features = scenario.model.make_features(data.num_columns, scenario.dimension)
         norms = np.concatenate([(features(rows) ** 2).sum(axis=1) for rows in data.inputs])
         self._power, self._largest = max(float(norms.mean()), 1e-9), max(float(norms.max()), 1e-9)
@@ -153,17 +151,18 @@ class Trier:
             return first + list(self._run(pool, scenarios[1:], lambda count: done(count + 1)))
 
     def _job(self, scenario: Scenario) -> FloatArray:
-        return run_federation(scenario, self._fleet, self._samples, self.seed, self.trials, self.blocks.edges)
+        return run_federation(scenario, self.seed, self.trials, self.blocks.edges)
 
     def _run(
         self, pool: Executor, scenarios: Sequence[Scenario], done: Callable[[int], None]
     ) -> Iterator[FloatArray]:
-        shared = self._fleet, self._samples, self.seed, self.trials, self.blocks.edges
-        jobs: deque[Future[Any]] = deque(
-            pool.submit(run_federation, scenario, *shared) for scenario in scenarios
-        )
+        jobs: deque[Future[Any]] = deque()
         finished = 0
-        try:
+        with ExitStack() as stack:
+            stack.callback(lambda: [job.cancel() for job in jobs])
+            sender = stack.enter_context(sending(pool, self.data))
+            shared = self.seed, self.trials, self.blocks.edges
+            jobs.extend(sender.submit(run_federation, scenario, *shared) for scenario in scenarios)
             while jobs:
                 try:
                     result = jobs[0].result(timeout=0.1)
@@ -174,18 +173,14 @@ class Trier:
                 finished += 1
                 done(finished)
                 yield result
-        finally:
-            for job in jobs:
-                job.cancel()
 
 
-def run_federation(
-    scenario: Scenario, fleet: Fleet, samples: TableSamples, seed: int, trials: int, edges: NDArray[np.int64]
-) -> FloatArray:
+def run_federation(scenario: Scenario, seed: int, trials: int, edges: NDArray[np.int64]) -> FloatArray:
     """Run a federation on a table and return its squared errors, sums over blocks of time, (blocks, K).
 
     They are means over trials; infinite from where one of them diverges.
     """
+    fleet, samples = table_samples(scenario)
     sums = np.zeros((len(edges) - 1, scenario.num_clients))
     for first_trial in range(0, trials, WIDTH):
         count = min(WIDTH, trials - first_trial)

@@ -48,7 +48,7 @@ def advice_report(advice: "Advice") -> Report:
         )
         step = NextStep(
             "Simulate it",
-            "psofed.simulate(advice.scenario, data=data)",
+            "psofed.simulate(advice.scenario)",
             f"psofed simulate --data FILE --client-column {advice.data['client_column']} "
             f"--target-column {advice.data['target_column']} "
             + " ".join(f"--set {name}={value}" for name, value in changes),

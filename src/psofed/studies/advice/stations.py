@@ -7,7 +7,7 @@ from psofed.results.outliers import robust_scores, stands_out
 from psofed.studies.advice.judging import Gain, Judge, Judged
 
 if TYPE_CHECKING:
-    from psofed.fleet.own_data import OwnData
+    from psofed.data.own_data import OwnData
 
 
 @dataclass(frozen=True)

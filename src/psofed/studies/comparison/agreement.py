@@ -168,6 +168,8 @@ def compare_results(simulation: SimulationResult, prediction: Prediction) -> Com
     rows, standard_errors = [], students_factor(simulation.trials, _CONFIDENCE)
     for metric, tolerance in TOLERANCES.items():
         simulated, predicted = getattr(simulation, metric), getattr(prediction, metric)
+        if math.isnan(predicted):
+            continue  # the theory has no such number
         error = simulated.standard_error
         if not (math.isfinite(predicted) and math.isfinite(simulated.mean)):
             # Both diverge, or they disagree.

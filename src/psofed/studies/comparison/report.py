@@ -10,7 +10,7 @@ from psofed.render.numbers import counted, listed, percent, significant
 from psofed.results.metrics import METRIC_TITLES
 from psofed.results.reports.simulation import curve_series
 from psofed.scenario.describe import describe_scenario
-from psofed.theory.reports import theory_series
+from psofed.theory.reports import measured_notes, theory_series
 
 if TYPE_CHECKING:
     from psofed.studies.comparison.agreement import Comparison
@@ -55,7 +55,8 @@ def comparison_report(found: "Comparison") -> Report:
             f"The simulated {METRIC_TITLES[metric]} still changes by {percent(change, 1, signed=True)} within the last "
             f"{result.tail:,} iterations, so it is not a steady state yet."
             for metric, change in result.unsteady_metrics.items()
-        ),
+        )
+        + measured_notes(result.scenario),
         _next_step(found),
         lambda: (comparison_chart(found),),
     )
@@ -92,7 +93,7 @@ def comparison_chart(found: "Comparison") -> Chart:
     for colour, (metric, title) in enumerate(METRIC_TITLES.items()):
         if np.isfinite(result.curve[metric]).any():
             series.append(curve_series(result, metric, f"{title}, simulated", colour))
-    for metric in METRIC_TITLES:
+    for metric in (row.metric for row in found.metrics):
         iterations = result.iterations.astype(np.float64)
         series.append(theory_series(curve, metric, f"{theory} theory", iterations, result.bin_width, "--"))
     title = f"{describe_scenario(result.scenario)}\n({counted(result.trials, 'trial')}, 95 % bands)"
@@ -106,6 +107,9 @@ def comparison_chart(found: "Comparison") -> Chart:
 
 
 def _next_step(found: "Comparison") -> NextStep:
+    tuning = NextStep("Find the best stepsize", "psofed.tune(scenario)", "psofed tune FILE")
+    if found.simulation.scenario.data.rows is not None:
+        return tuning  # there are no more rows, and more trials would be on the same ones
     if found.simulation.unsteady_metrics:
         longer = 4 * found.simulation.scenario.iterations
         return NextStep(
@@ -120,4 +124,4 @@ def _next_step(found: "Comparison") -> NextStep:
             f"psofed.compare(scenario, trials={trials})",
             f"psofed compare FILE --trials {trials}",
         )
-    return NextStep("Find the best stepsize", "psofed.tune(scenario)", "psofed tune FILE")
+    return tuning

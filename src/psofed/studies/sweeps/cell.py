@@ -4,6 +4,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from psofed.common.fingerprint import class_digest, source_digest
 from psofed.common.types import ProgressCallback
 from psofed.results import METRIC_TITLES, Estimate, estimate, find_unsteady
 from psofed.scenario import Scenario
+from psofed.settings.simulation import SimulationSettings
 
 # Packages that cannot change the result of a simulation. All others count, so a new package is never forgotten.
 _BYSTANDERS = (
@@ -54,11 +56,19 @@ class Cell:
             object.__setattr__(self, "scenario", self.scenario.replace(attack=None))
 
     @cached_property
+    def identity(self) -> dict[str, Any]:
+        """The scenario as plain values; of a table its content counts, not where it lies."""
+        mapping = self.scenario.to_mapping()
+        if self.scenario.data.rows is not None:
+            mapping["data"] = {"digest": self.scenario.data.rows.digest}
+        return mapping
+
+    @cached_property
     def key(self) -> str:
         """Digest of the cell, of the code of its parts, of psofed's version and of the engine's sources."""
         text = json.dumps(
             [
-                self.scenario.to_mapping(),
+                self.identity,
                 [class_digest(type(part)) for part in self.scenario.parts()],
                 self.trials,
                 self.seed,
@@ -146,11 +156,10 @@ def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellRe
     >>> compute_cell(cell).same_bits(compute_cell(cell))
     True
     """
-    from psofed.simulation.monte_carlo import simulate
+    from psofed.simulation.monte_carlo import run_trials
 
-    result = simulate(
-        cell.scenario, trials=cell.trials, seed=cell.seed, threads=1, tail=cell.tail, progress=progress
-    )
+    settings = SimulationSettings(cell.trials, cell.seed, threads=1, tail=cell.tail, progress=progress)
+    result, _ = run_trials(cell.scenario, settings)
     return CellResult(
         steady_state=result.steady_state,
         tail_change=result.tail_change,

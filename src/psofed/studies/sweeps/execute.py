@@ -4,13 +4,15 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from psofed.common.errors import PsofedError
+from psofed.common.notices import notify
 from psofed.common.types import ProgressCallback
 from psofed.common.validation import check_integer
 from psofed.parts.registry import plugin_files
+from psofed.simulation.parcels import TaskSender, sending
 from psofed.studies.sweeps.cell import Cell, CellResult, compute_cell, engine_digest
 from psofed.studies.sweeps.store import CellStore
 
@@ -110,6 +112,8 @@ def connect(address: str | None) -> Iterator[Executor | None]:
         client: Any = distributed.Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise PsofedError(f"--cluster {address}: no Dask scheduler answers there ({error})") from None
+    if not client.scheduler_info()["workers"]:
+        notify(f"the cluster at {address} has no workers; waiting for one")
     try:
         for file in plugin_files():
             client.upload_file(file, load=False)  # workers need not have it installed
@@ -170,17 +174,19 @@ def _compute(
     waiting = iter(cells)
     running: dict[Future[CellResult], Cell] = {}
 
-    def submit(limit: int) -> None:
+    def submit(sender: TaskSender, limit: int) -> None:
         while len(running) < limit:
             cell = next(waiting, None)
             if cell is None:
                 return
-            arguments: tuple[Any, ...] = (cell, _watch(cell, partly, stop)) if local else (cell,)
-            running[pool.submit(compute_cell, *arguments)] = cell
+            watch = (_watch(cell, partly, stop),) if local else ()
+            running[sender.submit(compute_cell, cell, *watch)] = cell
 
-    try:
+    with ExitStack() as stack:
+        stack.callback(_end, stop, running, pool if local else None)
+        sender = stack.enter_context(sending(pool, cells[0].scenario.data.rows))
         while True:
-            submit(2 * threads if local else _REMOTE_WINDOW)
+            submit(sender, 2 * threads if local else _REMOTE_WINDOW)
             if not running:
                 return
             finished, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
@@ -192,12 +198,15 @@ def _compute(
                 yield cell, result
             if report is not None:
                 report(done + sum(list(partly.values())), len(cells))
-    finally:
-        stop.set()
-        for future in running:
-            future.cancel()
-        if local:
-            pool.shutdown(wait=True)
+
+
+def _end(stop: threading.Event, running: "dict[Future[CellResult], Cell]", pool: Executor | None) -> None:
+    """End the cells under way, and a pool of threads that was made for them."""
+    stop.set()
+    for future in running:
+        future.cancel()
+    if pool is not None:
+        pool.shutdown(wait=True)
 
 
 def _watch(cell: Cell, partly: dict[str, float], stop: threading.Event) -> ProgressCallback:

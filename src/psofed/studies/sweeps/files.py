@@ -9,12 +9,14 @@ import numpy as np
 
 from psofed.common.csv_text import csv_text
 from psofed.common.files import write_atomically
+from psofed.common.toml import parse_toml
 from psofed.common.validation import check_choice
 from psofed.results import METRIC_TITLES, SimulationResult
 from psofed.results.dataset import check_size, numbers, simulation_from_dataset, variable
 from psofed.results.metrics import EVASION_LONG_NAMES, LONG_NAMES
 from psofed.results.netcdf import open_dataset, read_back, save_dataset
 from psofed.scenario import Scenario
+from psofed.scenario.file import mapping_to_toml
 from psofed.studies.sweeps.cell import CellResult
 from psofed.studies.sweeps.grid import Grid, axes_from_json, axes_to_json
 from psofed.studies.sweeps.result import SweepResult
@@ -132,7 +134,7 @@ def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":
         coords=coordinates,
         attrs={
             "title": SWEEP_TITLE,
-            "base": grid.base.to_toml(),
+            "base": mapping_to_toml(grid.base.to_mapping()),
             "axes": json.dumps(axes_to_json(grid.axes)),
             "seed": grid.seed,
             "tail": grid.tail,
@@ -201,7 +203,7 @@ def _watched_names(result: SweepResult) -> list[str]:
 def _sweep_from_dataset(data: "xarray.Dataset") -> SweepResult:
     tail = float(data.attrs["tail"])
     grid = Grid(
-        base=Scenario.from_toml(data.attrs["base"]),
+        base=Scenario.from_mapping(parse_toml(data.attrs["base"])),
         axes=axes_from_json(json.loads(data.attrs["axes"])),
         trials=data.sizes["trial"],
         seed=int(data.attrs["seed"]),

@@ -17,7 +17,13 @@ from psofed.parts.registry import FAMILIES, find_part, part_names
 from psofed.scenario import Scenario
 from psofed.scenario.changes import with_values
 from psofed.scenario.file import as_scenario, read_scenario
-from psofed.scenario.mapping import KIND_TABLES, OPTIONAL, part_from_table, scenario_from_mapping
+from psofed.scenario.mapping import (
+    CHANNEL_TABLES,
+    KIND_TABLES,
+    OPTIONAL,
+    part_from_table,
+    scenario_from_mapping,
+)
 from psofed.settings.sweep import SweepSettings
 from psofed.studies.sweeps.cell import Cell
 
@@ -241,7 +247,7 @@ def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
     if isinstance(base, str):
         scenario = read_scenario(folder / base)
     elif isinstance(base, Mapping):
-        scenario = scenario_from_mapping(base)
+        scenario = scenario_from_mapping(base, folder=folder, opening=True)
     else:
         raise InvalidValueError("base", base, 'a table [base] or a file name, base = "scenario.toml"')
     grid = values.get("grid")
@@ -309,6 +315,8 @@ def _part_or_value(field: str, value: Any) -> Any:
         return None
     if field in KIND_TABLES and isinstance(value, Mapping):
         return part_from_table(field, value)
+    if field in CHANNEL_TABLES and isinstance(value, Mapping):
+        return part_from_table("channel", value, field)
     family = "pattern" if field == "selection.pattern" else field
     if family in FAMILIES and isinstance(value, Mapping):
         options = dict(value)

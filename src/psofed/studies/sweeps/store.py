@@ -88,7 +88,7 @@ class CellStore:
 
 def _encode(cell: Cell, result: CellResult) -> bytes:
     about = {
-        "scenario": cell.scenario.to_mapping(), "trials": cell.trials, "seed": cell.seed, "tail": cell.tail,
+        "scenario": cell.identity, "trials": cell.trials, "seed": cell.seed, "tail": cell.tail,
         "version": __version__, "engine": result.engine, "seconds": result.seconds, "notes": result.notes,
         "defence": result.defence,
     }  # fmt: skip
@@ -125,7 +125,7 @@ def _result(arrays: Any, cell: Cell, limit: int) -> CellResult | None:
         return None
     about = json.loads(str(arrays["about"]))
     # A file may have been renamed to another cell's key.
-    if about["scenario"] != json.loads(json.dumps(cell.scenario.to_mapping())) or about["seed"] != cell.seed:
+    if about["scenario"] != json.loads(json.dumps(cell.identity)) or about["seed"] != cell.seed:
         return None
 
     def numbers(name: str, dtype: Any = np.float64) -> Any:

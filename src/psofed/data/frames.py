@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psofed.common.errors import PsofedError
-from psofed.fleet.values import MISSING, delimiter_of
+from psofed.data.values import MISSING, delimiter_of
 
 if TYPE_CHECKING:
     import pandas

@@ -1,8 +1,11 @@
-"""Your own data as a fleet: standardised samples in order, and the statistics that the theory needs."""
+"""Your own data: every client's standardised samples in order."""
 
+import hashlib
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.common.settings import takes
+from psofed.common.notices import notify
+from psofed.common.settings import call_with, takes
 from psofed.common.suggest import did_you_mean
 from psofed.common.types import FloatArray
-from psofed.fleet import Fleet
-from psofed.fleet.nonlinear import StreamMoments
-from psofed.fleet.standardise import standardise
-from psofed.fleet.table import ClientTable, read_table, table_from_arrays
-from psofed.parts.features import FeatureMap, identity
+from psofed.data.standardise import standardise
+from psofed.data.table import ClientTable, read_table, table_from_arrays
 from psofed.render import Column, Kind, Report, Reported, Table
 from psofed.render.numbers import counted, listed
 from psofed.settings.data import DataSettings, StreamSettings
@@ -40,27 +41,59 @@ class OwnData(Reported):
     table : ClientTable
         Where they come from.
     inputs, targets : tuple of arrays (samples_k, d), tuple of arrays (samples_k,)
-        Standardised (see :mod:`psofed.fleet.standardise`).
-    warmup : int
-        Rows at each client's start that only fed its running means.
-    clip : float
-        Inputs were limited to this many standard deviations.
+        Standardised (see :mod:`psofed.data.standardise`).
+    settings : StreamSettings
+        How rows became samples.
     clipped : int
-        How many of them were.
-    epochs : int
-        How many times each client goes through its samples.
+        Inputs that were limited to ``settings.clip`` standard deviations.
     left_out : mapping from str to str
         Clients that cannot take part, with the reason.
+
+    Two are equal if they hold the same samples of the same clients, wherever these come from.
     """
 
     table: ClientTable
     inputs: tuple[FloatArray, ...]
     targets: tuple[FloatArray, ...]
-    warmup: int
-    clip: float
+    settings: StreamSettings
     clipped: int
-    epochs: int
     left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OwnData | DataSource) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "OwnData":
+        return self  # nobody can change it, and it may be large
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of clients, columns and samples."""
+        table = self.table
+        names = [table.clients, table.features, table.target_column, self.samples, self.epochs]
+        content = hashlib.sha256(json.dumps(names).encode())
+        for array in (*self.inputs, *self.targets):
+            content.update(np.ascontiguousarray(array).view(np.uint8).data)
+        return content.hexdigest()
+
+    @cached_property
+    def source(self) -> "DataSource":
+        """Where the samples come from, without the samples."""
+        table, held = self.table, self.settings.shared_with(StreamSettings).to_mapping()
+        reading = DataSettings(table.client_column, table.target_column, table.features, **held)
+        return DataSource(table.file, reading, table.clients, self.samples, self.digest)
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """The clients' names."""
+        return self.table.clients
+
+    @property
+    def epochs(self) -> int:
+        """How many times each client goes through its samples."""
+        return self.settings.epochs
 
     def report(self) -> Report:
         """Return what was read: samples of each client, and what was done to them."""
@@ -100,64 +133,6 @@ class OwnData(Reported):
         left = np.array(self.samples, dtype=np.float64) * self.epochs - iteration
         return np.asarray(np.maximum(left, 0.0))
 
-    def moments(self, features: FeatureMap | None = None) -> StreamMoments:
-        """Estimate second moments of every client's features and labels from all its samples."""
-        features = identity(self.num_columns) if features is None else features
-        parts = []
-        for inputs, targets in zip(self.inputs, self.targets, strict=True):
-            z, count = features(inputs), len(targets)
-            parts.append((z.T @ z / count, targets @ z / count, float(targets @ targets) / count))
-        covariances, products, power = zip(*parts, strict=True)
-        return StreamMoments(np.array(covariances), np.array(products), np.array(power))
-
-    def best_weights(self, features: FeatureMap | None = None) -> FloatArray:
-        """Return w°, the least-squares solution on all samples of all clients, each sample counting once."""
-        features = identity(self.num_columns) if features is None else features
-        weights = np.array(self.samples, dtype=np.float64)[:, None, None]
-        moments = self.moments(features)
-        pooled = StreamMoments(
-            moments.covariances * weights, moments.products * weights[:, 0], moments.power * weights[:, 0, 0]
-        )
-        return pooled.best_weights()
-
-    def fleet(self, features: FeatureMap | None = None, higher_moments: bool = True) -> Fleet:
-        """Return the measured fleet: w° as the target, the variances of the residuals as the noise.
-
-        Fourth moments, K·D⁴ numbers that only theory needs, can be left out.
-        """
-        features = identity(self.num_columns) if features is None else features
-        weights, moments = self.best_weights(features), self.moments(features)
-        return Fleet(
-            target=weights,
-            input_variance=np.trace(moments.covariances, axis1=1, axis2=2) / weights.size,
-            noise_variance=np.maximum(moments.residual_variance(weights), 0.0),
-            correlation=0.0,
-            explicit_covariances=moments.covariances,
-            names=tuple(self.table.clients),
-            fourth_moments=self.fourth_moments(features) if higher_moments else None,
-            weighted_noise=self.weighted_noise(weights, features) if higher_moments else None,
-        )
-
-    def weighted_noise(self, weights: FloatArray, features: FeatureMap | None = None) -> FloatArray:
-        """Return E[ν² xxᵀ] of every client, (K, D, D), with the residual ν = y − wᵀx of the given weights."""
-        features = identity(self.num_columns) if features is None else features
-        parts = []
-        for inputs, targets in zip(self.inputs, self.targets, strict=True):
-            z = features(inputs)
-            scaled = z * (targets - z @ weights)[:, None]
-            parts.append(scaled.T @ scaled / len(z))
-        return np.array(parts)
-
-    def fourth_moments(self, features: FeatureMap | None = None) -> FloatArray:
-        """Return E[xxᵀ ⊗ xxᵀ] of every client's features, (K, D², D²): A → E[xxᵀ A xxᵀ] as a matrix."""
-        features = identity(self.num_columns) if features is None else features
-        parts = []
-        for inputs in self.inputs:
-            z = features(inputs)
-            squares = (z[:, :, None] * z[:, None, :]).reshape(len(z), -1)
-            parts.append(squares.T @ squares / len(z))
-        return np.array(parts)
-
     def describe(self) -> dict[str, Any]:
         """Return a description of the data and their preparation, as plain values."""
         table = self.table
@@ -167,8 +142,8 @@ class OwnData(Reported):
             "target_column": table.target_column,
             "features": list(table.features),
             "epochs": self.epochs,
-            "warmup_rows": self.warmup,
-            "clip": self.clip,
+            "warmup_rows": self.settings.warmup,
+            "clip": self.settings.clip,
             "clipped_values": self.clipped,
             "missing_values": table.missing,
             "rows_without_target": sum(table.dropped),
@@ -214,13 +189,95 @@ class OwnData(Reported):
             where = "all clients" if len(clients) == self.num_clients else _few(clients)
             lines.append(f"column {name} never changes in {where} and is 0 there.")
         if self.clipped:
-            lines.append(f"{self.clipped} inputs beyond {self.clip:g} standard deviations were set to that.")
+            lines.append(
+                f"{self.clipped} inputs beyond {self.settings.clip:g} standard deviations were set to that."
+            )
         if min(self.samples) < max(self.samples):
             lines.append(
                 f"clients have {min(self.samples)} to {max(self.samples)} samples; one that has used up its own takes "
                 "no more steps, does not count in the MSE, and still exchanges its model."
             )
         return lines
+
+
+@dataclass(frozen=True, eq=False)
+class DataSource:
+    """Where the clients' samples come from, without the samples: what files of results and of plans hold.
+
+    Attributes
+    ----------
+    file : str
+        The table's file; empty if the samples were made in memory.
+    reading : DataSettings
+        Its columns, and how rows become samples.
+    clients : tuple of str
+        The clients' names; empty while the table is not read.
+    samples : tuple of int
+        Samples of each client.
+    digest : str
+        As :attr:`OwnData.digest`.
+    """
+
+    file: str
+    reading: DataSettings
+    clients: tuple[str, ...] = ()
+    samples: tuple[int, ...] = ()
+    digest: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, DataSource) and not (self.digest or other.digest):
+            return (self.file, self.reading) == (other.file, other.reading)
+        return isinstance(other, OwnData | DataSource) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest or (self.file, self.reading))
+
+    @property
+    def num_clients(self) -> int:
+        """K; 0 while the table is not read."""
+        return len(self.clients)
+
+    @property
+    def num_columns(self) -> int:
+        """d; 0 while the columns are not known."""
+        return len(self.reading.features or ())
+
+    @property
+    def iterations(self) -> int:
+        """As :attr:`OwnData.iterations`; 0 while the table is not read."""
+        return max(self.samples, default=0) * self.reading.epochs
+
+    @property
+    def name(self) -> str:
+        """The file's name, or ``"data in memory"``."""
+        return Path(self.file).name if self.file else "data in memory"
+
+    def read(self) -> OwnData:
+        """Read the table, and say so.
+
+        Raises
+        ------
+        PsofedError
+            If there is no file, it cannot be read, or it does not hold what it held before.
+        """
+        if not self.file:
+            raise PsofedError(
+                "The scenario's data were in memory and are not here. Pass them again: "
+                "psofed.Scenario.from_data(data, ...)."
+            )
+        notify(f"reading {self.file}")
+        data = call_with(read_data, self.file, self.reading)
+        if self.digest and data.digest != self.digest:
+            raise PsofedError(f"{self.file}: does not hold the samples that this scenario was made with")
+        return data
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return what reading the table needs, as in a scenario's ``[data]`` table."""
+        defaults = StreamSettings()
+        values = {"file": self.file, **self.reading.to_mapping()}
+        return {
+            name: value for name, value in values.items() if getattr(defaults, name, None) != _tuple(value)
+        }
 
 
 @takes(DataSettings)
@@ -232,7 +289,7 @@ def read_data(data: "str | Path | pandas.DataFrame | Any", settings: DataSetting
     Parameters
     ----------
     data : path, pandas.DataFrame or polars.DataFrame
-        The table; a file is CSV or Parquet, see :func:`psofed.fleet.table.read_table`.
+        The table; a file is CSV or Parquet, see :func:`psofed.data.table.read_table`.
 
     Returns
     -------
@@ -322,6 +379,8 @@ def stream_table(table: ClientTable, settings: StreamSettings) -> OwnData:
                 f"its {table.target_column} changes only in its last {len(samples[1]) + 1} rows"
             )
             continue
+        for array in samples[:2]:
+            array.setflags(write=False)
         kept.append(k)
         inputs.append(samples[0])
         targets.append(samples[1])
@@ -334,9 +393,7 @@ def stream_table(table: ClientTable, settings: StreamSettings) -> OwnData:
         raise PsofedError(
             f"{table.path}: all features are constant ({', '.join(table.features)}), so there is nothing to learn"
         )
-    return OwnData(
-        _only(table, kept), tuple(inputs), tuple(targets), warmup, clip, clipped, settings.epochs, left_out
-    )
+    return OwnData(_only(table, kept), tuple(inputs), tuple(targets), settings, clipped, left_out)
 
 
 def _only(table: ClientTable, kept: Sequence[int]) -> ClientTable:
@@ -349,6 +406,10 @@ def _only(table: ClientTable, kept: Sequence[int]) -> ClientTable:
         targets=tuple(table.targets[k] for k in kept),
         dropped=tuple(table.dropped[k] for k in kept),
     )
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _count(count: int, one: str, many: str) -> str:

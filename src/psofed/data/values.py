@@ -51,7 +51,7 @@ def number(value: Any, delimiter: str = ",") -> float:
     (1.5, 1234.5, nan, 1.0)
     >>> number("1,234")
     Traceback (most recent call last):
-    psofed.fleet.values.AmbiguousNumberError: '1,234' could be 1.234 or 1234
+    psofed.data.values.AmbiguousNumberError: '1,234' could be 1.234 or 1234
     """
     if value is None:
         return math.nan

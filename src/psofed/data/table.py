@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.types import FloatArray
-from psofed.fleet.frames import TableFrame, read_frame
-from psofed.fleet.values import client_name, is_text, is_time, number, shown
+from psofed.data.frames import TableFrame, read_frame
+from psofed.data.values import client_name, is_text, is_time, number, shown
 
 if TYPE_CHECKING:
     import pandas
@@ -29,6 +29,8 @@ class ClientTable:
     ----------
     path : str
         Where they come from.
+    file : str
+        The same as an absolute path; empty if they do not come from a file.
     client_column, target_column : str
     features : tuple of str
         Columns that are inputs.
@@ -62,6 +64,7 @@ class ClientTable:
     duplicates: int = 0
     decimal_commas: tuple[str, ...] = ()
     out_of_order: Mapping[str, str] = field(default_factory=dict)
+    file: str = ""
 
     @property
     def missing(self) -> dict[str, int]:
@@ -149,6 +152,7 @@ def read_table(
         _count_duplicates(data),
         tuple(with_commas),
         {name: who for name in left_out if (who := _out_of_order(data, name, owner, names))},
+        str(Path(source).resolve()) if isinstance(source, str | Path) else "",
     )
 
 

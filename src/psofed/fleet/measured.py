@@ -1,0 +1,118 @@
+"""The fleet of your own data: moments that are measured in the clients' samples.
+
+With features z of client k's inputs, R_k = E[zzᵀ], r_k = E[zy] and so on are means over all its samples, w° is the
+least-squares solution on the samples of all clients, and the noise is ν = y − w°ᵀz.
+"""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from psofed.common.types import FloatArray
+from psofed.data.own_data import OwnData
+from psofed.fleet.fleet import Fleet
+from psofed.fleet.nonlinear import StreamMoments
+from psofed.parts.base import Model
+from psofed.parts.features import FeatureMap, identity
+from psofed.scenario import Scenario
+
+if TYPE_CHECKING:
+    from psofed.engine.samples import TableSamples
+
+
+def table_samples(scenario: Scenario) -> "tuple[Fleet, TableSamples]":
+    """Return the fleet of a scenario with your own data, and its samples as features for the scenario's model.
+
+    The last ones are kept, since every block of trials asks for them.
+    """
+    data = scenario.own_data
+    assert data is not None
+    return _table_samples(data, scenario.model, scenario.dimension)
+
+
+@lru_cache(maxsize=1)
+def _table_samples(data: OwnData, model: Model, dimension: int) -> "tuple[Fleet, TableSamples]":
+    from psofed.engine.samples import TableSamples
+
+    features = model.make_features(data.num_columns, dimension)
+    fleet = measure_fleet(data, features, higher_moments=False)
+    inputs = [features(rows) for rows in data.inputs]
+    residuals = [y - z @ fleet.target for y, z in zip(data.targets, inputs, strict=True)]
+    return fleet, TableSamples(inputs, residuals, data.epochs)
+
+
+def measured_fleet(scenario: Scenario) -> Fleet:
+    """Return the fleet of a scenario with your own data, fourth moments included: what the theory needs."""
+    data = scenario.own_data
+    assert data is not None
+    return _measured_fleet(data, scenario.model, scenario.dimension)
+
+
+@lru_cache(maxsize=1)
+def _measured_fleet(data: OwnData, model: Model, dimension: int) -> Fleet:
+    return measure_fleet(data, model.make_features(data.num_columns, dimension))
+
+
+def measure_fleet(data: OwnData, features: FeatureMap | None = None, higher_moments: bool = True) -> Fleet:
+    """Return the measured fleet: w° as the target, the variances of the residuals as the noise.
+
+    Fourth moments, K·D⁴ numbers that only theory needs, can be left out.
+    """
+    features = identity(data.num_columns) if features is None else features
+    moments = measure_moments(data, features)
+    weights = _best_weights(data, moments)
+    return Fleet(
+        target=weights,
+        input_variance=np.trace(moments.covariances, axis1=1, axis2=2) / weights.size,
+        noise_variance=np.maximum(moments.residual_variance(weights), 0.0),
+        correlation=0.0,
+        explicit_covariances=moments.covariances,
+        names=tuple(data.clients),
+        fourth_moments=_fourth_moments(data, features) if higher_moments else None,
+        weighted_noise=_weighted_noise(data, weights, features) if higher_moments else None,
+    )
+
+
+def measure_moments(data: OwnData, features: FeatureMap | None = None) -> StreamMoments:
+    """Estimate second moments of every client's features and labels from all its samples."""
+    features = identity(data.num_columns) if features is None else features
+    parts = []
+    for inputs, targets in zip(data.inputs, data.targets, strict=True):
+        z, count = features(inputs), len(targets)
+        parts.append((z.T @ z / count, targets @ z / count, float(targets @ targets) / count))
+    covariances, products, power = zip(*parts, strict=True)
+    return StreamMoments(np.array(covariances), np.array(products), np.array(power))
+
+
+def best_weights(data: OwnData, features: FeatureMap | None = None) -> FloatArray:
+    """Return w°, the least-squares solution on all samples of all clients, each sample counting once."""
+    return _best_weights(data, measure_moments(data, features))
+
+
+def _best_weights(data: OwnData, moments: StreamMoments) -> FloatArray:
+    weights = np.array(data.samples, dtype=np.float64)[:, None, None]
+    pooled = StreamMoments(
+        moments.covariances * weights, moments.products * weights[:, 0], moments.power * weights[:, 0, 0]
+    )
+    return pooled.best_weights()
+
+
+def _weighted_noise(data: OwnData, weights: FloatArray, features: FeatureMap) -> FloatArray:
+    """Return E[ν² zzᵀ] of every client, (K, D, D)."""
+    parts = []
+    for inputs, targets in zip(data.inputs, data.targets, strict=True):
+        z = features(inputs)
+        scaled = z * (targets - z @ weights)[:, None]
+        parts.append(scaled.T @ scaled / len(z))
+    return np.array(parts)
+
+
+def _fourth_moments(data: OwnData, features: FeatureMap) -> FloatArray:
+    """Return E[zzᵀ ⊗ zzᵀ] of every client, (K, D², D²): A → E[zzᵀ A zzᵀ] as a matrix."""
+    parts = []
+    for inputs in data.inputs:
+        z = features(inputs)
+        squares = (z[:, :, None] * z[:, None, :]).reshape(len(z), -1)
+        parts.append(squares.T @ squares / len(z))
+    return np.array(parts)

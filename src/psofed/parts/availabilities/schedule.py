@@ -1,0 +1,39 @@
+"""Availability by the clock."""
+
+from psofed.common.options import option
+from psofed.common.per_client import PerClient
+from psofed.parts.contexts import Presence
+from psofed.parts.network import Availability
+
+
+class Schedule(Availability):
+    """Schedule: each client is available for a fixed part of every period, such as at night.
+
+    Client k of K is available where (n / T + k / K) mod 1 < s, with the period T and the share s: phases are spread
+    evenly over the clients.
+
+    Examples
+    --------
+    With a period of 4 and half of it available, client 0 is there in iterations 0, 1, 4, 5, ….
+
+    >>> schedule = Schedule(period=4, share=0.5)
+    >>> [schedule.is_available(Presence(n, 0, 2, 0.5, 0.0, 0.0, False)) for n in range(5)]
+    [True, True, False, False, True]
+    >>> [schedule.is_available(Presence(n, 1, 2, 0.5, 0.0, 0.0, False)) for n in range(5)]
+    [False, False, True, True, False]
+    """
+
+    period: int = option(low=1, text="iterations until the schedule repeats")
+    share: float = option(low=0.0, high=1.0, text="share of the period that a client is available")
+
+    @property
+    def time_share(self) -> PerClient:
+        """Return `share`."""
+        return self.share
+
+    def is_available(self, presence: Presence) -> bool:
+        """Compare the time of the client's day with its end."""
+        # In whole numbers, units of 1/(T K) of a period, so that nothing is rounded.
+        day = presence.num_clients * self.period
+        time = (presence.iteration * presence.num_clients + presence.client * self.period) % day
+        return time < presence.share * day

@@ -1,0 +1,38 @@
+"""A random delay without memory."""
+
+from psofed.common.options import option
+from psofed.parts.contexts import Departure
+from psofed.parts.network import Delay
+
+
+class Geometric(Delay):
+    """Geometric: P(l ≥ j) = r^j for the delay l; uploads that would take longer than `longest` are lost.
+
+    References
+    ----------
+    Gauthier, Gogineni, Werner, Huang, Kuh, "Asynchronous online federated learning with reduced communication
+    requirements", IEEE Internet of Things Journal 2023 (PAO-Fed).
+
+    Examples
+    --------
+    With r = ½ a delay of at least 2 has probability ¼.
+
+    >>> delay = Geometric(ratio=0.5, longest=2)
+    >>> [delay.duration(Departure(client=0, iteration=0, uniform=u)) for u in (0.9, 0.3, 0.2, 0.1)]
+    [0, 1, 2, -1]
+    """
+
+    ratio: float = option(low=0.0, high=1.0, open_high=True, text="r in P(l ≥ j) = r^j")
+    longest: int = option(low=0, text="longest delay of an upload that is not lost")
+
+    def duration(self, departure: Departure) -> int:
+        """Return the largest l with u < r^l; negative if that is more than `longest`."""
+        delay, chance = 0, self.ratio
+        while departure.uniform < chance and delay <= self.longest:
+            delay += 1
+            chance *= self.ratio
+        return delay if delay <= self.longest else -1
+
+    def longest_delay(self) -> int:
+        """Return `longest`."""
+        return self.longest

@@ -1,0 +1,159 @@
+"""Base classes of the network between clients and server: availability, channels and delays."""
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from psofed.common.errors import InvalidValueError
+from psofed.common.options import option
+from psofed.common.per_client import PerClient, check_count, draw_per_client, plain_per_client
+from psofed.parts.part import Part
+
+if TYPE_CHECKING:
+    from psofed.common.types import FloatArray
+    from psofed.parts.contexts import Departure, Presence, Transmission
+
+# Which of the fleet's seeds draws shares of time; it differs from those of the fleet's variances.
+_SHARES = 10
+
+
+class Availability(Part):
+    """Which clients are available in an iteration, q_{k,n}.
+
+    Parameters
+    ----------
+    server_knows : bool
+        Whether the server draws participants from the available clients (all of them if there are fewer than |S_n|).
+        Otherwise it draws from all clients, and a participant that is not available neither downloads nor uploads.
+    learns : str
+        ``"always"``: every client learns from each of its samples, as in the paper. ``"available"``: a client that is
+        not available makes no step.
+    """
+
+    family: ClassVar[str] = "availability"
+    table: ClassVar[str] = "availability"
+
+    server_knows: bool = option(
+        default=True, text="whether participants are drawn from the available clients only"
+    )
+    learns: str = option(
+        default="always",
+        choices=("always", "available"),
+        text="whether clients that are not available still learn",
+    )
+
+    def is_available(self, presence: "Presence") -> bool:
+        """Return whether a client is available in an iteration."""
+        raise NotImplementedError
+
+    @property
+    def time_share(self) -> PerClient:
+        """Share of the time that clients are available, shown to :meth:`is_available` as ``presence.share``."""
+        return 1.0
+
+    def check(self, num_clients: int) -> None:
+        """Refuse a list of values whose length is not the number of clients."""
+        for name in self.options():
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                check_count(self.full_name(name), value, num_clients)
+
+    def shares(self, num_clients: int, fleet_seed: int) -> "FloatArray":
+        """Return the share of the time that each client is available, shape (K,)."""
+        import numpy as np
+
+        seed = np.random.SeedSequence(fleet_seed, spawn_key=(_SHARES,))
+        return draw_per_client(self.time_share, num_clients, seed)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the kind and the options as in TOML."""
+        plain = {name: getattr(self, name) for name in self.options()}
+        return {
+            "kind": self.kind,
+            **{name: plain_per_client(value) for name, value in plain.items() if value is not None},
+        }
+
+
+class Channel(Part):
+    """Effect of a link on the values of a message, up or down.
+
+    Attributes
+    ----------
+    draws : str
+        Random numbers that :meth:`transmit` is shown for each value: ``"normals"``, ``"uniforms"`` or ``"none"``.
+    """
+
+    family: ClassVar[str] = "channel"
+    table: ClassVar[str] = "channel"
+    draws: ClassVar[str] = "none"
+
+    def transmit(self, transmission: "Transmission", out: "FloatArray") -> None:
+        """Write the values that arrive into ``out`` (M,); NaN for a value that is lost."""
+        raise NotImplementedError
+
+    def bits_after(self, bits: int) -> int:
+        """Return the bits that a value takes on this link, given that it took `bits` before."""
+        return bits
+
+    def check(self, direction: str) -> None:
+        """Refuse a direction, ``"up"`` or ``"down"``, that has no meaning for this channel."""
+
+    def added_variance(self) -> float | None:
+        """Return the variance of independent noise of mean zero, if that is all the channel adds; what theory needs."""
+        return None
+
+    def loss_probability(self) -> float | None:
+        """Return the probability that a whole message is lost, if that is all that happens; what theory needs."""
+        return None
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the kind and the options as in TOML."""
+        return {"kind": self.kind, **super().to_mapping()}
+
+
+class Delay(Part):
+    """How many iterations an upload takes to arrive.
+
+    With A_n the uploads that arrive in iteration n, l the delay of each, and g the server's model on their arrival,
+    the mean is g ← g + (1/|A_n|) Σ α^l S (u − g). Other rules see the updates α^l (u − g).
+
+    Parameters
+    ----------
+    weight : float
+        α: weight per iteration of delay.
+    grouping : str
+        ``"together"``: as above. ``"by-delay"`` (the mean only): uploads of equal delay are averaged, and the averages
+        are added, g ← g + Σ_l α^l (1/|A_{n,l}|) Σ S (u − g).
+    """
+
+    family: ClassVar[str] = "delay"
+    table: ClassVar[str] = "delay"
+
+    weight: float = option(default=1.0, low=0.0, high=1.0, text="α: weight per iteration of delay")
+    grouping: str = option(
+        default="together",
+        choices=("together", "by-delay"),
+        text="average all arrivals, or those of equal delay separately",
+    )
+
+    def duration(self, departure: "Departure") -> int:
+        """Return the delay of an upload in iterations, at most :meth:`longest_delay`; negative if it is lost."""
+        raise NotImplementedError
+
+    def longest_delay(self) -> int:
+        """Return the longest delay of an upload that arrives."""
+        raise NotImplementedError
+
+    def most_at_once(self) -> int:
+        """Return how many uploads of one client may arrive in the same iteration."""
+        return self.longest_delay() + 1
+
+    def check(self, iterations: int) -> None:
+        """Refuse delays as long as the run, after which nothing would arrive."""
+        longest = self.longest_delay()
+        if longest >= iterations:
+            field = next((name for name in self.own_options() if getattr(self, name) == longest), "longest")
+            allowed = f"at most {iterations - 1} (one less than the iterations)"
+            raise InvalidValueError(f"delay.{field}", longest, allowed)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the kind and the options as in TOML."""
+        return {"kind": self.kind, **super().to_mapping()}

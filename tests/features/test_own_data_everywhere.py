@@ -1,0 +1,275 @@
+"""A scenario with own data gives the data's numbers wherever it goes, or is refused by name.
+
+The target is unrelated to the inputs, so that no model helps: errors are near 1, which the drawn fleet of the same
+size never comes near.
+"""
+
+import copy
+import inspect
+import json
+import pickle
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import psofed
+from psofed import Data, InvalidValueError, NotCoveredError, PsofedError, Scenario
+from psofed.attacks import SignFlip
+from psofed.data.own_data import DataSource, OwnData
+from psofed.federation.deploy.settings import RunSettings
+from psofed.scenario.changes import with_values
+from psofed.studies.sweeps.cell import Cell
+
+pytestmark = [pytest.mark.data, pytest.mark.scenario, pytest.mark.takes(12)]
+
+CLIENTS, COLUMNS, ROWS = 3, 2, 60
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Hold ``readings.csv`` and ``plan.toml``, which names it."""
+    place = tmp_path_factory.mktemp("own data")
+    rng = np.random.default_rng(3)
+    values = rng.standard_normal((CLIENTS * (ROWS + 20), 3))
+    lines = [f"s{n % CLIENTS},{a:.4f},{b:.4f},{y:.4f}" for n, (a, b, y) in enumerate(values)]
+    (place / "readings.csv").write_text("station,a,b,y\n" + "\n".join(lines), encoding="utf-8")
+    (place / "plan.toml").write_text(
+        'stepsize = 0.02\nnum_participants = 2\n[data]\nfile = "readings.csv"\nclient_column = "station"\n'
+        'target_column = "y"\n[attack]\nclients = ["s1"]\nvariance = 0.02\n',
+        encoding="utf-8",
+    )
+    return place
+
+
+@pytest.fixture(scope="module")
+def scenario(folder) -> Scenario:
+    return psofed.read_scenario(folder / "plan.toml")
+
+
+@pytest.fixture
+def other_data(scenario) -> Scenario:
+    rows = scenario.own_data
+    changed = psofed.data.own_data.replace(rows, targets=tuple(2.0 * y for y in rows.targets))
+    return scenario.replace(data=Data(rows=changed))
+
+
+# What each public function makes of a scenario: numbers that say whose clients they are about.
+USES: dict[str, Any] = {
+    "simulate": lambda s: psofed.simulate(s, trials=2).network_mse.mean,
+    "predict": lambda s: psofed.predict(s).network_mse,
+    "compare": lambda s: [(m.simulated, m.predicted) for m in psofed.compare(s, trials=2).metrics[:1]],
+    "tune": lambda s: psofed.tune(s, shared=[1]).recommended.network_mse,
+    "sweep": lambda s: psofed.sweep(s, {"num_shared": [1]}, trials=2).cells[0].estimate("network_mse").mean,
+    "predict_stepsizes": lambda s: psofed.predict_stepsizes(s, [0.02]).network_mse,
+    "predict_recovery": lambda s: psofed.predict_recovery(s, iterations=3).network_mse[-1],
+    "draw_fleet": lambda s: psofed.draw_fleet(s).noise_variance,
+    "advise": lambda s: psofed.advise(s, byzantine=0, trials=1).federation.error,
+}
+# Those whose answer is not an error: it must differ from the drawn fleet's.
+OTHER_USES: dict[str, Any] = {
+    "optimal_stepsize": psofed.optimal_stepsize,
+    "attack_limits": lambda s: (
+        psofed.attack_limits(s.replace(attack=SignFlip(clients=(1,)), stepsize=0.3)).scale
+    ),
+}
+TAKE_NO_SCENARIO = {
+    "difference",
+    "from_arrays",
+    "load_plugin",
+    "load_result",
+    "option",
+    "read_data",
+    "read_scenario",
+}
+
+
+def test_no_public_function_is_forgotten() -> None:
+    functions = {name for name in psofed.__all__ if inspect.isfunction(getattr(psofed, name))}
+    assert functions == set(USES) | set(OTHER_USES) | TAKE_NO_SCENARIO
+
+
+def drawn(scenario: Scenario) -> Scenario:
+    """Return the same scenario with drawn streams."""
+    return scenario.replace(attack=scenario.attack.replace(clients=(1,)), data=Data())
+
+
+@pytest.mark.parametrize("name", USES)
+def test_errors_are_the_datas(scenario, name: str) -> None:
+    assert np.all(np.array(USES[name](scenario)) > 0.7)
+    if name != "advise":  # which takes no drawn streams
+        assert np.all(np.array(USES[name](drawn(scenario))) < 0.5)
+
+
+@pytest.mark.parametrize("name", OTHER_USES)
+def test_other_answers_are_the_datas(scenario, name: str) -> None:
+    assert OTHER_USES[name](scenario) != OTHER_USES[name](drawn(scenario))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        (("simulate", "--trials", 2), ("network_mse", "mean")),
+        (("predict",), ("network_mse",)),
+        (("compare", "--trials", 2), ("metrics", "network_mse", "predicted")),
+        (("tune",), ("recommendation", "network_mse")),
+        (("advise", "--byzantine", 0, "--trials", 1), ("federation", "error")),
+    ],
+)
+def test_commands_take_the_file(folder, arguments: tuple, where: tuple[str, ...], psofed_command) -> None:
+    command, *options = arguments
+    done = psofed_command(command, folder / "plan.toml", *options, "--json")
+    assert done.returncode in (0, 1), done.stderr
+    assert f"reading {folder / 'readings.csv'}" in done.stderr
+    value = json.loads(done.stdout)
+    for key in where:
+        value = value[key]
+    assert value > 0.7
+
+
+def test_a_sweep_is_kept_by_the_files_content(folder, tmp_path, psofed_command) -> None:
+    grid = f'base = "{folder / "plan.toml"}"\ntrials = 2\n[grid]\nnum_shared = [1, 2]\n'
+    (tmp_path / "grid.toml").write_text(grid, encoding="utf-8")
+    done = psofed_command("sweep", tmp_path / "grid.toml", "--out", tmp_path / "out", "--json")
+    assert done.returncode == 0, done.stderr
+    loaded = psofed.load_result(tmp_path / "out")
+    assert loaded.cells[0].estimate("network_mse").mean > 0.7
+    assert loaded.grid.base == psofed.read_scenario(folder / "plan.toml")
+    with pytest.raises(PsofedError, match=r"readings\.csv.* not loaded"):
+        psofed.simulate(loaded.grid.base)
+
+
+def test_the_key_of_a_cell_covers_the_rows_and_not_the_place(scenario, other_data, folder, tmp_path) -> None:
+    for name in ("plan.toml", "readings.csv"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    moved = psofed.read_scenario(tmp_path / "plan.toml")
+    assert Cell(moved, 2).key == Cell(scenario, 2).key != Cell(other_data, 2).key
+
+
+def test_equal_rows_are_equal_scenarios(scenario, other_data) -> None:
+    twin = Scenario.from_mapping(scenario.to_mapping())
+    for same in (
+        twin,
+        pickle.loads(pickle.dumps(scenario)),
+        copy.deepcopy(scenario),
+        Scenario.from_toml(scenario.to_toml()),
+    ):
+        assert same == scenario
+        assert hash(same) == hash(scenario)
+    assert other_data != scenario
+    assert isinstance(twin.data.rows, DataSource)
+    assert with_values(scenario, {"stepsize": 0.5}).own_data is scenario.own_data
+    longer = with_values(scenario, {"data.epochs": 2})
+    assert (longer.iterations, longer.own_data.epochs) == (2 * ROWS, 2)
+    assert "3 clients of readings.csv" in repr(scenario)
+
+
+def test_data_in_memory_have_no_toml(scenario) -> None:
+    rng = np.random.default_rng(0)
+    made = Scenario.from_data(
+        psofed.from_arrays(
+            rng.standard_normal((90, 2)), rng.standard_normal(90), ["a", "b", "c"] * 30, warmup=5
+        )
+    )
+    with pytest.raises(PsofedError, match="in memory, and TOML can only name a file"):
+        made.to_toml()
+    with pytest.raises(PsofedError, match="Pass them again"):
+        with_values(made, {"data.epochs": 2})
+    assert Scenario.from_mapping(json.loads(json.dumps(made.to_mapping()))) == made
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ('file = "none.csv"\nclient_column = "station"\ntarget_column = "y"', "no such file"),
+        ('file = "readings.csv"\ntarget_column = "y"', "data.client_column is required"),
+        ('client_column = "station"', "data.file is required"),
+        (
+            'file = "readings.csv"\nclient_column = "station"\ntarget_column = "y"\nfeatures = "a"',
+            "data.features must",
+        ),
+        (
+            'file = "readings.csv"\nclient_column = "station"\ntarget_column = "y"\nnoise_variance = 0.1',
+            "data.noise_variance must be left out",
+        ),
+        (
+            'file = "readings.csv"\nclient_column = "station"\ntarget_column = "y"\ncolour = 1',
+            "Unknown field `data.colour`",
+        ),
+        ("file = 3", "data.file must be the path"),
+    ],
+)
+def test_mistakes_in_the_data_table_are_named(
+    folder, tmp_path, table: str, message: str, psofed_command
+) -> None:
+    text = table.replace("readings.csv", str(folder / "readings.csv"))
+    (tmp_path / "s.toml").write_text(f"num_shared = 1\n[data]\n{text}\n", encoding="utf-8")
+    done = psofed_command("predict", tmp_path / "s.toml")
+    assert done.returncode == 2
+    assert message in done.stderr.replace("\n", " ")
+
+
+def test_what_contradicts_the_rows_is_refused_by_name(scenario) -> None:
+    for fields, message in (
+        ({"num_clients": 4}, "num_clients must be 3"),
+        ({"dimension": 3}, "dimension must be 2"),
+        ({"iterations": ROWS + 1}, f"iterations must be at most {ROWS}"),
+        ({"drift": psofed.drifts.RandomWalk(variance=1e-5)}, "drift must be left out"),
+        ({"attack": SignFlip(clients=["s9"])}, "attack.clients"),
+    ):
+        with pytest.raises(InvalidValueError, match=message):
+            Scenario.from_data(scenario.own_data, **fields)
+    with pytest.raises(InvalidValueError, match="data must be given once"):
+        Scenario.from_data(scenario.own_data, data=Data())
+    with pytest.raises(NotCoveredError, match='metric = "test"'):
+        psofed.tune(scenario, metric="test")
+    with pytest.raises(NotCoveredError, match="own data"):
+        psofed.simulate(scenario.replace(evasion=psofed.Evasion(epsilon=0.1)), trials=1)
+
+
+def test_a_federation_leaves_the_rows_to_its_nodes(scenario) -> None:
+    plain = scenario.replace(attack=None)
+    assert RunSettings(scenario=plain).scenario.data == Data()
+    with pytest.raises(NotCoveredError, match="from a table"):
+        RunSettings(scenario=plain, synthetic=True)
+
+
+def test_rows_travel_to_processes_once(scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks are small, and give the same bits in threads and in processes."""
+    sizes = []
+    original = ProcessPoolExecutor.submit
+
+    def submit(self: Any, function: Any, *arguments: Any) -> Any:
+        sizes.append(len(pickle.dumps(arguments)))
+        return original(self, function, *arguments)
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", submit)
+    grid = {"stepsize": [0.01, 0.02]}
+    here = psofed.sweep(scenario, grid, trials=2)
+    with ProcessPoolExecutor(1) as processes, ThreadPoolExecutor(1) as threads:
+        there = psofed.sweep(scenario, grid, trials=2, executor=processes)
+        near = psofed.sweep(scenario, grid, trials=2, executor=threads)
+        whole = psofed.simulate(scenario, trials=2, executor=processes)
+    rows = sum(array.nbytes for array in (*scenario.own_data.inputs, *scenario.own_data.targets))
+    assert max(sizes) < rows, "the rows themselves would be longer"
+    assert all(
+        a.same_bits(b) and a.same_bits(c) for a, b, c in zip(here.cells, there.cells, near.cells, strict=True)
+    )
+    assert whole.network_mse == psofed.simulate(scenario, trials=2).network_mse
+
+
+def test_a_dask_cluster_is_sent_the_rows_once(scenario) -> None:
+    """A stand-in for Dask's executor, which has a client that scatters and gives futures' values to tasks."""
+    scattered = []
+
+    class Executor(ThreadPoolExecutor):
+        _client = SimpleNamespace(scatter=lambda rows, **_: scattered.append(rows) or rows)
+
+    Executor.__module__ = "distributed.cfexecutor"
+    with Executor(1) as executor:
+        result = psofed.sweep(scenario, {"stepsize": [0.01, 0.02]}, trials=2, executor=executor)
+    assert scattered == [scenario.own_data]
+    assert isinstance(scattered[0], OwnData)
+    assert result.cells[0].estimate("network_mse").mean > 0.7
