@@ -124,7 +124,7 @@ def _with_rule(source: ScenarioFile, options: RunOptions) -> "Scenario":
     scenario = source.read()
     if options.synthetic:  # to be compared with the simulation of the same scenario
         return scenario
-    if "aggregation" not in source.mapping():
+    if not source.gives("aggregation"):
         say(f'The scenario names no aggregation rule: using "{ROBUST.kind}", which resists a Byzantine node.')
         return scenario.replace(aggregation=ROBUST)
     if isinstance(scenario.aggregation, Mean):
