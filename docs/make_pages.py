@@ -65,6 +65,16 @@ TITLES = {
         "`algorithm`, `psofed.algorithms`",
         "[the algorithms](algorithms.md) compares them",
     ),
+    "learner": (
+        "Learners",
+        "`learner.kind`, `psofed.learners`",
+        "[learners and streams](learners.md) has the equations",
+    ),
+    "stream": (
+        "Streams",
+        "`data.stream.kind`, `psofed.streams`",
+        "[learners and streams](learners.md#streams) says where they apply",
+    ),
     "drift": ("Drifts", "`drift.kind`, `psofed.drifts`", "[moving targets](drift.md) has results"),
     "model": ("Models", "`model.kind`, `psofed.models`", "[random Fourier features](rff.md) has results"),
     "function": ("Functions to learn", "`data.function`, `psofed.functions`", ""),

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from psofed.parts import Delay as Delay
     from psofed.parts import Drift as Drift
     from psofed.parts import Function as Function
+    from psofed.parts import InputStream as InputStream
+    from psofed.parts import Learner as Learner
     from psofed.parts import Model as Model
     from psofed.parts import Pattern as Pattern
     from psofed.parts import PreAggregation as PreAggregation
@@ -43,11 +45,13 @@ if TYPE_CHECKING:
     from psofed.parts import delays as delays
     from psofed.parts import drifts as drifts
     from psofed.parts import functions as functions
+    from psofed.parts import learners as learners
     from psofed.parts import load_plugin as load_plugin
     from psofed.parts import models as models
     from psofed.parts import option as option
     from psofed.parts import patterns as patterns
     from psofed.parts import pre_aggregations as pre_aggregations
+    from psofed.parts import streams as streams
     from psofed.results import DefenceRecord as DefenceRecord
     from psofed.results import Difference as Difference
     from psofed.results import SimulationResult as SimulationResult
@@ -96,6 +100,8 @@ _HOME = {
     "Evasion": "scenario",
     "Fleet": "fleet",
     "Function": "parts",
+    "InputStream": "parts",
+    "Learner": "parts",
     "InvalidValueError": "common.errors",
     "LearningCurve": "theory.prediction",
     "Links": "scenario",
@@ -137,7 +143,7 @@ _HOME = {
 # The built-in parts: psofed.attacks is psofed.parts.attacks, and so on.
 _FAMILIES = (
     "aggregations", "algorithms", "attacks", "availabilities", "channels", "defences", "delays", "drifts", "functions",
-    "models", "patterns", "pre_aggregations",
+    "learners", "models", "patterns", "pre_aggregations", "streams",
 )  # fmt: skip
 
 __all__ = ["__version__", *_HOME, *_FAMILIES]

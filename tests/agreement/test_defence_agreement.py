@@ -1,4 +1,4 @@
-"""A defence keeps its promises: false alarms are rare, liars are found; variances and recovery are as predicted."""
+"""A defence keeps its promises: few false alarms, Byzantine clients found; variances and recovery as predicted."""
 
 import math
 
@@ -23,11 +23,11 @@ SLOW = pytest.mark.slow
 class Oracle(Defence):
     """Leaves out the first clients from an iteration on."""
 
-    liars: int = option(15, low=0, text="how many clients are left out")
+    excluded: int = option(15, low=0, text="how many clients are left out")
     begin: int = option(300, low=0, text="from which iteration on")
 
     def suspicion(self, evidence, memory):
-        return 1.0 if evidence.client < self.liars and evidence.iteration >= self.begin else 0.0
+        return 1.0 if evidence.client < self.excluded and evidence.iteration >= self.begin else 0.0
 
 
 @pytest.mark.thinned(3)
@@ -66,7 +66,7 @@ def test_clients_whose_targets_differ_do_not_break_the_promise() -> None:
 
 
 @pytest.mark.parametrize("shared", [1, 5])
-def test_liars_are_found_and_the_network_is_as_if_there_were_none(shared: int) -> None:
+def test_byzantine_clients_are_found_and_the_network_is_as_if_there_were_none(shared: int) -> None:
     clean = PAPER.replace(num_shared=shared)
     attacked = clean.replace(attack=Gaussian(num_byzantine=15))
     levels = {

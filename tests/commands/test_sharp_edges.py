@@ -90,7 +90,9 @@ def test_a_small_fleet_needs_no_number_of_participants() -> None:
     assert psofed.Scenario(num_clients=3, dimension=2).num_participants == 3
     assert psofed.Scenario(num_clients=30, dimension=2).num_participants == 5
     assert psofed.Scenario.from_mapping({"num_clients": 2, "dimension": 2}).num_participants == 2
-    with pytest.raises(psofed.InvalidValueError, match="num_participants must be"):
+    with pytest.raises(
+        psofed.InvalidValueError, match=r"num_participants must be between 1 and 3 \(num_clients\)"
+    ):
         psofed.Scenario(num_clients=3, dimension=2, num_participants=5)
 
 

@@ -88,11 +88,14 @@ def test_a_damaged_cell_is_said(grid, tmp_path, psofed_command):
     ("arguments", "words"),
     [
         (("sweep", "nowhere.toml"), "nowhere.toml: no such file"),
-        (("sweep", "GRID", "--trials", "0"), "trials must be"),
-        (("sweep", "GRID", "--threads", "0"), "threads must be"),
+        (("sweep", "GRID", "--trials", "0"), "trials must be at least 1"),
+        (("sweep", "GRID", "--threads", "0"), "threads must be at least 1"),
         (("sweep", "GRID", "--cluster", "nonsense://x"), "--cluster nonsense://x"),
         (("sweep", "GRID", "--plot", "picture.txt"), "picture.txt"),
-        (("reproduce", "fig10"), "figure must be"),
+        (
+            ("reproduce", "fig10"),
+            "figure must be one of fig1, fig2, fig3, fig4, fig5, fig6, fig7, fig8, fig9, all",
+        ),
         (("reproduce", "fig2", "--trials", "1"), "--trials must be at least 2; got 1."),
     ],
 )

@@ -121,7 +121,7 @@ def test_a_pre_aggregation_takes_its_options_from_toml_and_refuses_others() -> N
     scenario = of(NNM(tolerated=2))
     assert "[pre_aggregation]" in scenario.to_toml()
     assert Scenario.from_toml(scenario.to_toml()) == scenario
-    with pytest.raises(psofed.InvalidValueError, match=r"pre_aggregation.tolerated must be"):
+    with pytest.raises(psofed.InvalidValueError, match=r"pre_aggregation\.tolerated must be at least 0"):
         of(NNM(tolerated=2)).replace(pre_aggregation=NNM(tolerated=-1))
     with pytest.raises(psofed.InvalidValueError, match=r'pre_aggregation.kind .*"arc", "bucketing"'):
         Scenario.from_mapping({"num_clients": 5, "dimension": 2, "pre_aggregation": {"kind": "mixing"}})

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from psofed import Data, Scenario, Selection, draw_fleet
+from psofed import Data, Scenario, Selection, Uniform, draw_fleet
 from psofed.engine.pso_fed import PsoFedRun
 from psofed.engine.samples import TableSamples
 from psofed.engine.server_model import ServerModelRun
@@ -15,7 +15,9 @@ from psofed.parts.aggregations import FLTrust
 from psofed.parts.attacks import ColludingGaussian, DataPoisoning, Gaussian, InnerProduct, Mimic
 from psofed.parts.defences import Cusum
 from psofed.parts.drifts import RandomWalk
+from psofed.parts.learners import RLS, LeakyLMS
 from psofed.parts.models import Rff
+from psofed.parts.streams import DelayLine
 from psofed.parts.watching import WatchPlan
 
 REDRAWN = {"num_byzantine": 3, "probability": 0.5, "byzantine_set": "redrawn"}
@@ -25,11 +27,19 @@ KINDS = {
     "round robin": {"selection": Selection(pattern="round-robin", coordinated=False)},
     "correlated inputs": {"data": Data(input_correlation=0.6)},
     "a walk": {"drift": RandomWalk(variance=0.01)},
+    "rls on a delay line": {"learner": RLS(), "data": Data(stream=DelayLine(pole=0.6))},
+    "leaky steps of their own size": {"learner": LeakyLMS(leakage=0.2), "stepsize": Uniform(0.05, 0.2)},
+    "normalised steps, wrong inputs": {"learner": "nlms", "attack": DataPoisoning(**REDRAWN)},
+    "features of a delay line": {
+        "model": Rff(),
+        "learner": "sign-lms",
+        "data": Data(function="sine", input_dimension=2, stream="delay-line"),
+    },
     "features": {"model": Rff(), "data": Data(function="sine", input_dimension=2)},
     "a table": {},
     "targets of their own": {"data": Data(target_spread=0.3)},
     "wrong inputs": {"attack": DataPoisoning(**REDRAWN)},
-    "colluding liars": {"attack": ColludingGaussian(**REDRAWN)},
+    "colluding clients": {"attack": ColludingGaussian(**REDRAWN)},
     "one to copy": {"attack": Mimic(num_byzantine=3, warm_up=5)},
     "a strength that is searched": {
         "attack": InnerProduct(num_byzantine=3, search=2),
@@ -38,7 +48,11 @@ KINDS = {
     "root data": {"aggregation": FLTrust(root_size=2)},
     "buckets": {"pre_aggregation": "bucketing", "aggregation": "median"},
     "a defence": {"defence": Cusum(threshold=4.0, return_after=2)},
-    "online-fed": {"algorithm": "online-fed"},
+    "online-fed": {
+        "algorithm": "online-fed",
+        "stepsize": Uniform(0.05, 0.2),
+        "data": Data(stream=DelayLine(pole=0.6)),
+    },
     "signsgd": {"algorithm": "signsgd"},
     "cs-fed": {"algorithm": "cs-fed"},
     "qs-fed": {"algorithm": "qs-fed"},

@@ -122,7 +122,7 @@ DRAWN: dict[str, tuple[dict, list[float]]] = {
     "qs-fed": ({"algorithm": "qs-fed"}, [0.17025866703613135, 0.22418120300116784]),
     "rosdhb": ({"algorithm": "rosdhb"}, [0.6251871432030297, 0.5903887476286978]),
     "demoa": ({"algorithm": "demoa"}, [1.2651231044689655, 1.3422067623815122]),
-    "colluding liars": (
+    "colluding clients": (
         {"attack": ColludingGaussian(num_byzantine=2)},
         [0.18465356026716723, 0.39742345857551215],
     ),

@@ -80,16 +80,25 @@ def test_a_link_without_settings_says_nothing() -> None:
         ("num_clients=50&dimension=5&a.b.c=1", "Unknown field `a.b.c`"),
         (
             "num_clients=50&dimension=100&model.kind=rff&model.features=1000000000",
-            "model.features must be",
+            "model.features must be between 1 and 10000 (the explorer's limit)",
         ),
-        ("num_clients=50&dimension=5&data.test_instances=1000000000", "data.test_instances must be"),
-        ("num_clients=50&dimension=5&data.fleet_seed=" + "9" * 400, "data.fleet_seed must be"),
+        (
+            "num_clients=50&dimension=5&data.test_instances=1000000000",
+            "data.test_instances must be between 1 and 10000 (the explorer's limit)",
+        ),
+        (
+            "num_clients=50&dimension=5&data.fleet_seed=" + "9" * 400,
+            "data.fleet_seed must be an integer of at least 0",
+        ),
         ("metric=entropy", "metric must be "),
         ("dimension=5&B.dimension=5", "num_clients is required"),
         ("B.num_clients=50&B.dimension=5", "The link has settings for B but none for A."),
         ("x=" + "1" * 30_000, "30002 characters"),
         ("&".join(f"x{n}=1" for n in range(300)), "cannot be read"),
-        ("num_clients=" + "[" * 3_900, "num_clients must be"),
+        (
+            "num_clients=" + "[" * 3_900,
+            "num_clients must be an integer between 1 and 1000 (the explorer's limit)",
+        ),
         ("num_clients=%ff", "cannot be read"),
     ],
 )
@@ -106,7 +115,9 @@ def test_a_hostile_link_is_refused_in_words(query: str, message: str) -> None:
 def test_the_users_own_file_may_be_larger_than_the_limits() -> None:
     large = Scenario(num_clients=3000, dimension=2)
     assert make_scenario(large.to_mapping(), Limits().including(large)) == large
-    with pytest.raises(InvalidValueError, match="num_clients must be"):
+    with pytest.raises(
+        InvalidValueError, match=r"num_clients must be between 1 and 1000 \(the explorer's limit\)"
+    ):
         make_scenario(large.to_mapping(), Limits())
 
 
@@ -114,13 +125,26 @@ def test_the_users_own_file_may_be_larger_than_the_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    "family", ["attack", "aggregation", "pre_aggregation", "algorithm", "pattern", "drift", "function"]
+    "family",
+    [
+        "attack",
+        "aggregation",
+        "pre_aggregation",
+        "algorithm",
+        "pattern",
+        "drift",
+        "learner",
+        "stream",
+        "function",
+    ],
 )
 def test_every_kind_can_be_chosen_and_every_option_has_a_field(family: str) -> None:
     table = {
         "attack": "attack.kind",
         "pattern": "selection.pattern",
         "drift": "drift.kind",
+        "learner": "learner.kind",
+        "stream": "data.stream",
         "pre_aggregation": "pre_aggregation.kind",
         "function": "data.function",
     }

@@ -37,6 +37,8 @@ PLACES = {
     "algorithm": ("algorithm", "algorithm_options"),
     "pattern": ("selection.pattern", "selection"),
     "drift": ("drift.kind", "drift"),
+    "learner": ("learner.kind", "learner"),
+    "stream": ("data.stream", "data.stream"),
     "model": ("model.kind", "model"),
     "function": ("data.function", "data.function"),
     "availability": ("availability.kind", "availability"),
@@ -93,8 +95,8 @@ def leaves(scenario: Scenario) -> Iterator[str]:
             yield from (f"selection.{name}" for name in value.pattern.options())
         elif field.name == "data":
             yield from (f"data.{inner.name}" for inner in dataclasses.fields(value))
-            function = value.function
-            yield from () if function is None else (f"data.function.{name}" for name in function.options())
+            for inner in (value.stream, value.function):
+                yield from () if inner is None else (f"{inner.table}.{name}" for name in inner.options())
         elif field.name == "evasion":
             yield from ("evasion.norm",) if value is None else ("evasion.norm", "evasion.epsilon")
         else:
@@ -115,6 +117,7 @@ def needs_no_field(name: str, scenario: Scenario) -> bool:
             name in ("data.input_variance", "data.input_correlation")
             and scenario.data.covariances is not None
         )
+        or (name == "data.input_correlation" and not scenario.data.stream.is_independent)
         or (name == "attack.num_byzantine" and bool(scenario.attack and scenario.attack.clients))
         or name == "model.features"  # is the dimension
     )

@@ -228,8 +228,8 @@ def test_the_picture_shows_every_station_by_name_or_all_as_a_cloud(helpful) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"byzantine": 0.5}, "byzantine must be"),
-        ({"trials": 0}, "trials must be"),
+        ({"byzantine": 0.5}, r"byzantine must be at least 0 and below 0\.5"),
+        ({"trials": 0}, "trials must be at least 1"),
         ({"rule": "nonsense"}, "nonsense"),
     ],
 )
@@ -262,7 +262,10 @@ def test_the_command_line_answers_first_and_keeps_names_as_they_are(tmp_path, ps
     for bad, message in (
         ([], "advise needs --data"),
         ([*table, "--out", "x.txt"], "a name ending in .json, .nc or .csv"),
-        ([*table, "--leave-out", "nobody"], "--leave-out must be"),
+        (
+            [*table, "--leave-out", "nobody"],
+            "--leave-out must be names of clients, such as [bold]Łódź, $5",
+        ),
     ):
         done = psofed_command("advise", *bad)
         assert done.returncode == 2

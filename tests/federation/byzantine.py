@@ -2,7 +2,7 @@
 
 ``make byzantine`` runs all rules and lies on one deployment and prints a table; a test runs a few of them. The four
 honest nodes are alike and learn from 64 samples a round. A figure is the server's MSD over the last five rounds against
-the run of the same rule, seed and honest nodes without the liar, in decibels.
+the run of the same rule, seed and honest nodes without the Byzantine node, in decibels.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from psofed.attacks import ConstantBias, SignFlip
 from psofed.federation.deploy.settings import RunSettings
 from psofed.parts.registry import built_in_parts
 
-NODES, LIAR, TAIL = 5, 0, 5
-HONEST = [k for k in range(NODES) if k != LIAR]
+NODES, BYZANTINE, TAIL = 5, 0, 5
+HONEST = [k for k in range(NODES) if k != BYZANTINE]
 NAMES = [f"node-{k}" for k in range(NODES)]
 SCENARIO = Scenario(
     num_clients=NODES,
@@ -49,7 +49,7 @@ CLIPPING = ("norm-clipping", "centred-clipping")
 
 
 def settings(rule, lie=None, seed=1, **changes):
-    """Return a run, with `changes` to the scenario; without a lie the liar is not there."""
+    """Return a run, with `changes` to the scenario; without a lie the Byzantine node is not there."""
     attack = None if lie is None else LIES[lie]
     scenario = SCENARIO.replace(aggregation=RULES[rule], attack=attack, **changes)
     nodes = NODES - (lie is None)
@@ -66,13 +66,13 @@ def level(result):
 
 
 def try_lies(folder, wanted):
-    """Yield (rule, lie, decibels above the run without the liar, dropped replies) for each wanted (rule, lie)."""
+    """Yield (rule, lie, decibels above the run without the Byzantine node, dropped replies) for each wanted pair."""
     with Deployment(folder, NAMES) as deployment:
         deployment.start_server()
         for k in HONEST:
             deployment.start_node(k)
         without = {rule: level(deployment.run_to_the_end(settings(rule))) for rule in dict(wanted)}
-        deployment.start_node(LIAR, "--byzantine")
+        deployment.start_node(BYZANTINE, "--byzantine")
         for rule, lie in wanted:
             found, dropped = level(deployment.run_to_the_end(settings(rule, lie)))
             reference, dropped_before = without[rule]

@@ -38,7 +38,7 @@ from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.fleet import draw_fleet
 
 PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()", "federation"]
-LIAR = 0
+BYZANTINE = 0
 SCENARIO = Scenario(
     num_clients=8,
     dimension=6,
@@ -47,7 +47,7 @@ SCENARIO = Scenario(
     stepsize=0.05,
     iterations=10**6,
     aggregation=Median(),
-    attack=ConstantBias(num_byzantine=1, clients=(LIAR,), probability=1.0, bias=0.3),
+    attack=ConstantBias(num_byzantine=1, clients=(BYZANTINE,), probability=1.0, bias=0.3),
 )
 
 
@@ -88,7 +88,7 @@ class Soak:
 
     def start_node(self, k):
         options = {"partition": k}
-        if k == LIAR:
+        if k == BYZANTINE:
             options |= {"byzantine": True}  # what it does is the scenario's attack, which the guard lets pass
         key = self.credentials.node_key(self.names[k])
         address, folder = f"127.0.0.1:{self.port}", self.folder / self.names[k]
@@ -109,7 +109,7 @@ class Soak:
     # --- what happens -------------------------------------------------------------------------------------
 
     def disturb_node(self, kind):
-        k = self.random.choice([k for k in self.nodes if k != LIAR])
+        k = self.random.choice([k for k in self.nodes if k != BYZANTINE])
         before = self.status()["round"]
         if kind == "node kill":
             kill_family(self.nodes[k])
@@ -175,7 +175,7 @@ def band(history, tail, trials=400, seed=1):
     """Return what 99 % of runs' mean server MSD over the last `tail` rounds lie between, given who took part.
 
     The paper's recursion with the median as rule, on fresh data and masks, but with the very participants that were
-    accepted in each round of `history`, and the same liar. (The closed form covers the mean alone.)
+    accepted in each round of `history`, and the same Byzantine node. (The closed form covers the mean alone.)
     """
     rng, fleet = np.random.default_rng(seed), draw_fleet(SCENARIO)
     size, count, quorum = SCENARIO.dimension, SCENARIO.num_clients, SCENARIO.aggregation.quorum
@@ -190,7 +190,7 @@ def band(history, tail, trials=400, seed=1):
         x = scale * rng.standard_normal(clients.shape)
         error = np.sum(x * (fleet.target - clients), axis=2) + noise * rng.standard_normal((trials, count))
         clients += SCENARIO.stepsize * x * error[:, :, None]
-        sent = clients[:, accepted] + SCENARIO.attack.bias * (np.array(accepted) == LIAR)[:, None]
+        sent = clients[:, accepted] + SCENARIO.attack.bias * (np.array(accepted) == BYZANTINE)[:, None]
         own = np.repeat(server[:, None], max(0, quorum - len(accepted)), axis=1)
         joined = np.median(np.concatenate([sent, own], axis=1), axis=1)
         server = np.where(following, joined, server)

@@ -4,7 +4,7 @@ import byzantine
 import numpy as np
 import patient
 import pytest
-from byzantine import HONEST, LIAR, NAMES, NODES, RULES
+from byzantine import BYZANTINE, HONEST, NAMES, NODES, RULES
 from deployments import Deployment, run_in_process
 
 from psofed.aggregations import FLTrust
@@ -15,7 +15,7 @@ from psofed.pre_aggregations import NNM
 pytestmark = [pytest.mark.federation, pytest.mark.takes(13)]
 
 ROUNDS = 6
-"""Of real processes: the guard has benched the liar after three."""
+"""Of real processes: the guard has benched the Byzantine node after three."""
 
 
 QUICK = ("mean", "median", "norm-clipping")
@@ -31,13 +31,13 @@ def test_a_rule_that_needs_root_data_is_refused():
 def test_the_median_stays_where_the_mean_is_led_away(tmp_path, record_property):
     """Real processes, one server and five nodes: the same models as on a Grid within this process, lies included.
 
-    So a few rounds are enough for the processes, and all 30, with those without the liar, run on the Grid.
+    So a few rounds are enough for the processes, and all 30, with those without the Byzantine node, run on the Grid.
     """
     wanted = [("median", "1e300"), ("mean", "bias -0.15")]
     with Deployment(tmp_path, NAMES) as deployment:
         deployment.start_server()
         for k in range(NODES):
-            deployment.start_node(k, *(["--byzantine"] if k == LIAR else []))
+            deployment.start_node(k, *(["--byzantine"] if k == BYZANTINE else []))
         numbers = [deployment.number(k) for k in range(NODES)]
         real = [deployment.run_to_the_end(byzantine.settings(*case, iterations=ROUNDS)) for case in wanted]
     found = {}
@@ -45,15 +45,15 @@ def test_the_median_stays_where_the_mean_is_led_away(tmp_path, record_property):
 
         def on_a_grid(label, who, settings, case=f"{rule}, {lie}"):
             places = [numbers[k] for k in who]
-            return run_in_process(settings, who, tmp_path / case / label, byzantine=LIAR, numbers=places)
+            return run_in_process(settings, who, tmp_path / case / label, byzantine=BYZANTINE, numbers=places)
 
         same = on_a_grid("few rounds", range(NODES), byzantine.settings(rule, lie, iterations=ROUNDS))
         assert len(result["history"]) == ROUNDS
         np.testing.assert_allclose(result["model"], same["model"], rtol=0, atol=1e-14)
-        # The guard sees the crude lie and benches the liar. The others it lets pass: they are for the rule.
+        # The guard sees the crude lie and benches the Byzantine node. The others it lets pass: they are for the rule.
         dropped = {"implausible": 3} if lie == "1e300" else None
-        assert result["bad_replies"] == ({NAMES[LIAR]: dropped} if dropped else {})
-        assert same["bad_replies"] == ({str(numbers[LIAR]): dropped} if dropped else {})
+        assert result["bad_replies"] == ({NAMES[BYZANTINE]: dropped} if dropped else {})
+        assert same["bad_replies"] == ({str(numbers[BYZANTINE]): dropped} if dropped else {})
 
         lied_to = on_a_grid("with", range(NODES), byzantine.settings(rule, lie))
         without = on_a_grid("without", HONEST, byzantine.settings(rule))
@@ -83,7 +83,7 @@ def cost_of_a_turned_model(rule, folder, **changes):
         byzantine.settings(rule, "model turned round", **changes),
         range(NODES),
         folder / "with",
-        byzantine=LIAR,
+        byzantine=BYZANTINE,
     )
     change = 10 * np.log10(byzantine.level(lied_to)[0] / byzantine.level(without)[0])
     print(f"{rule}: {change:+.2f} dB")

@@ -1,6 +1,7 @@
 """Tables with named columns: the same rows, the same scaling and the same complaints as everywhere."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,10 +15,12 @@ from psofed.data.standardise import Standardiser
 from psofed.federation.client.columns import TableSource
 from psofed.federation.client.online import read_stream
 from psofed.federation.client.sources import Position
+from psofed.federation.client.state import latest_state
 from psofed.federation.deploy.app import ReadyMadeApp, client_app, run_server
-from psofed.federation.deploy.export import ExportedModel, predict_rows
+from psofed.federation.deploy.export import ExportedModel, load_model, predict_rows
 from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.superlink import Home
+from psofed.federation.protocol.archive import read_archive
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet.measured import best_weights
 
@@ -144,12 +147,13 @@ def test_columns_that_do_not_fit_are_named(tmp_path, changes, message):
         source_for(path, "north", **changes).read(Position(), 5)
 
 
-def federation(tmp_path, node_config, rounds=30, **changes):
+def federation(tmp_path, node_config, rounds=30, settings=None, **changes):
     count = len(node_config)
     scenario = Scenario(
         num_clients=count, dimension=2, num_participants=count, stepsize=0.05, iterations=rounds
     ).replace(**changes)
-    settings = RunSettings(scenario=scenario, samples_per_round=0)
+    settings = RunSettings(scenario=scenario, samples_per_round=0, **(settings or {}))
+    settings = RunSettings.from_config(settings.to_config())  # as Flower carries it
     grid = InProcessGrid(dict.fromkeys(node_config, client_app), node_config=node_config)
     for context in grid.contexts.values():
         context.run_config = settings.to_config()
@@ -204,9 +208,112 @@ def test_a_client_without_samples_says_so_at_the_server(tmp_path, text, node_con
 
 def test_a_clients_error_is_told_with_its_reason(tmp_path):
     path = write_table(tmp_path / "all.csv", rows=2)
-    _, result = federation(tmp_path, {5: {"data": str(path), "target-column": "height"}}, rounds=1)
+    nodes = {5: {"data": str(path), "target-column": "height"}}
+    with pytest.raises(PsofedError, match=r"no node could name its columns .5: error: .*no column height"):
+        federation(tmp_path, nodes, rounds=1)
+    _, result = federation(tmp_path, {**nodes, 6: {"data": str(path), "target-column": "output"}}, rounds=1)
     assert result["bad_replies"] == {"5": {"error": 1}}
-    assert "no column height" in result["nodes"]["5"]["error"]
+    assert (
+        "this node predicts height; the run's columns are pressure, wind → output"
+        in (result["nodes"]["5"]["error"])
+    )
+
+
+def shuffled(path, out, order, rename=None):
+    """Write the columns of a table in another order."""
+    rows = [line.split(",") for line in path.read_text().splitlines()]
+    at = [rows[0].index(name) for name in order]
+    lines = [[row[i] for i in at] for row in rows]
+    lines[0] = [(rename or {}).get(name, name) for name in lines[0]]
+    out.write_text("".join(",".join(line) + "\n" for line in lines))
+    return out
+
+
+ORDERS = (
+    ["station", "pressure", "wind", "output"],
+    ["output", "wind", "station", "pressure"],
+    ["wind", "pressure", "output", "station"],
+)
+
+
+@pytest.mark.parametrize("named", [{}, {"features": ["wind", "pressure"], "target_column": "output"}])
+def test_nodes_find_their_columns_by_name(tmp_path, named):
+    """Three nodes with their columns in three orders learn the very model of three nodes with one order."""
+    path = write_table(tmp_path / "all.csv", rows=60)
+    models = []
+    for orders in ((ORDERS[0],) * 3, ORDERS):
+        nodes = {}
+        for k, station in enumerate(STATIONS):
+            table = shuffled(path, tmp_path / f"{station}.csv", orders[k])
+            rows = {"client-column": "station", "client": station}
+            nodes[7 + k] = {"data": str(table), "target-column": "output", **rows}
+        grid, result = federation(tmp_path, nodes, rounds=3, settings=named)
+        assert result["bad_replies"] == {}
+        models.append(result["model"])
+        order = named.get("features", ["pressure", "wind"])
+        assert result["columns"] == {"features": order, "target": "output"}
+        assert read_json(tmp_path / "home" / "status.json")["columns"] == result["columns"]
+        assert latest_state(grid.contexts[8]).layout.columns.features == tuple(order)
+    assert models[0] == models[1]
+    with pytest.raises(
+        PsofedError, match=r"is of a run with the columns .*a resumed run must keep its columns"
+    ):
+        federation(
+            tmp_path,
+            nodes,
+            settings={"features": ["wind", "gusts"], "target_column": "output", "resume": True},
+        )
+
+
+@pytest.mark.parametrize(
+    ("columns", "node_config", "reason"),
+    [
+        ({"wind": "gusts"}, {}, "odd.csv lacks wind; it has pressure, gusts, output, the run's columns are"),
+        ({"output": "power"}, {}, "odd.csv lacks output"),
+        ({}, {"features": "pressure"}, "lacks wind; the run's columns are pressure, wind → output"),
+        (
+            {},
+            {"features": "pressure,wind,note"},
+            "has note, unknown to the run; its columns are pressure, wind",
+        ),
+        (
+            {},
+            {"target-column": "wind"},
+            "this node predicts wind; the run's columns are pressure, wind → output",
+        ),
+        ("no header", {}, "it has x1, x2, y (numbered, because it has no header line)"),
+    ],
+)
+def test_a_node_without_the_runs_columns_is_refused_by_name_before_it_sends_anything(
+    tmp_path, columns, node_config, reason
+):
+    path = write_table(tmp_path / "all.csv", rows=40)
+    renamed = {} if columns == "no header" else columns
+    odd = shuffled(path, tmp_path / "odd.csv", ["pressure", "wind", "output"], renamed)
+    if columns == "no header":
+        odd.write_text("".join(f"{n},{-n},{n % 3}\n" for n in range(40)))
+    good = {"data": str(path), "target-column": "output"}
+    nodes = {5: good, 6: good, 7: {"data": str(odd), **node_config}}
+    grid, result = federation(tmp_path, nodes, rounds=3)
+    assert set(result["bad_replies"]) == {"7"}
+    assert reason in result["nodes"]["7"]["error"]
+    assert result["nodes"]["5"]["rounds"] == 3
+    assert not grid.contexts[7].state
+
+
+def test_named_and_unnamed_columns_do_not_mix(tmp_path):
+    bare = tmp_path / "bare.csv"
+    bare.write_text("".join(f"{n % 7},{n % 5},{n % 3}\n" for n in range(80)))
+    named = write_table(tmp_path / "all.csv", rows=40)
+    nodes = {
+        5: {"data": str(bare)},
+        6: {"data": str(bare)},
+        7: {"data": str(named), "target-column": "output"},
+    }
+    _, result = federation(tmp_path, nodes, rounds=2)
+    assert result["columns"] is None
+    assert set(result["bad_replies"]) == {"7"}
+    assert "columns have names (pressure, wind → output), the run's have not" in result["nodes"]["7"]["error"]
 
 
 def test_a_long_lived_node_learns_from_each_row_as_it_arrives(tmp_path):
@@ -231,7 +338,7 @@ def test_a_long_lived_node_learns_from_each_row_as_it_arrives(tmp_path):
     [
         (["--features", "a"], "--features says something about a table, but there is no --data"),
         (["--data", "absent.csv", "--target-column", "y"], "there is no absent.csv"),
-        (["--data", "FILE", "--features", "wind"], "but there is no --target-column"),
+        (["--data", "FILE", "--features", "gusts"], "no column gusts"),
         (["--data", "FILE", "--target-column", "output", "--client", "north"], "belong together"),
         (["--data", "FILE", "--target-column", "height"], "no column height"),
     ],
@@ -283,20 +390,29 @@ def test_the_model_is_exported_and_predicts_in_the_targets_own_unit(tmp_path, su
     assert done.exit_code == 0, done.output
     assert "2 numbers in 1 arrays of round 2, with a scaling" in done.output
     answers = {}
-    for model in (out, str(folder)):  # the server's model, and the client's own
-        options = ["--model", model, "--data", str(new), "--features", "pressure,wind", "--json"]
+    takes = json.loads(Path(out).read_text()) if suffix == ".json" else read_archive(Path(out), "model", 1)[0]
+    assert takes["columns"] == {"features": ["pressure", "wind"], "target": "output"}
+    assert len(takes["scaling"]["means"]) == 2
+    for model in (out, str(folder)):  # the server's model, and the client's own; columns are found by name
+        order = [] if model == out else ["--features", "wind,pressure"]
+        options = ["--model", model, "--data", str(new), *order, "--json"]
         done = CliRunner().invoke(app, ["federation", "predict", *options])
         assert done.exit_code == 0, done.output
         answers[model] = json.loads("{" + done.output.split("{", 1)[1])["predictions"]
         # 0.02 (pressure − 101325) + 4 wind, as the data were made
         np.testing.assert_allclose(answers[model], [32.0, 40.0, 42.0], atol=1.5)
+    for table, features, message in (
+        ("wind,height\n8,3\n", (), "no column pressure"),
+        ("wind,pressure\n8,101325\n", ("wind", "gusts"), "--features lacks pressure"),
+    ):
+        new.write_text(table)
+        with pytest.raises(PsofedError, match=message):
+            list(predict_rows(load_model(Path(out)), new, features))
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"model": 9}', b"PK\x03\x04"])
 @pytest.mark.parametrize("suffix", [".npz", ".json"])
 def test_what_is_not_a_model_is_a_clear_error(tmp_path, content, suffix):
-    from psofed.federation.deploy.export import load_model
-
     path = tmp_path / f"m{suffix}"
     path.write_bytes(content)
     with pytest.raises(PsofedError, match=rf"m\{suffix}"):

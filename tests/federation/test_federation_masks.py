@@ -138,7 +138,7 @@ def test_the_masks_are_the_specified_ones():
 
 
 def test_the_normals_of_an_attack_are_the_specified_ones():
-    """What a liar draws belongs to the seed, the node and the round; a change here changes every attacked run."""
+    """A Byzantine node draws by the seed, the node and the round; changing them changes every attacked run."""
     attack = Gaussian(num_byzantine=1, probability=0.5)
     assert draw_normals(7, 11, 3, 2).tolist() == [0.7556248444584588, 0.2063731566627319]
     attacks = [draw_attack(attack, 7, 11, n, 1)[0] for n in range(8)]

@@ -159,11 +159,11 @@ def test_a_node_rehearses_every_attack_it_can_know_enough_for(kind: str) -> None
         return app
 
     models = {}
-    for liars in (0, 1):
+    for byzantine in (0, 1):
         strategy = PSOFed(num_shared=2, rounds=RoundPlan(newcomers="zeros"), aggregation="median", seed=5)
-        grid = InProcessGrid({10 + k: make_app(k if liars else k + 1) for k in range(4)})
+        grid = InProcessGrid({10 + k: make_app(k if byzantine else k + 1) for k in range(4)})
         strategy.start(grid, np.zeros(4), num_rounds=6)
-        models[liars] = strategy.state.model
+        models[byzantine] = strategy.state.model
     assert np.isfinite(models[1]).all()
 
 

@@ -14,6 +14,7 @@ from psofed.federation.client.columns import TableSource
 from psofed.federation.client.online import lms, split_pending
 from psofed.federation.client.sources import GeneratorSource, Position, open_source
 from psofed.federation.client.synthetic import SyntheticSource, evaluate_model
+from psofed.federation.protocol.column_names import ColumnNames
 from psofed.fleet import draw_fleet
 
 pytestmark = pytest.mark.federation
@@ -26,7 +27,7 @@ def test_a_line_counts_once_it_is_complete(tmp_path):
     first = source.read(Position(), limit=10)
     assert first.inputs.tolist() == [[1, 2]]
     assert first.targets.tolist() == [3]
-    assert first.ends[-1] == Position(samples=1, offset=14)
+    assert first.ends[-1] == Position(samples=1, offset=14, mark=first.ends[-1].mark)
     with path.open("ab") as file:
         file.write(b"6\n7,8,9\n")
     second = source.read(first.ends[-1], limit=10)
@@ -62,8 +63,9 @@ def test_bare_numbers_are_a_table_whose_last_column_is_the_target(tmp_path):
     rows = "1,2,3\n4,,6\n7,8,9\n"
     bare.write_bytes(b"\xef\xbb\xbf" + rows.encode())
     named.write_text("a,b,c\n" + rows)
-    assert TableSource(bare, 2).columns() == (("x1", "x2"), "y")
-    assert TableSource(named, 2).columns() == (("a", "b"), "c")
+    assert TableSource(bare, 2).columns() is None
+    assert TableSource(bare, 2).chosen() == (("x1", "x2"), "y")
+    assert TableSource(named, 2).columns() == ColumnNames(("a", "b"), "c")
     samples = [TableSource(path, 2).read(Position(), 9) for path in (bare, named)]
     for found in samples:
         np.testing.assert_array_equal(found.inputs, [[1, 2], [4, np.nan], [7, 8]])
@@ -75,8 +77,9 @@ def test_bare_numbers_are_a_table_whose_last_column_is_the_target(tmp_path):
 def test_a_header_of_numbers_is_one_if_the_target_is_named_by_it(tmp_path):
     path = tmp_path / "years.csv"
     path.write_text("2001,2002\n1,2\n")
-    assert TableSource(path, 1, "2002").columns() == (("2001",), "2002")
-    assert TableSource(path, 1, "2002").read(Position(), 9).targets.tolist() == [2]
+    assert TableSource(path, 1, "2002").columns() == ColumnNames(("2001",), "2002")
+    chosen = TableSource(path, 1).choose(ColumnNames(("2001",), "2002"))
+    assert chosen.read(Position(), 9).targets.tolist() == [2]
 
 
 def test_a_file_without_a_line_yet_has_no_sample(tmp_path):
@@ -92,6 +95,29 @@ def test_a_file_that_was_replaced_is_read_from_its_beginning(tmp_path):
     end = TableSource(path, 1).read(Position(), 10).ends[-1]
     path.write_text("9,9\n")
     assert TableSource(path, 1).read(end, 10).targets.tolist() == [9]
+
+
+@pytest.mark.parametrize("kind", ["rename", "copy"])
+@pytest.mark.parametrize("width", [8, 300])
+def test_a_rotated_log_of_fixed_line_width_loses_no_row(tmp_path, kind, width):
+    """The line feed at the old offset is in place; neither the beginning of the file nor what was read last is."""
+    path, new = tmp_path / "log.csv", tmp_path / "log.new"
+
+    def lines(first, count):
+        return "x,y\n" + "".join(f"{n:0{width}d},{n % 7:04d}\n" for n in range(first, first + count))
+
+    path.write_text(lines(0, 100))
+    source = TableSource(path, 1)
+    end = source.read(Position(), 1000).end
+    new.write_text(lines(100, 150))
+    if kind == "rename":
+        new.replace(path)
+    else:
+        path.write_bytes(new.read_bytes())
+    rest = source.read(end, 1000)
+    assert rest.inputs[:, 0].tolist() == list(range(100, 250))
+    path.write_text(lines(100, 160))  # an editor or rsync writes the whole of a file that has grown
+    assert source.read(rest.end, 1000).inputs[:, 0].tolist() == list(range(250, 260))
 
 
 def test_a_missing_file_is_a_clear_error(tmp_path):

@@ -16,6 +16,7 @@ from psofed.federation import Combination, PSOFed, Sharing
 from psofed.federation.client.attacks import perturbing, rehearse
 from psofed.federation.client.state import find_state
 from psofed.federation.flower import BadTreeError
+from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.checks import KINDS
@@ -95,6 +96,7 @@ BAD = {
     "infinite": spoil(lambda v: v + np.inf),
     "wrong-length": spoil(lambda v: v[:-1]),
     "wrong-dtype": spoil(lambda v: v.astype(np.float32)),
+    "wrong-columns": spoil(settings={"digest": "0" * 16}),
     "wrong-key": spoil(key="weights"),
     "out-of-bound": spoil(lambda v: v + 1e6),
     "implausible": spoil(lambda v: v + 1e300),
@@ -113,6 +115,39 @@ def run(grid, rounds=3, timeout=0.05, plan=None, **options):
     strategy = PSOFed(rounds=plan, **options)
     result = strategy.start(grid, np.zeros(6), num_rounds=rounds, timeout=timeout)
     return strategy, result
+
+
+WIND, TURNED = ColumnNames(tuple("abcdef"), "y"), ColumnNames(tuple("fedcba"), "y")
+
+
+@pytest.mark.parametrize(
+    ("run_columns", "client", "reason"),
+    [
+        (WIND, WIND, ""),
+        ("adopt", WIND, ""),
+        ("adopt", None, ""),
+        (WIND, TURNED, "the run's have another order: a, b, c, d, e, f → y"),
+        (WIND, ColumnNames(tuple("abcdex"), "y"), "this client lacks f"),
+        (WIND, ColumnNames(tuple("abcdef"), "z"), "this client predicts z"),
+        (WIND, None, "this client's columns have no names; the run's columns are a, b"),
+        (None, WIND, "this client's columns have names (a, b"),
+    ],
+)
+def test_a_clients_columns_are_those_of_the_run(make_app, run_columns, client, reason):
+    grid = InProcessGrid({node: make_app(columns=client) for node in NODES})
+    strategy, _ = run(grid, rounds=1, columns=run_columns)
+    assert strategy.state.layout.columns == (client if run_columns == "adopt" else run_columns)
+    (record,) = strategy.state.history
+    assert len(record["accepted"]) == (0 if reason else 3)
+    assert all(reason in text for text in record["reasons"].values())
+
+
+def test_the_names_that_most_nodes_have_are_adopted_whatever_one_of_them_says(make_app):
+    columns = {11: ColumnNames(tuple("ghijkl"), "y"), 12: TURNED, 13: WIND}
+    strategy, _ = run(
+        InProcessGrid({node: make_app(columns=names) for node, names in columns.items()}), columns="adopt"
+    )
+    assert strategy.state.layout.columns == TURNED
 
 
 def test_every_kind_of_bad_reply_is_tried():
@@ -594,7 +629,7 @@ def test_bad_options_are_named(options):
 # --- the guard against crude lies, and the way back -----------------------------------------------------
 
 
-def liar(values, since=1):
+def byzantine(values, since=1):
     """Return a tamperer by which node 11 lies from a round on."""
 
     def tamper(reply):
@@ -608,10 +643,10 @@ def liar(values, since=1):
 
 @pytest.mark.parametrize("nodes", [2, 3, 5])
 @pytest.mark.parametrize("since", [1, 15])
-def test_one_liar_does_not_take_over_the_model(make_app, nodes, since):
+def test_one_byzantine_node_does_not_take_over_the_model(make_app, nodes, since):
     everybody = [11 + k for k in range(nodes)]
     grid = InProcessGrid(
-        {node: make_app(0.1) for node in everybody}, tamper=liar(lambda v: np.full_like(v, 1e300), since)
+        {node: make_app(0.1) for node in everybody}, tamper=byzantine(lambda v: np.full_like(v, 1e300), since)
     )
     strategy, result = run(grid, rounds=25, limits=ReplyLimits())
     assert strategy.conduct.counts == {"11": {"implausible": 3}}
@@ -620,11 +655,11 @@ def test_one_liar_does_not_take_over_the_model(make_app, nodes, since):
     assert "away from the model" in strategy.state.history[since - 1]["reasons"]["11"]
 
 
-def test_a_liar_alone_is_held_to_what_can_be_computed_with_and_then_to_its_own_past(make_app):
-    grid = InProcessGrid({11: make_app(0.1)}, tamper=liar(lambda v: np.full_like(v, 1e300)))
+def test_a_byzantine_node_alone_is_held_to_what_can_be_computed_with_and_then_to_its_own_past(make_app):
+    grid = InProcessGrid({11: make_app(0.1)}, tamper=byzantine(lambda v: np.full_like(v, 1e300)))
     strategy, _ = run(grid, rounds=1, limits=ReplyLimits())
     assert strategy.conduct.counts == {"11": {"implausible": 1}}
-    grid = InProcessGrid({11: make_app(0.1)}, tamper=liar(lambda v: np.full_like(v, 1e6), since=30))
+    grid = InProcessGrid({11: make_app(0.1)}, tamper=byzantine(lambda v: np.full_like(v, 1e6), since=30))
     strategy, _ = run(grid, rounds=30, limits=ReplyLimits())
     assert strategy.conduct.counts == {"11": {"doubtful": 1}}
 
@@ -637,11 +672,11 @@ def test_of_two_nodes_the_one_that_hardly_moves_does_not_get_the_other_benched(m
     assert strategy.conduct.benched == set()
 
 
-def test_a_liar_that_stays_below_the_bound_escalates_slowly(make_app):
+def test_a_byzantine_node_that_stays_below_the_bound_escalates_slowly(make_app):
     """Five times the model's size in every round: with nothing but rms(w) as a bound it would grow each round."""
     grid = InProcessGrid(
         {node: make_app(0.1) for node in NODES},
-        tamper=liar(lambda v: np.full_like(v, 9 * max(1e-3, np.abs(v).max())), since=25),
+        tamper=byzantine(lambda v: np.full_like(v, 9 * max(1e-3, np.abs(v).max())), since=25),
     )
     _, result = run(grid, rounds=60, num_shared=6, limits=ReplyLimits(bench_after=0))
     assert np.abs(result.arrays.to_numpy_ndarrays()[0]).max() < 1e4
@@ -805,7 +840,7 @@ def test_of_two_replies_neither_is_doubted(make_app):
 
 def test_without_the_guard_the_mean_is_taken_over(make_app):
     grid = InProcessGrid(
-        {node: make_app(0.1) for node in NODES}, tamper=liar(lambda v: np.full_like(v, 1e100))
+        {node: make_app(0.1) for node in NODES}, tamper=byzantine(lambda v: np.full_like(v, 1e100))
     )
     strategy, result = run(grid, rounds=3, limits=ReplyLimits(max_deviation=0))
     assert strategy.conduct.counts == {}

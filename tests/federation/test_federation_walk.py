@@ -31,6 +31,8 @@ def test_three_stations_learn_from_their_own_file(tmp_path, psofed_command, monk
             output = 0.02 * (pressure - 101325) + 4 * wind + rng.standard_normal()
             lines.append(f"2024-01-01 {n:05d},{station},all well,{pressure:.2f},{wind:.4f},{output:.4f}")
     (tmp_path / "readings.csv").write_text("\n".join(lines) + "\n")
+    turned = [",".join(reversed(line.split(","))) for line in lines]  # found by name all the same
+    (tmp_path / "west.csv").write_text("\n".join(turned) + "\n")
     nodes = [word for station in STATIONS for word in ("--node", station)]
     psofed("federation", "certs", "--home", "fed", "--host", "server.example", *nodes)
     (tmp_path / "scenario.toml").write_text(psofed("example").stdout)
@@ -49,8 +51,9 @@ def test_three_stations_learn_from_their_own_file(tmp_path, psofed_command, monk
                 f"psofed-{station}",
                 "client",
                 *("--server", f"127.0.0.1:{port}", "--ca", str(keys / "ca.pem")),
-                *("--key", str(keys / f"{station}.key"), "--data", str(tmp_path / "readings.csv")),
-                *("--target-column", "output", "--features", "pressure,wind"),
+                *("--key", str(keys / f"{station}.key"), "--data"),
+                str(tmp_path / ("west.csv" if station == "west" else "readings.csv")),
+                *("--target-column", "output"),
                 *("--client-column", "station", "--client", station),
             )
         changes = ["--set", "dimension=2", "--set", "iterations=8", "--min-nodes", "3"]
@@ -62,9 +65,10 @@ def test_three_stations_learn_from_their_own_file(tmp_path, psofed_command, monk
     assert result["examples"] == 3 * 130
     assert result["bad_replies"] == {}
     psofed("federation", "export", "--home", "fed", "--out", "model.npz", "--scaling", "psofed-north")
-    (tmp_path / "new.csv").write_text("pressure,wind\n101325,8\n101325,10\n")
-    for model in ("model.npz", "psofed-north"):
-        options = ["--model", model, "--data", "new.csv", "--features", "pressure,wind"]
+    assert result["columns"] == {"features": ["pressure", "wind"], "target": "output"}
+    (tmp_path / "new.csv").write_text("wind,pressure\n8,101325\n10,101325\n")
+    for model in ("model.npz", "psofed-west"):
+        options = ["--model", model, "--data", "new.csv"]
         low, high = map(float, psofed("federation", "predict", *options).stdout.split())
         assert 29 < low < 35
         assert low + 3 < high < low + 12  # 8 more by 2 more of wind, as far as it was learned

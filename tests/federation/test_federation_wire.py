@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from psofed.federation.protocol.bounds import MAX_ROUND
+from psofed.federation.protocol.column_names import MAX_COLUMNS, MAX_NAME, ColumnNames
 from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.protocol.masks import DerivedMasks
 from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.protocol.wire import (
+    DESCRIBED,
     FULL,
     LEARNED,
     PART,
@@ -129,13 +133,87 @@ def test_stranger_replies_are_named_too(case):
     assert caught.value.kind == kind
 
 
+def columns_text(features, target="y", **more):
+    return json.dumps({"features": features, "target": target, **more})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        columns_text([f"x{i}" for i in range(10**6)]),
+        columns_text([f"x{i}" for i in range(MAX_COLUMNS + 1)]),
+        columns_text(["x" * 2**20]),
+        columns_text(["x" * (MAX_NAME + 1)]),
+        columns_text([f"{i:0{MAX_NAME}d}" for i in range(6000)]),  # each in order, all together too long
+        columns_text([1, 2]),
+        columns_text([["x"]]),
+        columns_text("ab"),
+        columns_text(["x", None]),
+        columns_text(["x", "x"]),
+        columns_text(["x", "y"]),
+        columns_text([]),
+        columns_text(["", "x"]),
+        columns_text([" x"]),
+        columns_text(["x\x1b[2J"]),
+        columns_text(["x\n"]),
+        columns_text(["x"], target=7),
+        columns_text(["x"], units=["m"]),
+        columns_text(["x"], units=["m", 3]),
+        columns_text(["x"], units="mm"),
+        "[" * 100_000,
+        "[]",
+        "{}",
+        "null",
+        "",
+    ],
+    ids=range(25),
+)
+def test_names_of_columns_from_a_stranger_are_bounded_and_refused(text):
+    content = reply_of(GOOD, status=DESCRIBED)
+    content["psofed"]["columns"] = text
+    with pytest.raises(BadReplyError, match="malformed") as refused:
+        judge(content)
+    assert len(str(refused.value)) < 300
+    arrays = '{"arrays":[["0",[4],"float32"]],"private":[],"columns":%s}' % (text or '""')
+    with pytest.raises(ValueError, match="not a layout"):
+        ModelLayout.from_text(arrays)
+
+
+def test_names_of_columns_survive_the_wire_and_change_the_digest():
+    bare = ModelLayout.of(ArrayRecord([np.zeros(2)]))
+    layouts = [bare]
+    for columns in (
+        ColumnNames(("wind", "größe, °"), "y"),
+        ColumnNames(("größe, °", "wind"), "y"),
+        ColumnNames(("wind", "größe, °"), "z"),
+        ColumnNames(("wind", "größe, °"), "y", ("m/s", "", "kW")),
+    ):
+        layouts.append(replace(bare, columns=columns))
+        assert ModelLayout.from_text(layouts[-1].to_text()) == layouts[-1]
+        described = judge(reply_of(None, status=DESCRIBED, columns=columns))
+        assert described.columns == columns
+    assert len({layout.digest for layout in layouts}) == len(layouts)
+    assert "columns" not in bare.to_text()  # a run without names speaks as before
+
+
 scalars = st.one_of(
     st.integers(-(2**63), 2**63 - 1), st.floats(), st.text(max_size=9), st.binary(max_size=9), st.booleans()
 )
 numbers = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats())
 keys = st.one_of(
     st.sampled_from(
-        ["format", "session", "round", "status", "values", "num-examples", "kind", "layout", "seed"]
+        [
+            "format",
+            "session",
+            "round",
+            "status",
+            "values",
+            "num-examples",
+            "kind",
+            "layout",
+            "seed",
+            "columns",
+        ]
     ),
     st.text(max_size=5),
 )

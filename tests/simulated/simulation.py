@@ -7,6 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -30,11 +31,13 @@ from psofed.common.errors import PsofedError
 from psofed.common.scheduler import use_scheduler
 from psofed.federation.client.online import online_regression
 from psofed.federation.client.sharing import partial_sharing
+from psofed.federation.client.sources import Position, Samples
 from psofed.federation.client.synthetic import SyntheticSource
 from psofed.federation.deploy.app import apply_mods
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.flower import identify, number_of_key
 from psofed.federation.flower.signing import TimeSigner
+from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.protocol.wire import SETTINGS
@@ -46,6 +49,7 @@ from psofed.scenario import Data, Scenario
 
 CHECKPOINT = SERVER / "home" / "checkpoint.npz"
 DIMENSION = 6
+COLUMNS = ColumnNames(("wind", "pressure", "humidity", "rain", "sun", "hour"), "output")
 _FURTHEST_CLOCK = 250.0  # seconds from the true time; a node follows the server's clock within 900
 _LONGEST = 60.0  # simulated seconds for each round, on average
 _MOST_STEPS = 5_000  # for each round, on average
@@ -183,6 +187,7 @@ class Simulation:
             checkpoint=CHECKPOINT,
             resume=self.disk.exists(CHECKPOINT),
             on_round=self.promises.check_round,
+            columns=COLUMNS,
         )
         strategy._exchange = MessageExchange(self.link.bell)  # type: ignore[arg-type]
         begin = strategy.configure_train
@@ -344,6 +349,29 @@ class Simulation:
         return self.nodes[self.world.process.name].open_client(interceptors[-1])
 
 
+@dataclass(frozen=True)
+class ShuffledSource:
+    """A node's data with its columns in an order of its own; the run's order is found by name."""
+
+    source: SyntheticSource
+    order: tuple[str, ...]
+    chosen: tuple[str, ...] = ()
+
+    def columns(self) -> ColumnNames:
+        """Return the names in the node's own order."""
+        return ColumnNames(self.order, COLUMNS.target)
+
+    def choose(self, columns: ColumnNames) -> "ShuffledSource":
+        """Take the run's order."""
+        return replace(self, chosen=columns.features)
+
+    def read(self, start: Position, limit: int) -> Samples:
+        """Read the columns as they lie, and reorder them by name."""
+        samples = self.source.read(start, limit)
+        stored = samples.inputs[:, [COLUMNS.features.index(name) for name in self.order]]
+        return replace(samples, inputs=stored[:, [self.order.index(name) for name in self.chosen]])
+
+
 class NodeActor:
     """One node: its machine, its process, and what is wrong with it at the moment."""
 
@@ -361,7 +389,8 @@ class NodeActor:
         self._wrong: dict[str, tuple[float, Any]] = {}
         self._leaving = False
         partition = simulation.plan.nodes.index(name)
-        source = SyntheticSource(_scenario(len(simulation.plan.nodes)), partition, simulation.plan.seed)
+        clean = SyntheticSource(_scenario(len(simulation.plan.nodes)), partition, simulation.plan.seed)
+        source = ShuffledSource(clean, COLUMNS.features[:: -1 if partition % 2 else 1])
         self._train = online_regression(source, stepsize=0.1, samples_per_round=1, scaled=False)
 
     def start(self) -> None:
@@ -388,7 +417,9 @@ class NodeActor:
         self.world.sleep(self.random.uniform(0.0, 0.01) + self.wrong("pause", 0.0))
         if self.wrong("fails", False):
             raise RuntimeError("training failed")
-        reply = apply_mods(self._train, [partial_sharing(catch_up=True)])(message, context)
+        reply = apply_mods(self._train, [partial_sharing(catch_up=True, columns=self._train)])(
+            message, context
+        )
         if self.name in self.simulation.plan.byzantine and self.random.random() < 0.3:
             return spoil(self.random.choice(BAD_REPLIES), reply)
         return reply

@@ -222,9 +222,13 @@ def test_options_of_another_rule_are_refused_by_name() -> None:
         CentredClipping(radius=0)
     with pytest.raises(InvalidValueError, match="factor"):
         CentredClipping(factor=-1)
-    with pytest.raises(InvalidValueError, match=r"aggregation_options.tolerated must be"):
+    with pytest.raises(
+        InvalidValueError, match=r"aggregation_options\.tolerated must be an integer of at least 0"
+    ):
         Krum(tolerated=1.5)
-    with pytest.raises(InvalidValueError, match=r"aggregation_options must be"):
+    with pytest.raises(
+        InvalidValueError, match=r"aggregation_options must be a table, \[aggregation_options\]"
+    ):
         Scenario.from_mapping({"num_clients": 5, "dimension": 2, "aggregation_options": 3})
 
 

@@ -183,8 +183,8 @@ TOO_MANY = r'exchanges of algorithm "costing" must be at most 10 per iteration \
         (1, 5, TOO_MANY.format(320)),
         (22, 5, TOO_MANY.format(15)),
         (320, 1000, TOO_MANY.format(1000)),
-        (0, 5, "traffic.bits_up or bits_down must be"),
-        (320, 0, "traffic.group must be"),
+        (0, 5, r"traffic\.bits_up or bits_down must be at least 1"),
+        (320, 0, r"traffic\.group must be at least 1"),
     ],
 )
 def test_more_exchanges_than_clients_are_refused(

@@ -50,6 +50,25 @@ def test_kernels_let_other_threads_run_and_are_kept_on_disk() -> None:
         assert Path(kernel.stats.cache_path).parent.name.startswith("kernels-")
 
 
+def test_comments_and_docstrings_recompile_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling.numba_config, "CACHE_DIR", str(tmp_path))
+
+    def hits(text: str) -> int:
+        file = tmp_path / "kernels_of_a_test.py"
+        file.write_text(text)
+        functions: dict[str, Any] = {}
+        exec(compile(text, str(file), "exec"), functions)
+        with compiling.own_cache("code"):
+            kernel = numba.njit(cache=True)(functions["add"])
+        assert kernel(1.0) == 2.0
+        return sum(kernel.stats.cache_hits.values())
+
+    text = 'def add(x):\n    """Add one."""\n    return x + 1.0\n'
+    assert hits(text) == 0
+    assert hits("# a remark\n\n" + text.replace("Add one.", "Other words.")) == 1
+    assert hits(text.replace("x + 1.0", "1.0 + x")) == 0
+
+
 @pytest.mark.parametrize("error", [PsofedError("no agreement"), KeyboardInterrupt()])
 def test_what_a_body_says_itself_is_passed_on_as_it_is(error: BaseException) -> None:
     assert _explained(error) is error

@@ -100,14 +100,17 @@ def test_the_msd_right_after_a_jump_is_the_jumps_square() -> None:
         ({"kind": "earthquake"}, 'drift.kind must be one of "jump"'),
         ({"variance": 1.0}, "drift.kind is required"),
         ({"kind": "random-walk"}, "drift.variance is required: number, at least 0"),
-        ({"kind": "random-walk", "variance": -1.0}, "drift.variance must be"),
-        ({"kind": "random-walk", "variance": math.nan}, "drift.variance must be"),
-        ({"kind": "jump", "size": 1.0, "at": -3}, "drift.at must be"),
+        ({"kind": "random-walk", "variance": -1.0}, "drift.variance must be at least 0"),
+        (
+            {"kind": "random-walk", "variance": math.nan},
+            "drift.variance must be a finite number of at least 0",
+        ),
+        ({"kind": "jump", "size": 1.0, "at": -3}, "drift.at must be at least 0"),
         (
             {"kind": "jump", "size": 1.0, "at": 5, "variance": 1.0},
             'drift.variance must be left out, since "jump" has no such option',
         ),
-        ({"kind": "sinusoid", "amplitude": 1.0, "period": 1}, "drift.period must be"),
+        ({"kind": "sinusoid", "amplitude": 1.0, "period": 1}, "drift.period must be at least 2"),
     ],
 )
 def test_bad_drifts_are_named(values: dict, message: str) -> None:

@@ -144,7 +144,7 @@ def test_clients_with_too_few_rows_or_a_constant_target_are_left_out_with_a_note
     ):
         read_data(frame, "who", "y", min_rows=50)
     assert read_data(frame, "who", "y", leave_out=["b"]).left_out == {"b": "as asked"}
-    with pytest.raises(InvalidValueError, match="leave_out must be"):
+    with pytest.raises(InvalidValueError, match="leave_out must be names of clients, such as a, b, c"):
         read_data(frame, "who", "y", leave_out=["nobody"])
 
 
@@ -215,7 +215,7 @@ def test_arrays_that_do_not_fit_are_refused(arguments, message: str) -> None:
 def test_other_things_than_tables_are_refused_by_name() -> None:
     with pytest.raises(InvalidValueError, match=r"data must be .*psofed.from_arrays"):
         read_data([[1, 2]], "who", "y")
-    with pytest.raises(InvalidValueError, match="features must be"):
+    with pytest.raises(InvalidValueError, match="features must be a list of words"):
         read_data(make_frame(), "who", "y", "x")
 
 

@@ -123,9 +123,9 @@ def test_sizes_that_contradict_are_named(changes: dict, message: str) -> None:
     ("values", "message"),
     [
         ({"kind": "forest"}, 'model.kind must be one of "linear", "rff"'),
-        ({"kind": "rff", "bandwidth": 0.0}, "model.bandwidth must be"),
-        ({"kind": "rff", "features": 0}, "model.features must be"),
-        ({"kind": "rff", "seed": -1}, "model.seed must be"),
+        ({"kind": "rff", "bandwidth": 0.0}, "model.bandwidth must be above 0"),
+        ({"kind": "rff", "features": 0}, "model.features must be at least 1"),
+        ({"kind": "rff", "seed": -1}, "model.seed must be at least 0"),
         (
             {"features": 5},
             'model.features must be left out, since "linear" has no such option',

@@ -63,7 +63,11 @@ def test_a_tail_below_one_is_a_fraction_of_the_iterations():
 @pytest.mark.parametrize(
     ("values", "error", "words"),
     [
-        ({"base": BASE, "grid": {"num_shared": [1, 9]}}, InvalidValueError, "num_shared must be"),
+        (
+            {"base": BASE, "grid": {"num_shared": [1, 9]}},
+            InvalidValueError,
+            r"num_shared must be between 1 and 4 \(the dimension\)",
+        ),
         ({"base": BASE, "grid": {"stepsizes": [0.1]}}, UnknownFieldError, "stepsizes"),
         ({"base": BASE, "grid": {"stepsize": 0.1}}, InvalidValueError, "a list of values"),
         ({"base": BASE, "grid": {"stepsize": []}}, InvalidValueError, "a list of values"),
@@ -77,8 +81,12 @@ def test_a_tail_below_one_is_a_fraction_of_the_iterations():
         ({"base": BASE, "grid": {}}, InvalidValueError, r"\[grid\]"),
         ({"grid": {"stepsize": [0.1]}}, InvalidValueError, r"\[base\]"),
         ({"base": BASE, "grids": {}}, UnknownFieldError, "grids"),
-        ({"base": BASE, "trials": 0, "grid": {"stepsize": [0.1]}}, InvalidValueError, "trials must be"),
-        ({"base": BASE, "tail": -1, "grid": {"stepsize": [0.1]}}, InvalidValueError, "tail must be"),
+        (
+            {"base": BASE, "trials": 0, "grid": {"stepsize": [0.1]}},
+            InvalidValueError,
+            "trials must be at least 1",
+        ),
+        ({"base": BASE, "tail": -1, "grid": {"stepsize": [0.1]}}, InvalidValueError, "tail must be above 0"),
     ],
 )
 def test_a_mistake_in_a_grid_is_named(values, error, words):
@@ -115,7 +123,7 @@ def test_tables_of_parts_are_checked_like_those_of_a_scenario():
         ("attack", {"kind": "sign-flip"}, r"attack\.num_byzantine is required"),
         ("aggregation", {"kind": "krum", "toler": 1}, r"Did you mean `aggregation_options\.tolerated"),
         ("aggregation", {}, r"aggregation\.kind is required"),
-        ("pre_aggregation", "nmm", r"pre_aggregation\.kind must be"),
+        ("pre_aggregation", "nmm", r'pre_aggregation\.kind must be one of "arc", "bucketing", "nnm"'),
     ):
         with pytest.raises(PsofedError, match=message):
             list(grid_from_mapping({"base": BASE, "grid": {field: [value]}}).scenarios())

@@ -14,6 +14,9 @@ _KINDS = {
     "model.kind": "model",
     "drift.kind": "drift",
     "pre_aggregation.kind": "pre_aggregation",
+    "learner.kind": "learner",
+    "data.stream": "stream",
+    "data.stream.kind": "stream",
     "data.function": "function",
 }
 

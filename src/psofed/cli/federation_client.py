@@ -53,7 +53,7 @@ def _with_data(options: NodeOptions) -> NodeOptions:
 
     if not options.data:
         return options
-    if options.target_column is None and isinstance(open_source(options.data, dimension=1), GeneratorSource):
+    if not options.describes_table and isinstance(open_source(options.data, dimension=1), GeneratorSource):
         return options
     path = Path(options.data)
     if not path.exists():
@@ -64,9 +64,9 @@ def _with_data(options: NodeOptions) -> NodeOptions:
     if path.is_file() and not path.stat().st_size:
         say(f"{path} is still empty.")
         return options
-    features, target = source.columns()
+    features, target = source.chosen()
     shown = ", ".join(features[:8]) + (f", … ({len(features)})" if len(features) > 8 else "")
-    say(f"Features: {shown}. Target: {target}. Both are scaled online.")
+    say(f"Features: {shown}. Target: {target}. Both are scaled online. A run may name other columns.")
     return options
 
 

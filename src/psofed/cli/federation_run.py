@@ -60,7 +60,9 @@ class PredictOptions(Settings):
     model: Path = option(metavar="FILE", text="file written by `export`, or the folder of a client")
     data: Path = option(metavar="TABLE", text="CSV or Parquet file with a header")
     features: Sequence[str] = option(
-        default=(), metavar="A,B,C", text="columns to predict from, as in training; by default all"
+        default=(),
+        metavar="A,B,C",
+        text="columns of a model without column names, in the order of training; by default all",
     )
 
 
@@ -185,8 +187,8 @@ def export(options: ExportOptions, home: HomeFolder) -> None:
     with ready():
         from psofed.federation.deploy.export import describe, from_checkpoint, from_client, save_model
 
-        scaling = None if options.scaling is None else from_client(options.scaling).scaling
-        model = from_checkpoint(home.open().checkpoint, scaling)
+        client = None if options.scaling is None else from_client(options.scaling)
+        model = from_checkpoint(home.open().checkpoint, client)
         save_model(model, options.out)
         typer.echo(f"{options.out}: {describe(model)}")
 

@@ -4,14 +4,20 @@ Comments, docstrings and layout do not count; everything that can change what th
 """
 
 import ast
+import contextlib
 import hashlib
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, GenericAlias, ModuleType
 from typing import Any
 
+from psofed.common.errors import PsofedError
+from psofed.common.files import write_atomically
+
 _PACKAGE = Path(__file__).parent.parent
+_LENGTH = 16
 
 # Packages whose versions, and not whose code, are taken to decide what they do.
 _KNOWN = ("psofed", "numpy", "math", "scipy", "numba")
@@ -21,6 +27,9 @@ _KNOWN = ("psofed", "numpy", "math", "scipy", "numba")
 def source_digest(*packages: str, without: tuple[str, ...] = ()) -> str:
     """Return a digest of the sources of some packages of psofed, of all if none is named.
 
+    Parsing takes up to a second and every start needs a digest, so it is kept in the user's cache, under a name made of
+    the files' bytes.
+
     Parameters
     ----------
     packages : str
@@ -28,30 +37,27 @@ def source_digest(*packages: str, without: tuple[str, ...] = ()) -> str:
     without : tuple of str
         Folders to leave out, where all are taken; also those within another, such as ``"results/reports"``.
     """
-    return digest_sources(_PACKAGE, packages or tuple(sorted(_folders(without))), without)
+    chosen = packages or tuple(sorted(_folders(without)))
+    kept = cache_folder() / "digests" / _digest(_read_sources(_PACKAGE, chosen, without))
+    with contextlib.suppress(OSError):
+        digest = kept.read_text(encoding="ascii")
+        if len(digest) == _LENGTH:
+            return digest
+    digest = digest_sources(_PACKAGE, chosen, without)
+    with contextlib.suppress(PsofedError):  # a full disk, or a home that cannot be written
+        write_atomically(kept, digest.encode(), mode=0o666)
+    return digest
 
 
 def digest_sources(root: Path, packages: Iterable[str], without: tuple[str, ...] = ()) -> str:
     """Return a digest of all Python sources in some folders of `root`, leaving some out."""
-    digest = hashlib.sha256()
-    for package in packages:
-        for file in sorted((root / package).rglob("*.py")):
-            name = file.relative_to(root).as_posix()
-            if any(name.startswith(f"{folder}/") for folder in without):
-                continue
-            digest.update(name.encode())
-            digest.update(_without_docstrings(file.read_text(encoding="utf-8")).encode())
-    return digest.hexdigest()[:16]
+    texts = _read_sources(root, packages, without)
+    return _digest({name: _without_docstrings(text) for name, text in texts.items()})
 
 
-@cache
-def file_digest(package: str) -> str:
-    """Return a digest of a package's files, comments included; fast, because every start needs it."""
-    digest = hashlib.sha256()
-    for file in sorted((_PACKAGE / package).rglob("*.py")):
-        digest.update(file.relative_to(_PACKAGE).as_posix().encode())
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+def cache_folder() -> Path:
+    """Return psofed's folder in the user's cache, for what can be computed again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "psofed"
 
 
 def function_digest(*functions: Any) -> str:
@@ -94,7 +100,7 @@ def function_digest(*functions: Any) -> str:
                 waiting.append(value.py_func)
             else:
                 digest.update(_content_of(value))
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()[:_LENGTH]
 
 
 def class_digest(cls: type) -> str:
@@ -116,7 +122,7 @@ def class_digest(cls: type) -> str:
             else:
                 digest.update(name.encode() + _content_of(value))
     digest.update(function_digest(*functions).encode())
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()[:_LENGTH]
 
 
 def _content_of(value: Any) -> bytes:
@@ -149,6 +155,31 @@ def _add_code(digest: Any, code: CodeType, docstring: str | None) -> list[str]:
             digest.update(repr(constant).encode())
     digest.update(repr(code.co_names).encode())
     return names
+
+
+def code_digest(function: Any) -> str:
+    """Return a digest of a function's own code, wherever in its file it stands."""
+    digest = hashlib.sha256()
+    _add_code(digest, function.__code__, function.__doc__)
+    return digest.hexdigest()[:_LENGTH]
+
+
+def _read_sources(root: Path, packages: Iterable[str], without: tuple[str, ...]) -> dict[str, str]:
+    """Return the texts of all Python files in some folders, by their names."""
+    files = [file for package in packages for file in sorted((root / package).rglob("*.py"))]
+    names = {file.relative_to(root).as_posix(): file for file in files}
+    return {
+        name: file.read_text(encoding="utf-8")
+        for name, file in names.items()
+        if not any(name.startswith(f"{folder}/") for folder in without)
+    }
+
+
+def _digest(texts: Mapping[str, str]) -> str:
+    digest = hashlib.sha256()
+    for name, text in texts.items():
+        digest.update(f"{name}\0{text}\0".encode())
+    return digest.hexdigest()[:_LENGTH]
 
 
 def _folders(without: tuple[str, ...]) -> list[str]:

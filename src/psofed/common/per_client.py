@@ -30,7 +30,7 @@ class Uniform:
 PerClient = Uniform | tuple[float, ...] | float
 
 
-def per_client(low: float, high: float) -> Check:
+def per_client(low: float, high: float, *, open_low: bool = False) -> Check:
     """Return a check that accepts one number, a number per client or a range, all between `low` and `high`.
 
     Examples
@@ -48,15 +48,18 @@ def per_client(low: float, high: float) -> Check:
             if isinstance(ends, list | tuple) and len(ends) == 2:
                 value = Uniform(*ends)
         if isinstance(value, Uniform):
-            least = check_number(f"{name}.uniform", value.low, low, high)
+            least = check_number(f"{name}.uniform", value.low, low, high, open_low=open_low)
             return Uniform(least, check_number(f"{name}.uniform", value.high, least, high))
         if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
-            return tuple(check_number(f"{name}[{k}]", entry, low, high) for k, entry in enumerate(value))
+            entries = enumerate(value)
+            return tuple(
+                check_number(f"{name}[{k}]", entry, low, high, open_low=open_low) for k, entry in entries
+            )
         if isinstance(value, str | bytes | Mapping):
-            limits = describe_range(low, high, False, False)
+            limits = describe_range(low, high, open_low, False)
             allowed = f"a number {limits}, a list of num_clients such numbers, or {{uniform = [low, high]}}"
             raise InvalidValueError(name, value, allowed)
-        return check_number(name, value, low, high)
+        return check_number(name, value, low, high, open_low=open_low)
 
     return check
 

@@ -1,13 +1,12 @@
 """Compile kernels with Numba and cache them on disk, in folders named by digests of their sources.
 
 Numba's own cache looks only at the file a kernel stands in; a kernel would survive a change of a function it has
-inlined from elsewhere. So the engine's kernels are kept in a folder named after the engine's code, and those that hold
-a part's body (:mod:`psofed.engine.bodies`) in one named after that body's code as well: an edited attack recompiles
-itself and nothing else, and a comment in it nothing at all. Importing this module imports Numba: nothing that must
-start instantly may do so.
+inlined from elsewhere, and be compiled again when a comment changes. So the engine's kernels are kept in a folder named
+after the engine's code, and those that hold a part's body (:mod:`psofed.engine.bodies`) in one named after that body's
+code as well: an edited attack recompiles itself and nothing else, and comments and docstrings recompile nothing.
+Importing this module imports Numba: nothing that must start instantly may do so.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
@@ -17,10 +16,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
 import numba
 from numba.core import config as numba_config
+from numba.core.caching import FunctionCache
 from numba.core.cgutils import create_struct_proxy
 from numba.extending import intrinsic, register_jitable
 
-from psofed.common.fingerprint import file_digest, function_digest
+from psofed.common.fingerprint import cache_folder, code_digest, function_digest, source_digest
 
 # Compiling changes how a function runs, not what it takes and returns; so kernels are checked by their annotations.
 F = TypeVar("F", bound=Callable[..., Any])
@@ -121,19 +121,42 @@ def hook_taker(signature: Any) -> HookTaker:
     return take
 
 
+_CACHE: Any = FunctionCache._impl_class
+_Locator: Any = _CACHE._locator_classes[0]  # takes the folder from CACHE_DIR
+
+
+class _KernelLocator(_Locator):  # type: ignore[misc]
+    """Tells Numba which of its files is a kernel's, in a folder whose name already stands for the code.
+
+    Numba would drop a kernel when any byte of its file changes, and look for it by its line.
+    """
+
+    def __init__(self, function: Any, file: str) -> None:
+        super().__init__(function, file)
+        self._code = code_digest(function)
+
+    def get_source_stamp(self) -> str:
+        """Return what must not have changed since the kernel was compiled: nothing besides the folder's name."""
+        return ""
+
+    def get_disambiguator(self) -> str:
+        """Return what tells apart functions of one name in one file."""
+        return self._code
+
+
 @contextmanager
 def own_cache(made_of: str = "") -> Iterator[Path]:
     """Let Numba cache what is compiled inside in psofed's folder; `made_of` is a digest of further sources."""
     # Numba reads the folder when it decorates, so setting it for that moment leaves other users of it alone.
     config: Any = numba_config
     with _SETTING_CACHE:
-        previous = config.CACHE_DIR
+        previous, locators = config.CACHE_DIR, _CACHE._locator_classes
         folder = (Path(previous) / _folder_name() if previous else _cache_folder()) / made_of
-        config.CACHE_DIR = str(folder)
+        config.CACHE_DIR, _CACHE._locator_classes = str(folder), [_KernelLocator]
         try:
             yield folder
         finally:
-            config.CACHE_DIR = previous
+            config.CACHE_DIR, _CACHE._locator_classes = previous, locators
 
 
 def is_cold() -> bool:
@@ -147,10 +170,9 @@ def is_cold() -> bool:
 
 @cache
 def _cache_folder() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "psofed" / _folder_name()
+    return cache_folder() / _folder_name()
 
 
 @cache
 def _folder_name() -> str:
-    return f"kernels-{file_digest('engine')}-{numba.__version__}"
+    return f"kernels-{source_digest('engine')}-{numba.__version__}"

@@ -7,7 +7,7 @@ run where a body could not be compiled.
 
 from typing import NamedTuple
 
-from numba import boolean, float64, int32, int64, types, uint64
+from numba import boolean, float32, float64, int32, int64, types, uint64
 
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
 from psofed.engine.compiling import HookTaker, hook_taker
@@ -199,9 +199,22 @@ SELECTION = types.void(
 # move(token, options, first, stream, direction (D, lanes), position (D, lanes), out (T, D, lanes))
 DRIFT = types.void(int64, _VECTOR, int64, _STREAM, _MATRIX, _MATRIX, _CUBE)
 
-# encode(token, stepsize, options, updates (P, D, lanes), normals, uniforms (any, lanes),
+# gain(token, n, k, stepsize, options, error (lanes,), power (lanes,), out (lanes,))
+#   power          ‖x‖²
+#   out            g in v + g x
+GAIN = types.void(int64, int64, int64, float64, _VECTOR, _VECTOR, _VECTOR, _VECTOR)
+
+# learn(token, n, k, stepsize, options, target (D,), inputs (D, lanes), error (lanes,), memory (lanes, any),
+#       errors (D, lanes))
+#   errors         of client k's models, to be changed in place
+LEARN = types.void(int64, int64, int64, float64, _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _MATRIX)
+
+# draw(token, n, k, deviation, options, normals (at least d, lanes), memory (lanes, any), out (d, lanes))
+DRAW = types.void(int64, int64, int64, float64, _VECTOR, float32[:, ::1], _MATRIX, _MATRIX)
+
+# encode(token, stepsizes (K,), options, participants (P, lanes), updates (P, D, lanes), normals, uniforms (any, lanes),
 #        client_uniforms (P, any, lanes), sent (P, N, lanes))
-ENCODE = types.void(int64, float64, _VECTOR, _CUBE, _MATRIX, _MATRIX, _CUBE, _CUBE)
+ENCODE = types.void(int64, _VECTOR, _VECTOR, int32[:, ::1], _CUBE, _MATRIX, _MATRIX, _CUBE, _CUBE)
 
 # decode(token, participants, stepsize, options, sent (P, N, lanes), normals, uniforms, decoded (P, D, lanes))
 DECODE = types.void(int64, int64, float64, _VECTOR, _CUBE, _MATRIX, _MATRIX, _CUBE)
@@ -219,6 +232,9 @@ take_mix: HookTaker = hook_taker(MIX)
 take_function: HookTaker = hook_taker(FUNCTION)
 take_selection: HookTaker = hook_taker(SELECTION)
 take_drift: HookTaker = hook_taker(DRIFT)
+take_gain: HookTaker = hook_taker(GAIN)
+take_learn: HookTaker = hook_taker(LEARN)
+take_draw: HookTaker = hook_taker(DRAW)
 take_encode: HookTaker = hook_taker(ENCODE)
 take_decode: HookTaker = hook_taker(DECODE)
 take_apply: HookTaker = hook_taker(APPLY)

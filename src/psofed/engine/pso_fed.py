@@ -6,8 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
+from psofed.engine.bodies import raise_python_error, release
 from psofed.engine.frames.drift import TargetMoves
+from psofed.engine.frames.learner import make_learning
 from psofed.engine.frames.selection import Selector
+from psofed.engine.frames.stream import make_inputs
 from psofed.engine.inputs import WHITE, make_input_model
 from psofed.engine.lanes import empty_lanes
 from psofed.engine.participation import draw_participants
@@ -72,6 +75,8 @@ class PsoFedRun:
             else TargetMoves(scenario.drift, scenario.dimension, make_stream(seed, "drift", trials))
         )
         self._inputs = make_input_model(fleet, draws=samples is None)
+        self._learning = make_learning(scenario, lanes)
+        self._stream = make_inputs(scenario, lanes)
         self._selector = Selector(
             scenario.selection.pattern, scenario.selection.coordinated, self._streams["masks"],
             scenario.num_clients, scenario.dimension, scenario.num_shared,
@@ -117,7 +122,7 @@ class PsoFedRun:
             first,
             self._streams["data"],
             self._inputs,
-            self._scenario.stepsize,
+            self._learning.stepsizes,
             self._draw_exchange(first, len(metrics)),
             self._server_side.attack,
             self._server_side.search,
@@ -131,6 +136,7 @@ class PsoFedRun:
             metrics,
         )
         self._server_side.check()
+        raise_python_error(self._learning.hook, self._stream.hook)
         if given is not None:
             # The kernel divides by all clients; those without a sample do not count.
             share = self._scenario.num_clients / np.maximum(given.active, 1)
@@ -139,7 +145,12 @@ class PsoFedRun:
                 metrics[:, 2] *= share[:, None]
 
     def _make_extras(self, first: int, count: int, given: Chunk | None) -> Extras | None:
-        is_plain = self._inputs.shape == WHITE and not self._server_side.attack.on_samples
+        is_plain = (
+            self._scenario.learner.kind == "lms"
+            and self._stream.is_independent
+            and self._inputs.shape == WHITE
+            and not self._server_side.attack.on_samples
+        )
         if given is None and self._moves is None and is_plain and not self._offsets.size:
             return None
         return Extras(
@@ -150,7 +161,13 @@ class PsoFedRun:
             self.watched_from - first,
             _NO_MOVES if self._moves is None else self._moves.draw(first, count),
             self._offsets,
+            self._learning,
+            self._stream,
         )
+
+    def __del__(self) -> None:
+        if hasattr(self, "_stream"):
+            release(self._learning.hook, self._stream.hook)
 
     def _draw_exchange(self, first: int, count: int) -> Exchanges:
         participants = self._draw_participants("participation", first, count)

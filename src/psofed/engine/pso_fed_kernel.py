@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.attackers import redraw_byzantine
 from psofed.engine.compiling import compiled
+from psofed.engine.frames.learner import Learning, step_client
+from psofed.engine.frames.stream import Inputs, draw_input
 from psofed.engine.hooks import Uploads, take_attack, take_poison
-from psofed.engine.inputs import InputModel, colour
+from psofed.engine.inputs import InputModel
 from psofed.engine.lanes import WIDTH, empty_lanes, fma, load, spread, store, to_float64
-from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product, step_against
+from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product
 from psofed.engine.normals import WORDS_AHEAD, next_normals
 from psofed.engine.samples import error_on_next, has_sample, take_sample
 from psofed.engine.search import corrupt_at_best
@@ -43,7 +45,7 @@ class Exchanges(NamedTuple):
 
 
 class Extras(NamedTuple):
-    """Inputs beyond white samples of one fixed target: given samples, moving or differing targets.
+    """Everything beyond LMS on independent white samples of one fixed target.
 
     Attributes
     ----------
@@ -59,6 +61,10 @@ class Extras(NamedTuple):
         w*_n − w*_0.
     offsets : array (K, D, lanes), or empty
         d_k: how far each client's own target lies from the common one.
+    learning : Learning
+        What clients make of a sample.
+    stream : Inputs
+        Where inputs come from, unless samples are given.
     """
 
     has_samples: bool
@@ -68,6 +74,8 @@ class Extras(NamedTuple):
     watched_from: int
     moves: FloatArray
     offsets: FloatArray
+    learning: Learning
+    stream: Inputs
 
 
 class ModelState(NamedTuple):
@@ -133,7 +141,7 @@ def advance(
     first: int,
     data: Stream,
     inputs: InputModel,
-    stepsize: float,
+    stepsizes: FloatArray,
     exchange: Exchanges,
     attack: AttackSide,
     search: SearchSide | None,
@@ -154,6 +162,8 @@ def advance(
         Randomness of the samples.
     inputs : InputModel
         What becomes of it.
+    stepsizes : array (K,)
+        μ_k.
     exchange, attack, rule, tests, state : NamedTuples
         As their classes say.
     defence : DefenceSide or None
@@ -183,11 +193,9 @@ def advance(
                 t, server, exchange.participants, exchange.downloaded, defence.watching.left, clients
             )
         if extras is None:
-            _learn(data.gamma, inputs.scale, inputs.noise_deviation, stepsize, scratch, clients, metrics, t)
+            _learn(data.gamma, inputs.scale, inputs.noise_deviation, stepsizes, scratch, clients, metrics, t)
         else:
-            _learn_in_general(
-                first, t, data, inputs, stepsize, attack, target, extras, scratch, state, metrics
-            )
+            _learn_in_general(first, t, data, inputs, attack, target, extras, scratch, state, metrics)
         uploaders, uploaded = exchange.uploaders[t], exchange.uploaded[t]
         _upload(clients, uploaders, uploaded, scratch.sent)
         uploads = Uploads(uploaders, uploaded, scratch.sent)
@@ -231,7 +239,7 @@ def _learn(
     gamma: WordArray,
     scale: FloatArray,
     deviation: FloatArray,
-    stepsize: float,
+    stepsizes: FloatArray,
     scratch: Scratch,
     clients: FloatArray,
     metrics: FloatArray,
@@ -254,7 +262,7 @@ def _learn(
                 product = fma(x, load(clients, first + i * lanes), product)
             error = product + deviation[k] * to_float64(load(normals, dimension * lanes + lane))
             squares = fma(error, error, squares)
-            step = -stepsize * error
+            step = -stepsizes[k] * error
             for i in range(dimension):
                 x = scale[k] * to_float64(load(normals, i * lanes + lane))
                 store(clients, first + i * lanes, fma(x, step, load(clients, first + i * lanes)))
@@ -267,7 +275,6 @@ def _learn_in_general(
     t: int,
     data: Stream,
     inputs: InputModel,
-    stepsize: float,
     attack: AttackSide,
     target: FloatArray,
     extras: Extras,
@@ -290,7 +297,7 @@ def _learn_in_general(
         else:
             for lane in range(0, lanes, WIDTH):
                 next_normals(lane, counter, data.gamma, hashed, normals)
-            colour(inputs, k, normals, sample)
+            draw_input(extras.stream, inputs, first + t, k, normals, sample)
             set_product(error, inputs.noise_deviation[k], normals, dimension)
         if extras.moves.size:
             add_inner_product(error, sample, extras.moves, t * dimension, dimension)
@@ -302,12 +309,14 @@ def _learn_in_general(
         add_squares(metrics, 3 * t, clean, 0, 1)
         if extras.has_samples and t >= extras.watched_from:
             add_squares(client_squares, k, clean, 0, 1)
-        if attack.on_samples and not (extras.has_samples and not has_sample(extras.inputs[t, k])):
+        if extras.has_samples and not has_sample(extras.inputs[t, k]):
+            continue
+        if attack.on_samples:
             poison(attack.token, first + t, k, attack.attackers, target, sample, error)
             add_inner_product(error, sample, clients, k * dimension, dimension)
-            step_against(error, stepsize, sample, clients, k * dimension, dimension)
+            step_client(extras.learning, first + t, k, target, sample, error, clients)
         else:
-            step_against(clean, stepsize, sample, clients, k * dimension, dimension)
+            step_client(extras.learning, first + t, k, target, sample, clean, clients)
     scale_row(metrics, 3 * t, lanes, 1.0 / num_clients)
 
 

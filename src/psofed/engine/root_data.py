@@ -25,7 +25,7 @@ class RootSet(NamedTuple):
     is_gram : bool
         Which of the two.
     scale : float
-        μ/N.
+        μ/N, μ the mean of the clients' stepsizes.
     """
 
     rows: FloatArray
@@ -44,7 +44,7 @@ def draw_root(scenario: "Scenario", fleet: "Fleet", stream: Stream | None) -> Ro
             f'"{scenario.algorithm.kind}" sends no models'
         )
     rows = draw_clean_samples(scenario, fleet, stream, rule.root_size)
-    scale = scenario.stepsize / rule.root_size
+    scale = scenario.mean_stepsize / rule.root_size
     if rule.root_size <= scenario.dimension:
         return RootSet(rows, False, scale)
     return RootSet(np.ascontiguousarray(np.einsum("ril,rjl->ijl", rows[:, :-1], rows)), True, scale)

@@ -16,8 +16,9 @@ from psofed.common.types import FloatArray
 from psofed.engine.bodies import Hook, raise_python_error
 from psofed.engine.compiling import compiled
 from psofed.engine.frames.function import evaluate, function_hook
+from psofed.engine.frames.stream import Inputs, draw_input, make_inputs
 from psofed.engine.hooks import take_function
-from psofed.engine.inputs import InputModel, colour, make_input_model
+from psofed.engine.inputs import InputModel, make_input_model
 from psofed.engine.lanes import WIDTH
 from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row
 from psofed.engine.normals import WORDS_AHEAD, fill_standard_normal, next_normals
@@ -93,19 +94,26 @@ class FunctionSamples:
         self._shape = (scenario.num_clients, scenario.dimension, lanes)
         self._stream = stream
         self._inputs = make_input_model(fleet)
+        self._over_time = make_inputs(scenario, lanes)
         self._function = function_hook(scenario.data.function)
         self._features = scenario.model.make_features(fleet.input_dimension, scenario.dimension)
         self._weights = fleet.target
         self.bytes_per_iteration: int = 8 * scenario.num_clients * (scenario.dimension + 1) * lanes
 
     def chunk(self, first: int, count: int) -> Chunk:
-        """Draw the samples of iterations `first` … `first + count − 1`; each is addressed by iteration and client."""
+        """Draw the samples of iterations `first` … `first + count − 1`; each is addressed by iteration and client.
+
+        A stream that remembers is asked for chunks in order.
+        """
         clients, dimension, lanes = self._shape
         inputs = np.empty((count, clients, dimension, lanes))
         residuals = np.empty((count, clients, lanes))
         features = _Features(self._features.frequencies, self._features.phases, self._features.scale)
-        _fill(first, self._stream, self._inputs, self._function, features, self._weights, inputs, residuals)
-        raise_python_error(self._function)
+        _fill(
+            first, self._stream, self._over_time, self._inputs, self._function, features, self._weights, inputs,
+            residuals,
+        )  # fmt: skip
+        raise_python_error(self._function, self._over_time.hook)
         return Chunk(inputs, residuals, np.full(count, clients))
 
 
@@ -246,6 +254,7 @@ def _cosine_of_turns(turns: float) -> float:
 def _fill(
     first: int,
     stream: Stream,
+    over_time: Inputs,
     model: InputModel,
     function: Hook,
     features: _Features,
@@ -267,7 +276,7 @@ def _fill(
         for k in range(num_clients):
             for lane in range(0, lanes, WIDTH):
                 next_normals(lane, counter, stream.gamma, scratch, normals)
-            colour(model, k, normals, raw)
+            draw_input(over_time, model, first + t, k, normals, raw)
             value_of(function.token, function.options, raw, value)
             for lane in range(lanes):
                 value[lane] += model.noise_deviation[k] * normals[size, lane]

@@ -14,8 +14,9 @@ from psofed.engine.attackers import redraw_byzantine
 from psofed.engine.bodies import Hook, raise_python_error, release
 from psofed.engine.compiling import compiled
 from psofed.engine.frames.exchange import exchange_hooks
+from psofed.engine.frames.stream import Inputs, draw_input, make_inputs
 from psofed.engine.hooks import Uploads, take_apply, take_attack, take_decode, take_encode, take_poison
-from psofed.engine.inputs import InputModel, colour, make_input_model
+from psofed.engine.inputs import InputModel, make_input_model
 from psofed.engine.lanes import WIDTH
 from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product
 from psofed.engine.momentum import Memories, make_memories, read_out, take_in
@@ -73,6 +74,8 @@ class ServerModelRun:
         }
         self._test_set = draw_test_set(scenario, fleet, self._streams["test"])
         self._inputs = make_input_model(fleet)
+        self._over_time = make_inputs(scenario, lanes)
+        self._stepsizes = scenario.draw_stepsizes()
         # Largest number of clients that exchange in an iteration; where fewer do, they are the first of those drawn.
         self._most = algorithm.most_participants(scenario)
         # Root data are of the model's entries, so a rule that has some can only join models.
@@ -115,8 +118,10 @@ class ServerModelRun:
         _advance(
             first,
             self._streams["data"],
+            self._over_time,
             self._inputs,
-            scenario.stepsize,
+            self._stepsizes,
+            scenario.mean_stepsize,
             participants,
             np.array(exchanges, np.int64),
             self._server_side.attack,
@@ -135,10 +140,11 @@ class ServerModelRun:
             metrics,
         )
         self._server_side.check()
-        raise_python_error(*self._hooks)
+        raise_python_error(*self._hooks, self._over_time.hook)
 
     def __del__(self) -> None:
-        release(*getattr(self, "_hooks", ()))
+        if hasattr(self, "_hooks"):
+            release(*self._hooks, self._over_time.hook)
 
 
 class _ExchangeHooks(NamedTuple):
@@ -170,7 +176,9 @@ class _Layout(NamedTuple):
 def _advance(
     first: int,
     data: Stream,
+    over_time: Inputs,
     inputs: InputModel,
+    stepsizes: FloatArray,
     stepsize: float,
     participants: IndexArray,
     exchanges: IntArray,
@@ -255,7 +263,7 @@ def _advance(
         for k in range(num_clients):
             for lane in range(0, lanes, WIDTH):
                 next_normals(lane, counter, data.gamma, hashed, drawn)
-            colour(inputs, k, drawn, sample)
+            draw_input(over_time, inputs, first + t, k, drawn, sample)
             set_product(error, inputs.noise_deviation[k], drawn, dimension)
             set_product(clean, 1.0, error, 0)
             add_inner_product(clean, sample, server, 0, dimension)
@@ -272,7 +280,7 @@ def _advance(
                     if p >= 0:
                         place[k, lane] = -1
                         for i in range(dimension):
-                            updates[p, i, lane] = stepsize * learnt[lane] * sample[i, lane]
+                            updates[p, i, lane] = stepsizes[k] * learnt[lane] * sample[i, lane]
         scale_row(metrics, 3 * t, lanes, 1.0 / num_clients)
         if count == 0:
             continue
@@ -289,7 +297,7 @@ def _advance(
             read_out(momenta.clients, participants[t][:count], updates[:count])
         sends = sent[:count]
         encode_(
-            encode.token, stepsize, encode.options, updates[:count], normals, uniforms,
+            encode.token, stepsizes, encode.options, participants[t][:count], updates[:count], normals, uniforms,
             client_uniforms[:count], sends,
         )  # fmt: skip
         # Hooks of attacks and rules take errors: a model's entry is `base` less what they see.

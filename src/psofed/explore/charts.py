@@ -116,7 +116,7 @@ class Charts:
         self.traffic.second_line(name, [Mark(*pair) for pair in fewer])
         now = None if theory.point is None else theory.point.value(metric)
         sent = next((sent for count, sent, _ in designs if count == scenario.num_shared), None)
-        self.stepsize.present(name, scenario.stepsize, now)
+        self.stepsize.present(name, None if theory.point is None else theory.point.stepsize, now)
         self.shared.present(name, scenario.num_shared, now)
         self.traffic.present(name, sent, now)
         best = None if theory.best is None else theory.best.point

@@ -15,7 +15,7 @@ from psofed.parts.network import Channel
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names
 from psofed.scenario import Data, Scenario
-from psofed.scenario.mapping import CHANNEL_TABLES
+from psofed.scenario.mapping import CHANNEL_TABLES, INNER
 
 _LABELS = {
     "num_shared": "shared parameters M",
@@ -150,6 +150,8 @@ class _Form:
         scenario = self._scenario
         yield self._field("num_shared", ends=(1, scenario.dimension))
         yield self._field("stepsize", ends=(1e-3, 2.0), log=True)
+        yield self._kinds("learner.kind", "learner", "learner", scenario.learner)
+        yield from self._options("learner", scenario.learner)
         yield self._kinds("selection.pattern", "mask pattern", "pattern", scenario.selection.pattern)
         yield from self._options("selection", scenario.selection.pattern)
         yield self._field("selection.coordinated")
@@ -205,7 +207,8 @@ class _Form:
             yield from self._variance("noise_variance", "noise variance", 0.1)
             if data.covariances is None:
                 yield from self._variance("input_variance", "input variance", 2.0)
-                yield self._field("data.input_correlation", ends=(-0.95, 0.95))
+                if data.stream.is_independent:
+                    yield self._field("data.input_correlation", ends=(-0.95, 0.95))
             else:
                 size = f"{scenario.num_clients} matrices, {scenario.dimension} by {scenario.dimension}"
                 yield _kept("data.covariances", "input covariances", size, "from the file")
@@ -217,6 +220,8 @@ class _Form:
         # The number of features is the dimension, which has its own slider unless there is a table.
         yield from self._options("model", scenario.model, skipped=() if self._own_data else ("features",))
         if not self._own_data:
+            yield self._kinds("data.stream", "inputs over time", "stream", data.stream)
+            yield from self._options("data.stream", data.stream)
             yield self._kinds("data.function", "function", "function", data.function, none="linear, y = wᵀx")
             yield from self._options("data.function", data.function)
             if not scenario.is_linear:
@@ -297,8 +302,10 @@ class _Form:
         # A slider has no position for "not given".
         is_open = ends is None and getattr(holder, key) is None and declared.default is None
         # A value that may differ between clients has a slider while it is one number.
-        is_number = type_name in ("int", "float") or (about.check is not None and isinstance(value, float))
-        if not is_number or is_open:
+        is_number = type_name in ("int", "float") or (
+            about.check is not None and isinstance(value, float | int)
+        )
+        if not is_number or is_open or isinstance(value, Mapping | list | tuple):
             shown = "" if value == () else value_text(value)
             return Field(path, label, about.text or describe(declared), "text", shown)
         integer = type_name == "int"
@@ -322,8 +329,8 @@ class _Form:
         scenario = self._scenario
         if table == "selection":
             return scenario.selection if key in scenario.selection.options() else scenario.selection.pattern
-        if table == "data.function":
-            return scenario.data.function
+        if table in INNER:
+            return getattr(scenario.data, table.removeprefix("data."))
         if table in CHANNEL_TABLES:
             return self._channels(table.removeprefix("channel."))[0]
         return getattr(scenario, table.removesuffix("_options")) if table else scenario

@@ -16,6 +16,7 @@ from psofed.render.numbers import fixed
 from psofed.results import METRIC_TITLES
 from psofed.results.metrics import EVASION_TITLES
 from psofed.scenario import Scenario
+from psofed.scenario.describe import describe_stepsize
 
 PATIENCE = 1.5  # seconds after which the page says that theory is still computing
 _EVASION = "evasion_test_mse"
@@ -255,7 +256,9 @@ def _lines(name: str, side: Side, metric: str) -> list[Line]:
 def _settings(scenario: Scenario) -> str:
     shared, size = scenario.num_shared, scenario.dimension
     amount = f"{shared} of {size} parameters" if shared < size else f"all {size} parameters"
-    return f"Sharing {amount} with stepsize {scenario.stepsize:.2g}"
+    one = isinstance(scenario.stepsize, float | int)
+    stepsize = f"stepsize {scenario.stepsize:.2g}" if one else describe_stepsize(scenario.stepsize)
+    return f"Sharing {amount} with {stepsize}"
 
 
 def _gives(value: float) -> str:
@@ -265,7 +268,7 @@ def _gives(value: float) -> str:
 def _better(best: Optimum | None, scenario: Scenario, metric: str) -> str:
     """Return what the best stepsize would give, unless it is the current one."""
     point = None if best is None else best.point
-    if point is None or abs(point.stepsize / scenario.stepsize - 1) < 0.02:
+    if point is None or abs(point.stepsize / scenario.common_stepsize - 1) < 0.02:
         return ""
     return f" ({decibels(point.value(metric))} at its best stepsize, {point.stepsize:.3g})"
 

@@ -15,7 +15,7 @@ from psofed.common.validation import check_choice, check_integer
 from psofed.results import METRIC_TITLES
 from psofed.scenario import Scenario
 from psofed.scenario.changes import parse_setting, set_values
-from psofed.scenario.mapping import scenario_from_mapping
+from psofed.scenario.mapping import INNER, TABLE_NAMES, scenario_from_mapping
 
 if TYPE_CHECKING:
     from psofed.data.own_data import OwnData
@@ -146,13 +146,9 @@ def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]
         return set_values(mapping, {"attack.num_byzantine": count})
     if name == "data.function":
         return _with_function(mapping, value)
-    if table == "data.function":
-        function = mapping.get("data", {}).get("function")
-        options = dict(function) if isinstance(function, Mapping) else {"kind": function}
-        return set_values(mapping, {"data.function": {**options, key: value}})
     result = set_values(mapping, {name: value})
-    if name in (*_OPTIONAL_KINDS, "model.kind") and isinstance(value, str):
-        _give_starting_values(result, table, value)
+    if name in (*_OPTIONAL_KINDS, "learner.kind", "model.kind", "data.stream") and isinstance(value, str):
+        _give_starting_values(result, name if name in INNER else table, value)
     if name == "dimension" and "features" in result.get("model", {}):
         result["model"]["features"] = value
     if name == "model.features":
@@ -206,7 +202,7 @@ def to_query(settings: PageSettings) -> str:
         for name, value in mapping.items():
             if name == "plugins":
                 continue
-            if isinstance(value, Mapping):
+            if isinstance(value, Mapping) and name in TABLE_NAMES:
                 pairs += [(f"{prefix}{name}.{key}", _text(entry)) for key, entry in value.items()]
             else:
                 pairs.append((f"{prefix}{name}", _text(value)))
@@ -295,10 +291,11 @@ def _give_starting_values(mapping: dict[str, Any], table: str, kind: str) -> Non
     from psofed.common.options import option_of, value_type
     from psofed.parts.registry import find_part, part_names
 
-    family, _, direction = table.partition(".")
+    outer, _, inner = table.partition(".")
+    family = INNER.get(table, outer)
     if kind not in part_names(family):
         return
-    values = mapping[family][direction] if direction else mapping[family]
+    values = mapping[outer][inner] if inner else mapping[outer]
     if table == "attack" and not {"num_byzantine", "clients"} & set(values):
         values["num_byzantine"] = max(1, round(0.3 * _count(mapping.get("num_clients"))))
     part = find_part(family, kind)

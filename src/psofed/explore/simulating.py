@@ -49,7 +49,7 @@ def simulation_steps(
         done += amount
         progress(done, total)
         dot = _dot(result)
-        if changed.num_shared == scenario.num_shared:
+        if changed.num_shared == scenario.num_shared and isinstance(changed.stepsize, float | int):
             stepsizes[changed.stepsize] = dot
         if changed.stepsize == scenario.stepsize:
             shared[changed.num_shared] = dot
@@ -68,7 +68,9 @@ def simulation_steps(
 def _plan(scenario: Scenario, limit: float | None) -> list[tuple[Scenario, int]]:
     """Return what to simulate, and with how many trials: the current settings, then changes of M and of μ."""
     mu, count = scenario.stepsize, scenario.num_shared
-    if limit and math.isfinite(limit):
+    if not isinstance(mu, float | int):
+        stepsizes = []
+    elif limit and math.isfinite(limit):
         stepsizes = [fraction * limit for fraction in _FRACTIONS]
     else:
         stepsizes = [factor * mu for factor in _FACTORS]

@@ -105,7 +105,8 @@ class Cache:
 
     def of(self, scenario: Scenario) -> Known:
         """Return the fleet of a scenario, whatever its stepsize and length."""
-        key = scenario.replace(stepsize=1.0, iterations=1, drift=None), scenario.drift
+        stepsize = 1.0 if isinstance(scenario.stepsize, float | int) else scenario.stepsize
+        key = scenario.replace(stepsize=stepsize, iterations=1, drift=None), scenario.drift
         if key not in self._known:
             self._known[key] = Known(scenario)
             while len(self._known) > self._size:
@@ -128,7 +129,7 @@ def theory_steps(scenario: Scenario, cache: Cache, metric: str = "network_mse") 
     """
     try:
         known = cache.of(scenario)
-        point = known.point(scenario.stepsize)
+        point = known.point(scenario.common_stepsize)
     except NotCoveredError as error:
         yield Theory(refusal=str(error), finished=True)
         return
@@ -136,7 +137,7 @@ def theory_steps(scenario: Scenario, cache: Cache, metric: str = "network_mse") 
     yield theory
     full_scenario = scenario.replace(num_shared=scenario.dimension)
     full = cache.of(full_scenario)
-    yield (theory := replace(theory, full=full.point(scenario.stepsize)))
+    yield (theory := replace(theory, full=full.point(scenario.common_stepsize)))
     for points in _over_stepsizes(known, _coarse(known)):
         yield (theory := replace(theory, stepsizes=points))
     curves = _learning_curve(known, scenario, point)
@@ -208,7 +209,7 @@ def _over_shared(scenario: Scenario, cache: Cache, is_slow: bool) -> Iterator[tu
 
     def design(count: int) -> Design:
         changed = scenario.replace(num_shared=count)
-        return Design(count, values_sent(changed), cache.of(changed).point(scenario.stepsize))
+        return Design(count, values_sent(changed), cache.of(changed).point(scenario.common_stepsize))
 
     return _in_batches(counts, design)
 
@@ -219,7 +220,7 @@ def _over_participants(full: Scenario, cache: Cache) -> Iterator[tuple[Design, .
 
     def design(count: int) -> Design:
         changed = full.replace(num_participants=count)
-        return Design(count, values_sent(changed), cache.of(changed).point(full.stepsize))
+        return Design(count, values_sent(changed), cache.of(changed).point(full.common_stepsize))
 
     return _in_batches(counts, design)
 
@@ -231,7 +232,7 @@ def _learning_curve(known: Known, scenario: Scenario, point: Point) -> Iterator[
     steady = point.network_mse
     while True:
         started = time.thread_time()
-        excess, server = known.prediction.method.curve(scenario.stepsize, length)
+        excess, server = known.prediction.method.curve(scenario.common_stepsize, length)
         seconds = time.thread_time() - started
         network, server, test = metrics_of(known.model, excess, server)
         tail = network[-max(length // 10, 1) :]

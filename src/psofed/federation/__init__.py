@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from psofed.federation.client.online import online_regression
     from psofed.federation.client.sharing import partial_sharing
+    from psofed.federation.protocol.column_names import ColumnNames
     from psofed.federation.protocol.masks import DerivedMasks, MaskSource, Sharing, SuppliedMasks
     from psofed.federation.protocol.models import arrays_of, load_into
     from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from psofed.federation.server.suspects import plan_defence
 
 _HOME = {
+    "ColumnNames": "protocol.column_names",
     "Combination": "server.step",
     "DerivedMasks": "protocol.masks",
     "DerivedParticipants": "server.participants",
@@ -38,6 +40,7 @@ _HOME = {
 }
 
 __all__ = [
+    "ColumnNames",
     "Combination",
     "DerivedMasks",
     "DerivedParticipants",

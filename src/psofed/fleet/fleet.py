@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.per_client import draw_per_client
 from psofed.common.types import FloatArray
 from psofed.parts.base import Attack
-from psofed.scenario import Scenario, Uniform, Variance
+from psofed.scenario import Scenario
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,24 +135,18 @@ def draw_inputs(scenario: Scenario) -> Fleet:
     input_seed, noise_seed, target_seed = np.random.SeedSequence(data.fleet_seed).spawn(3)
     explicit = None if data.covariances is None else _read_only(np.array(data.covariances))
     if explicit is None:
-        input_variance = _draw_variance(data.input_variance, clients, input_seed)
+        input_variance = draw_per_client(data.input_variance, clients, input_seed)
     else:
         input_variance = np.trace(explicit, axis1=1, axis2=2) / scenario.input_dimension
     return Fleet(
         target=_read_only(np.full(scenario.dimension, 1.0 / math.sqrt(scenario.dimension))),
         input_variance=_read_only(input_variance),
-        noise_variance=_read_only(_draw_variance(data.noise_variance, clients, noise_seed)),
-        correlation=data.input_correlation,
+        noise_variance=_read_only(draw_per_client(data.noise_variance, clients, noise_seed)),
+        correlation=data.correlation,
         explicit_covariances=explicit,
         num_inputs=scenario.input_dimension,
         target_offsets=_draw_offsets(data.target_spread, (clients, scenario.dimension), target_seed),
     )
-
-
-def _draw_variance(variance: Variance, clients: int, seed: np.random.SeedSequence) -> FloatArray:
-    if isinstance(variance, Uniform):
-        return np.random.default_rng(seed).uniform(variance.low, variance.high, clients)
-    return np.broadcast_to(np.asarray(variance, dtype=np.float64), clients).copy()
 
 
 def _draw_offsets(spread: float, shape: tuple[int, int], seed: np.random.SeedSequence) -> FloatArray | None:

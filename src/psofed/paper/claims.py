@@ -287,7 +287,7 @@ def _fits(data: FigureData, uplink: str, kind: str, curve: int) -> Iterator[Chec
     for x, distance, spread in zip(plan.x_axis.labels, theory.y_db - simulation.y_db, error, strict=True):
         difference = DecibelDifference(float(distance), float(spread))
         scenario = with_values(plan.base, {plan.curve_axis.name: curve_value, plan.x_axis.name: x})
-        case = {"M": scenario.num_shared, "μ": scenario.stepsize, "|S_B| p_a σ_B²": _load(scenario)}
+        case = {"M": scenario.num_shared, "μ": scenario.common_stepsize, "|S_B| p_a σ_B²": _load(scenario)}
         passed = abs(difference.decibels) <= max(CLOSE, 3.5 * difference.standard_error)
         check = _near(case, difference, CLOSE, "theory above the simulation by")
         yield replace(check, passed=passed)

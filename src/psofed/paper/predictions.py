@@ -107,9 +107,9 @@ def _solve(scenario: Scenario, theory: str, small_stepsize: bool) -> _UnitAttack
 
     found = predict(scenario, theory=theory, small_stepsize=small_stepsize)
     if not _is_stable(
-        scenario.replace(attack=None, stepsize=max(scenario.stepsize, 0.2)), theory, small_stepsize
+        scenario.replace(attack=None, stepsize=max(scenario.common_stepsize, 0.2)), theory, small_stepsize
     ):
-        raise PsofedError(f"figures are made of stable stepsizes; {scenario.stepsize} is not")
+        raise PsofedError(f"figures are made of stable stepsizes; {scenario.common_stepsize} is not")
     state, fleet = found.steady_state, found.model.fleet
     return _UnitAttack(
         data=state.data.excess,

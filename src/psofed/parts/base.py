@@ -14,7 +14,19 @@ if TYPE_CHECKING:
 
     from psofed.common.types import FloatArray
     from psofed.parts.affine import Statement
-    from psofed.parts.contexts import AllUpdates, Conspiracy, Evidence, Mask, Message, Received, Sample, Step
+    from psofed.parts.contexts import (
+        AllUpdates,
+        Conspiracy,
+        Evidence,
+        Innovation,
+        Mask,
+        Message,
+        Observation,
+        Received,
+        Residual,
+        Sample,
+        Step,
+    )
     from psofed.parts.features import FeatureMap
     from psofed.parts.traffic import Exchange, Traffic
     from psofed.scenario import Scenario
@@ -49,6 +61,7 @@ class Attack(Part):
 
     family: ClassVar[str] = "attack"
     table: ClassVar[str] = "attack"
+    methods: ClassVar[tuple[str, ...]] = ("corrupt", "craft", "poison")
     knows: ClassVar[str] = "upload"
     not_affine_because: ClassVar[str] = "it does not state its moments"
 
@@ -219,6 +232,7 @@ class Aggregation(Part):
 
     family: ClassVar[str] = "aggregation"
     table: ClassVar[str] = "aggregation_options"
+    methods: ClassVar[tuple[str, ...]] = ("combine",)
     over: ClassVar[str] = "entries"
     has_root_data: ClassVar[bool] = False
 
@@ -249,6 +263,7 @@ class PreAggregation(Part):
 
     family: ClassVar[str] = "pre_aggregation"
     table: ClassVar[str] = "pre_aggregation"
+    methods: ClassVar[tuple[str, ...]] = ("weigh",)
 
     def weigh(self, updates: "AllUpdates", out: "FloatArray") -> None:
         """Write the weight of each participant in each mixed upload into ``out`` (uploads, P), which holds zeros."""
@@ -296,6 +311,7 @@ class Defence(Part):
 
     family: ClassVar[str] = "defence"
     table: ClassVar[str] = "defence"
+    methods: ClassVar[tuple[str, ...]] = ("suspicion",)
     memory_size: ClassVar[int] = 1
 
     false_alarm_every: float = option(
@@ -338,6 +354,7 @@ class Pattern(Part):
 
     family: ClassVar[str] = "pattern"
     table: ClassVar[str] = "selection"
+    methods: ClassVar[tuple[str, ...]] = ("select",)
 
     def select(self, mask: "Mask", out: "NDArray[np.int64]") -> None:
         """Write M different entries from 0 to D − 1 into ``out`` (M,)."""
@@ -360,6 +377,7 @@ class Drift(Part):
 
     family: ClassVar[str] = "drift"
     table: ClassVar[str] = "drift"
+    methods: ClassVar[tuple[str, ...]] = ("move",)
 
     def move(self, step: "Step") -> "FloatArray":
         """Return w*_n − w*_0, shape (D,)."""
@@ -385,6 +403,75 @@ class Drift(Part):
         return {"kind": self.kind, **super().to_mapping()}
 
 
+class Learner(Part):
+    """The local step of a client: from its model v after the download, with e = y − vᵀx on a sample (x, y).
+
+    A learner has one of two methods. With :meth:`gain` it steps along the input, v ← a v + g x, where a is
+    :meth:`keep` and the engine does the rest for many trials at once. With :meth:`learn` it writes any change of v, and
+    may keep a memory.
+    """
+
+    family: ClassVar[str] = "learner"
+    table: ClassVar[str] = "learner"
+    methods: ClassVar[tuple[str, ...]] = ("gain", "learn")
+
+    def gain(self, residual: "Residual") -> float:
+        """Return g in v ← a v + g x."""
+        raise NotImplementedError
+
+    def keep(self, stepsize: float) -> float:
+        """Return a in v ← a v + g x, the share of its model that a client with this stepsize keeps."""
+        return 1.0
+
+    def learn(self, observation: "Observation", memory: "FloatArray", out: "FloatArray") -> None:
+        """Write the change of v into ``out`` (D,); `memory` is the client's and is to be changed in place."""
+        raise NotImplementedError
+
+    def initial_memory(self, dimension: int) -> "FloatArray":
+        """Return what a client's memory holds at first; its length is the memory's."""
+        import numpy as np
+
+        return np.zeros(0)
+
+    @classmethod
+    def steps_along_input(cls) -> bool:
+        """Whether it has :meth:`gain` instead of :meth:`learn`."""
+        return cls.gain is not Learner.gain
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the kind and the options as in TOML."""
+        return {"kind": self.kind, **super().to_mapping()}
+
+
+class InputStream(Part):
+    """Where the inputs of the clients come from.
+
+    The engine draws standard normal numbers for every client and iteration, and :meth:`draw` makes an input of them and
+    of what it remembers.
+    """
+
+    family: ClassVar[str] = "stream"
+    table: ClassVar[str] = "data.stream"
+    methods: ClassVar[tuple[str, ...]] = ("draw",)
+
+    def draw(self, innovation: "Innovation", memory: "FloatArray", out: "FloatArray") -> None:
+        """Write x_{k,n} into ``out`` (d,); `memory` is the client's, zeros at first, and is to be changed in place."""
+        raise NotImplementedError
+
+    def memory_size(self, dimension: int) -> int:
+        """Return how many numbers it remembers of each client whose inputs have `dimension` entries."""
+        return 0
+
+    def input_correlation(self) -> float | None:
+        """Return ρ if the inputs have the covariance R_k[i, j] = ς_k² ρ^|i−j|; None if it is another."""
+        return None
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether inputs are drawn independently over time, as `input_correlation` and `covariances` say."""
+        return self.kind == "independent"
+
+
 class Model(Part):
     """Model that the clients fit: ŷ = wᵀz(x), linear in features of the inputs.
 
@@ -396,6 +483,7 @@ class Model(Part):
 
     family: ClassVar[str] = "model"
     table: ClassVar[str] = "model"
+    methods: ClassVar[tuple[str, ...]] = ("make_features",)
 
     def make_features(self, input_dimension: int, dimension: int) -> "FeatureMap":
         """Return z for inputs of d entries and D weights."""
@@ -422,6 +510,7 @@ class Function(Part):
 
     family: ClassVar[str] = "function"
     table: ClassVar[str] = "data.function"
+    methods: ClassVar[tuple[str, ...]] = ("value",)
     num_inputs: ClassVar[int | None] = None
 
     def value(self, x: "FloatArray") -> float:
@@ -452,6 +541,7 @@ class Algorithm(Part):
 
     family: ClassVar[str] = "algorithm"
     table: ClassVar[str] = "algorithm_options"
+    methods: ClassVar[tuple[str, ...]] = ("traffic",)
     holds_models: ClassVar[bool] = False
 
     def check(self, scenario: "Scenario") -> None:
@@ -459,6 +549,9 @@ class Algorithm(Part):
         if not self.holds_models and scenario.uplink != "same":
             allowed = f'"same" with algorithm = "{self.kind}", whose clients hold no model'
             raise InvalidValueError("uplink", scenario.uplink, allowed)
+        if not self.holds_models and scenario.learner.kind != "lms":
+            allowed = f'"lms" with algorithm = "{self.kind}", whose clients hold no model'
+            raise InvalidValueError("learner.kind", scenario.learner.kind, allowed)
         network = {
             "availability": scenario.availability,
             "channel": scenario.channel,

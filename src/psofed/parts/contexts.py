@@ -164,6 +164,72 @@ class Sample(NamedTuple):
     iteration: int
 
 
+class Residual(NamedTuple):
+    """A client's prediction error on a sample: the argument of a learner's ``gain``.
+
+    Attributes
+    ----------
+    error : float
+        e = y − vᵀx, v the client's model after the download.
+    power : float
+        ‖x‖².
+    stepsize : float
+        μ_k.
+    client, iteration : int
+        Whose, and when.
+    """
+
+    error: float
+    power: float
+    stepsize: float
+    client: int
+    iteration: int
+
+
+class Observation(NamedTuple):
+    """A sample that a client is about to learn from: the argument of a learner's ``learn``.
+
+    Attributes
+    ----------
+    inputs : array (D,)
+        x, or its features.
+    error : float
+        e = y − vᵀx.
+    model : array (D,)
+        v, the client's model after the download.
+    stepsize : float
+        μ_k.
+    client, iteration : int
+        Whose, and when.
+    """
+
+    inputs: FloatArray
+    error: float
+    model: FloatArray
+    stepsize: float
+    client: int
+    iteration: int
+
+
+class Innovation(NamedTuple):
+    """Random numbers that an input is made of: the argument of a stream.
+
+    Attributes
+    ----------
+    normals : array (d,)
+        Standard normal numbers of this client and iteration.
+    deviation : float
+        ς_k, the square root of ``data.input_variance``.
+    client, iteration : int
+        Whose, and when.
+    """
+
+    normals: FloatArray
+    deviation: float
+    client: int
+    iteration: int
+
+
 class Numbers(NamedTuple):
     """Values sent for one entry: the argument of a rule ``over = "entries"``.
 
@@ -306,7 +372,7 @@ class Message(NamedTuple):
     update : array (D,)
         u_k = μ x_k e_k.
     stepsize : float
-        μ.
+        μ_k.
     normals, uniforms : array (any,)
         Random numbers shared by server and clients; the exchange sets their number.
     client_uniforms : array (any,)
@@ -330,7 +396,7 @@ class Received(NamedTuple):
     participants : int
         How many sent.
     stepsize : float
-        μ.
+        μ; the mean of the clients' stepsizes where they differ.
     normals, uniforms : array (any,)
         As in :class:`Message`.
     """

@@ -5,7 +5,7 @@ from collections import namedtuple
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self, dataclass_transform
 
-from psofed.common.errors import InvalidValueError, UnknownFieldError
+from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
 from psofed.common.options import Options, option
 from psofed.common.settings import Settings
 
@@ -22,10 +22,14 @@ class Part(Settings):
         The TOML table that holds its options, for messages.
     kind : str
         Its name in TOML and on the command line; the class's name in kebab-case unless given.
+    methods : tuple of str
+        Methods of which every part of the family has at least one. A class without any is refused when it is made,
+        unless its name begins with an underscore, which marks a custom base class.
     """
 
     family: ClassVar[str] = ""
     kind: ClassVar[str] = ""
+    methods: ClassVar[tuple[str, ...]] = ()
     Fields: ClassVar[Any] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -36,9 +40,10 @@ class Part(Settings):
         fields: Any = namedtuple("Fields", list(cls.options()))  # type: ignore[misc]
         fields.__module__, fields.__qualname__ = cls.__module__, f"{cls.__qualname__}.Fields"
         cls.Fields = fields
-        if cls.family and Part not in cls.__bases__:
+        if cls.family and Part not in cls.__bases__ and not cls.__name__.startswith("_"):
             from psofed.parts.registry import register
 
+            cls._check_methods()
             register(cls)
 
     def __post_init__(self) -> None:
@@ -74,10 +79,23 @@ class Part(Settings):
         raise UnknownFieldError(field, tuple(known))
 
     @classmethod
+    def _check_methods(cls) -> None:
+        base = cls._family_base()
+        if cls.methods and all(getattr(cls, name) is getattr(base, name) for name in cls.methods):
+            wanted = " or ".join(cls.methods)
+            family = cls.family.replace("_", "-")
+            raise PsofedError(
+                f'{family} "{cls.kind}" ({cls.__qualname__}) needs a method {wanted}; it has none.'
+            )
+
+    @classmethod
+    def _family_base(cls) -> Any:
+        return next(parent for parent in cls.__mro__ if Part in parent.__bases__)
+
+    @classmethod
     def own_options(cls) -> Options:
         """Return the fields that are specific to this kind."""
-        base: Any = next(parent for parent in cls.__mro__ if Part in parent.__bases__)
-        common = base.options()
+        common = cls._family_base().options()
         return {name: field for name, field in cls.options().items() if name not in common}
 
 

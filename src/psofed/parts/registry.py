@@ -28,6 +28,8 @@ FAMILIES = {
     "pre_aggregation": "pre_aggregations",
     "pattern": "patterns",
     "drift": "drifts",
+    "learner": "learners",
+    "stream": "streams",
     "model": "models",
     "function": "functions",
     "algorithm": "algorithms",

@@ -64,7 +64,7 @@ def run_reference(scenario: Scenario, draws: Draws) -> ReferenceRun:
         outputs = x.T @ np.tile(target, clients + 1) + np.concatenate([[0.0], draws.noise[n]])
         errors = outputs - x.T @ a @ state
         delta = np.concatenate([np.zeros(dimension), perturbations[n].ravel()])
-        following = b @ (a @ state + scenario.stepsize * x @ errors) + c @ delta
+        following = b @ (a @ state + scenario.common_stepsize * x @ errors) + c @ delta
         network_mse[n] = errors @ errors / clients
         server_msd[n] = np.sum((models[n, 0] - target) ** 2)
         test_mse[n] = np.mean((test_outputs - draws.test_inputs @ models[n, 0]) ** 2)
@@ -73,7 +73,9 @@ def run_reference(scenario: Scenario, draws: Draws) -> ReferenceRun:
 
 
 def is_covered(scenario: Scenario) -> bool:
-    """Tell whether the block form covers the scenario: an additive attack and the mean."""
+    """Tell whether the block form covers the scenario: LMS with one stepsize, an additive attack and the mean."""
+    if scenario.learner.kind != "lms" or not isinstance(scenario.stepsize, float | int):
+        return False
     if any((scenario.availability, scenario.channel, scenario.delay, len(scenario.attacks) > 1)):
         return False
     statement = None if scenario.attack is None else scenario.attack.affine()
@@ -86,7 +88,9 @@ def is_covered(scenario: Scenario) -> bool:
 def _perturbations(scenario: Scenario, draws: Draws) -> FloatArray:
     """Return β_k τ_{k,n} δ_{k,n+1}, shape (N, K, D), as the attack states it."""
     if not is_covered(scenario):
-        raise NotCoveredError("the paper's block form covers additive attacks and the mean only")
+        raise NotCoveredError(
+            "the paper's block form covers LMS with one stepsize, additive attacks and the mean only"
+        )
     shocks = draws.shocks
     if scenario.attack is None:
         return np.zeros_like(shocks.normals)

@@ -16,6 +16,7 @@ from psofed.engine.streams import Stream, make_stream
 from psofed.engine.test_set import draw_test_instances
 from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.measured import table_samples
+from psofed.parts.contexts import Innovation
 from psofed.scenario import Scenario
 
 
@@ -121,7 +122,9 @@ def _draw_data(scenario: Scenario, fleet: Fleet, stream: Stream) -> tuple[FloatA
     fill_standard_normal(stream.key, stream.gamma, 0, column)
     normals = column.reshape(count, clients, 2 * words).astype(np.float64)
     model = make_input_model(fleet)
-    if model.factors.size:
+    if not scenario.data.stream.is_independent:
+        inputs = _draw_over_time(scenario, model.scale, normals[..., :dimension])
+    elif model.factors.size:
         inputs = np.einsum("kij,nkj->nki", model.factors, normals[..., :dimension])
     else:
         inputs = model.scale[:, None] * normals[..., :dimension]
@@ -133,6 +136,17 @@ def _draw_data(scenario: Scenario, fleet: Fleet, stream: Stream) -> tuple[FloatA
         # Seen from the common target, what a client's own adds to its labels is noise.
         noise = noise + np.einsum("nki,ki->nk", inputs, fleet.target_offsets)
     return (inputs, noise) if scenario.is_linear else _features_of(scenario, fleet, inputs, noise)
+
+
+def _draw_over_time(scenario: Scenario, deviation: FloatArray, normals: FloatArray) -> FloatArray:
+    """Return the inputs (N, K, d) that the stream makes of standard normals, as its Python source says."""
+    stream, inputs = scenario.data.stream, np.zeros_like(normals)
+    count, clients, dimension = normals.shape
+    for k in range(clients):
+        memory = np.zeros(stream.memory_size(dimension))
+        for n in range(count):
+            stream.draw(Innovation(normals[n, k], float(deviation[k]), k, n), memory, inputs[n, k])
+    return inputs
 
 
 def _features_of(

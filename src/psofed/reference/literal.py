@@ -16,6 +16,8 @@ from psofed.common.types import FloatArray
 from psofed.engine.streams import make_stream
 from psofed.engine.test_set import draw_clean_samples
 from psofed.fleet import draw_fleet
+from psofed.parts.base import Learner
+from psofed.parts.contexts import Observation, Residual
 from psofed.parts.plain import (
     combine_uploads,
     corrupt_at_best,
@@ -60,6 +62,7 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
     watch = None if plan is None or scenario.defence is None else Watch(scenario.defence, plan, clients)
     stays_behind = watch is not None and not scenario.defence.excluded_download  # type: ignore[union-attr]
     memory = np.zeros(0 if attack is None else attack.memory_size(clients, dimension))
+    learners = [_Client(scenario.learner, k, mu, dimension) for k, mu in enumerate(scenario.draw_stepsizes())]
     models = np.zeros((iterations + 1, clients + 1, dimension))
     network_mse, server_msd, test_mse = np.zeros(iterations), np.empty(iterations), np.empty(iterations)
     for n in range(iterations):
@@ -76,14 +79,14 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
             network_mse[n] += (y - local[k] @ x) ** 2 / clients
             if attack is not None and attack.poisons_samples() and shocks.attacking[n, k]:
                 x, y = poison_sample(attack, x, y, normals=shocks.normals[n, k], client=k, iteration=n)
-            local[k] = local[k] + scenario.stepsize * x * (y - local[k] @ x)
+            local[k] = learners[k].step(local[k], x, y, n)
         uploaders = np.flatnonzero(draws.uploaders[n])
         uploads = np.where(draws.upload_masks[n, uploaders], local[uploaders], np.nan)
         pre, uniforms = scenario.pre_aggregation, draw_mix_uniforms(scenario, seed, trial, n, uploaders)
         own_step = None
         if root is not None:
             inputs, outputs = root
-            own_step = scenario.stepsize * inputs.T @ (outputs - inputs @ server) / len(outputs)
+            own_step = scenario.mean_stepsize * inputs.T @ (outputs - inputs @ server) / len(outputs)
         if attack is not None and not attack.poisons_samples():
             corrupt: Callable[..., FloatArray] = corrupt_uploads
             if attack.strengths():
@@ -102,6 +105,24 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
         models[n + 1, 0] = combine_uploads(scenario.aggregation, uploads, server, own_step)
         models[n + 1, 1:] = local
     return ReferenceRun(models, network_mse, server_msd, test_mse, watch)
+
+
+class _Client:
+    """A client that learns: its learner and its memory."""
+
+    def __init__(self, learner: Learner, number: int, stepsize: float, dimension: int) -> None:
+        self._learner, self._number, self._stepsize = learner, number, float(stepsize)
+        self._memory = np.array(learner.initial_memory(dimension), np.float64)
+
+    def step(self, model: FloatArray, x: FloatArray, y: float, n: int) -> FloatArray:
+        """Return the model after a step on a sample."""
+        error, mu = float(y - model @ x), self._stepsize
+        if self._learner.steps_along_input():
+            gain = self._learner.gain(Residual(error, float(x @ x), mu, self._number, n))
+            return np.asarray(self._learner.keep(mu) * model + gain * x)
+        change = np.zeros(model.size)
+        self._learner.learn(Observation(x, error, model.copy(), mu, self._number, n), self._memory, change)
+        return model + change
 
 
 def _draw_root(

@@ -102,6 +102,10 @@ def count_operations(scenario: Scenario, seed: int = 0) -> ExchangeCost:
     >>> cost.participant.multiplications, cost.participant.additions, cost.server.additions
     (11, 10, 4)
     """
+    if scenario.learner.kind != "lms":
+        raise NotCoveredError(
+            f'operations are counted only for learner.kind = "lms", not "{scenario.learner.kind}"'
+        )
     if scenario.aggregation.kind != "mean" or scenario.pre_aggregation is not None:
         raise NotCoveredError(
             'operations are counted only for aggregation = "mean" without a pre-aggregation'
@@ -115,7 +119,9 @@ def _count_pso_fed(scenario: Scenario, seed: int) -> ExchangeCost:
     draws = draw_trial(scenario.replace(iterations=1, attack=None), seed, 0)
     step, server = Operations(), Operations()
     model = _server_model(scenario)
-    _updated(_numbers(model, step), draws.inputs[0, 0], draws.noise[0, 0], _number(scenario.stepsize, step))
+    _updated(
+        _numbers(model, step), draws.inputs[0, 0], draws.noise[0, 0], _number(scenario.common_stepsize, step)
+    )
     senders = np.flatnonzero(draws.uploaders[0])
     masks = draws.upload_masks[0, senders]
     for i in np.flatnonzero(masks.any(axis=0)):
@@ -140,7 +146,7 @@ def _count_server_model(scenario: Scenario, seed: int) -> ExchangeCost:
     for k in range(participants):
         tally = Operations()
         number, numbers = partial(_number, tally=tally), partial(_numbers, tally=tally)
-        stepsize = number(scenario.stepsize)
+        stepsize = number(scenario.common_stepsize)
         update = _update(numbers(model), draws.inputs[0, k], draws.noise[0, k], stepsize)
         if exchange.client_momentum is not None:
             update = _remember(exchange.client_momentum, numbers(model), update)
@@ -154,7 +160,7 @@ def _count_server_model(scenario: Scenario, seed: int) -> ExchangeCost:
     tally = Operations()
     number, numbers = partial(_number, tally=tally), partial(_numbers, tally=tally)
     receive = partial(
-        Received, participants=participants, stepsize=number(scenario.stepsize), normals=numbers(normals),
+        Received, participants=participants, stepsize=number(scenario.common_stepsize), normals=numbers(normals),
         uniforms=uniforms,
     )  # fmt: skip
     arrived = [numbers([float(value) for value in row]) for row in sent]

@@ -33,7 +33,7 @@ def run_server_model_reference(
     if scenario.aggregation.has_root_data:
         raise NotCoveredError(f'the literal form has no root data for "{scenario.aggregation.kind}"')
     draws, fleet = draw_trial(scenario, seed, trial), draw_fleet(scenario)
-    target = fleet.target
+    target, stepsizes = fleet.target, scenario.draw_stepsizes()
     participants = _ordered_participants(scenario, algorithm.most_participants(scenario), seed, trial)
     # The attack's draws depend on how many numbers are sent, here not always the model's entries.
     shocks = draw_shocks(
@@ -69,7 +69,7 @@ def run_server_model_reference(
         updates = np.empty((len(clients), scenario.dimension))
         for p, k in enumerate(clients):
             x, y = _sample(scenario, draws, target, n, k)
-            updates[p] = scenario.stepsize * (y - x @ model) * x
+            updates[p] = stepsizes[k] * (y - x @ model) * x
         if exchange.client_momentum is not None:
             own_momenta = _remember(exchange.client_momentum, own_momenta, clients, updates)
             updates = own_momenta[clients]
@@ -77,7 +77,11 @@ def run_server_model_reference(
         for p in range(len(clients)):
             algorithm.encode(
                 Message(
-                    updates[p], scenario.stepsize, random["normals"], random["uniforms"], random["each"][p]
+                    updates[p],
+                    float(stepsizes[clients[p]]),
+                    random["normals"],
+                    random["uniforms"],
+                    random["each"][p],
                 ),
                 sent[p],
             )
@@ -97,7 +101,7 @@ def run_server_model_reference(
             continue
 
         receive = partial(
-            Received, participants=len(clients), stepsize=scenario.stepsize, normals=random["normals"],
+            Received, participants=len(clients), stepsize=scenario.mean_stepsize, normals=random["normals"],
             uniforms=random["uniforms"],
         )  # fmt: skip
         if algorithm.decodes() and not exchange.decode_joined:

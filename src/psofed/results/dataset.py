@@ -211,7 +211,7 @@ def _defence_record(data: "xarray.Dataset", scenario: Scenario, fleet: Fleet) ->
         threshold=float(data.attrs["defence_threshold"]),
         variance=str(data.attrs["defence_variance"]),
         iterations=scenario.iterations,
-        is_byzantine=DefenceRecord.who_lies(scenario, fleet),
+        is_byzantine=DefenceRecord.who_attacks(scenario, fleet),
         first=numbers(data, "first_excluded_at", dims, "i"),
         exclusions=numbers(data, "exclusions", dims, "i"),
         time_out=numbers(data, "iterations_excluded", dims, "i"),

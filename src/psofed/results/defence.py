@@ -55,7 +55,7 @@ class DefenceRecord:
     time_out: NDArray[np.int64]
 
     @staticmethod
-    def who_lies(scenario: "Scenario", fleet: "Fleet") -> NDArray[np.bool_]:
+    def who_attacks(scenario: "Scenario", fleet: "Fleet") -> NDArray[np.bool_]:
         """Return who can attack, shape (K,)."""
         attack = scenario.attack
         if attack is not None and attack.byzantine_set == "redrawn":

@@ -14,6 +14,7 @@ from psofed.parts.registry import find_part
 from psofed.scenario.mapping import (
     CHANNEL_TABLES,
     DEFAULT_KIND,
+    INNER,
     KIND_TABLES,
     NAMED,
     OPTIONAL,
@@ -29,7 +30,7 @@ from psofed.scenario.scenario import Scenario
 from psofed.scenario.tables import Links
 from psofed.settings.data import DataSettings
 
-_TABLES = (*TABLE_NAMES, *CHANNEL_TABLES)
+_TABLES = (*TABLE_NAMES, *CHANNEL_TABLES, *INNER)
 
 
 def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
@@ -96,9 +97,9 @@ def _open_tables(
 ) -> list[dict[str, Any]]:
     """Return the tables to write a field into: one, or each of a list that has the field."""
     holder, name = changed, table
-    if table in CHANNEL_TABLES:
-        name = table.removeprefix("channel.")
-        holder = changed["channel"] = _opened("channel", changed.get("channel", {}))
+    if table in (*CHANNEL_TABLES, *INNER):
+        outer, _, name = table.partition(".")
+        holder = changed[outer] = _opened(outer, changed.get(outer, {}))
     held = holder.get(name, {})
     if isinstance(held, list) and (table == "attack" or table in CHANNEL_TABLES):
         tables = holder[name] = [_opened(table, entry) for entry in held]
@@ -173,7 +174,7 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
                 changed["channel"].pop(dotted.removeprefix("channel."), None)
         elif dotted in OPTIONAL and (value is None or value == "none"):
             changed.pop(dotted, None)
-        elif dotted in (*KIND_TABLES, *CHANNEL_TABLES) and isinstance(value, str):
+        elif dotted in (*KIND_TABLES, *CHANNEL_TABLES, *INNER) and isinstance(value, str):
             others[f"{dotted}.kind"] = value
         elif dotted == "attack" and isinstance(value, list | tuple):
             changed[dotted] = [part.to_mapping() if isinstance(part, Part) else part for part in value]
@@ -192,8 +193,9 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
         elif dotted == "selection.pattern":
             coordinated = changed.get("selection", {}).get("coordinated", True)
             changed["selection"] = {"pattern": value.kind, "coordinated": coordinated, **value.to_mapping()}
-        elif dotted == "data.function":
-            changed["data"] = {**changed.get("data", {}), "function": plain_value(value)}
+        elif dotted in INNER:
+            outer, _, inner = dotted.partition(".")
+            changed[outer] = {**changed.get(outer, {}), inner: plain_value(value)}
         elif dotted in KIND_TABLES:
             changed[dotted] = value.to_mapping()
         else:
@@ -205,7 +207,7 @@ def _opened(table: str, value: Any) -> dict[str, Any]:
     """Return a table to write into, of what stands there: a table, a name that is short for one, or "none"."""
     if table in OPTIONAL and value == "none":
         return {}
-    if table in (*KIND_TABLES, *CHANNEL_TABLES) and isinstance(value, str):
+    if table in (*KIND_TABLES, *CHANNEL_TABLES, *INNER) and isinstance(value, str):
         return {"kind": value}
     if not isinstance(value, dict):
         raise InvalidValueError(table, value, f"a table, [{table}]")
@@ -214,7 +216,7 @@ def _opened(table: str, value: Any) -> dict[str, Any]:
 
 def _drop_own_options(table: str, key: str, values: dict[str, Any]) -> None:
     """Forget what only the old kind reads; an unknown kind is complained of when the scenario is made."""
-    family = "pattern" if key == "pattern" else table.partition(".")[0]
+    family = "pattern" if key == "pattern" else INNER.get(table, table.partition(".")[0])
     old = values.get(key, DEFAULT_KIND.get(family, "random" if family == "pattern" else None))
     try:
         own = find_part(family, old).own_options()

@@ -8,6 +8,7 @@ from psofed.render import Column, Report, Table
 from psofed.render.numbers import significant
 
 if TYPE_CHECKING:
+    from psofed.common.per_client import PerClient
     from psofed.scenario.scenario import Scenario
 
 _LONGEST = 60  # letters of a value in a short form
@@ -29,7 +30,9 @@ def describe_scenario(scenario: "Scenario") -> str:
     return (
         ("" if algorithm == "pso-fed" else f"{algorithm}, ")
         + f"{scenario.num_clients:,} clients, sharing {scenario.num_shared} of {scenario.dimension} parameters, "
-        + f"stepsize {significant(scenario.stepsize)}, {threat}"
+        + f"{describe_stepsize(scenario.stepsize)}, {threat}"
+        + ("" if scenario.learner.kind == "lms" else f", {scenario.learner.kind}")
+        + ("" if scenario.data.stream.is_independent else f", {scenario.data.stream.kind} inputs")
         + ("" if rule == "mean" else f", {rule}")
         + ("" if scenario.defence is None else f", {scenario.defence.kind} defence")
         + ("" if scenario.drift is None else f", {scenario.drift.kind} drift")
@@ -47,6 +50,20 @@ def _describe_links(scenario: "Scenario") -> str:
         for direction, channels in directions
         if channels
     )
+
+
+def describe_stepsize(stepsize: "PerClient") -> str:
+    """Describe one stepsize, or those of the clients.
+
+    Examples
+    --------
+    >>> describe_stepsize(0.15), describe_stepsize((0.1, 0.3, 0.2))
+    ('stepsize 0.15', 'stepsizes 0.1 to 0.3')
+    """
+    if isinstance(stepsize, float | int):
+        return f"stepsize {significant(stepsize)}"
+    ends = (min(stepsize), max(stepsize)) if isinstance(stepsize, tuple) else (stepsize.low, stepsize.high)
+    return f"stepsizes {significant(ends[0])} to {significant(ends[1])}"
 
 
 def short_repr(value: Any, **defaults: Any) -> str:

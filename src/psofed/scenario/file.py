@@ -19,7 +19,7 @@ num_clients = 50                 # K: clients (sensors, phones, gateways)
 dimension = 5                    # D: entries of the model
 num_participants = 5             # |S_n|: clients the server talks to in each iteration
 num_shared = 1                   # M: entries a participant exchanges each way, 1 to dimension
-stepsize = 0.15                  # mu: of the clients' LMS steps
+stepsize = 0.15                  # mu: of the clients' steps; or num_clients numbers, or {uniform = [0.05, 0.15]}
 iterations = 3000
 algorithm = "pso-fed"            # or "online-fed", "rosdhb", …: docs/algorithms.md; see [algorithm_options]
 uplink = "same"                  # who downloaded uploads (the paper's equations); or "redrawn"
@@ -34,6 +34,9 @@ coordinated = true               # one mask for all clients, or one for each
 kind = "linear"                  # y = w'x; or "rff": random Fourier features, then also
                                  # features = 100, bandwidth = 1.0, seed = 0 (dimension is features)
 
+# [learner]                      # what a client makes of a sample: docs/learners.md
+# kind = "lms"                   # or "nlms", "leaky-lms" with leakage, "sign-lms", "rls" with forgetting and initial
+
 [data]
 input_variance = {uniform = [0.2, 1.2]}      # or a number, or num_clients numbers
 noise_variance = {uniform = [0.005, 0.025]}  # likewise
@@ -44,6 +47,7 @@ test_input_variance = 1.0
 # file = "readings.csv"          # your own data instead of all of the above, with client_column, target_column and
 #                                # features: docs/own_data.md
 # target_spread = 0.01           # clients with targets of their own: variance of each entry's deviation
+# stream = {kind = "delay-line", pole = 0.5}  # inputs from a delay line instead of independent ones
 # function = "root-sine"         # y = f(x) + noise instead of w'x + noise, with input_dimension entries of x
 
 # [pre_aggregation]              # what is done with uploads before they are put together

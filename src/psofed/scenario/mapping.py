@@ -8,6 +8,7 @@ from typing import Any
 from psofed.common.errors import InvalidValueError, MissingValueError, PsofedError, UnknownFieldError
 from psofed.common.per_client import Uniform
 from psofed.data.own_data import DataSource, OwnData
+from psofed.parts.learners.lms import LMS
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names, plugin_of
 from psofed.scenario.fitting import fitted_to
@@ -16,13 +17,16 @@ from psofed.scenario.tables import Data, Evasion, Links, Selection
 from psofed.settings.data import DataSettings
 
 # Tables that hold a part's kind and options; parts whose name stands outside of their table; and plain tables.
-KIND_TABLES = ("model", "drift", "pre_aggregation", "attack", "defence", "availability", "delay")
+KIND_TABLES = ("learner", "model", "drift", "pre_aggregation", "attack", "defence", "availability", "delay")
 # Tables within tables that hold a part or, in a list, several in series.
 CHANNEL_TABLES = ("channel.up", "channel.down")
 NAMED = {"aggregation": "aggregation_options", "algorithm": "algorithm_options"}
+# Parts inside another table, and their families.
+INNER = {"data.stream": "stream", "data.function": "function"}
 _PLAIN_TABLES = {"selection": Selection, "data": Data, "evasion": Evasion}
 TABLE_NAMES = (
     "selection",
+    "learner",
     "model",
     "data",
     "drift",
@@ -39,7 +43,14 @@ TABLE_NAMES = (
 OPTIONAL = (
     "drift", "pre_aggregation", "attack", "defence", "evasion", "availability", "channel", "delay", *CHANNEL_TABLES,
 )  # fmt: skip
-DEFAULT_KIND = {"model": "linear", "attack": "gaussian", "defence": "cusum", "availability": "bernoulli"}
+DEFAULT_KIND = {
+    "learner": "lms",
+    "model": "linear",
+    "stream": "independent",
+    "attack": "gaussian",
+    "defence": "cusum",
+    "availability": "bernoulli",
+}
 PLUGINS = "plugins"
 # What is known of a table that was read, beside what reading it needs.
 SEEN = ("clients", "samples", "digest")
@@ -88,6 +99,11 @@ def scenario_to_mapping(scenario: Scenario) -> dict[str, Any]:
         part = getattr(scenario, name)
         if options := part.to_mapping():
             plain[table] = options
+    # Left out where they are the paper's, so that scenarios written before there were others stay as they were.
+    if scenario.learner == LMS():
+        del plain["learner"]
+    if scenario.data.stream.is_independent:
+        plain["data"].pop("stream", None)
     return plain
 
 
@@ -99,12 +115,12 @@ def field_names() -> list[str]:
     names += [f"data.{name}" for name in ("file", *DataSettings.options())]
     # The attack first: among fields with the same name, users mean its field most often.
     tables = {family: family for family in ("attack", *KIND_TABLES)} | {"pattern": "selection"}
-    tables |= NAMED
+    tables |= NAMED | {family: table for table, family in INNER.items()}
     places = [*tables.items(), *(("channel", table) for table in CHANNEL_TABLES)]
     for family, table in places:
         own = {name for kind in part_names(family) for name in find_part(family, kind).options()}
         names += [f"{table}.{name}" for name in sorted(own)]
-        if family in (*KIND_TABLES, "channel"):
+        if family in (*KIND_TABLES, "channel") or table in INNER:
             names.append(f"{table}.kind")
     return list(dict.fromkeys([*names, "attack.strength"]))
 
@@ -194,6 +210,8 @@ def _from_mapping(mapping: Mapping[str, Any], folder: Path | None, opening: bool
     for table in OPTIONAL:
         if values.get(table) == "none":
             del values[table]
+    if isinstance(values.get("stepsize"), Mapping):
+        values["stepsize"] = _uniform("stepsize", values["stepsize"])
     for family in KIND_TABLES:
         if family in values:
             made = _attack(values[family]) if family == "attack" else part_from_table(family, values[family])
@@ -240,10 +258,10 @@ def _data(values: dict[str, Any], folder: Path | None, opening: bool) -> Data:
     for key in ("input_variance", "noise_variance"):
         if isinstance(values.get(key), Mapping):
             values[key] = _uniform(f"data.{key}", values[key])
-    if isinstance(values.get("function"), Mapping):
-        options = dict(values["function"])
-        kind: Any = options.pop("kind", None)
-        values["function"] = find_part("function", kind, "data.function.kind").from_mapping(options)
+    for table, family in INNER.items():
+        key = table.removeprefix("data.")
+        if isinstance(values.get(key), Mapping):
+            values[key] = part_from_table(family, values[key], table)
     return Data(**values)
 
 

@@ -4,24 +4,30 @@ Every field is checked when a scenario is made, so code that receives one can re
 written by :mod:`psofed.scenario.file`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.common.options import Check, option
+from psofed.common.per_client import PerClient, Uniform, draw_per_client, per_client
 from psofed.common.settings import Settings
 from psofed.common.validation import check_integer
 from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.algorithms.pso_fed import PsoFed
 from psofed.parts.attack_groups import AttackGroups
-from psofed.parts.base import Aggregation, Algorithm, Attack, Defence, Drift, Model, PreAggregation
+from psofed.parts.base import Aggregation, Algorithm, Attack, Defence, Drift, Learner, Model, PreAggregation
+from psofed.parts.learners.lms import LMS
 from psofed.parts.models.linear import Linear
 from psofed.parts.network import Availability, Delay
 from psofed.parts.part import Part
 from psofed.scenario.fitting import check_fit, fitted_to
 from psofed.scenario.tables import Data, Evasion, Links, Selection, a_part, as_part
+
+if TYPE_CHECKING:
+    from psofed.common.types import FloatArray
 
 UPLINKS = ("same", "redrawn")
 
@@ -59,8 +65,9 @@ class Scenario(Settings):
         |S_n|: clients that the server draws in each iteration; by default 5, or all if there are fewer.
     num_shared : int
         M: entries that a participant exchanges each way.
-    stepsize : float
-        μ of the clients' LMS steps.
+    stepsize : float, sequence of float, or Uniform
+        μ_k of the clients' steps: one for all clients, one per client, or the range from which each is drawn with
+        ``data.fleet_seed``.
     iterations : int
         Length of the run.
     algorithm : Algorithm, or its name
@@ -75,6 +82,8 @@ class Scenario(Settings):
         A step before the aggregation: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
     selection, data
         See :class:`Selection` and :class:`Data`.
+    learner : Learner, or its name
+        What a client makes of a sample: ``psofed.learners.LMS()``, ``NLMS()``, ``LeakyLMS(leakage=0.01)``, ….
     model : Model, or its name
         The model that clients fit: ``psofed.models.Linear()`` or ``Rff(features=100)``.
     drift : Drift, optional
@@ -114,7 +123,13 @@ class Scenario(Settings):
     num_shared: int = option(
         default=1, low=1, high="dimension", text="M, entries that a participant exchanges each way"
     )
-    stepsize: float = option(default=0.15, low=0, open_low=True, text="μ of the clients' LMS steps")
+    stepsize: PerClient = option(
+        default=0.15,
+        low=0,
+        open_low=True,
+        check=per_client(0.0, math.inf, open_low=True),
+        text="μ_k of the clients' steps",
+    )
     iterations: int = option(default=3000, low=1, text="length of the run")
     algorithm: Algorithm = option(
         default_factory=PsoFed, check=a_part("algorithm"), text="the federated algorithm"
@@ -129,6 +144,9 @@ class Scenario(Settings):
     )
     selection: Selection = option(
         default_factory=Selection, check=_a_table(Selection), text="which entries are shared"
+    )
+    learner: Learner = option(
+        default_factory=LMS, check=a_part("learner"), text="what a client makes of a sample"
     )
     model: Model = option(default_factory=Linear, check=a_part("model"), text="the model that clients fit")
     data: Data = option(default_factory=Data, check=_a_table(Data), text="the clients' streams")
@@ -160,12 +178,13 @@ class Scenario(Settings):
             dimension: int,
             num_participants: int | None = ...,
             num_shared: int = ...,
-            stepsize: float = ...,
+            stepsize: float | Uniform | Sequence[float] = ...,
             iterations: int = ...,
             algorithm: Algorithm | str = ...,
             uplink: str = ...,
             aggregation: Aggregation | str = ...,
             selection: Selection = ...,
+            learner: Learner | str = ...,
             model: Model | str = ...,
             data: Data = ...,
             drift: Drift | str | None = ...,
@@ -209,6 +228,41 @@ class Scenario(Settings):
     def participation_probability(self) -> float:
         """p_c = |S_n| / K, the probability that a client participates."""
         return self.num_participants / self.num_clients
+
+    @property
+    def common_stepsize(self) -> float:
+        """μ, where all clients have the same.
+
+        Raises
+        ------
+        NotCoveredError
+            If they have different stepsizes.
+        """
+        if not isinstance(self.stepsize, float | int):
+            raise NotCoveredError(
+                "stepsize differs between clients, which can only be simulated; here it must be one number."
+            )
+        return self.stepsize
+
+    @property
+    def mean_stepsize(self) -> float:
+        """μ, or the mean of the clients' stepsizes: what the server takes where it needs one."""
+        one = isinstance(self.stepsize, float | int)
+        return self.common_stepsize if one else float(self.draw_stepsizes().mean())
+
+    def draw_stepsizes(self) -> "FloatArray":
+        """Return every client's stepsize μ_k, shape (K,); drawn ones depend on ``data.fleet_seed`` alone.
+
+        Examples
+        --------
+        >>> Scenario(num_clients=3, dimension=2, stepsize=[0.1, 0.2, 0.3]).draw_stepsizes()
+        array([0.1, 0.2, 0.3])
+        """
+        import numpy as np
+
+        # The fleet takes the first three seeds.
+        seed = np.random.SeedSequence(self.data.fleet_seed).spawn(4)[3]
+        return draw_per_client(self.stepsize, self.num_clients, seed)
 
     @property
     def num_byzantine(self) -> int:
@@ -269,8 +323,9 @@ class Scenario(Settings):
         """Return all parts of the scenario."""
         links = () if self.channel is None else (*self.channel.up, *self.channel.down)
         held = (
-            self.algorithm, self.aggregation, self.pre_aggregation, self.selection.pattern, self.model,
-            self.data.function, self.drift, *self.attacks, self.defence, self.availability, self.delay, *links,
+            self.algorithm, self.aggregation, self.pre_aggregation, self.selection.pattern, self.learner, self.model,
+            self.data.stream, self.data.function, self.drift, *self.attacks, self.defence, self.availability,
+            self.delay, *links,
         )  # fmt: skip
         return tuple(part for part in held if part is not None)
 
@@ -396,11 +451,11 @@ class Scenario(Settings):
             raise InvalidValueError("delay.grouping", self.delay.grouping, allowed)
 
     def _check_data_sizes(self) -> None:
-        for name in ("input_variance", "noise_variance"):
-            value = getattr(self.data, name)
+        values = {f"data.{name}": getattr(self.data, name) for name in ("input_variance", "noise_variance")}
+        for name, value in {"stepsize": self.stepsize, **values}.items():
             if isinstance(value, tuple) and len(value) != self.num_clients:
                 raise InvalidValueError(
-                    f"data.{name}",
+                    name,
                     f"{len(value)} numbers",
                     f"one number, or {self.num_clients} numbers (num_clients)",
                 )

@@ -1,22 +1,23 @@
 """The tables of a scenario: which entries are shared, the clients' data, and adversarial inputs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.options import Check, option
-from psofed.common.per_client import Uniform
+from psofed.common.per_client import PerClient, Uniform, per_client
 from psofed.common.settings import Settings
-from psofed.common.validation import check_number
 from psofed.data.own_data import DataSource, OwnData
-from psofed.parts.base import Function, Pattern
+from psofed.parts.base import Function, InputStream, Pattern
 from psofed.parts.network import Channel
 from psofed.parts.part import Part
 from psofed.parts.patterns.random import Random
 from psofed.parts.registry import FAMILIES, find_part
+from psofed.parts.streams.independent import Independent
 from psofed.parts.traffic import BITS_PER_NUMBER
 
-Variance = float | Uniform | tuple[float, ...]
+Variance = PerClient
 Covariances = tuple[tuple[tuple[float, ...], ...], ...]
 
 
@@ -40,20 +41,6 @@ def as_part(family: str, value: Any, field_name: str = "") -> Any:
 def a_part(family: str, field_name: str = "") -> Check:
     """Return a check that accepts a part of a family, or its name."""
     return lambda name, value: as_part(family, value, field_name or name)
-
-
-def _check_variance(field_name: str, value: Any) -> Variance:
-    if isinstance(value, Uniform):
-        low = check_number(f"{field_name}.uniform", value.low, 0)
-        high = check_number(f"{field_name}.uniform", value.high, low)
-        return Uniform(low, high)
-    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
-        return tuple(check_number(f"{field_name}[{k}]", v, 0) for k, v in enumerate(value))
-    try:
-        return check_number(field_name, value, 0)
-    except InvalidValueError:
-        allowed = "a number of at least 0, a list of num_clients such numbers, or {uniform = [low, high]}"
-        raise InvalidValueError(field_name, value, allowed) from None
 
 
 def _check_covariances(field_name: str, value: Any) -> Covariances:
@@ -131,6 +118,8 @@ class Data(Settings):
         Size N_t of the server's test set.
     test_input_variance : float
         Variance of the (white) test inputs.
+    stream : InputStream, or its name
+        Where the inputs come from: ``psofed.streams.Independent()``, or ``DelayLine(pole=0.5)``.
     function : Function, or its name, optional
         f in the streams y = f(x) + ν, such as ``psofed.functions.Sinc()``; y = wᵀx + ν if absent.
     input_dimension : int, optional
@@ -150,10 +139,10 @@ class Data(Settings):
     table = "data"
 
     input_variance: Variance = option(
-        default=Uniform(0.2, 1.2), check=_check_variance, text="ς_k², variance of the inputs"
+        default=Uniform(0.2, 1.2), check=per_client(0.0, math.inf), text="ς_k², variance of the inputs"
     )
     noise_variance: Variance = option(
-        default=Uniform(0.005, 0.025), check=_check_variance, text="σ_νk², variance of the noise"
+        default=Uniform(0.005, 0.025), check=per_client(0.0, math.inf), text="σ_νk², variance of the noise"
     )
     input_correlation: float = option(
         default=0.0, low=-1, high=1, open_low=True, open_high=True, text="ρ in R_k[i, j] = ς_k² ρ^|i−j|"
@@ -165,6 +154,11 @@ class Data(Settings):
     test_instances: int = option(default=50, low=1, text="N_t, size of the server's test set")
     test_input_variance: float = option(
         default=1.0, low=0, open_low=True, text="variance of the white test inputs"
+    )
+    stream: InputStream = option(
+        default_factory=Independent,
+        check=a_part("stream", "data.stream"),
+        text="where the inputs come from",
     )
     function: Function | None = option(
         default=None, check=a_part("function"), text="f in y = f(x) + ν; y = wᵀx + ν without it"
@@ -193,6 +187,7 @@ class Data(Settings):
             fleet_seed: int = ...,
             test_instances: int = ...,
             test_input_variance: float = ...,
+            stream: InputStream | str = ...,
             function: Function | str | None = ...,
             input_dimension: int | None = ...,
             target_spread: float = ...,
@@ -215,11 +210,28 @@ class Data(Settings):
             raise InvalidValueError(
                 "data.covariances", "both", "given instead of input_variance and input_correlation"
             )
+        self._check_stream()
+
+    def _check_stream(self) -> None:
+        if self.stream.is_independent:
+            return
+        reason = f'with data.stream.kind = "{self.stream.kind}", which correlates the inputs itself'
+        if self.input_correlation:
+            raise InvalidValueError("data.input_correlation", self.input_correlation, f"0 {reason}")
+        if self.covariances is not None:
+            raise InvalidValueError("data.covariances", "matrices", f"left out {reason}")
+
+    @property
+    def correlation(self) -> float:
+        """ρ in R_k[i, j] = ς_k² ρ^|i−j|, of the stream or as given."""
+        of_stream = self.stream.input_correlation()
+        return self.input_correlation if of_stream is None else of_stream
 
     def _check_only_rows(self) -> None:
         for name, field in self.options().items():
             value = getattr(self, name)
-            if name != "rows" and value != field.default:
+            default = field.default_factory() if callable(field.default_factory) else field.default
+            if name != "rows" and value != default:
                 allowed = "left out where clients learn from a table"
                 raise InvalidValueError(f"data.{name}", getattr(value, "kind", value), allowed)
 

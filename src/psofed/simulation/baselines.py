@@ -1,6 +1,6 @@
 """Baselines on the same samples without a federation: each client alone, all data pooled, no model.
 
-All see the samples of the simulation in the same order, with the same stepsize, and are judged by the error made
+All see the samples of the simulation in the same order, with the same stepsizes, and are judged by the error made
 *before* learning from a sample:
 
 alone
@@ -104,17 +104,17 @@ def describe_result(result: SimulationResult, client_mse: FloatArray) -> dict[st
 
 
 def lms_errors(
-    samples: "TableSamples", target: FloatArray, stepsize: float, clients: int, iterations: int
+    samples: "TableSamples", target: FloatArray, stepsize: FloatArray | float, clients: int, iterations: int
 ) -> tuple[FloatArray, FloatArray]:
     """Squared errors of each client alone and of the pooled model, (iterations, K) each; 0 without a sample."""
-    out = np.zeros((2, iterations, clients))
+    out, stepsizes = np.zeros((2, iterations, clients)), np.broadcast_to(stepsize, clients).astype(np.float64)
     # Errors w° − w of models that start from zero, as in the simulation's kernel.
     alone, pooled = np.tile(target, (clients, 1)), target.copy()
     for first in range(0, iterations, _CHUNK):
         chunk = samples.chunk(first, min(_CHUNK, iterations - first))
         part = out[:, first : first + _CHUNK]
         inputs, residuals = chunk.inputs[..., 0], chunk.residuals[..., 0]
-        _run_lms(inputs, residuals, stepsize, alone, pooled, part[0], part[1])
+        _run_lms(inputs, residuals, stepsizes, alone, pooled, part[0], part[1])
     return out[0], out[1]
 
 
@@ -122,7 +122,7 @@ def _squared_errors(samples: "TableSamples", target: FloatArray, scenario: Scena
     """Squared errors of all baselines, shape (4, iterations, K); 0 where a client has no sample."""
     clients, iterations = scenario.num_clients, scenario.iterations
     out = np.empty((len(NAMES), iterations, clients))
-    out[0], out[1] = lms_errors(samples, target, scenario.stepsize, clients, iterations)
+    out[0], out[1] = lms_errors(samples, target, scenario.draw_stepsizes(), clients, iterations)
     for first in range(0, iterations, _CHUNK):
         chunk = samples.chunk(first, min(_CHUNK, iterations - first))
         part = out[:, first : first + _CHUNK]
@@ -136,7 +136,7 @@ def _squared_errors(samples: "TableSamples", target: FloatArray, scenario: Scena
 def _run_lms(
     inputs: FloatArray,
     residuals: FloatArray,
-    stepsize: float,
+    stepsizes: FloatArray,
     alone: FloatArray,
     pooled: FloatArray,
     alone_squares: FloatArray,
@@ -151,5 +151,5 @@ def _run_lms(
                 common += inputs[n, k, i] * pooled[i]
             alone_squares[n, k], pooled_squares[n, k] = own * own, common * common
             for i in range(dimension):
-                alone[k, i] -= stepsize * own * inputs[n, k, i]
-                pooled[i] -= stepsize * common * inputs[n, k, i]
+                alone[k, i] -= stepsizes[k] * own * inputs[n, k, i]
+                pooled[i] -= stepsizes[k] * common * inputs[n, k, i]

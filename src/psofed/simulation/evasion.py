@@ -27,6 +27,11 @@ def check_evasion(scenario: Scenario) -> None:
         return
     if not scenario.is_linear:
         raise NotCoveredError("[evasion] needs a linear model on a linear stream, y = wᵀx + ν")
+    if not scenario.data.stream.is_independent and scenario.data.stream.input_correlation() is None:
+        raise NotCoveredError(
+            "[evasion] needs the covariance of the inputs, which "
+            f'data.stream.kind = "{scenario.data.stream.kind}" does not state (input_correlation)'
+        )
     if scenario.data.rows is not None:
         raise NotCoveredError("[evasion] needs Gaussian streams and cannot use your own data")
     if scenario.drift is not None:

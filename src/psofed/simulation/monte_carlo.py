@@ -100,6 +100,13 @@ def check_covered(scenario: Scenario) -> None:
     check_evasion(scenario)
     data = scenario.own_data  # refuses rows that are not loaded
     drift = scenario.drift
+    stream = scenario.data.stream
+    unstated = not stream.is_independent and stream.input_correlation() is None
+    if unstated and not scenario.is_linear:
+        raise NotCoveredError(
+            f'data.stream.kind = "{stream.kind}" does not state the covariance of its inputs (input_correlation); '
+            "data.function needs it"
+        )
     wanted = {
         "a target that moves ([drift])": drift is not None,
         "streams and models that are not linear": not scenario.is_linear,
@@ -286,6 +293,6 @@ class _Total:
             threshold=plan.threshold,
             variance="estimated" if plan.is_estimated else "theory",
             iterations=scenario.iterations,
-            is_byzantine=DefenceRecord.who_lies(scenario, fleet),
+            is_byzantine=DefenceRecord.who_attacks(scenario, fleet),
             **arrays,
         )

@@ -91,6 +91,8 @@ def scenario_with(part: Part, **changes: Any) -> Scenario:
     values: dict[str, Any] = {**SIZES, **changes}
     if part.family == "pattern":
         values["selection"] = Selection(pattern=part, coordinated=values.pop("coordinated", True))  # type: ignore[arg-type]
+    elif part.family == "stream":
+        values["data"] = Data(stream=part)  # type: ignore[arg-type]
     elif part.family == "function":
         values["data"] = Data(function=part)  # type: ignore[arg-type]
         values["dimension"] = getattr(part, "num_inputs", None) or values["dimension"]

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from psofed.parts.affine import Affine
-from psofed.parts.base import Attack
-from psofed.parts.contexts import KNOWLEDGE, Evidence, Mask, Step
+from psofed.parts.base import Attack, Learner
+from psofed.parts.contexts import KNOWLEDGE, Evidence, Innovation, Mask, Observation, Residual, Step
 from psofed.parts.plain import combine_uploads, corrupt_uploads, mix_uploads
 
 
@@ -183,6 +183,60 @@ def check_drift(drift: Any) -> Iterator[str]:
             return
 
 
+def check_learner(learner: Any) -> Iterator[str]:
+    """Check that its step is finite and the same whenever it is taken from the same state."""
+    rng, size = np.random.default_rng(6), 3
+    if learner.steps_along_input():
+        if type(learner).learn is not Learner.learn:
+            yield "it has both gain and learn; it must have one of them"
+        for error in (0.0, 1.0, -2.5):
+            for power in (0.0, 1.0):
+                gain = learner.gain(Residual(error, power, 0.1, 0, 0))
+                if np.ndim(gain) or not np.isfinite(gain):
+                    yield f"gain returns {gain!r} for error {error} and power {power}, instead of a finite number"
+                    return
+        return
+    first = np.asarray(learner.initial_memory(size), np.float64)
+    if first.ndim != 1 or not np.isfinite(first).all():
+        yield "initial_memory must return finite numbers in one dimension"
+        return
+    for n in range(3):
+        x, model = rng.normal(size=size), rng.normal(size=size)
+        changes = np.zeros((2, size))
+        for change in changes:
+            learner.learn(Observation(x.copy(), 0.5, model.copy(), 0.1, 0, n), first.copy(), change)
+        if not np.isfinite(changes).all():
+            yield f"learn writes {changes[0].tolist()} instead of {size} finite numbers"
+            return
+        if not np.array_equal(changes[0], changes[1]):
+            yield "learn keeps something outside of its memory"
+            return
+
+
+def check_stream(stream: Any) -> Iterator[str]:
+    """Check that its inputs are finite, depend on its memory alone, and have the stated covariance."""
+    if stream.is_independent:
+        return
+    rng, size, chains = np.random.default_rng(7), 3, 400
+    inputs = np.zeros((2, chains, size))
+    for chain in range(chains):
+        memories = np.zeros((2, stream.memory_size(size)))
+        for n in range(6):
+            normals = rng.normal(size=size)
+            for memory, out in zip(memories, inputs[:, chain], strict=True):
+                out[:] = 0.0
+                stream.draw(Innovation(normals.copy(), 1.0, 0, n), memory, out)
+    if not np.isfinite(inputs).all():
+        yield "draw writes numbers that are not finite"
+    elif not np.array_equal(inputs[0], inputs[1]):
+        yield "draw keeps something outside of its memory"
+    elif (correlation := stream.input_correlation()) is not None:
+        entries = np.arange(size)
+        stated = correlation ** np.abs(entries[:, None] - entries)
+        if np.abs(inputs[0].T @ inputs[0] / chains - stated).max() > 4.5 * (2.0 / chains) ** 0.5:
+            yield f"input_correlation states {correlation:g}, but the inputs have another covariance"
+
+
 def check_function(function: Any) -> Iterator[str]:
     """Check that its values are finite."""
     rng, size = np.random.default_rng(4), function.num_inputs or 3
@@ -219,6 +273,8 @@ CHECKS: dict[str, Callable[[Any], Iterator[str]]] = {
     "pre_aggregation": check_pre_aggregation,
     "pattern": check_pattern,
     "drift": check_drift,
+    "learner": check_learner,
+    "stream": check_stream,
     "function": check_function,
     "algorithm": check_algorithm,
     "model": check_model,

@@ -22,7 +22,7 @@ _LEAST_VARIANCE, _LEAST_STEP = 1e-70, 1e-13
 
 
 def check_scenario(scenario: Scenario) -> None:
-    """Refuse an algorithm, a rule, a defence, a pre-aggregation or a pattern that no theory covers.
+    """Refuse an algorithm, a rule, a learner, a stream or another part that no theory covers.
 
     Raises
     ------
@@ -50,6 +50,16 @@ def check_scenario(scenario: Scenario) -> None:
             f'the theory covers no pre-aggregation; "{scenario.pre_aggregation.kind}" mixes uploads in a way '
             "that depends on them or on chance, and can only be simulated"
         )
+    if scenario.learner.kind != "lms":
+        raise NotCoveredError(
+            f'the theory covers learner.kind = "lms"; "{scenario.learner.kind}" can only be simulated'
+        )
+    if not scenario.data.stream.is_independent:
+        raise NotCoveredError(
+            "the theory covers inputs that are independent over time; "
+            f'data.stream.kind = "{scenario.data.stream.kind}" can only be simulated'
+        )
+    _ = scenario.common_stepsize  # refuses stepsizes that differ between clients
     for name in ("availability", "delay"):
         part = getattr(scenario, name)
         if part is not None:

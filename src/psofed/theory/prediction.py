@@ -104,8 +104,8 @@ class Prediction(Reported):
         """Whether all second moments stay bounded."""
         if self.known_stable is not None:
             return self.known_stable
-        check_stepsize(self.model, self.scenario.stepsize)
-        return self.method.is_stable(self.scenario.stepsize)
+        check_stepsize(self.model, self.scenario.common_stepsize)
+        return self.method.is_stable(self.scenario.common_stepsize)
 
     @property
     def network_mse(self) -> float:
@@ -142,7 +142,7 @@ class Prediction(Reported):
     @cached_property
     def steady_state(self) -> SteadyState:
         """Both metrics by source; infinite where there is no steady state."""
-        stepsize, model, method = self.scenario.stepsize, self.model, self.method
+        stepsize, model, method = self.scenario.common_stepsize, self.model, self.method
         if self.is_stable:
             return method.steady_state(stepsize)
         endless = Level(math.inf, math.inf)
@@ -155,7 +155,7 @@ class Prediction(Reported):
     @cached_property
     def spectral_radius(self) -> float:
         """ρ(𝓕) of the recursion of second moments."""
-        return self.method.spectral_radius(self.scenario.stepsize)
+        return self.method.spectral_radius(self.scenario.common_stepsize)
 
     @cached_property
     def max_stepsize(self) -> float:
@@ -192,7 +192,9 @@ class Prediction(Reported):
         iterations : int, optional
             How many; the scenario's own by default.
         """
-        excess, server = self.method.curve(self.scenario.stepsize, iterations or self.scenario.iterations)
+        excess, server = self.method.curve(
+            self.scenario.common_stepsize, iterations or self.scenario.iterations
+        )
         return LearningCurve(*metrics_of(self.model, excess, server))
 
     def report(self, *, stepsizes: bool = True) -> Report:

@@ -138,7 +138,9 @@ def predict_recovery(
         raise NotCoveredError(
             f'Recovery is predicted from attacks of mean zero on clients with one target, not from "{attack.kind}".'
         )
-    poisoned, healing = (m.recursion(scenario.stepsize, m.branches[0], lumped=False) for m in (before, after))
+    poisoned, healing = (
+        m.recursion(scenario.common_stepsize, m.branches[0], lumped=False) for m in (before, after)
+    )
     v = _state_at(poisoned, at)
     ended, _ = healing.steady_state(Sources())
     levels = []

@@ -117,10 +117,10 @@ def with_remedy(report: Report, scenario: Scenario) -> Report:
         return report
     if not stepsize:
         return report.adding(_NO_STABLE)
-    now = significant(scenario.stepsize)
+    now = significant(scenario.common_stepsize)
     note = (
         f"Stepsize {now} exceeds the largest stable stepsize, {significant(limit)}."
-        if scenario.stepsize >= limit
+        if scenario.common_stepsize >= limit
         else f"In mean square stepsize {now} is stable (the largest stable one is {significant(limit)}), but "
         "some trials leave the stable range."
     )
@@ -318,9 +318,7 @@ def limits_report(limits: "AttackLimits") -> Report:
     if most is None:
         headline = f"The fleet stays stable even if all {count(clients)} clients are Byzantine."
     elif most < 0:
-        headline = (
-            f"The fleet is unstable at stepsize {significant(scenario.stepsize)} even without an attack."
-        )
+        headline = f"The fleet is unstable at stepsize {significant(scenario.common_stepsize)} even without an attack."
     else:
         headline = f"The fleet stays stable with up to {count(most)} of {count(clients)} clients Byzantine."
     if limits.scale is not None:
@@ -370,7 +368,7 @@ def _prediction_headline(prediction: "Prediction") -> str:
         if not prediction.max_stepsize > 0:
             return _NO_STABLE
         return (
-            f"Unstable: at stepsize {significant(scenario.stepsize)} the error grows without bound. "
+            f"Unstable: at stepsize {significant(scenario.common_stepsize)} the error grows without bound. "
             f"The largest stable stepsize is {significant(prediction.max_stepsize)}."
         )
     threat = (
@@ -400,7 +398,7 @@ def _stepsizes(prediction: "Prediction") -> Table:
     best = prediction.optimal_stepsize
     limit = "largest stable (paper's bound)" if prediction.theory == "paper" else "largest stable"
     rows = (
-        ("current", prediction.scenario.stepsize, f"spectral radius {prediction.spectral_radius:.6f}"),
+        ("current", prediction.scenario.common_stepsize, f"spectral radius {prediction.spectral_radius:.6f}"),
         (limit, prediction.max_stepsize, "in mean square"),
         ("largest with a convergent mean", prediction.mean_max_stepsize, "a sufficient condition"),
         ("best", best if best > 0 else None, "smaller is always better" if best == 0 else ""),
@@ -424,7 +422,7 @@ def _prediction_step(prediction: "Prediction") -> NextStep:
     )
     if not prediction.is_stable:
         return change
-    if prediction.optimal_stepsize and stepsize != scenario.stepsize:
+    if prediction.optimal_stepsize and stepsize != scenario.common_stepsize:
         better = Prediction(scenario.replace(stepsize=stepsize), prediction.theory)
         if to_decibels(prediction.network_mse) - to_decibels(better.network_mse) > _WORTH_IT:
             return change

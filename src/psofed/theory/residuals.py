@@ -53,7 +53,7 @@ def honest_variance(scenario: Scenario) -> FloatArray:
         raise NotCoveredError(f"The variance of honest residuals takes too long for {clients} clients.")
     (exchange,) = branches[0].exchanges
     assert isinstance(exchange, SeparableMasks)
-    recursion = model.recursion(scenario.stepsize, branches[0], lumped=False)
+    recursion = model.recursion(scenario.common_stepsize, branches[0], lumped=False)
     weight = exchange.mask.row * model.entries.diagonal
     weight /= weight.sum()
     v, first = recursion.initial, recursion.initial_first if recursion.has_direction else None
@@ -71,7 +71,7 @@ def honest_variance(scenario: Scenario) -> FloatArray:
     variance = np.array(rows)
     if not np.isfinite(variance).all():
         raise NotCoveredError(
-            f"The variance of honest residuals grows without bound at stepsize = {scenario.stepsize:g}."
+            f"The variance of honest residuals grows without bound at stepsize = {scenario.common_stepsize:g}."
         )
     variance.flags.writeable = False
     return variance

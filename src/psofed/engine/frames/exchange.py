@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from psofed.common.types import FloatArray
+from psofed.common.types import FloatArray, IndexArray
 from psofed.engine.bodies import NO_HOOK, Body, Frame, Hook, Unpack, make_hook
 from psofed.engine.hooks import APPLY, DECODE, ENCODE
 from psofed.parts.base import Algorithm
@@ -19,8 +19,9 @@ def exchange_hooks(algorithm: Algorithm) -> tuple[Hook, Hook, Hook]:
 def _make_encode(unpack: Unpack, body: Body) -> Frame:
     def frame(
         token: int,
-        stepsize: float,
+        stepsizes: FloatArray,
         options: FloatArray,
+        clients: IndexArray,
         updates: FloatArray,
         normals: FloatArray,
         uniforms: FloatArray,
@@ -34,6 +35,7 @@ def _make_encode(unpack: Unpack, body: Body) -> Frame:
             shared_normals, shared_uniforms = normals[:, lane].copy(), uniforms[:, lane].copy()
             for p in range(participants):
                 update, own = updates[p, :, lane].copy(), client_uniforms[p, :, lane].copy()
+                stepsize = stepsizes[clients[p, lane]]
                 body(self, Message(update, stepsize, shared_normals, shared_uniforms, own), out)
                 for j in range(numbers):
                     sent[p, j, lane] = out[j]

@@ -10,7 +10,7 @@ server's entries as it last downloaded them, so attacks that see what others upl
 ``PSOFed(rehearsal=Mimic(num_byzantine=2))`` corrupts what the Byzantine nodes have sent once all of it is there.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +21,8 @@ from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer
 from psofed.federation.client.sharing import ClientFunction, Mod
-from psofed.federation.client.sources import Position, Samples, Source
+from psofed.federation.client.sources import NamedSource, Position, Samples, Source, source_of_run
+from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.corruption import corrupt_by_node, draw_attack
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.run_options import MAX_SEED
@@ -134,6 +135,14 @@ class PoisonedSource:
     attack: Attack
     node: int = 0
     seed: int = 0
+
+    def columns(self) -> ColumnNames | None:
+        """Return the names of the clean source's columns."""
+        return self.source.columns() if isinstance(self.source, NamedSource) else None
+
+    def choose(self, columns: ColumnNames) -> "PoisonedSource":
+        """Return the same source with the run's columns."""
+        return replace(self, source=source_of_run(self.source, columns))
 
     def read(self, start: Position, limit: int) -> Samples:
         """Read samples, and poison some."""

@@ -7,25 +7,38 @@ columns are called x1, x2, …, and the last one y.
 """
 
 import csv
+import hashlib
 import itertools
 import logging
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from psofed.common.errors import PsofedError
 from psofed.data.frames import is_parquet, parquet_rows
 from psofed.data.table import JUDGED_ROWS
 from psofed.data.values import client_name, delimiter_of, number, numeric_columns, shown
-from psofed.federation.client.sources import Position, Samples, collect
+from psofed.federation.client.sources import NoDataYetError, Position, Samples, collect
+from psofed.federation.protocol.column_names import ColumnNames, listed
 
-Rows = Iterator[tuple[int, Sequence[Any]]]
+Rows = Iterator[tuple[int, Sequence[Any], str]]
+"""Rows with the position behind each, and the mark of the file up to there."""
 
 _log = logging.getLogger("psofed.federation")
 
 _MOST_LINES = 50  # of one row
+_MARKED_BYTES = 1024  # at the beginning of a file, and before the position
+
+
+class _OpenTable(NamedTuple):
+    """A table opened at a position; an empty file has neither header nor rows."""
+
+    header: list[str]
+    rows: Rows
+    delimiter: str = ","
+    numbered: bool = False  # the file has no header line: its columns are called x1, x2, …, y
 
 
 @dataclass(frozen=True)
@@ -36,8 +49,9 @@ class TableSource:
     ----------
     path : path
         ``.parquet`` and ``.pq`` are Parquet, a folder is all such files in it by name, all else is CSV. A line of CSV
-        counts once its line feed is there. A file that has become shorter, or that has no line's end where reading
-        stopped, was replaced, and is read from its beginning.
+        counts once its line feed is there. A file whose beginning or whose last bytes before the position have changed
+        was replaced, and is read from its beginning. (Its inode does not count: an editor or rsync gives a file that
+        has grown a new one, and a rotation by copying keeps the old one.)
     dimension : int
         D; there must be as many features. 0 lets any number pass.
     target_column : str or None
@@ -58,16 +72,39 @@ class TableSource:
     client: str = ""
     growing: bool = True
 
-    def columns(self) -> tuple[tuple[str, ...], str]:
-        """Return the names of the features and of the target; a PsofedError says what does not fit."""
-        header, _, _ = self._open()
-        if not header:
-            raise PsofedError(f"{self.path}: has no complete line yet")
-        return self._choose(header)
+    def columns(self) -> ColumnNames | None:
+        """Return the names of the features and of the target, None if there is no header line."""
+        opened = self._open()
+        if not opened.header:
+            raise NoDataYetError(f"{self.path}: has no complete line yet")
+        return None if opened.numbered else ColumnNames(*self._choose(opened.header))
+
+    def chosen(self) -> tuple[tuple[str, ...], str]:
+        """Return the features and the target as they are before a run says otherwise, or say what does not fit."""
+        return self._choose(self._open().header)
+
+    def choose(self, columns: ColumnNames) -> "TableSource":
+        """Return the same table with the run's columns in the run's order, or refuse by name."""
+        if self.features:
+            own = ColumnNames(self.features, self.target_column or columns.target)
+            columns.check_same(own, f"this node's choice of columns from {self.path.name}")
+        elif self.target_column not in (None, columns.target):
+            raise PsofedError(f"this node predicts {self.target_column}; the run's columns are {columns}")
+        chosen = replace(self, features=columns.features, target_column=columns.target)
+        opened = chosen._open()
+        there = set(opened.header)
+        lacking = [name for name in (*columns.features, columns.target) if name not in there]
+        if opened.header and lacking:
+            numbered = " (numbered, because it has no header line)" if opened.numbered else ""
+            raise PsofedError(
+                f"{self.path.name} lacks {listed(lacking)}; it has {listed(opened.header)}{numbered}, "
+                f"the run's columns are {columns}"
+            )
+        return chosen
 
     def read(self, start: Position, limit: int) -> Samples:
         """Return the rows from `start` on, NaN where an input is missing; those without a target are skipped."""
-        header, rows, delimiter = self._open(start)
+        header, rows, delimiter, _ = self._open(start)
         if not header:
             return collect([], [], self.dimension, start, f"{self.path.name} has no complete line yet")
         features, target_column = self._choose(header)
@@ -77,10 +114,10 @@ class TableSource:
         found: list[list[float]] = []
         ends: list[Position] = []
         position, problem = start, ""
-        for offset, row in rows:
+        for offset, row, mark in rows:
             if len(found) >= limit:
                 break
-            position = Position(position.samples, offset, position.skipped)
+            position = Position(position.samples, offset, position.skipped, mark)
             try:
                 if len(row) != len(header):
                     raise PsofedError(f"{len(row)} fields where the header has {len(header)}")
@@ -91,42 +128,41 @@ class TableSource:
                 if math.isnan(target) and target_at >= 0:
                     raise PsofedError(f"no value of {target_column}")
             except PsofedError as error:
-                position = Position(position.samples, offset, position.skipped + 1)
+                position = replace(position, skipped=position.skipped + 1)
                 problem = str(error)
                 continue
-            position = Position(position.samples + 1, offset, position.skipped)
+            position = Position(position.samples + 1, offset, position.skipped, mark)
             found.append([*values, target])
             ends.append(position)
         return collect(found, ends, len(features), position, problem)
 
-    def _open(self, start: Position | None = None) -> tuple[list[str], Rows, str]:
-        """Return the header, the rows after `start` with the position behind each, and what separates fields.
-
-        Of an empty file there is neither header nor row.
-        """
+    def _open(self, start: Position | None = None) -> _OpenTable:
         first = start.offset if start else 0
         if self.path.is_dir() or is_parquet(self.path):
-            return *self._open_parquet(first), ","
+            return self._open_parquet(first)
         try:
             with self.path.open("rb") as file:
                 line = file.readline()
-                file.seek(max(0, first - 1))
-                replaced = first > 0 and file.read(1) != b"\n"
+                replaced = start is not None and _is_replaced(file, start)
         except OSError as error:
             raise PsofedError(f"{self.path}: cannot be read ({error.strerror})") from None
         text = _header_text(line, self.path)
         if not text.strip() or (self.growing and not line.endswith(b"\n")):
-            return [], iter(()), ","
+            return _OpenTable([], iter(()))
         if replaced:
-            _log.warning("%s was replaced by another file: reading it from its beginning", self.path)
+            _log.warning(
+                "%s was replaced by another file: reading it from its beginning; "
+                "rows that the old one gained since the last look were not seen",
+                self.path,
+            )
             first = 0
         delimiter = delimiter_of(text)
         header = [name.strip() for name in _split(text, delimiter)]
         if self.target_column not in header and all(map(_is_number, header)):
-            return _numbered(len(header)), self._lines(first, delimiter), delimiter
-        return header, self._lines(max(len(line), first), delimiter), delimiter
+            return _OpenTable(_numbered(len(header)), self._lines(first, delimiter), delimiter, numbered=True)
+        return _OpenTable(header, self._lines(max(len(line), first), delimiter), delimiter)
 
-    def _open_parquet(self, first: int) -> tuple[list[str], Rows]:
+    def _open_parquet(self, first: int) -> _OpenTable:
         files = [self.path]
         if self.path.is_dir():
             files = sorted(path for path in self.path.iterdir() if is_parquet(path))
@@ -139,20 +175,25 @@ class TableSource:
             header = names
             tables.append(row for _, row in rows)
         numbered = enumerate(itertools.chain.from_iterable(tables), start=1)
-        return header, ((at, row) for at, row in numbered if at > first)
+        return _OpenTable(header, ((at, row, "") for at, row in numbered if at > first))
 
     def _lines(self, offset: int, delimiter: str) -> Rows:
         with self.path.open("rb") as file:
-            file.seek(offset)
+            head = file.read(min(offset, _MARKED_BYTES))
+            file.seek(max(0, offset - _MARKED_BYTES))
+            tail = file.read(min(offset, _MARKED_BYTES))
             while line := _record(file, delimiter, self.growing):
                 offset += len(line)
+                tail = (tail + line)[-_MARKED_BYTES:]
+                if len(head) < _MARKED_BYTES:
+                    head = (head + line)[:_MARKED_BYTES]
                 text = _decode(line.removeprefix(b"\xef\xbb\xbf"))
                 if text.strip():
-                    yield offset, _split(text, delimiter)
+                    yield offset, _split(text, delimiter), _mark(head, tail)
 
     def _numeric(self) -> tuple[str, ...]:
-        header, rows, delimiter = self._open()
-        return numeric_columns(header, [row for _, row in itertools.islice(rows, JUDGED_ROWS)], delimiter)
+        header, rows, delimiter, _ = self._open()
+        return numeric_columns(header, [row for _, row, _ in itertools.islice(rows, JUDGED_ROWS)], delimiter)
 
     def _choose(self, header: list[str]) -> tuple[tuple[str, ...], str]:
         """Return the names of the features and of the target."""
@@ -177,6 +218,22 @@ class TableSource:
                 f"{self.dimension}; choose with --features, or run with --set dimension={len(chosen)}"
             )
         return chosen, target
+
+
+def _is_replaced(file: BinaryIO, start: Position) -> bool:
+    """Tell whether what lies before `start` is not what was read."""
+    first = start.offset
+    file.seek(0)
+    head = file.read(min(first, _MARKED_BYTES))
+    file.seek(max(0, first - _MARKED_BYTES))
+    tail = file.read(min(first, _MARKED_BYTES))
+    if first and not tail.endswith(b"\n"):
+        return True
+    return bool(start.mark) and _mark(head, tail) != start.mark
+
+
+def _mark(head: bytes, tail: bytes) -> str:
+    return hashlib.blake2b(head + b"\0" + tail, digest_size=8).hexdigest()
 
 
 def _numbered(count: int) -> list[str]:

@@ -24,9 +24,17 @@ from psofed.common.errors import PsofedError
 from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.data.standardise import Standardiser
 from psofed.federation.client.columns import TableSource
-from psofed.federation.client.sharing import CURRENT, DIVERGED, ELAPSED, MISSED, PHASE, REMARK, ROUND
-from psofed.federation.client.sources import Position, Samples, Source, most_samples
+from psofed.federation.client.sharing import COLUMNS, CURRENT, DIVERGED, ELAPSED, MISSED, PHASE, REMARK, ROUND
+from psofed.federation.client.sources import (
+    NamedSource,
+    Position,
+    Samples,
+    Source,
+    most_samples,
+    source_of_run,
+)
 from psofed.federation.client.state import STATE, commit_state, copy_records, latest_state
+from psofed.federation.protocol.column_names import ColumnNames
 
 STREAM = "psofed.stream"
 _ERRORS_KEPT = 65_536  # of samples that were learned since the last reply
@@ -61,7 +69,7 @@ def online_regression(
     >>> from psofed.federation.client.sources import open_source
     >>> app = ClientApp()
     >>> train = online_regression(open_source("readings.csv", dimension=5), stepsize=0.1)
-    >>> train = app.train(mods=[partial_sharing(catch_up=True)])(train)
+    >>> train = app.train(mods=[partial_sharing(catch_up=True, columns=train)])(train)
     """
     return OnlineRegression(source, stepsize, samples_per_round, scaled=scaled)
 
@@ -80,6 +88,10 @@ class OnlineRegression:
         )
         self.problem: str = ""
 
+    def columns(self) -> ColumnNames | None:
+        """Return the names of the source's columns, None if they have none."""
+        return self.source.columns() if isinstance(self.source, NamedSource) else None
+
     def __call__(self, message: Message, context: Context) -> Message:
         """Work through all samples since the last call, as far as they belong to this phase."""
         arrays = message.content.array_records["arrays"]
@@ -91,7 +103,8 @@ class OnlineRegression:
         limit = most_samples(model.size)
         if self.samples_per_round:
             limit = max(0, min(limit, self.samples_per_round * n - stream.position.samples))
-        pending = self._read(stream, limit)
+        text = str(config.get(COLUMNS, ""))
+        pending = self._read(stream, limit, ColumnNames.from_text(text) if text else None)
         taken = split_pending(len(pending), elapsed)[0] if phase == MISSED else len(pending)
         stream, _ = self._learn(model.reshape(-1), stream, pending, taken)
         metrics = _report(stream.errors, elapsed - 1 if phase == MISSED else 1, n, phase)
@@ -114,7 +127,7 @@ class OnlineRegression:
         stream = read_stream(context.state)
         if (state := latest_state(context)) is None:
             return 0
-        pending = self._read(stream, most_samples(state.model.size))
+        pending = self._read(stream, most_samples(state.model.size), state.layout.columns)
         if pending.end_after(stream.position) == stream.position:
             return 0
         model = state.model.copy()
@@ -127,8 +140,8 @@ class OnlineRegression:
         commit_state(context, replace(state, model=model), state_directory)
         return learned
 
-    def _read(self, stream: "ClientStream", limit: int) -> Samples:
-        pending = self.source.read(stream.position, limit)
+    def _read(self, stream: "ClientStream", limit: int, columns: ColumnNames | None) -> Samples:
+        pending = source_of_run(self.source, columns).read(stream.position, limit)
         self.problem = pending.problem or self.problem
         if not self.scaled and np.isnan(pending.inputs).any():
             raise PsofedError("values are missing, which only scaled data may")
@@ -244,7 +257,10 @@ def read_stream(records: RecordDict) -> ClientStream:
     text = str(record.get("scaling", ""))
     scaling = Standardiser.from_mapping(json.loads(text)) if text else None
     return ClientStream(
-        Position(samples, offset, skipped), examples, np.frombuffer(errors, dtype="<f8"), scaling
+        Position(samples, offset, skipped, str(record.get("mark", ""))),
+        examples,
+        np.frombuffer(errors, dtype="<f8"),
+        scaling,
     )
 
 
@@ -256,6 +272,7 @@ def write_stream(records: RecordDict, stream: ClientStream) -> None:
             "samples": position.samples,
             "offset": position.offset,
             "skipped": position.skipped,
+            "mark": position.mark,
             "examples": stream.examples,
             "errors": stream.errors.astype("<f8").tobytes(),
             "scaling": "" if stream.scaling is None else json.dumps(stream.scaling.to_mapping()),

@@ -4,20 +4,24 @@ import copy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
 
 from psofed.common.errors import PsofedError
+from psofed.federation.client.sources import NoDataYetError
 from psofed.federation.client.state import ClientState, commit_state, copy_records, find_state
 from psofed.federation.protocol.aggregate import overwrite
 from psofed.federation.protocol.bounds import MAX_ENTRIES
+from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.layout import ModelLayout, Vector
 from psofed.federation.protocol.masks import MaskSource
 from psofed.federation.protocol.wire import (
     ARRAYS,
     CONFIG,
+    DESCRIBE,
+    DESCRIBED,
     EVALUATE,
     FULL,
     LEARNED,
@@ -35,6 +39,7 @@ ClientFunction = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, ClientFunction], Message]
 
 PHASE, ELAPSED, ROUND = "psofed-phase", "psofed-elapsed", "server-round"
+COLUMNS = "psofed-columns"
 MISSED, CURRENT = "missed", "current"
 STATE_DIRECTORY, NODE_NUMBER = "psofed-state", "psofed-number"
 REMARK = "psofed-remark"
@@ -43,12 +48,21 @@ DIVERGED = (
 )
 
 
+class FindsColumns(Protocol):
+    """A training function that finds its columns by the names in ``config["psofed-columns"]``, or refuses."""
+
+    def columns(self) -> ColumnNames | None:
+        """Return the names of its data's columns, None if they have none."""
+        ...
+
+
 def partial_sharing(
     *,
     state_directory: str | Path | None = None,
     catch_up: bool = False,
     masks: MaskSource | None = None,
     max_entries: int = MAX_ENTRIES,
+    columns: ColumnNames | FindsColumns | None = None,
 ) -> Mod:
     """Return the mod that lets an ordinary training function take part in PSO-Fed.
 
@@ -71,6 +85,10 @@ def partial_sharing(
         Masks supplied from outside, for checks; the strategy needs the same.
     max_entries : int
         Entries of a model, shared or not, that this client takes from a server.
+    columns : ColumnNames or FindsColumns, optional
+        Names of the columns that the training function learns from, in its order; the client refuses a run with
+        other names or another order. Or a training function that finds its columns by name itself, as that of
+        :func:`psofed.federation.online_regression` does. None: the columns have no names, nor may the run's.
 
     Examples
     --------
@@ -89,6 +107,8 @@ def partial_sharing(
         number = context.node_config.get(NODE_NUMBER)
         if number is not None and str(number) != str(instruction.node):
             raise PsofedError(f"the server takes this node for number {instruction.node}; it is {number}")
+        if instruction.kind == DESCRIBE:
+            return Message(encode_reply(_describe(instruction, columns)), reply_to=message)
         directory = _directory(state_directory, context)
         working = copy.copy(context)
         working.state = copy_records(context.state)
@@ -117,12 +137,15 @@ def partial_sharing(
             )
             return Message(encode_reply(lost), reply_to=message)
         layout, model, kept, elapsed = begun
+        _check_columns(layout.columns, columns)
         said: dict[str, Any] = {}
 
         def train(
             model: Vector, kept: ArrayRecord, phase: str
         ) -> tuple[Vector, ArrayRecord, int, dict[str, Any]]:
             settings = {**config, ROUND: instruction.round_number, PHASE: phase, ELAPSED: elapsed}
+            if layout.columns is not None:
+                settings[COLUMNS] = layout.columns.to_text()
             message.content = RecordDict(
                 {ARRAYS: layout.restore(model, kept), CONFIG: ConfigRecord(settings)}
             )
@@ -186,12 +209,43 @@ def _begin(
     return layout, np.zeros(layout.dimension, dtype=layout.dtype), ArrayRecord(), n
 
 
+def _describe(instruction: Instruction, columns: ColumnNames | FindsColumns | None) -> Reply:
+    """Return what the client's columns are called."""
+    remark = ""
+    try:
+        named = columns if columns is None or isinstance(columns, ColumnNames) else columns.columns()
+    except NoDataYetError as error:
+        named, remark = None, str(error)
+    return Reply(
+        session=instruction.session,
+        round_number=instruction.round_number,
+        node=instruction.node,
+        status=DESCRIBED,
+        columns=named,
+        remark=remark,
+    )
+
+
+def _check_columns(run: ColumnNames | None, columns: ColumnNames | FindsColumns | None) -> None:
+    """Raise PsofedError if a training function that does not find its columns itself has others than the run."""
+    if columns is None and run is not None:
+        raise PsofedError(f"this client's columns have no names; the run's columns are {run}")
+    if not isinstance(columns, ColumnNames):
+        return
+    if run is None:
+        raise PsofedError(f"this client's columns have names ({columns}), the run's have not")
+    run.check_same(columns, "this client")
+    if columns.features != run.features:
+        raise PsofedError(f"this client's columns are {columns}; the run's have another order: {run}")
+
+
 def _reply(state: ClientState, source: MaskSource) -> Reply:
     return Reply(
         session=state.session,
         round_number=state.round_number,
         node=state.node,
         status=LEARNED,
+        digest=state.layout.digest,
         values=state.model[source.indices(state.round_number + 1, state.node)],
         num_examples=state.num_examples,
         metrics=state.metrics,

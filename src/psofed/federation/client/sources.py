@@ -12,15 +12,16 @@ client's state, so a sample is learned once, whatever is restarted.
 
 import importlib
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.types import FloatArray
+from psofed.federation.protocol.column_names import ColumnNames, listed
 
 _MAX_SAMPLES, _MAX_NUMBERS = 1_000_000, 100_000_000
 
@@ -48,11 +49,14 @@ class Position:
         Bytes of the file, or rows of Parquet, read so far.
     skipped : int
         Rows that held no sample.
+    mark : str
+        Digest of the first bytes of the file and of the last ones before `offset`, to recognise a replaced file.
     """
 
     samples: int = 0
     offset: int = 0
     skipped: int = 0
+    mark: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +98,47 @@ class Source(Protocol):
         ...
 
 
+@runtime_checkable
+class NamedSource(Source, Protocol):
+    """A source that can find its columns by name."""
+
+    def columns(self) -> ColumnNames | None:
+        """Return the names of its columns, None if they have none; NoDataYetError if that cannot be known yet."""
+        ...
+
+    def choose(self, columns: ColumnNames) -> Source:
+        """Return the same source with the run's columns in the run's order, or refuse by name."""
+        ...
+
+
+class NoDataYetError(PsofedError):
+    """The file has no complete line yet."""
+
+
+def source_of_run(source: Source, columns: ColumnNames | None) -> Source:
+    """Return `source` with the columns of a run; a PsofedError says what does not fit.
+
+    Parameters
+    ----------
+    columns : ColumnNames or None
+        None if the run's columns have no names; then the source's must have none either.
+    """
+    if columns is not None:
+        if isinstance(source, NamedSource):
+            return source.choose(columns)
+        raise PsofedError(f"this node's columns have no names; the run's columns are {columns}")
+    try:
+        names = source.columns() if isinstance(source, NamedSource) else None
+    except NoDataYetError:
+        return source
+    if names is not None:
+        raise PsofedError(
+            f"this node's columns have names ({names}), the run's have not; name them with "
+            "`federation run --features … --target-column …`, or PSOFed(columns=…)"
+        )
+    return source
+
+
 def open_source(name: str, dimension: int, partition: int = 0) -> Source:
     """Return the source called `name`: a CSV or Parquet file, a folder of these, or ``module:function``."""
     from psofed.federation.client.columns import TableSource
@@ -111,6 +156,8 @@ def open_source(name: str, dimension: int, partition: int = 0) -> Source:
 class GeneratorSource:
     """Samples from a function ``name(partition, start)`` that yields pairs (x, y) from sample `start` on.
 
+    x is a sequence of numbers, or a mapping by feature name in a run whose columns have names.
+
     Every round is a new process, so the function must be able to begin anywhere; with a seed for each
     sample, say ``numpy.random.default_rng((seed, partition, n))``, that is easy.
     """
@@ -119,13 +166,22 @@ class GeneratorSource:
     function: str
     dimension: int
     partition: int
+    features: tuple[str, ...] = ()
+
+    def columns(self) -> ColumnNames | None:
+        """Return None: only what the function yields could tell."""
+        return None
+
+    def choose(self, columns: ColumnNames) -> "GeneratorSource":
+        """Return the same source, whose function must yield mappings with these names."""
+        return replace(self, features=columns.features)
 
     def read(self, start: Position, limit: int) -> Samples:
         """Return the next samples the function yields."""
         rows, ends = [], []
         for pair in itertools.islice(self._stream(start.samples), limit):
             x, y = pair
-            inputs = np.asarray(x, dtype=np.float64).ravel()
+            inputs = np.asarray(self._values(x), dtype=np.float64).ravel()
             if inputs.size != self.dimension:
                 raise PsofedError(
                     f"{self.module}:{self.function} yields {inputs.size} inputs, not {self.dimension}"
@@ -133,6 +189,22 @@ class GeneratorSource:
             rows.append(np.append(inputs, float(y)))
             ends.append(Position(start.samples + len(rows)))
         return collect(rows, ends, self.dimension, ends[-1] if ends else start)
+
+    def _values(self, x: Any) -> Any:
+        """Return the inputs in the run's order."""
+        who = f"{self.module}:{self.function}"
+        if isinstance(x, Mapping) != bool(self.features):
+            names = listed(self.features)
+            raise PsofedError(
+                f"{who} yields x without names; the run's features are {names}: yield a mapping"
+                if names
+                else f"{who} yields named columns, the run's have no names: add --features to `federation run`"
+            )
+        if not self.features:
+            return x
+        if lacking := [name for name in self.features if name not in x]:
+            raise PsofedError(f"{who} yields no {listed(lacking)}")
+        return [x[name] for name in self.features]
 
     def _stream(self, start: int) -> Iterator[Any]:
         try:

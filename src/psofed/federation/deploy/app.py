@@ -27,12 +27,13 @@ from psofed.federation.client.sharing import STATE_DIRECTORY, ClientFunction, Mo
 from psofed.federation.client.sources import Source, open_source
 from psofed.federation.client.synthetic import SyntheticSource, evaluate_model
 from psofed.federation.deploy.guard import die_with_parent
-from psofed.federation.deploy.report import build_result, save_result
+from psofed.federation.deploy.report import build_result, columns_of, save_result
 from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.deploy.traffic import read_traffic
 from psofed.federation.protocol.bounds import MAX_CONFIG, READY_MADE_ENTRIES, check_scenario
 from psofed.federation.protocol.masks import Sharing
+from psofed.federation.server.adoption import ADOPT
 from psofed.federation.server.checkpoint import ServerState
 from psofed.federation.server.step import Combination
 from psofed.federation.server.strategy import PSOFed
@@ -50,7 +51,7 @@ server_app: ServerApp = ServerApp()
 def train(message: Message, context: Context) -> Message:
     """Learn from all samples since the last call, and share a part."""
     settings, function = _prepare(*_texts(context))
-    mods: list[Mod] = [partial_sharing(catch_up=True, max_entries=READY_MADE_ENTRIES)]
+    mods: list[Mod] = [partial_sharing(catch_up=True, max_entries=READY_MADE_ENTRIES, columns=function)]
     attack = _attack_of(dict(context.node_config), settings)
     if attack is not None and not attack.poisons_samples():
         mods.insert(0, rehearse(attack, seed=settings.seed))
@@ -123,6 +124,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
                 "last": last,
                 "conduct": state.conduct,
                 "seen": state.seen,
+                "columns": columns_of(state),
                 **({"suspects": state.suspects["nodes"]} if state.suspects else {}),
             },
         )
@@ -137,6 +139,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
         seed=settings.seed,
         checkpoint=home.checkpoint,
         resume=settings.resume,
+        columns=None if settings.synthetic else settings.columns or ADOPT,
         on_round=write_status,
     )
     initial = ArrayRecord([np.zeros(scenario.dimension, dtype=settings.dtype)])
@@ -201,7 +204,7 @@ def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, OnlineRegr
     check_scenario(settings.scenario)
     source, scaled = _source_of(node, settings)
     return settings, online_regression(
-        source, settings.scenario.stepsize, settings.samples_per_round, scaled=scaled
+        source, settings.scenario.common_stepsize, settings.samples_per_round, scaled=scaled
     )
 
 
@@ -244,13 +247,13 @@ def _clean_source(node_config: Mapping[str, Any], settings: RunSettings) -> Sour
 def open_data(node_config: Mapping[str, Any], dimension: int, partition: int = 0) -> Source:
     """Return the samples that a node's settings name: a table with named columns, or any other source."""
     name = str(node_config["data"])
-    if "target-column" not in node_config:
+    if not node_config.keys() & {"target-column", "features", "client-column"}:
         return open_source(name, dimension, partition)
-    features = str(node_config.get("features", ""))
+    features, target = str(node_config.get("features", "")), node_config.get("target-column")
     return TableSource(
         Path(name),
         dimension,
-        str(node_config["target-column"]),
+        None if target is None else str(target),
         tuple(column.strip() for column in features.split(",") if column.strip()),
         str(node_config.get("client-column", "")),
         str(node_config.get("client", "")),

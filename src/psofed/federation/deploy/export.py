@@ -21,6 +21,7 @@ from psofed.federation.client.online import read_stream
 from psofed.federation.client.sources import Position
 from psofed.federation.client.state import load_records, read_state
 from psofed.federation.protocol.archive import read_archive, write_archive
+from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.server.checkpoint import CheckpointStore
 
 FORMAT = 1
@@ -41,12 +42,15 @@ class ExportedModel:
         The federation it is from.
     scaling : Standardiser or None
         A client's, for predictions in the target's own unit.
+    columns : ColumnNames or None
+        What entries of a linear model belong to; None if the run's columns have no names.
     """
 
     arrays: dict[str, Any]
     round_number: int
     session: str
     scaling: Standardiser | None = None
+    columns: ColumnNames | None = None
 
     def weights(self) -> FloatArray:
         """Return w of a linear model; a PsofedError if the model is another."""
@@ -56,12 +60,18 @@ class ExportedModel:
         return np.asarray(arrays[0], dtype=np.float64)
 
 
-def from_checkpoint(path: Path, scaling: Standardiser | None = None) -> ExportedModel:
-    """Return the server's model of its last completed round."""
+def from_checkpoint(path: Path, client: ExportedModel | None = None) -> ExportedModel:
+    """Return the server's model of its last completed round, with the scaling of a client's model if one is given."""
     state = CheckpointStore(path).load()
+    if client is not None and client.columns != state.layout.columns:
+        raise PsofedError(
+            f"the client's columns ({client.columns or 'without names'}) are not those of the model "
+            f"({state.layout.columns or 'without names'})"
+        )
+    scaling = None if client is None else client.scaling
     arrays = state.layout.restore(state.model, state.kept)
     named = {name: array.numpy() for name, array in arrays.items()}
-    return ExportedModel(named, state.round_number, state.session, scaling)
+    return ExportedModel(named, state.round_number, state.session, scaling, state.layout.columns)
 
 
 def from_client(folder: Path) -> ExportedModel:
@@ -74,7 +84,8 @@ def from_client(folder: Path) -> ExportedModel:
     if state is None:
         raise PsofedError(f"{files[-1]} holds no model yet")
     arrays = {name: a.numpy() for name, a in state.layout.restore(state.model, state.kept).items()}
-    return ExportedModel(arrays, state.round_number, state.session, read_stream(records).scaling)
+    scaling = read_stream(records).scaling
+    return ExportedModel(arrays, state.round_number, state.session, scaling, state.layout.columns)
 
 
 def save_model(model: ExportedModel, path: Path) -> None:
@@ -85,6 +96,7 @@ def save_model(model: ExportedModel, path: Path) -> None:
         "round": model.round_number,
         "session": model.session,
         "arrays": [[name, list(a.shape), str(a.dtype)] for name, a in model.arrays.items()],
+        "columns": None if model.columns is None else model.columns.to_mapping(),
         "scaling": None if model.scaling is None else model.scaling.to_mapping(),
     }
     if path.suffix == ".npz":
@@ -111,7 +123,9 @@ def load_model(path: Path) -> ExportedModel:
         else:
             document, arrays = read_archive(path, KIND, FORMAT)
         scaling = None if document["scaling"] is None else Standardiser.from_mapping(document["scaling"])
-        return ExportedModel(arrays, int(document["round"]), str(document["session"]), scaling)
+        named = document.get("columns")
+        columns = None if named is None else ColumnNames.from_mapping(named)
+        return ExportedModel(arrays, int(document["round"]), str(document["session"]), scaling, columns)
     except (KeyError, TypeError, ValueError) as error:
         raise PsofedError(f"{path} is not an exported model: {error}") from None
 
@@ -122,8 +136,14 @@ def predict_rows(model: ExportedModel, path: Path, features: tuple[str, ...] = (
     Parameters
     ----------
     features : tuple of str
-        Columns of x, in the order of training; all columns of the table if empty.
+        Columns of x, in the order of training, for a model whose columns have no names; all columns of the table if
+        empty. Otherwise the model's own are found by name.
     """
+    columns = model.columns
+    if columns is not None:
+        if features:
+            columns.check_same(ColumnNames(features, columns.target), "--features")
+        features = columns.features
     weights, scaling = model.weights(), model.scaling
     if scaling is not None and scaling.width != weights.size:
         raise PsofedError(f"the scaling is for {scaling.width} features, the model for {weights.size}")
@@ -142,4 +162,5 @@ def describe(model: ExportedModel) -> str:
     """Return one line on a model."""
     size = sum(a.size for a in model.arrays.values())
     scaled = "with a scaling" if model.scaling is not None else "without a scaling"
-    return f"{size} numbers in {len(model.arrays)} arrays of round {model.round_number}, {scaled}"
+    takes = "columns without names" if model.columns is None else str(model.columns)
+    return f"{size} numbers in {len(model.arrays)} arrays of round {model.round_number}, {scaled}; {takes}"

@@ -61,9 +61,16 @@ def build_result(
         "bad_replies": state.conduct["counts"],
         "benched": benched(state, settings),
         **({"suspects": state.suspects["nodes"]} if state.suspects else {}),
+        "columns": columns_of(state),
         "model": state.model.tolist() if state.model.size <= 10_000 else None,
         "history": state.history,
     }
+
+
+def columns_of(state: ServerState) -> dict[str, Any] | None:
+    """Return the names of the run's columns; None if they have none."""
+    columns = state.layout.columns
+    return None if columns is None else columns.to_mapping()
 
 
 def describe_nodes(state: ServerState) -> dict[str, dict[str, Any]]:

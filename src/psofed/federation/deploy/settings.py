@@ -4,15 +4,18 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from psofed.common.errors import NotCoveredError
+from psofed.common.errors import NotCoveredError, PsofedError
 from psofed.common.options import option
 from psofed.common.toml import parse_toml
 from psofed.common.validation import check_choice
+from psofed.data.own_data import OwnData
+from psofed.federation.protocol.column_names import ColumnNames, listed
 from psofed.federation.protocol.masks import PATTERNS
 from psofed.federation.protocol.run_options import ReplyLimits, RunOptions
 from psofed.parts.aggregations.mean import Mean
 from psofed.scenario import Data, Scenario
 
+_COLUMNS = ("features", "target_column", "units")  # Flower carries no lists: they travel as one text
 _SERVER_ONLY = ("aggregation", "aggregation_options", "pre_aggregation", "defence")
 
 
@@ -30,8 +33,29 @@ class RunSettings(RunOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_covered(self.scenario, self.synthetic)
-        if self.scenario.data.rows is not None:  # each node has its own
+        if (
+            rows := self.scenario.data.rows
+        ) is not None:  # each node has its own; their columns are the run's
+            reading = (rows.source if isinstance(rows, OwnData) else rows).reading
+            if reading.features and not self.features and self.target_column is None:
+                object.__setattr__(self, "features", tuple(reading.features))
+                object.__setattr__(self, "target_column", reading.target_column)
             object.__setattr__(self, "scenario", self.scenario.replace(data=Data()))
+        if (columns := self.columns) is None:
+            return
+        if self.synthetic:
+            raise NotCoveredError("features name columns of tables; a synthetic run has none")
+        if len(columns.features) != self.scenario.dimension:
+            raise PsofedError(
+                f"{len(columns.features)} features ({listed(columns.features)}) where the run's dimension is "
+                f"{self.scenario.dimension}; add --set dimension={len(columns.features)}"
+            )
+
+    @property
+    def columns(self) -> ColumnNames | None:
+        """The names of the columns; None if the run is to adopt those of its nodes."""
+        units = {name: unit for name, _, unit in (text.partition("=") for text in self.units)}
+        return ColumnNames.given(self.features, self.target_column, units)
 
     @property
     def limits(self) -> ReplyLimits:
@@ -41,8 +65,11 @@ class RunSettings(RunOptions):
 
     def to_config(self) -> dict[str, str | int | float | bool]:
         """Return the flat mapping that Flower carries to server and clients."""
-        config = {field.name.replace("_", "-"): getattr(self, field.name) for field in fields(self)}
+        names = [field.name for field in fields(self) if field.name not in _COLUMNS]
+        config = {name.replace("_", "-"): getattr(self, name) for name in names}
         config["scenario"] = self.scenario.to_toml()
+        if self.columns is not None:
+            config["columns"] = self.columns.to_text()
         return config
 
     @classmethod
@@ -67,6 +94,14 @@ class RunSettings(RunOptions):
         """Read a mapping; what an older version did not write is as it was then, which is the default."""
         names = {field.name: field.name.replace("_", "-") for field in fields(cls)}
         values = {field: config[name] for field, name in names.items() if name in config}
+        if "columns" in config:
+            columns = ColumnNames.from_text(str(config["columns"]))
+            named = zip((*columns.features, columns.target), columns.units, strict=False)
+            values |= {
+                "features": columns.features,
+                "target_column": columns.target,
+                "units": [f"{name}={unit}" for name, unit in named],
+            }
         return cls(**{**values, "scenario": scenario})
 
 
@@ -81,6 +116,17 @@ def _check_covered(scenario: Scenario, synthetic: bool) -> None:
             f'a federation\'s clients fit linear models, not model.kind = "{scenario.model.kind}"; '
             "let them make features of their inputs before they learn"
         )
+    if scenario.learner.kind != "lms":
+        raise NotCoveredError(
+            f'learner.kind = "{scenario.learner.kind}": a federation\'s clients run LMS; '
+            "other learners can only be simulated"
+        )
+    if not scenario.data.stream.is_independent:
+        raise NotCoveredError(
+            f'data.stream.kind = "{scenario.data.stream.kind}": a federation\'s inputs are what its clients observe; '
+            "a stream can only be simulated"
+        )
+    _ = scenario.common_stepsize  # refuses stepsizes that differ between clients
     if scenario.drift is not None:
         raise NotCoveredError(
             f'drift.kind = "{scenario.drift.kind}": a federation\'s data move as they do; a drift can only be simulated'

@@ -8,6 +8,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import is_locked, read_json
 from psofed.federation.deploy.superlink import Home, open_control
 from psofed.federation.deploy.traffic import read_traffic
+from psofed.federation.protocol.column_names import ColumnNames
 
 
 def server_address(home: Home) -> str | None:
@@ -51,6 +52,8 @@ def status_lines(found: dict[str, Any], now: float) -> list[str]:
         lines.append(f"run        {run['state']}, round {run['round']} of {run['rounds']}{took}")
     else:
         lines.append("run        none")
+    if run and run.get("columns"):
+        lines.append(f"columns    {ColumnNames.from_mapping(run['columns'])}")
     lines.append(f"checkpoint {found['checkpoint'] or 'none'}")
     if traffic:
         lines.append(f"traffic    {traffic['up']:,} bytes up, {traffic['down']:,} down at the nodes' sockets")

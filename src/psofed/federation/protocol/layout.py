@@ -19,7 +19,9 @@ from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
+from psofed.federation.protocol.column_names import ColumnNames
 
+MAX_TEXT = 1 << 24  # characters of a layout
 WIRE_DTYPES = ("float16", "float32", "float64")
 
 Vector = NDArray[Any]
@@ -35,6 +37,8 @@ class ModelLayout:
         Of all arrays.
     private : tuple of str
         Floating arrays that are not shared.
+    columns : ColumnNames or None
+        Names of the data's columns, for a model whose entries belong to them; None if they have none.
 
     Examples
     --------
@@ -48,6 +52,7 @@ class ModelLayout:
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
     private: tuple[str, ...] = ()
+    columns: ColumnNames | None = None
 
     @classmethod
     def of(cls, arrays: ArrayRecord, include: Sequence[str] = ("*",), exclude: Sequence[str] = ()) -> Self:
@@ -82,8 +87,11 @@ class ModelLayout:
     @classmethod
     def from_text(cls, text: str) -> Self:
         """Read what :meth:`to_text` wrote; any mistake in it raises ValueError."""
+        if len(text) > MAX_TEXT:
+            raise ValueError("not a layout: too long")
         try:
             found = json.loads(text)
+            columns = ColumnNames.from_mapping(found["columns"]) if "columns" in found else None
             rows = [
                 (str(name), tuple(int(side) for side in shape), str(np.dtype(dtype)))
                 for name, shape, dtype in found["arrays"]
@@ -96,12 +104,15 @@ class ModelLayout:
             raise ValueError("not a layout: negative sizes or repeated names")
         if any(np.dtype(dtype).kind not in "biufc" for dtype in dtypes):
             raise ValueError("not a layout: arrays of something else than numbers")
-        return cls(names, shapes, dtypes, private)
+        return cls(names, shapes, dtypes, private, columns)
 
     def to_text(self) -> str:
         """Return the layout as one line of JSON."""
         rows = [list(row) for row in zip(self.names, self.shapes, self.dtypes, strict=True)]
-        return json.dumps({"arrays": rows, "private": list(self.private)}, separators=(",", ":"))
+        document: dict[str, Any] = {"arrays": rows, "private": list(self.private)}
+        if self.columns is not None:
+            document["columns"] = self.columns.to_mapping()
+        return json.dumps(document, separators=(",", ":"))
 
     @cached_property
     def digest(self) -> str:

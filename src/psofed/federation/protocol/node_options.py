@@ -8,6 +8,7 @@ from psofed.common.options import option
 from psofed.common.settings import Settings
 
 _DATA, _ATTACK = "Data", "Rehearsed attack"  # headings in --help
+_TABLE = ("target_column", "features", "client_column", "client")
 _CREDENTIALS = Path("psofed-federation/credentials")
 
 
@@ -33,10 +34,10 @@ class NodeOptions(Settings):
         text="a .csv file, a .parquet file or folder, or a generator as module:function",
     )
     target_column: str | None = option(
-        group=_DATA, default=None, metavar="NAME", text="column to predict; by default the last one"
+        group=_DATA, default=None, metavar="NAME", text="column to predict; by default the run's"
     )
     features: Sequence[str] = option(
-        group=_DATA, default=(), metavar="A,B,C", text="columns to predict from; by default all others"
+        group=_DATA, default=(), metavar="A,B,C", text="columns to predict from; by default the run's"
     )
     client_column: str | None = option(
         group=_DATA, default=None, metavar="NAME", text="client ID column, if the table holds several clients"
@@ -58,16 +59,18 @@ class NodeOptions(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        columns = self._given("target_column", "features", "client_column", "client")
-        if columns and not self.data:
-            raise PsofedError(f"--{_flag(columns[0])} describes a table: add --data TABLE.")
-        if columns and self.target_column is None:
-            raise PsofedError(f"--{_flag(columns[0])} names a column: add --target-column NAME.")
+        if self.describes_table and not self.data:
+            raise PsofedError(f"--{_flag(self._given(*_TABLE)[0])} describes a table: add --data TABLE.")
         if (self.client is None) != (self.client_column is None):
             raise PsofedError("--client and --client-column belong together: add the missing one.")
         attack = self._given("attack", "attack_probability", "attack_strength")
         if attack and not self.byzantine:
             raise PsofedError(f"--{_flag(attack[0])} describes an attack: add --byzantine.")
+
+    @property
+    def describes_table(self) -> bool:
+        """Whether any of its options is about a table."""
+        return bool(self._given(*_TABLE))
 
     @property
     def folder(self) -> Path:
@@ -78,9 +81,8 @@ class NodeOptions(Settings):
         """Return the flat mapping by which Flower tells a ClientApp about its node."""
         config: dict[str, str | int | float | bool] = {"partition": self.partition}
         for name in self._given(
-            "data", "target_column", "features", "client_column", "client",
-            "byzantine", "attack", "attack_probability", "attack_strength",
-        ):  # fmt: skip
+            "data", *_TABLE, "byzantine", "attack", "attack_probability", "attack_strength"
+        ):
             value = getattr(self, name)
             config[_flag(name)] = ",".join(value) if isinstance(value, tuple) else value
         return config

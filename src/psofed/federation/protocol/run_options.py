@@ -5,6 +5,7 @@ of Flower or NumPy is imported, so that ``--help`` stays instant.
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from psofed.common.errors import InvalidValueError
@@ -13,7 +14,8 @@ from psofed.common.settings import Settings
 
 MAX_SEED = 2**63 - 1
 
-_RUN, _ROUNDS, _REPLIES = "Run", "Rounds", "Bad and missing replies"  # headings in --help
+# Headings in --help.
+_RUN, _COLUMNS, _ROUNDS, _REPLIES = "Run", "Columns", "Rounds", "Bad and missing replies"
 
 S = TypeVar("S", bound=Settings)
 
@@ -175,6 +177,21 @@ class RunOptions(RoundPlan, ReplyLimits):
     )
     dtype: str = option(
         default="float64", choices=("float64", "float32"), group=_RUN, text="number type of the model"
+    )
+    features: Sequence[str] = option(
+        default=(),
+        metavar="A,B,C",
+        group=_COLUMNS,
+        text="columns that every node learns from, in the order of the model; by default those that most nodes have",
+    )
+    target_column: str | None = option(
+        default=None, metavar="NAME", group=_COLUMNS, text="column to predict; with --features"
+    )
+    units: Sequence[str] = option(
+        default=(),
+        metavar="A=UNIT,B=UNIT",
+        group=_COLUMNS,
+        text="units of these columns, kept with the model",
     )
     wait_for_nodes: float = _with_default(RoundPlan, "wait_for_nodes", 120.0)
     newcomers: str = _with_default(RoundPlan, "newcomers", "zeros")

@@ -16,6 +16,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from psofed.federation.protocol.bounds import MAX_ENTRIES, MAX_ROUND
+from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.layout import ModelLayout, Vector
 from psofed.federation.protocol.masks import DERIVATION, DerivedMasks
 
@@ -30,9 +31,10 @@ START = "start"  # likewise, for a client that starts from zero, as the paper's 
 FULL = "full"  # values hold all D entries
 SYNC = "sync"  # likewise, and the client takes them all, whatever it had
 EVALUATE = "evaluate"  # no values: the client evaluates its own model
-KINDS = (PART, START, FULL, SYNC, EVALUATE)
+DESCRIBE = "describe"  # no values: the client names the columns of its data, and learns nothing
+KINDS = (PART, START, FULL, SYNC, EVALUATE, DESCRIBE)
 
-LEARNED, LOST = "learned", "lost"
+LEARNED, LOST, DESCRIBED = "learned", "lost", "described"
 
 _NPY_HEADER_LIMIT = 1024
 _MAX_METRICS, _MAX_METRIC_NAME, _MAX_METRIC_VALUES, _MAX_REMARK = 100, 100, 4096, 200
@@ -71,14 +73,14 @@ class Instruction:
     node : int
         The number by which the server draws this client's masks.
     kind : str
-        :data:`PART`, :data:`START`, :data:`FULL`, :data:`SYNC` or :data:`EVALUATE`.
+        :data:`PART`, :data:`START`, :data:`FULL`, :data:`SYNC`, :data:`EVALUATE` or :data:`DESCRIBE`.
     expected : int
         The last round the server has accepted from this client, 0 if none. A client whose own state is
         older has lost it.
     masks : DerivedMasks
         Seed, D, M and pattern, from which the client derives S_{k,n} and S_{k,n+1}.
     digest : str
-        Of the model's layout.
+        Of the model's layout, the names of its columns included.
     layout : ModelLayout or None
         The layout itself, for a client that may not know it.
     values : array (M,) or (D,) or None
@@ -106,7 +108,11 @@ class Reply:
     session, round_number, node
         Of the instruction it answers.
     status : str
-        :data:`LEARNED`, or :data:`LOST` if the client needs the full model first.
+        :data:`LEARNED`, :data:`LOST` if the client needs the full model first, or :data:`DESCRIBED`.
+    digest : str
+        Of the layout that the client has learned with.
+    columns : ColumnNames or None
+        Of a client that was asked for them; None if its columns have no names.
     values : array (M,) or None
         The entries of S_{k,n+1}.
     num_examples : int
@@ -121,6 +127,8 @@ class Reply:
     round_number: int
     node: int = 0
     status: str
+    digest: str = ""
+    columns: ColumnNames | None = None
     values: Vector | None = None
     num_examples: int = 0
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -187,7 +195,7 @@ def decode_instruction(content: RecordDict, max_entries: int = MAX_ENTRIES) -> I
             f"the server's model has {entries:,} entries; this client takes at most {max_entries:,}"
         )
     values = None
-    if kind != EVALUATE:
+    if kind not in (EVALUATE, DESCRIBE):
         length = masks.dimension if kind in (FULL, SYNC) else masks.num_shared
         record = content.get(ARRAYS)
         if not isinstance(record, ArrayRecord) or list(record) != [VALUES]:
@@ -216,6 +224,10 @@ def encode_reply(reply: Reply) -> RecordDict:
         "node": str(reply.node),
         "status": reply.status,
     }
+    if reply.digest:
+        settings["digest"] = reply.digest
+    if reply.columns is not None:
+        settings["columns"] = reply.columns.to_text()
     if reply.remark:
         settings["remark"] = reply.remark[:_MAX_REMARK]
     content = RecordDict({SETTINGS: ConfigRecord(settings)})
@@ -239,10 +251,17 @@ def decode_reply(content: RecordDict, length: int, dtype: np.dtype[Any]) -> Repl
     try:
         session, status = _text(settings, "session"), _text(settings, "status")
         round_number = _integer(settings, "round")
+        digest = _text(settings, "digest") if "digest" in settings else ""
+        columns = ColumnNames.from_text(_text(settings, "columns")) if "columns" in settings else None
     except ValueError as error:
         raise BadReplyError("malformed", str(error)) from None
-    if status not in (LEARNED, LOST):
+    if status not in (LEARNED, LOST, DESCRIBED):
         raise BadReplyError("malformed", f"status {status[:40]!r}")
+    if status == DESCRIBED:
+        remark = clean_text(settings.get("remark", ""))
+        return Reply(
+            session=session, round_number=round_number, status=status, columns=columns, remark=remark
+        )
     if status == LOST:
         return Reply(session=session, round_number=round_number, status=status)
     record = content.get(ARRAYS)
@@ -256,6 +275,7 @@ def decode_reply(content: RecordDict, length: int, dtype: np.dtype[Any]) -> Repl
         session=session,
         round_number=round_number,
         status=status,
+        digest=digest,
         values=decode_array(record[VALUES], length, dtype),
         num_examples=num_examples,
         metrics=metrics,

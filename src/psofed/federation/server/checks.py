@@ -9,7 +9,7 @@ import numpy as np
 
 from psofed.common.errors import InvalidValueError
 from psofed.federation.protocol.run_options import ReplyLimits
-from psofed.federation.protocol.wire import LOST, BadReplyError, Reply
+from psofed.federation.protocol.wire import LEARNED, BadReplyError, Reply
 from psofed.federation.server.patience import Patience
 
 KINDS = {
@@ -17,6 +17,7 @@ KINDS = {
     "infinite": "a value is infinite",
     "wrong-length": "not the M values asked for",
     "wrong-dtype": "not the model's number type",
+    "wrong-columns": "learned from other columns or with another layout than the run's",
     "wrong-key": "arrays of other names than asked for",
     "out-of-bound": "a value beyond the bound that was set",
     "implausible": "far beyond the server's model and the other replies",
@@ -116,12 +117,12 @@ def check_reply(reply: Reply, session: str, round_number: int, limits: ReplyLimi
         raise BadReplyError("foreign-session", reply.session[:40])
     if reply.round_number != round_number:
         raise BadReplyError("stale-round", f"round {reply.round_number} in round {round_number}")
-    if reply.status == LOST:
+    if reply.status != LEARNED:
         return
     if not 0 <= reply.num_examples <= limits.max_examples:
         raise BadReplyError("inflated-examples", f"{reply.num_examples} of at most {limits.max_examples}")
     values = reply.values
-    assert values is not None  # decode_reply gives values with every reply that is not LOST
+    assert values is not None  # decode_reply gives values with every reply that says LEARNED
     if np.isnan(values).any():
         raise BadReplyError("nan", f"{int(np.isnan(values).sum())} values")
     if np.isinf(values).any():

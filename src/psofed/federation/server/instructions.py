@@ -6,7 +6,16 @@ from flwr.app import ConfigRecord, Message, MessageType
 
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
-from psofed.federation.protocol.wire import EVALUATE, FULL, PART, START, SYNC, Instruction, encode_instruction
+from psofed.federation.protocol.wire import (
+    DESCRIBE,
+    EVALUATE,
+    FULL,
+    PART,
+    START,
+    SYNC,
+    Instruction,
+    encode_instruction,
+)
 from psofed.federation.server.checkpoint import ServerState
 from psofed.federation.server.nodes import Node
 
@@ -43,6 +52,10 @@ class Instructor:
         return _message(
             self._instruction(state, node, round_number, EVALUATE), node, config, MessageType.EVALUATE
         )
+
+    def describe(self, state: ServerState, node: Node) -> Message:
+        """Return the message that asks `node` for the names of its columns, before the first round."""
+        return _message(self._instruction(state, node, 1, DESCRIBE), node, ConfigRecord(), MessageType.TRAIN)
 
     def _instruction(self, state: ServerState, node: Node, round_number: int, kind: str) -> Instruction:
         return Instruction(

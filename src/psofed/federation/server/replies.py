@@ -2,13 +2,22 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 from flwr.app import Message, RecordDict
 
+from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.protocol.run_options import ReplyLimits
-from psofed.federation.protocol.wire import LOST, PART, SETTINGS, BadReplyError, Reply, decode_reply
+from psofed.federation.protocol.wire import (
+    DESCRIBE,
+    DESCRIBED,
+    LEARNED,
+    LOST,
+    PART,
+    SETTINGS,
+    BadReplyError,
+    Reply,
+    decode_reply,
+)
 from psofed.federation.server.checks import check_reply
 
 
@@ -20,8 +29,10 @@ class Expectation:
     ----------
     session, round_number
         Of the instructions they answer.
-    length, dtype
-        M, and the model's number type.
+    length : int
+        M.
+    layout : ModelLayout
+        Of the model; if its columns have names, a reply must say that it was learned with these.
     limits : ReplyLimits
         Bounds on what they say.
     """
@@ -29,7 +40,7 @@ class Expectation:
     session: str
     round_number: int
     length: int
-    dtype: np.dtype[Any]
+    layout: ModelLayout
     limits: ReplyLimits
 
 
@@ -71,6 +82,8 @@ def sort_replies(
             reply = judge(message, expected)
             if reply.status == LOST and kinds[question] != PART:
                 raise BadReplyError("malformed", "says that it needs the full model, which it was given")
+            if (reply.status == DESCRIBED) != (kinds[question] == DESCRIBE):
+                raise BadReplyError("malformed", f"status {reply.status} to another kind of message")
             valid[node] = reply
         except BadReplyError as error:
             bad.append((node, error))
@@ -87,6 +100,10 @@ def judge(message: Message, expected: Expectation) -> Reply:
     if message.has_error():
         raise BadReplyError("error", message.error.reason or "")
     content = message.content if message.has_content() else RecordDict()
-    reply = decode_reply(content, expected.length, expected.dtype)
+    layout = expected.layout
+    reply = decode_reply(content, expected.length, layout.dtype)
     check_reply(reply, expected.session, expected.round_number, expected.limits)
+    declares = reply.digest != "" or layout.columns is not None  # older nodes say nothing, and know no names
+    if reply.status == LEARNED and declares and reply.digest != layout.digest:
+        raise BadReplyError("wrong-columns", f"the run's columns are {layout.columns or 'without names'}")
     return reply

@@ -1,6 +1,7 @@
 """Start of a federation: from a new model, or where an earlier run stopped."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,20 @@ def new_session(initial: ArrayRecord, layout: ModelLayout, settings: Mapping[str
 def resumed_session(store: CheckpointStore, layout: ModelLayout, settings: Mapping[str, Any]) -> ServerState:
     """Return the state of the newest checkpoint; it must be of the same model and settings, and usable."""
     state = load_usable(store)
+    was = state.layout.columns
+    if layout.columns is None:
+        layout = replace(layout, columns=was)
+    if layout.columns != was and state.layout == replace(layout, columns=was):
+        named = "columns without names" if was is None else f"the columns {was}"
+        raise PsofedError(
+            f"{store.path} is of a run with {named}; got {layout.columns}: a resumed run must keep its columns"
+        )
     if state.layout != layout:
         raise PsofedError(f"{store.path} holds another model than the one given")
     changed = [name for name, value in settings.items() if state.settings.get(name) != value]
     if changed:
-        was = ", ".join(f"{name} = {state.settings.get(name)}" for name in changed)
-        raise PsofedError(f"{store.path} was made with {was}; a resumed run must keep that")
+        before = ", ".join(f"{name} = {state.settings.get(name)}" for name in changed)
+        raise PsofedError(f"{store.path} was made with {before}; a resumed run must keep that")
     return state
 
 

@@ -4,9 +4,9 @@ The server's step is in :mod:`psofed.federation.server.step`, what participants 
 :mod:`psofed.federation.server.instructions`, how a run begins in :mod:`psofed.federation.server.sessions`.
 """
 
-import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ from flwr.serverapp.strategy import Result, Strategy
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.scheduler import scheduler
 from psofed.common.validation import check_boolean, check_integer, check_number
+from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.protocol.masks import DERIVATION, Sharing
 from psofed.federation.protocol.models import arrays_of
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.protocol.wire import LOST, BadReplyError, Reply, decode_metrics
+from psofed.federation.server.adoption import ADOPT, Descriptions, adopt_columns
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import Conduct
 from psofed.federation.server.exchange import MessageExchange, NodeAnswers
@@ -81,6 +83,11 @@ class PSOFed(Strategy):
         Where to keep the state after each round.
     resume : bool
         Continue from `checkpoint`; :meth:`start` then counts its `num_rounds` from the very first round.
+    columns : ColumnNames, or "adopt", optional
+        Names of the columns that clients learn from: ``ColumnNames(("wind", "pressure"), "output")``. They are the
+        run's: clients that find their columns by name reorder them, all others are refused unless they declare the
+        same ones (:func:`psofed.federation.partial_sharing`). ``"adopt"`` asks the nodes before the first round and
+        takes what most of them say. None: columns have no names.
     on_round : callable, optional
         Called with the :class:`ServerState` after each completed round.
 
@@ -106,10 +113,11 @@ class PSOFed(Strategy):
         seed: int = 0,
         checkpoint: str | Path | CheckpointStore | None = None,
         resume: bool = False,
+        columns: ColumnNames | str | None = None,
         on_round: Callable[[ServerState], None] | None = None,
     ) -> None:
         sharing = num_shared if isinstance(num_shared, Sharing) else Sharing(num_shared)
-        self.sharing: Sharing = dataclasses.replace(sharing, seed=seed)
+        self.sharing: Sharing = replace(sharing, seed=seed)
         self.rounds: RoundPlan = rounds or RoundPlan()
         self.instructor: Instructor = Instructor(self.sharing, self.rounds)
         self._participants: ParticipantSource = DerivedParticipants(seed)
@@ -141,6 +149,9 @@ class PSOFed(Strategy):
         self.resume: bool = check_boolean("resume", resume)
         if resume and checkpoint is None:
             raise InvalidValueError("resume", True, "true together with a checkpoint")
+        if not (columns is None or columns == ADOPT or isinstance(columns, ColumnNames)):
+            raise InvalidValueError("columns", columns, 'ColumnNames, "adopt" or None')
+        self.columns = columns
         self.on_round = on_round
         self.state: ServerState | None = None
         self._exchange = MessageExchange()
@@ -178,6 +189,13 @@ class PSOFed(Strategy):
         state = self._begin(arrays_of(initial_arrays))
         self._exchange.say_size(state.model.nbytes)
         self.summary()
+        if self.columns == ADOPT and state.round_number == 0:
+            columns = adopt_columns(
+                lambda: self._ask_for_columns(grid, timeout),
+                state.layout.dimension,
+                self.rounds.wait_for_nodes,
+            )
+            state.layout = replace(state.layout, columns=columns)
         result = Result()
         arrays = state.layout.restore(state.model, state.kept)
         if evaluate_fn and state.round_number == 0 and (found := evaluate_fn(0, arrays)) is not None:
@@ -224,7 +242,7 @@ class PSOFed(Strategy):
         return self._exchange(grid, messages, timeout, self._nodes, self.conduct.patience)
 
     def _begin(self, initial: ArrayRecord) -> ServerState:
-        layout = ModelLayout.of(initial, self.sharing.include, self.sharing.exclude)
+        layout = self._layout(initial)
         if not self.resume or self.checkpoints is None:
             return self._begin_anew(initial, layout)
         state = self.state = resumed_session(self.checkpoints, layout, self._settings())
@@ -234,6 +252,22 @@ class PSOFed(Strategy):
             self.step.suspects = Suspects(suspects.defence, state.suspects)
         _log.info("resumed after round %d", state.round_number)
         return state
+
+    def _layout(self, initial: ArrayRecord) -> ModelLayout:
+        layout = ModelLayout.of(initial, self.sharing.include, self.sharing.exclude)
+        return replace(layout, columns=self.columns) if isinstance(self.columns, ColumnNames) else layout
+
+    def _ask_for_columns(self, grid: Grid, timeout: float) -> Descriptions:
+        """Ask every node for the names of its columns."""
+        state = self._current()
+        asked = [self.instructor.describe(state, node) for node in self._nodes_to_draw_from(grid, 1)]
+        answers = self._send(grid, asked, timeout)
+        expected = Expectation(state.session, 1, 0, state.layout, self.limits)
+        valid, bad = sort_replies(answers.replies, asked, answers.unreadable, expected)
+        return Descriptions(
+            {self._node(node_id).name: reply for node_id, reply in valid.items()},
+            {self._node(node_id).name: error for node_id, error in bad},
+        )
 
     def _begin_anew(self, initial: ArrayRecord, layout: ModelLayout) -> ServerState:
         self.sharing.derived(layout.dimension)  # refuses an M beyond D
@@ -255,9 +289,7 @@ class PSOFed(Strategy):
         """Draw the participants S_n and address to each its entries S_{k,n} of the server's model."""
         if (state := self.state) is None:
             # Run by another loop than ours.
-            state = self._begin_anew(
-                arrays, ModelLayout.of(arrays, self.sharing.include, self.sharing.exclude)
-            )
+            state = self._begin_anew(arrays, self._layout(arrays))
         state.model = state.layout.flatten(arrays)
         nodes = self._nodes_to_draw_from(grid, server_round)
         numbers = {node.number: node for node in nodes}
@@ -274,7 +306,7 @@ class PSOFed(Strategy):
         """Join the valid replies; without any the model stays as it was."""
         state = self._current()
         num_shared = self.sharing.derived(state.layout.dimension).num_shared
-        expected = Expectation(state.session, server_round, num_shared, state.layout.dtype, self.limits)
+        expected = Expectation(state.session, server_round, num_shared, state.layout, self.limits)
         valid, bad = sort_replies(replies, self._asked, self._unreadable, expected)
         self._unreadable = set()
         replies_by_name = {self._node(node_id).name: reply for node_id, reply in valid.items()}

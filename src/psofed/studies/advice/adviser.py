@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.common.errors import InvalidValueError, MissingValueError
+from psofed.common.errors import InvalidValueError, MissingValueError, NotCoveredError
 from psofed.common.notices import notify
 from psofed.common.settings import call_with, takes
 from psofed.common.types import ProgressCallback
@@ -86,6 +86,10 @@ def advise(
             "epochs", data.epochs, "1, since the error on rows that were learned before is no forecast error"
         )
     scenario = scenario or Scenario.from_data(data, num_participants=data.num_clients)
+    if scenario.learner.kind != "lms":
+        raise NotCoveredError(
+            f'psofed.advise compares ways to run LMS, not learner.kind = "{scenario.learner.kind}"'
+        )
     rule = settings.rule
     if rule is None:
         rule = "median" if isinstance(scenario.aggregation, Mean) else scenario.aggregation
@@ -227,7 +231,9 @@ class _Adviser:
             title += ", some lying"
         numbers = sent.numbers_down + sent.numbers_up
         error, gain = judge.error(judged), judge.gain(judged, alone)
-        return LearningMethod(name, title, chosen.num_shared, chosen.stepsize, error, gain, numbers, rule)
+        return LearningMethod(
+            name, title, chosen.num_shared, chosen.common_stepsize, error, gain, numbers, rule
+        )
 
     def _notes(self) -> list[str]:
         lines = self._data.notes()

@@ -19,6 +19,7 @@ from psofed.scenario.changes import with_values
 from psofed.scenario.file import as_scenario, read_scenario
 from psofed.scenario.mapping import (
     CHANNEL_TABLES,
+    INNER,
     KIND_TABLES,
     OPTIONAL,
     part_from_table,
@@ -315,6 +316,8 @@ def _part_or_value(field: str, value: Any) -> Any:
         return None
     if field in KIND_TABLES and isinstance(value, Mapping):
         return part_from_table(field, value)
+    if field in INNER and isinstance(value, Mapping):
+        return part_from_table(INNER[field], value, field)
     if field in CHANNEL_TABLES and isinstance(value, Mapping):
         return part_from_table("channel", value, field)
     family = "pattern" if field == "selection.pattern" else field

@@ -39,7 +39,7 @@ class Windows(Method):
 
     def levels(self, stepsize: float) -> FloatArray:
         """Excess and MSD by source for each set of offsets of the sample: (N, 4, 2)."""
-        if stepsize == self.model.scenario.stepsize and self._sampled.size:
+        if stepsize == self.model.scenario.common_stepsize and self._sampled.size:
             return self._sampled
         masks = self.model.window_masks(max(len(self._sampled), _FIRST_SAMPLE))
         return self.by_source(masks, stepsize)
@@ -73,7 +73,7 @@ class Windows(Method):
     @cached_property
     def _sampled(self) -> FloatArray:
         """The levels at the scenario's own stepsize, of enough offsets for the asked precision; none if unstable."""
-        model, stepsize = self.model, self.model.scenario.stepsize
+        model, stepsize = self.model, self.model.scenario.common_stepsize
         if not (self.is_stable(stepsize) and self.clean.is_stable(stepsize)):
             return np.zeros((0, 4, 2))
         count = _FIRST_SAMPLE

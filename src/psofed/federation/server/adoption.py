@@ -1,0 +1,85 @@
+"""Columns of a run that names none itself: before the first round it takes the names that most of its nodes have."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from psofed.common.errors import PsofedError
+from psofed.common.scheduler import scheduler
+from psofed.federation.protocol.column_names import ColumnNames
+from psofed.federation.protocol.wire import BadReplyError, Reply
+
+_log = logging.getLogger("psofed.federation")
+
+ADOPT = "adopt"
+"""Value of ``PSOFed(columns=…)`` by which the run takes the names of its columns from the nodes."""
+
+_ASK_EVERY = 2.0  # seconds
+
+
+@dataclass(frozen=True)
+class Descriptions:
+    """Answers of the nodes that were asked for the names of their columns, by node name."""
+
+    replies: Mapping[str, Reply]
+    errors: Mapping[str, BadReplyError]
+
+
+def adopt_columns(ask: Callable[[], Descriptions], dimension: int, seconds: float) -> ColumnNames | None:
+    """Return the names that most nodes have, or None if most have none.
+
+    Nodes whose data have not begun to arrive are asked again, for at most `seconds`.
+
+    Parameters
+    ----------
+    ask : callable
+        Asks all nodes.
+    dimension : int
+        D; names of another number of features do not count.
+    """
+    until = scheduler().monotonic() + seconds
+    while True:
+        answers = ask()
+        reasons = {name: str(error) for name, error in answers.errors.items()}
+        described: dict[str, ColumnNames | None] = {}
+        for name, reply in answers.replies.items():
+            if reply.remark:  # the node cannot know yet
+                reasons[name] = reply.remark
+            elif reply.columns is not None and len(reply.columns.features) != dimension:
+                reasons[name] = (
+                    f"{len(reply.columns.features)} features where the run's dimension is {dimension}"
+                )
+            else:
+                described[name] = reply.columns
+        for name, reason in reasons.items():
+            _log.warning("%s cannot name its columns: %s", name, reason)
+        if described:
+            columns = most_common(described)
+            _log.info("columns: %s", columns or "without names")
+            return columns
+        hopeless = not answers.replies and all(error.kind == "error" for error in answers.errors.values())
+        if hopeless or scheduler().monotonic() >= until:
+            listed = "; ".join(f"{name}: {reason}" for name, reason in sorted(reasons.items())[:3])
+            raise PsofedError(f"no node could name its columns ({listed})")
+        scheduler().sleep(_ASK_EVERY)
+
+
+def most_common(described: Mapping[str, ColumnNames | None]) -> ColumnNames | None:
+    """Return the columns that most nodes name, in the order of the first of these nodes; None if most name none.
+
+    Parameters
+    ----------
+    described : mapping
+        By node name; None for a node whose columns have no names.
+
+    Examples
+    --------
+    >>> ab, ba, c = (ColumnNames(tuple(names), "y") for names in ("ab", "ba", "c"))
+    >>> most_common({"1": c, "2": ba, "3": ab}).features
+    ('b', 'a')
+    """
+    votes: dict[object, list[str]] = {}
+    for node, columns in sorted(described.items()):
+        kind = None if columns is None else (frozenset(columns.features), columns.target)
+        votes.setdefault(kind, []).append(node)
+    return described[max(votes.values(), key=len)[0]]

@@ -1,0 +1,17 @@
+"""Least mean squares."""
+
+from psofed.parts.base import Learner
+from psofed.parts.contexts import Residual
+
+
+class LMS(Learner):
+    """LMS: v + μ x e, the paper's local step.
+
+    References
+    ----------
+    Widrow, Hoff, "Adaptive switching circuits", IRE WESCON 1960.
+    """
+
+    def gain(self, residual: Residual) -> float:
+        """Return μ e."""
+        return residual.stepsize * residual.error
