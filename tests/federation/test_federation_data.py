@@ -336,8 +336,8 @@ def test_a_long_lived_node_learns_from_each_row_as_it_arrives(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--features", "a"], "--features says something about a table, but there is no --data"),
-        (["--data", "absent.csv", "--target-column", "y"], "there is no absent.csv"),
+        (["--features", "a"], "--features describes a table: add --data"),
+        (["--data", "absent.csv", "--target-column", "y"], "--data absent.csv: no such file"),
         (["--data", "FILE", "--features", "gusts"], "no column gusts"),
         (["--data", "FILE", "--target-column", "output", "--client", "north"], "belong together"),
         (["--data", "FILE", "--target-column", "height"], "no column height"),
