@@ -723,6 +723,7 @@ def test_checkpoints_are_kept_and_the_way_back_is_open(make_app, tmp_path):
     assert set(kinds.values()) == {"full"}  # what the clients learned after round 20 is forgotten
     assert again.state.session == strategy.state.session
     np.testing.assert_array_equal(store.load(20).model, models[20])
+    assert [record["round"] for record in store.rollback(10).history] == list(range(1, 11))  # of epoch 0
     assert all(entry.stat().st_mode & 0o077 == 0 for entry in tmp_path.rglob("*.npz"))
 
 

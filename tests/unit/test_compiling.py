@@ -56,7 +56,7 @@ def test_comments_and_docstrings_recompile_nothing(tmp_path: Path, monkeypatch: 
     def hits(text: str) -> int:
         file = tmp_path / "kernels_of_a_test.py"
         file.write_text(text)
-        functions: dict[str, Any] = {}
+        functions: dict[str, Any] = {"__name__": __name__}
         exec(compile(text, str(file), "exec"), functions)
         with compiling.own_cache("code"):
             kernel = numba.njit(cache=True)(functions["add"])

@@ -99,7 +99,7 @@ def test_the_msd_right_after_a_jump_is_the_jumps_square() -> None:
     [
         ({"kind": "earthquake"}, 'drift.kind must be one of "jump"'),
         ({"variance": 1.0}, "drift.kind is required"),
-        ({"kind": "random-walk"}, "drift.variance is required: number, at least 0"),
+        ({"kind": "random-walk"}, "drift.variance is required: a number of at least 0"),
         ({"kind": "random-walk", "variance": -1.0}, "drift.variance must be at least 0"),
         (
             {"kind": "random-walk", "variance": math.nan},

@@ -109,7 +109,7 @@ def run(
     replace: ReplaceOption,
     output: PlotOutput,
 ) -> None:
-    """Run a scenario on the server of this machine; its iterations are the rounds."""
+    """Run a scenario on the server of this machine; each iteration is a round."""
     with ready():
         from psofed.federation.deploy.settings import RunSettings
 
@@ -157,7 +157,7 @@ def resume(options: ResumeOptions, home: HomeFolder, output: PlotOutput, plugins
 def rollback(options: RollbackOptions, home: HomeFolder) -> None:
     """Return to the checkpoint of an earlier round; continue from there with `resume`.
 
-    All that was learned later is forgotten, also by the clients: each is given the full model when it is next drawn.
+    Everything learned since is discarded, by the clients too: each receives the full model when it is next selected.
     """
     with ready():
         from psofed.common.files import read_json, write_json

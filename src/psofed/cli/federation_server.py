@@ -76,7 +76,7 @@ def revoke(node: NodeName, home: HomeFolder) -> None:
         from psofed.federation.deploy.superlink import revoke_node
 
         told = revoke_node(home.open(), node.name)
-        typer.echo(f"access of {node.name} revoked" + ("" if told else " (no server is running)"))
+        typer.echo(f"{node.name} no longer has access" + ("" if told else " (no server is running)"))
 
 
 def server(options: ServerOptions, home: HomeFolder, plugins: Plugins) -> None:
@@ -101,7 +101,7 @@ def server(options: ServerOptions, home: HomeFolder, plugins: Plugins) -> None:
                 taken = stack.enter_context(
                     serve_metrics(running.home, options.metrics_port, options.metrics_host)
                 )
-                say(f"figures for Prometheus at http://{options.metrics_host}:{taken}/metrics")
+                say(f"metrics for Prometheus at http://{options.metrics_host}:{taken}/metrics")
             keys = len(running.home.credentials.public_keys())
             say(f"listening on {running.address}; {keys} node keys let in; Ctrl-C stops")
             running.watch()

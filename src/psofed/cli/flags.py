@@ -24,7 +24,7 @@ import typer
 from click.core import ParameterSource
 
 from psofed.common.errors import InvalidValueError, MissingValueError
-from psofed.common.options import Option, describe, is_required, option_of, value_type
+from psofed.common.options import Option, in_words, is_required, option_of, value_type
 from psofed.common.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., None])
@@ -178,10 +178,7 @@ class _Value(click.ParamType):
         try:
             return int(value) if self.kind == "int" else float(value)
         except ValueError:
-            article = "an" if self.kind == "int" else "a"
-            raise InvalidValueError(
-                flag_of(self.field), value, f"{article} {describe(self.field)}".replace(", ", " of ", 1)
-            ) from None
+            raise InvalidValueError(flag_of(self.field), value, in_words(self.field)) from None
 
 
 class _Names(click.ParamType):

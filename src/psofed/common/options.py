@@ -206,6 +206,14 @@ def describe(field: "dataclasses.Field[Any]") -> str:
     return f"{words}, {limits}" if limits else words
 
 
+def in_words(field: "dataclasses.Field[Any]") -> str:
+    """Return the values that a field accepts, to follow *must be*: ``an integer of at least 1``."""
+    words, (kind, _) = describe(field), value_type(field)
+    if option_of(field).choices or kind not in ("int", "float", "str", "Path"):
+        return words
+    return f"{'an' if kind == 'int' else 'a'} {words}".replace(", ", " of " if "least" in words else " ", 1)
+
+
 def _check_type(name: str, about: Option, kind: str, value: Any, owner: Any) -> Any:
     if about.choices:
         return check_choice(name, value, about.choices)

@@ -17,7 +17,7 @@ from typing import (
 )
 
 from psofed.common.errors import MissingValueError, UnknownArgumentError, UnknownFieldError
-from psofed.common.options import Options, check_option, describe, is_required, option, option_of
+from psofed.common.options import Options, check_option, in_words, is_required, option, option_of
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
@@ -90,7 +90,7 @@ class Settings:
                 raise UnknownFieldError(cls.full_name(name), tuple(known))
         for name, field in known.items():
             if is_required(field) and name not in values:
-                raise MissingValueError(cls.full_name(name), describe(field))
+                raise MissingValueError(cls.full_name(name), in_words(field))
 
     def to_mapping(self) -> dict[str, Any]:
         """Return its fields by name, as in TOML; fields that are None are left out."""

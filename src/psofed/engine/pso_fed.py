@@ -46,6 +46,8 @@ class PsoFedRun:
         Error w − w_n.
     chunk : int
         How many iterations :meth:`advance` should be asked for at a time.
+    samples : TrialSamples or None
+        The samples, where they are not drawn; may be replaced by others of the same shape between two calls.
     client_squares : array (K, lanes)
         Sums of each client's squared errors from iteration :attr:`watched_from` on (given samples only).
     """
@@ -64,7 +66,7 @@ class PsoFedRun:
         self._streams = {source: make_stream(seed, source, trials) for source in _SOURCES}
         if samples is None and not scenario.is_linear:
             samples = FunctionSamples(scenario, fleet, self._streams["data"])
-        self._samples = samples
+        self.samples: TrialSamples | None = samples
         self._tests_on_next = samples is not None and samples.tests_on_next
         self._test_set = (
             NO_TESTS if self._tests_on_next else draw_test_set(scenario, fleet, self._streams["test"])
@@ -117,7 +119,7 @@ class PsoFedRun:
 
     def advance(self, first: int, metrics: FloatArray) -> None:
         """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, lane]``."""
-        given = None if self._samples is None else self._samples.chunk(first, len(metrics))
+        given = None if self.samples is None else self.samples.chunk(first, len(metrics))
         advance(
             first,
             self._streams["data"],

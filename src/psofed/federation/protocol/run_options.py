@@ -54,7 +54,7 @@ class ReplyLimits(Settings):
         group=_REPLIES,
         default=10.0,
         low=0,
-        text="drop replies this many times further from the model than the others and its size; 0: no bound",
+        text="drop replies this many times further from the model than the other replies and its own size; 0: no bound",
     )
     max_drift: float = option(
         group=_REPLIES,
@@ -72,7 +72,7 @@ class ReplyLimits(Settings):
         group=_REPLIES,
         default=3,
         low=0,
-        text="bad replies after which a node is not asked any more; 0: never",
+        text="bad replies after which a node is no longer asked; 0: never",
     )
     rest_rounds: int = option(
         group=_REPLIES,
@@ -91,7 +91,7 @@ class ReplyLimits(Settings):
         default=10.0,
         low=0,
         metavar="SECONDS",
-        text="time by which a slow node may delay the others in all",
+        text="total time by which a slow node may delay the others",
     )
 
 
@@ -162,7 +162,7 @@ class RunOptions(RoundPlan, ReplyLimits):
         open_low=True,
         metavar="SECONDS",
         group=_RUN,
-        text="time after which a round ends, whoever is missing",
+        text="longest duration of a round, even if replies are missing",
     )
     samples_per_round: int = option(
         default=0,
@@ -234,10 +234,10 @@ class ServerOptions(Settings):
         default=None,
         low=0,
         high=65535,
-        text="port to listen on, 0 for any; by default the one before, or 9092",
+        text="port to listen on; 0 picks a free one; by default the last one used, or 9092",
     )
     metrics_port: int | None = option(
-        default=None, low=0, high=65535, text="serve figures for Prometheus on this port"
+        default=None, low=0, high=65535, text="serve metrics for Prometheus on this port"
     )
     metrics_host: str = option(default="127.0.0.1", text="address for --metrics-port")
 
