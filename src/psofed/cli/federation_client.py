@@ -9,6 +9,8 @@ from psofed.cli.flags import command
 from psofed.cli.inputs import Plugins
 from psofed.federation.protocol.node_options import NodeOptions
 
+_COUNTED = 1000  # rows of a file that are counted before the first round
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -48,7 +50,8 @@ def _with_data(options: NodeOptions) -> NodeOptions:
     """Return the options with the full path of the table; a mistake should show here, not in the first round."""
     from psofed.common.errors import PsofedError
     from psofed.federation.client.columns import TableSource
-    from psofed.federation.client.sources import GeneratorSource, open_source
+    from psofed.federation.client.online import BACKLOG
+    from psofed.federation.client.sources import GeneratorSource, Position, open_source
     from psofed.federation.deploy.app import open_data
 
     if not options.data:
@@ -67,6 +70,12 @@ def _with_data(options: NodeOptions) -> NodeOptions:
     features, target = source.chosen()
     shown = ", ".join(features[:8]) + (f", … ({len(features)})" if len(features) > 8 else "")
     say(f"Features: {shown}. Target: {target}. Both are scaled online. A run may name other columns.")
+    there = len(source.read(Position(), _COUNTED))
+    if there > BACKLOG:
+        number = f"{there:,}" if there < _COUNTED else f"at least {there:,}"
+        say(
+            f"{number} rows are there already: a run takes them all at once unless it has --samples-per-round."
+        )
     return options
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from psofed.cli.federation_common import HomeFolder, ready, say
-from psofed.cli.flags import command
+from psofed.cli.flags import Given, command
 from psofed.cli.inputs import Plugins, ScenarioFile
 from psofed.cli.outputs import Output, PlotOutput, print_json, progress
 from psofed.common.options import option
@@ -104,27 +104,34 @@ def demo(options: DemoOptions, home: DemoHome, output: PlotOutput) -> None:
 
 def run(
     source: ScenarioFile,
-    options: RunOptions,
+    options: Given[RunOptions],
     home: HomeFolder,
     replace: ReplaceOption,
     output: PlotOutput,
 ) -> None:
-    """Run a scenario on the server of this machine; each iteration is a round."""
+    """Run a scenario on the server of this machine; each iteration is a round.
+
+    A scenario with a table, such as the plan that `psofed advise --out plan.toml` writes, gives the columns.
+    Unless options say otherwise, its nodes learn one row per round, and the run waits for all participants.
+    """
     with ready():
         from psofed.federation.deploy.settings import RunSettings
 
-        scenario = _with_rule(source, options)
-        chosen = RunSettings(scenario=scenario, **options.to_mapping())
+        scenario = _with_rule(source, bool(options.values.get("synthetic")))
+        chosen = RunSettings.planned(scenario, options.values, fixed_length="iterations" in source.values())
+        if scenario.data.rows is not None:
+            named = chosen.columns
+            say(f"columns {'as most nodes have them' if named is None else named}; {_pace(chosen)}")
         _submit_and_follow(chosen, home.open(), output, force=replace.force)
 
 
-def _with_rule(source: ScenarioFile, options: RunOptions) -> "Scenario":
+def _with_rule(source: ScenarioFile, synthetic: bool) -> "Scenario":
     """Return the scenario of a run. Unless it names a rule, uploads are combined by the federation's own default."""
     from psofed.federation.server.step import ROBUST
     from psofed.parts.aggregations.mean import Mean
 
-    scenario = source.read()
-    if options.synthetic:  # to be compared with the simulation of the same scenario
+    scenario = source.read(open_data=False)
+    if synthetic:  # to be compared with the simulation of the same scenario
         return scenario
     if not source.gives("aggregation"):
         say(f'The scenario names no aggregation rule: using "{ROBUST.kind}", which resists a Byzantine node.')
@@ -247,10 +254,15 @@ def _draw(result: dict[str, Any], prediction: Any, output: PlotOutput) -> None:
         save_figure(plot_federation(result, prediction), output.plot)
 
 
+def _pace(settings: "RunSettings") -> str:
+    count = settings.samples_per_round
+    return "all rows that have arrived" if not count else f"{count} row{'' if count == 1 else 's'} a round"
+
+
 def _show_round(status: dict[str, Any], update: Any) -> None:
     update(status["round"], status["rounds"])
     last = status.get("last")
-    if not last or sys.stderr.isatty():
+    if not last:
         return
     reasons = last["reasons"]
     dropped = ", ".join(
@@ -259,7 +271,8 @@ def _show_round(status: dict[str, Any], update: Any) -> None:
     )
     answered = f"{len(last['accepted'])} of {len(last['participants'])} nodes"
     line = f"round {last['round']}/{status['rounds']}: {answered}, {last['seconds']:.1f} s"
-    say(f"{line}; dropped {dropped}" if dropped else line)
+    if not sys.stderr.isatty():
+        say(f"{line}; dropped {dropped}" if dropped else line)
     for node, remark in last["remarks"].items():
         if _said.get(node) != remark:  # once is enough, until it changes
             say(f"  {node}: {remark}")

@@ -1,4 +1,4 @@
-"""How an attack states to the theory what it does: affine uploads, or poisoned samples.
+"""Statements of parts to the theory: affine uploads, poisoned samples, linear steps and updates.
 
 The theory is exact for attacks that are affine in the models. Such an attack says so by returning one of these two
 values; one that returns neither is refused by name. Only numbers are stated here: who attacks, and how often, is
@@ -27,6 +27,8 @@ class Affine:
         Of noise independent over clients, entries and iterations.
     common_variance : float
         Of noise that all attackers of an iteration share, independent over entries and iterations.
+    is_lost : bool
+        Whether nothing arrives, which counts as the server's own number, so that a channel adds nothing to it.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class Affine:
     offset: float | NDArray[np.float64] = 0.0
     variance: float = 0.0
     common_variance: float = 0.0
+    is_lost: bool = False
 
     @property
     def is_additive(self) -> bool:
@@ -67,3 +70,40 @@ class PoisonedSamples:
 
 
 Statement = Affine | PoisonedSamples
+
+
+@dataclass(frozen=True)
+class LinearLearner:
+    """A local step v + μ (x e / n(x) − γ v), with n(x) = 1 or ε + ‖x‖².
+
+    Attributes
+    ----------
+    leakage : float
+        γ.
+    regularisation : float or None
+        ε; None for n(x) = 1.
+    """
+
+    leakage: float = 0.0
+    regularisation: float | None = None
+
+
+@dataclass(frozen=True)
+class LinearUpdate:
+    """An exchange under the mean whose clients hold no model: m ← keep · m + take · S d̄/p, w ← w + m.
+
+    d̄ is the mean over the participants of the updates that arrive, and m = 0 at first.
+
+    Attributes
+    ----------
+    keep, take : float
+    num_shared : int or None
+        M, where S is a mask of M random entries for all clients, with p = M/D. None: S/p = 1.
+    hears_attacks : bool
+        Whether an attack on uploads changes d̄ as it would change a single update, so that it has no memory.
+    """
+
+    keep: float = 0.0
+    take: float = 1.0
+    num_shared: int | None = None
+    hears_attacks: bool = True

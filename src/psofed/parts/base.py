@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from psofed.common.types import FloatArray
-    from psofed.parts.affine import Statement
+    from psofed.parts.affine import LinearLearner, LinearUpdate, Statement
     from psofed.parts.contexts import (
         AllUpdates,
         Conspiracy,
@@ -427,6 +427,10 @@ class Learner(Part):
         """Write the change of v into ``out`` (D,); `memory` is the client's and is to be changed in place."""
         raise NotImplementedError
 
+    def linear(self) -> "LinearLearner | None":
+        """State that the step is linear in the model given the sample, for exact theory; None if it is not."""
+        return None
+
     def initial_memory(self, dimension: int) -> "FloatArray":
         """Return what a client's memory holds at first; its length is the memory's."""
         import numpy as np
@@ -557,6 +561,9 @@ class Algorithm(Part):
             "channel": scenario.channel,
             "delay": scenario.delay,
         }
+        if not self.holds_models and len(scenario.attacks) > 1:
+            allowed = f'one attack with algorithm = "{self.kind}", whose clients hold no model'
+            raise InvalidValueError("attack", f"{len(scenario.attacks)} groups", allowed)
         for name, value in network.items():
             if not self.holds_models and value is not None:
                 allowed = f'left out with algorithm = "{self.kind}", whose clients hold no model'
@@ -582,6 +589,10 @@ class Algorithm(Part):
         """Write the change of w_n into ``out`` (D,); without this method the combined value is the change."""
         for i in range(out.size):
             out[i] = received.numbers[i]
+
+    def linear_update(self, scenario: "Scenario") -> "LinearUpdate | None":
+        """State the exchange's effect under the mean, for exact theory; None if it is not linear."""
+        return None
 
     def most_participants(self, scenario: "Scenario") -> int:
         """Return the largest number of participants in an iteration."""

@@ -80,7 +80,7 @@ def attack_limits(scenario: Scenario) -> AttackLimits:
         byzantine, _ = changed.byzantine_moments(clients, names)
         if hears_nothing(statement_of(changed), changed.probability * byzantine):
             return False  # marginal at best, and refused elsewhere
-        return select(TheoryModel(scenario.replace(attack=changed))).is_stable(scenario.common_stepsize)
+        return select(TheoryModel(scenario.replace(attack=changed))).is_stable(scenario.mean_stepsize)
 
     count = _largest_count(lambda n: stable(_with_count(attack, n, clients, names)), clients)
     if "scale" not in attack.to_mapping():

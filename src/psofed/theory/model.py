@@ -17,7 +17,7 @@ from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.measured import measured_fleet
 from psofed.fleet.nonlinear import measure_features
-from psofed.parts.affine import Affine, PoisonedSamples, Statement
+from psofed.parts.affine import Affine, LinearLearner, PoisonedSamples, Statement
 from psofed.parts.patterns.random import Random
 from psofed.parts.patterns.round_robin import RoundRobin
 from psofed.scenario import Scenario
@@ -25,6 +25,7 @@ from psofed.theory.coverage import check_attack, check_scenario, statement_of, w
 from psofed.theory.lumped import LumpedFleet
 from psofed.theory.maps.general import Recursion
 from psofed.theory.moments.layout import Entries, Participation
+from psofed.theory.opened import OpenParts, join_poisoned
 from psofed.theory.steps.common_mask import CommonMask
 from psofed.theory.steps.corruption import AttackChances, Corruption
 from psofed.theory.steps.exchange import MaskLaw, MaskMoments
@@ -99,22 +100,49 @@ class TheoryModel:
         return Participation(self.scenario.num_clients, self.scenario.num_participants)
 
     @cached_property
+    def statements(self) -> tuple[tuple[Statement, AttackChances], ...]:
+        """Effects and chances of all groups that ever attack."""
+        found, clients = [], self.scenario.num_clients
+        for attack in self.scenario.attacks:
+            statement = statement_of(attack)
+            byzantine, pair_factor = attack.byzantine_moments(clients, self.fleet.names)
+            chances = AttackChances(attack.probability * byzantine, pair_factor)
+            if np.any(chances.chance):
+                found.append((statement, chances))
+        return tuple(found)
+
+    @property
     def statement(self) -> Statement | None:
-        """The attack's effect, as it states it; None if nobody ever attacks."""
-        attack = self.scenario.attack
-        if attack is None:
-            return None
-        statement = statement_of(attack)
-        return statement if np.any(self.attackers.chance) else None
+        """The effect of the (first) attack, as it states it; None if nobody ever attacks."""
+        return self.statements[0][0] if self.statements else None
 
     @cached_property
     def attackers(self) -> AttackChances:
-        """How likely each client is to attack in an iteration."""
-        attack, clients = self.scenario.attack, self.scenario.num_clients
-        if attack is None:
-            return AttackChances(np.zeros(clients))
-        byzantine, pair_factor = attack.byzantine_moments(clients, self.fleet.names)
-        return AttackChances(attack.probability * byzantine, pair_factor)
+        """How likely each client is to attack in an iteration, in whatever group."""
+        if not self.statements:
+            return AttackChances(np.zeros(self.scenario.num_clients))
+        chance = np.sum([chances.chance for _, chances in self.statements], axis=0)
+        return AttackChances(chance, self.statements[0][1].pair_factor)
+
+    @property
+    def is_opened(self) -> bool:
+        """Whether the iteration has parts that the paper's has not, and that need all moments."""
+        scenario = self.scenario
+        network = (scenario.availability, scenario.channel)
+        learns_otherwise = scenario.learner.linear() != LinearLearner()
+        if len(self.statements) > 1 or learns_otherwise or any(part is not None for part in network):
+            return True
+        return not isinstance(scenario.stepsize, float | int)
+
+    def stepsizes(self, stepsize: float) -> FloatArray:
+        """Return the clients' stepsizes, (K,): the scenario's, scaled to the mean `stepsize`."""
+        drawn = self.scenario.draw_stepsizes()
+        return np.asarray(drawn * (stepsize / drawn.mean()))
+
+    @cached_property
+    def open_parts(self) -> OpenParts:
+        """The parts that the paper's iteration has not."""
+        return OpenParts(self)
 
     @cached_property
     def clean(self) -> "TheoryModel":
@@ -124,7 +152,9 @@ class TheoryModel:
     @property
     def is_additive(self) -> bool:
         """Whether the attack only adds noise of mean zero that is independent between clients."""
-        return isinstance(self.statement, Affine) and self.statement.is_additive
+        return bool(self.statements) and all(
+            isinstance(statement, Affine) and statement.is_additive for statement, _ in self.statements
+        )
 
     @cached_property
     def law(self) -> UploadLaw:
@@ -145,13 +175,22 @@ class TheoryModel:
     def mixture_of(self, fleet: Fleet, attackers: AttackChances) -> Mixture:
         """Return the samples of a fleet under this model's attack."""
         clean = clean_samples(fleet, self.entries)
-        if not isinstance(self.statement, PoisonedSamples):
+        groups = [
+            (chances.chance, poisoned_samples(fleet, self.entries, statement))
+            for statement, chances in self.statements
+            if isinstance(statement, PoisonedSamples)
+        ]
+        if not groups:
             return Mixture(clean)
-        return Mixture(clean, poisoned_samples(fleet, self.entries, self.statement), attackers)
+        if len(self.statements) > 1:
+            attackers = AttackChances(np.sum([chance for chance, _ in groups], axis=0))
+        return Mixture(clean, join_poisoned(groups), attackers)
 
     @property
     def has_direction(self) -> bool:
         """Whether first moments are needed: an attack or a client's own target pulls away from the common one."""
+        if self.is_opened:
+            return self.open_parts.has_direction
         return self.law.corruption.constant is not None or any(
             samples.displacement is not None for _, samples in self.mixture.branches
         )
@@ -159,8 +198,13 @@ class TheoryModel:
     @property
     def is_contraction(self) -> bool:
         """Whether uploads average honest models, and samples are clean, as the paper's bounds on μ assume."""
-        gaussian = self.fleet.fourth_moments is None
-        return gaussian and self.law.corruption.is_linear_part_honest and self.mixture.poisoned is None
+        gaussian = self.fleet.fourth_moments is None and self.scenario.algorithm.holds_models
+        return (
+            gaussian
+            and not self.is_opened
+            and self.law.corruption.is_linear_part_honest
+            and self.mixture.poisoned is None
+        )
 
     @cached_property
     def walk(self) -> float:
@@ -203,8 +247,13 @@ class TheoryModel:
     def tags(self) -> frozenset[str]:
         """Properties that a method may need: "white" or "correlated" inputs, "separable" or "scattered" masks.
 
-        Masks are scattered if each client has its own moving window, else separable.
+        Masks are scattered if each client has its own moving window, else separable. Clients that hold no model have
+        neither: their scenario is "server-held". So does one with parts that the paper's iteration has not: "opened".
         """
+        if not self.scenario.algorithm.holds_models:
+            return frozenset({"server-held"})
+        if self.is_opened:
+            return frozenset({"opened"})
         inputs = "white" if self.fleet.is_white else "correlated"
         return frozenset({inputs, "scattered" if self.is_scattered else "separable"})
 
@@ -225,6 +274,8 @@ class TheoryModel:
 
     def recursion(self, stepsize: float, branch: Branch, lumped: bool = True) -> Recursion:
         """Return the recursion of one branch at one stepsize; `lumped` False keeps every client apart."""
+        if self.is_opened:
+            return self.open_parts.recursion(stepsize, branch)
         together = self._lumped_fleet.at(stepsize) if lumped and self._lumped_fleet is not None else None
         mixture, law = together or (self.mixture, self.law)
         return Recursion(

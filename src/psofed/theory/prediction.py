@@ -17,6 +17,7 @@ from psofed.common.numbers import finite_or_none
 from psofed.common.settings import takes
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_choice
+from psofed.parts.affine import LinearLearner
 from psofed.render import Report, Reported
 from psofed.render.numbers import decibels
 from psofed.results import METRIC_TITLES
@@ -82,9 +83,12 @@ class Prediction(Reported):
     def at(self, stepsize: float, is_stable: bool | None = None) -> "Prediction":
         """Predict the same scenario at another stepsize; what does not depend on the stepsize is computed once.
 
-        `is_stable` says whether the stepsize is, where that is known already.
+        Stepsizes that differ between clients keep their proportions, and `stepsize` is their mean. `is_stable` says
+        whether the stepsize is, where that is known already.
         """
-        scenario = self.scenario.replace(stepsize=stepsize)
+        given: Any = self.scenario.stepsize
+        changed = stepsize if isinstance(given, float | int) else self.model.stepsizes(stepsize).tolist()
+        scenario = self.scenario.replace(stepsize=changed)
         return replace(self, scenario=scenario, shared=self.method, known_stable=is_stable)
 
     @cached_property
@@ -104,8 +108,8 @@ class Prediction(Reported):
         """Whether all second moments stay bounded."""
         if self.known_stable is not None:
             return self.known_stable
-        check_stepsize(self.model, self.scenario.common_stepsize)
-        return self.method.is_stable(self.scenario.common_stepsize)
+        check_stepsize(self.model, self.scenario.mean_stepsize)
+        return self.method.is_stable(self.scenario.mean_stepsize)
 
     @property
     def network_mse(self) -> float:
@@ -142,7 +146,7 @@ class Prediction(Reported):
     @cached_property
     def steady_state(self) -> SteadyState:
         """Both metrics by source; infinite where there is no steady state."""
-        stepsize, model, method = self.scenario.common_stepsize, self.model, self.method
+        stepsize, model, method = self.scenario.mean_stepsize, self.model, self.method
         if self.is_stable:
             return method.steady_state(stepsize)
         endless = Level(math.inf, math.inf)
@@ -155,7 +159,7 @@ class Prediction(Reported):
     @cached_property
     def spectral_radius(self) -> float:
         """ρ(𝓕) of the recursion of second moments."""
-        return self.method.spectral_radius(self.scenario.common_stepsize)
+        return self.method.spectral_radius(self.scenario.mean_stepsize)
 
     @cached_property
     def max_stepsize(self) -> float:
@@ -165,8 +169,14 @@ class Prediction(Reported):
 
     @cached_property
     def mean_max_stepsize(self) -> float:
-        """Below it the mean converges, (cond); sufficient, and the same in both theories."""
-        return mean_stepsize_bound(self.model.fleet)
+        """Below it the mean converges, (cond); sufficient, and the same in both theories; NaN but for LMS.
+
+        Attacks that turn or scale uploads play no part in it.
+        """
+        plain = self.scenario.learner.linear() == LinearLearner() and isinstance(
+            self.scenario.stepsize, float | int
+        )
+        return mean_stepsize_bound(self.model.fleet) if plain else math.nan
 
     @cached_property
     def optimal_stepsize(self) -> float:
@@ -193,7 +203,7 @@ class Prediction(Reported):
             How many; the scenario's own by default.
         """
         excess, server = self.method.curve(
-            self.scenario.common_stepsize, iterations or self.scenario.iterations
+            self.scenario.mean_stepsize, iterations or self.scenario.iterations
         )
         return LearningCurve(*metrics_of(self.model, excess, server))
 

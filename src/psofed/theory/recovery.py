@@ -17,6 +17,7 @@ from psofed.parts.attacks.drop_out import DropOut
 from psofed.render import Report, Reported
 from psofed.render.charts import Chart
 from psofed.scenario import Scenario
+from psofed.theory.coverage import check_paper_iteration
 from psofed.theory.maps.general import Recursion
 from psofed.theory.model import TheoryModel
 from psofed.theory.moments.level import Level, Sources
@@ -118,6 +119,7 @@ def predict_recovery(
     """
     iterations = check_integer("iterations", iterations, 1)
     scenario = scenario.replace(defence=None)
+    check_paper_iteration(scenario, "Recovery")
     before = TheoryModel(scenario)
     attack = scenario.attack
     if attack is None or before.statement is None:

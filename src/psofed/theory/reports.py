@@ -117,10 +117,10 @@ def with_remedy(report: Report, scenario: Scenario) -> Report:
         return report
     if not stepsize:
         return report.adding(_NO_STABLE)
-    now = significant(scenario.common_stepsize)
+    now = significant(scenario.mean_stepsize)
     note = (
         f"Stepsize {now} exceeds the largest stable stepsize, {significant(limit)}."
-        if scenario.common_stepsize >= limit
+        if scenario.mean_stepsize >= limit
         else f"In mean square stepsize {now} is stable (the largest stable one is {significant(limit)}), but "
         "some trials leave the stable range."
     )
@@ -318,7 +318,9 @@ def limits_report(limits: "AttackLimits") -> Report:
     if most is None:
         headline = f"The fleet stays stable even if all {count(clients)} clients are Byzantine."
     elif most < 0:
-        headline = f"The fleet is unstable at stepsize {significant(scenario.common_stepsize)} even without an attack."
+        headline = (
+            f"The fleet is unstable at stepsize {significant(scenario.mean_stepsize)} even without an attack."
+        )
     else:
         headline = f"The fleet stays stable with up to {count(most)} of {count(clients)} clients Byzantine."
     if limits.scale is not None:
@@ -368,7 +370,7 @@ def _prediction_headline(prediction: "Prediction") -> str:
         if not prediction.max_stepsize > 0:
             return _NO_STABLE
         return (
-            f"Unstable: at stepsize {significant(scenario.common_stepsize)} the error grows without bound. "
+            f"Unstable: at stepsize {significant(scenario.mean_stepsize)} the error grows without bound. "
             f"The largest stable stepsize is {significant(prediction.max_stepsize)}."
         )
     threat = (
@@ -398,22 +400,23 @@ def _stepsizes(prediction: "Prediction") -> Table:
     best = prediction.optimal_stepsize
     limit = "largest stable (paper's bound)" if prediction.theory == "paper" else "largest stable"
     rows = (
-        ("current", prediction.scenario.common_stepsize, f"spectral radius {prediction.spectral_radius:.6f}"),
+        ("current", prediction.scenario.mean_stepsize, f"spectral radius {prediction.spectral_radius:.6f}"),
         (limit, prediction.max_stepsize, "in mean square"),
         ("largest with a convergent mean", prediction.mean_max_stepsize, "a sufficient condition"),
         ("best", best if best > 0 else None, "smaller is always better" if best == 0 else ""),
     )
-    return Table("Stepsizes", (Column(""), Column("stepsize", Kind.NUMBER), Column("")), rows)
+    known = tuple(row for row in rows if row[1] is None or not math.isnan(row[1]))
+    return Table("Stepsizes", (Column(""), Column("stepsize", Kind.NUMBER), Column("")), known)
 
 
 def _prediction_step(prediction: "Prediction") -> NextStep:
-    from psofed.theory.prediction import Prediction
-
     if not prediction.max_stepsize > 0:
         call = "psofed.attack_limits(scenario)"
         return NextStep("Find how many Byzantine clients the fleet tolerates", call)
 
     scenario = prediction.scenario
+    if not isinstance(scenario.stepsize, float | int):
+        return _CHECK
     stepsize = suggested_stepsize(prediction)
     change = NextStep(
         "Try a better stepsize" if prediction.is_stable else "Try a stable stepsize",
@@ -422,8 +425,8 @@ def _prediction_step(prediction: "Prediction") -> NextStep:
     )
     if not prediction.is_stable:
         return change
-    if prediction.optimal_stepsize and stepsize != scenario.common_stepsize:
-        better = Prediction(scenario.replace(stepsize=stepsize), prediction.theory)
+    if prediction.optimal_stepsize and stepsize != scenario.mean_stepsize:
+        better = prediction.at(stepsize)
         if to_decibels(prediction.network_mse) - to_decibels(better.network_mse) > _WORTH_IT:
             return change
     return _CHECK

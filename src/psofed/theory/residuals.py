@@ -14,6 +14,7 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.scenario import Scenario
+from psofed.theory.coverage import check_paper_iteration
 from psofed.theory.model import TheoryModel
 from psofed.theory.steps.exchange import SeparableMasks
 
@@ -42,6 +43,7 @@ def honest_variance(scenario: Scenario) -> FloatArray:
     >>> honest_variance(Scenario(num_clients=6, dimension=2, iterations=200))[[0, -1]].mean(axis=1).round(4)
     array([0.0276, 0.0005])
     """
+    check_paper_iteration(scenario, "The variance of honest residuals")
     model = TheoryModel(scenario.replace(attack=None, defence=None, pre_aggregation=None, aggregation="mean"))
     branches = model.branches if not model.is_scattered else ()
     clients, size = scenario.num_clients, model.entries.size

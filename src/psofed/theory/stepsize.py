@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from psofed.common.errors import NotCoveredError
+from psofed.parts.affine import Affine
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.theory.coverage import check_metric_covered
@@ -93,8 +94,12 @@ def has_optimum(model: TheoryModel) -> bool:
     """
     if model.walk > 0 or model.law.corruption.constant is not None:
         return True
-    affine = model.law.corruption.affine
-    return bool(np.any(model.attackers.chance)) and affine.variance + affine.common_variance > 0
+    if model.is_opened:
+        parts = model.open_parts
+        if parts.received.has_constant or parts.received.channel_variance + parts.down_variance > 0:
+            return True
+    affine = [one for one, _ in model.statements if isinstance(one, Affine)]
+    return any(one.variance + one.common_variance > 0 for one in affine)
 
 
 def stable_range(method: Method, tolerance: float = 1e-4) -> float:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from psofed.common.errors import NotCoveredError
 from psofed.common.numbers import to_decibels
 from psofed.common.settings import takes
 from psofed.common.types import FloatArray
@@ -208,6 +207,7 @@ def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
     """
     scenario, metric, theory = as_scenario(scenario), settings.metric, settings.theory
     horizon, progress = settings.horizon, settings.progress
+    _ = scenario.common_stepsize  # what is tuned is one number
     counts = settings.shared or range(1, scenario.dimension + 1)
     for count in counts:
         check_integer("shared", count, 1, scenario.dimension, "dimension")
@@ -225,23 +225,6 @@ def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
         progress(len(counts), len(counts))
     recommended, reason = _recommend(tuple(points), metric, horizon)
     return Tuning(metric, tuple(points), recommended, reason, horizon, Plan(scenario, theory))
-
-
-def tuned(scenario: Scenario, keep_shared: bool = False) -> Scenario:
-    """Return the scenario with the recommended stepsize and number of shared entries.
-
-    Where no theory covers it, with those of the same fleet without an attack and with the mean; if that is not covered
-    either, as it is.
-    """
-    shared = [scenario.num_shared] if keep_shared else None
-    plain = scenario.replace(attack=None, aggregation="mean", pre_aggregation=None, defence=None)
-    for covered in (scenario, plain):
-        try:
-            best = tune(covered, shared=shared).recommended
-        except (NotCoveredError, NoStableStepsizeError):
-            continue
-        return scenario.replace(num_shared=best.num_shared, stepsize=float(f"{best.stepsize:.3g}"))
-    return scenario
 
 
 def error_curve(
@@ -274,10 +257,8 @@ def settling_time(method: Method, stepsize: float, steady: float) -> int | None:
 
     Read off the exact learning curve, which is made longer until its second half is settled.
     """
-    model = method.model
-    rows = model.recursion(stepsize, model.branches[0]).law.rows
-    moments = 3 * rows**2 * model.entries.size
-    length = _FIRST_LOOK
+    model, length = method.model, _FIRST_LOOK
+    moments = method.num_moments(stepsize)
     while length <= _LONGEST and length * moments <= _MOST_PAIR_STEPS:
         curve = metrics_of(model, *method.curve(stepsize, length)).network_mse
         outside = np.nonzero((curve > _WITHIN * steady) | (curve * _WITHIN < steady))[0]

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from psofed.common.options import option
 from psofed.common.types import FloatArray
+from psofed.parts.affine import LinearUpdate
 from psofed.parts.base import Algorithm
 from psofed.parts.contexts import Message
 from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, Traffic, spend_budget
@@ -47,6 +48,10 @@ class OnlineFed(Algorithm):
     def exchange(self, scenario: "Scenario") -> Exchange:
         """Send D numbers, as models."""
         return Exchange(numbers=scenario.dimension, sends_model=True)
+
+    def linear_update(self, scenario: "Scenario") -> LinearUpdate:
+        """Add the mean of the updates."""
+        return LinearUpdate()
 
     def encode(self, message: Message, out: FloatArray) -> None:
         """Send u_k; the engine adds w_n."""

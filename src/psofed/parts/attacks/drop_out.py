@@ -20,4 +20,4 @@ class DropOut(Attack):
 
     def affine(self) -> Affine:
         """State that under the mean the server's own number counts instead."""
-        return Affine(own=0.0, server=1.0)
+        return Affine(own=0.0, server=1.0, is_lost=True)

@@ -19,6 +19,8 @@ class Bernoulli(Availability):
     True
     """
 
+    is_memoryless = True
+
     probability: PerClient = option(
         low=0.0,
         high=1.0,

@@ -1,6 +1,7 @@
 """Leaky LMS."""
 
 from psofed.common.options import option
+from psofed.parts.affine import LinearLearner
 from psofed.parts.base import Learner
 from psofed.parts.contexts import Residual
 
@@ -29,3 +30,7 @@ class LeakyLMS(Learner):
     def keep(self, stepsize: float) -> float:
         """Return 1 − μγ."""
         return 1.0 - stepsize * self.leakage
+
+    def linear(self) -> LinearLearner:
+        """State the step's options."""
+        return LinearLearner(leakage=self.leakage)

@@ -1,5 +1,6 @@
 """Least mean squares."""
 
+from psofed.parts.affine import LinearLearner
 from psofed.parts.base import Learner
 from psofed.parts.contexts import Residual
 
@@ -15,3 +16,7 @@ class LMS(Learner):
     def gain(self, residual: Residual) -> float:
         """Return μ e."""
         return residual.stepsize * residual.error
+
+    def linear(self) -> LinearLearner:
+        """State the step's options."""
+        return LinearLearner()

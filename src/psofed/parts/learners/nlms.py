@@ -1,6 +1,7 @@
 """Normalised LMS."""
 
 from psofed.common.options import option
+from psofed.parts.affine import LinearLearner
 from psofed.parts.base import Learner
 from psofed.parts.contexts import Residual
 
@@ -26,3 +27,7 @@ class NLMS(Learner):
         """Return μ e / (ε + ‖x‖²)."""
         power = self.regularisation + residual.power
         return residual.stepsize * residual.error / power if power > 0.0 else 0.0
+
+    def linear(self) -> LinearLearner:
+        """State the step's options."""
+        return LinearLearner(regularisation=self.regularisation)

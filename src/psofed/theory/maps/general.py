@@ -84,6 +84,10 @@ class Recursion:
         everyone = np.broadcast_to(target, (self.law.rows, *target.shape))
         return FirstMoments(target, everyone, everyone)
 
+    def start(self, n: int) -> MomentState:
+        """Return the state after the download of iteration n, if all models are 0 before it."""
+        return self.initial
+
     def step(
         self, v: MomentState, n: int = 0, sources: Sources | None = None, first: FirstMoments | None = None
     ) -> MomentState:
@@ -146,7 +150,7 @@ class Recursion:
     def curve(self, iterations: int, start: int = 0) -> tuple[FloatArray, FloatArray]:
         """Excess network MSE and server MSD at iterations 0 … `iterations` − 1, masks beginning at phase `start`."""
         excess, server = np.empty(iterations), np.empty(iterations)
-        v = self.initial
+        v = self.start(start)
         first = self.initial_first if self.has_direction else None
         # A diverging recursion grows to infinity, which is its result.
         with np.errstate(over="ignore", invalid="ignore"):

@@ -128,12 +128,12 @@ def gmres(
     return x, norm / np.where(scale == 0.0, 1.0, scale)
 
 
-def dominant_eigenvalue(linear: LinearMap, start: FloatArray) -> float:
+def dominant_eigenvalue(linear: LinearMap, start: FloatArray, dense: int = _SMALL) -> float:
     """Spectral radius of a map that takes covariances to covariances.
 
     Such a map has its spectral radius as an eigenvalue (Krein and Rutman), so the eigenvalue with the largest real part
     is the one to look for. This does not hold for a map with moments eliminated, unless all its numbers are without
-    a sign (Perron and Frobenius).
+    a sign (Perron and Frobenius). Up to `dense` unknowns all eigenvalues of its matrix are computed.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def dominant_eigenvalue(linear: LinearMap, start: FloatArray) -> float:
     0.9
     """
     size = start.size
-    if size <= _SMALL:
+    if size <= dense:
         return float(np.linalg.eigvals(as_matrix(linear, size)).real.max())
     operator = LinearOperator((size, size), matvec=linear, dtype=np.float64)
     try:

@@ -143,9 +143,9 @@ class PairKernel:
             if term.weight == 0.0:
                 continue
             if term.left.shape[1:] == (1, 1):
-                right[term.rows] += term.weight * term.left * term.right
+                right[term.rows] += (term.weight * term.left) * term.right
             elif term.right.shape[1:] == (1, 1):
-                left[term.rows] += term.weight * term.right * term.left
+                left[term.rows] += (term.weight * term.right) * term.left
             else:
                 others.append(term)
         total = np.einsum("abl,bls->als", self._ones, right) + self._apply(left)

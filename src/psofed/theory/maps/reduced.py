@@ -11,9 +11,8 @@ f_kl a sum of products of a number of k and a number of l. So Z_kl = (λ − θA
 its sums over k (:class:`~psofed.theory.moments.second.UploadSums`) act back on server and clients. (λ − θA)⁻¹ is a
 smooth kernel of (ς_k², ς_l²), so the sums cost O(K) (:mod:`psofed.theory.maps.pair_sums`). λ = ``eigenvalue``.
 
-A needs four numbers per pair (both, one, its mirror image, none) where the exchange remembers who uploaded, else one:
-the average Y. With round-robin windows entry e of Y feeds entry e − M of the next iteration, a cycle that closes
-after E steps.
+V has four numbers per pair: both, one, its mirror image and none. With round-robin windows the average Y of a pair is
+enough, and its entry e feeds entry e − M of the next iteration, a cycle that closes after E steps.
 """
 
 from dataclasses import dataclass
@@ -93,8 +92,9 @@ class ReducedRecursion:
         """
         if self.pair_bound >= self.eigenvalue:
             return np.inf  # a pair on its own grows faster than λ
-        if self.is_small and self.size <= _DENSE_EIGENVALUES:
-            return float(np.linalg.eigvals(self.matrix).real.max())
+        if self.is_small:
+            # All columns of the matrix cost as much as a few single steps, of which ARPACK takes dozens.
+            return dominant_eigenvalue(self.matrix.__matmul__, np.ones(self.size), _DENSE_EIGENVALUES)
         return dominant_eigenvalue(self.step, np.ones(self.size))
 
     @property
@@ -141,9 +141,8 @@ class ReducedRecursion:
         both = [(1.0, x, y) for x, y in result.both] + [(walk, ONE, ONE)]
         only = [(1.0, x, y) for x, y in result.one] + [(walk, ONE, ONE)]
         gains = [both, only, [(w, y, x) for w, x, y in only], [(walk, ONE, ONE)]]
-        anyone, uploader = (
-            self._remembered(gains, pushes) if self._remembers else self._averaged(gains, pushes)
-        )
+        four = self.full.entries.size == 1
+        anyone, uploader = self._of_four(gains, pushes) if four else self._averaged(gains, pushes)
         corruption = self.full.law.corruption
         own = corruption.own[:, None]
         if corruption.attackers.covariance:
@@ -151,13 +150,13 @@ class ReducedRecursion:
             return UploadSums(own * anyone, corruption.own_pair(own, own) * uploader)
         return UploadSums(anyone, own * uploader)
 
-    def _remembered(self, gains: _Gains, pushes: _Gains | None) -> FloatArray:
+    def _of_four(self, gains: _Gains, pushes: _Gains | None) -> FloatArray:
         """Σ_{k≠l} w_k E[b_k z_k z_l] and Σ_{m≠l} w_m E[b_l b_m z_l z_m], (K, S) each: four numbers per pair."""
         total = self._four_kernel.sum(_entrywise(gains))
         return total if pushes is None else total + self._four_push.sum(_entrywise(pushes))
 
     def _averaged(self, gains: _Gains, pushes: _Gains | None) -> tuple[FloatArray, FloatArray]:
-        """Do the same where one number per pair suffices: common masks, or an upload set drawn independently."""
+        """Do the same for round-robin windows, where the average of a pair suffices and entries feed each other."""
         drawn, (both, one, _) = self.full.drawn, self._average_constants
         before = self._cycle_sum(self._average_kernel, gains)
         if pushes is not None:
@@ -172,15 +171,14 @@ class ReducedRecursion:
         return drawn.pair * uploader + drawn.only_first * other, drawn.pair * uploader
 
     def _cycle_sum(self, kernel: PairKernel, gains: _Gains) -> FloatArray:
-        """Σ_{k≠l} w_k Y_kl on every entry, (K, E or S), with Y averaged over who participates."""
+        """Σ_{k≠l} w_k Y_kl on every entry, (K, E), with Y averaged over who participates."""
         drawn = self.full.drawn
         chances = (drawn.pair, drawn.only_first, drawn.only_first, drawn.neither)
         average = [(chance * w, x, y) for chance, row in zip(chances, gains, strict=True) for w, x, y in row]
-        size = self.full.entries.size
-        if size == 1:
-            return np.asarray(kernel.sum(_entrywise([average]))[0])
-        # Entries feed each other: they are the rows b of the kernel.
-        rows = [Term(slice(0, size), w, x.T[:, :, None], y.T[:, :, None]) for w, x, y in average]
+        # Entries are the rows b of the kernel.
+        rows = [
+            Term(slice(0, self.full.entries.size), w, x.T[:, :, None], y.T[:, :, None]) for w, x, y in average
+        ]
         return np.asarray(kernel.sum(rows)[..., 0].T)
 
     # Kernels
@@ -301,15 +299,22 @@ class ReducedRecursion:
 
     def _kernel_of_four(self, decays: int) -> PairKernel:
         """Weights of the two sums on what both, one, its mirror image and none gain: θ^decays (λ − θA)⁻¹ f."""
-        drawn = self.full.drawn
+        drawn, eigenvalue = self.full.drawn, self.eigenvalue
         readout = np.array([[drawn.pair, drawn.only_first, 0.0, 0.0], [drawn.pair, 0.0, 0.0, 0.0]])
-        readout = readout @ self._mixing
+        readout = (readout @ self._mixing).T
+        chances = np.array([drawn.pair, drawn.only_first, drawn.only_first, drawn.neither])
 
         def kernel(a: FloatArray, b: FloatArray) -> FloatArray:
             theta = self._lms.pair_decay(a[0], b[0])[..., None, None]
-            system = self.eigenvalue * np.eye(4) - theta * self._pair_matrix(a[1], b[1])
             # readout (λ − θA)⁻¹ from the transposed system, two right-hand sides per pair
-            solved = np.linalg.solve(system.swapaxes(-1, -2), readout.T)
+            if self._remembers:
+                system = eigenvalue * np.eye(4) - theta * self._pair_matrix(a[1], b[1])
+                solved = np.linalg.solve(system.swapaxes(-1, -2), readout)
+            else:
+                # A is a product of the constants and the chances (Sherman and Morrison).
+                both, one, alpha = (float(constant[0]) for constant in self._average_constants)
+                product = np.outer(chances, np.array([both, one, one, 1.0]) @ readout)
+                solved = (readout + theta / (eigenvalue - theta * alpha) * product) / eigenvalue
             return np.moveaxis(theta**decays * solved, (-1, -2), (0, 1))
 
         return PairKernel.of(self._nodes, kernel, self._counted, self.full.law.copies)

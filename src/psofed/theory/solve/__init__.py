@@ -11,6 +11,9 @@ method                  needs                      idea
                         offset per client
 :class:`Full`           correlated inputs,         keep all moments
                         separable masks
+:class:`ServerHeld`     clients that hold no model E[g gᵀ] of the server, and of its momentum
+:class:`Opened`         parts that the paper's     keep all moments, with tables of who is there
+                        iteration has not
 ======================= ========================== =====================================================================
 
 A new case is a new :class:`~psofed.theory.solve.method.Method` in :data:`METHODS`, and a tag if no present one tells
@@ -20,12 +23,14 @@ it apart (:attr:`psofed.theory.model.TheoryModel.tags`).
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve.full import Full
 from psofed.theory.solve.method import Method
+from psofed.theory.solve.opened import Opened
 from psofed.theory.solve.reduced import Reduced
 from psofed.theory.solve.scattered import Scattered
+from psofed.theory.solve.server_held import ServerHeld
 from psofed.theory.solve.windows import Windows
 
 # From the cheapest to the most general: the first whose needs a model meets is taken.
-METHODS: tuple[type[Method], ...] = (Reduced, Windows, Scattered, Full)
+METHODS: tuple[type[Method], ...] = (ServerHeld, Opened, Reduced, Windows, Scattered, Full)
 
 
 def select(model: TheoryModel) -> Method:

@@ -48,6 +48,11 @@ class Method(ABC):
     def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
         """Excess network MSE and server MSD over the iterations."""
 
+    def num_moments(self, stepsize: float) -> int:
+        """Count the numbers that one iteration of a curve computes."""
+        model = self.model
+        return 3 * model.recursion(stepsize, model.branches[0]).law.rows ** 2 * model.entries.size
+
     def growth(self, stepsize: float) -> float:
         """Below one if and only if ρ(𝓕) is."""
         return self.spectral_radius(stepsize)

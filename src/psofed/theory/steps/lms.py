@@ -128,6 +128,13 @@ class LmsStep:
             terms += [(weight * kept_k, push), (weight * push, kept_m + push)]
         return terms
 
+    def left(self, blocks: FloatArray, other: FloatArray | None = None) -> FloatArray:
+        """E[z_k v_lᵀ] of a client k that learns and one that does not, from E[v_k v_lᵀ] and E[v_l] = `other`."""
+        stepped, push = self._left(blocks), self.means.push
+        if other is None or push is None:
+            return stepped
+        return stepped - self.stepsize * self.entries.outer(push[:, None], other[None, :])
+
     def _displaced(
         self, own: FloatArray, mean: FloatArray | None, displacement: FloatArray | None
     ) -> tuple[FloatArray, FloatArray | None]:
@@ -149,6 +156,9 @@ class LmsStep:
         raise NotImplementedError
 
     def _right(self, cross: FloatArray) -> FloatArray:
+        raise NotImplementedError
+
+    def _left(self, blocks: FloatArray) -> FloatArray:
         raise NotImplementedError
 
     def _pairs(self, blocks: FloatArray) -> FloatArray:
@@ -194,8 +204,9 @@ class WhiteLms(LmsStep):
             if self.small_stepsize:
                 keep = keep + weight * (1.0 - 2.0 * scaled)
             else:
-                keep = keep + weight * (1.0 - 2.0 * scaled + 2.0 * scaled**2)
-                trace = trace + weight * scaled**2
+                square = self._fourth(samples)
+                keep = keep + weight * (1.0 - 2.0 * scaled + 2.0 * square)
+                trace = trace + weight * square
         return keep, trace
 
     def _scale(self, weight: FloatArray) -> FloatArray:
@@ -210,6 +221,9 @@ class WhiteLms(LmsStep):
 
     def _right(self, cross: FloatArray) -> FloatArray:
         return np.asarray(self.means.decay[:, None] * cross)
+
+    def _left(self, blocks: FloatArray) -> FloatArray:
+        return np.asarray(self.means.decay[:, None, None] * blocks)
 
     def _pairs(self, blocks: FloatArray) -> FloatArray:
         factor = self.pair_decay(self.input_variance[:, None], self.input_variance[None, :])
@@ -229,8 +243,14 @@ class WhiteLms(LmsStep):
             if mixed is not None:
                 scaled = self.stepsize * samples.covariance[:, None]
                 added = 2.0 * seen + self.entries.trace_over(seen)
-                total = total + weight[:, None] * (scaled**2 * added - 2.0 * scaled * mixed)
+                square = self._fourth(samples)[:, None]
+                total = total + weight[:, None] * (square * added - 2.0 * scaled * mixed)
         return np.asarray(total)
+
+    def _fourth(self, samples: SampleLaw) -> FloatArray:
+        """τ in μ² E[xxᵀ A xxᵀ] = τ (2A + I tr A)."""
+        square = samples.covariance**2 if samples.square is None else samples.square
+        return np.asarray(self.stepsize**2 * square)
 
 
 class CorrelatedLms(LmsStep):
@@ -254,6 +274,9 @@ class CorrelatedLms(LmsStep):
 
     def _right(self, cross: FloatArray) -> FloatArray:
         return _flat(self._square(cross) @ self.means.decay)
+
+    def _left(self, blocks: FloatArray) -> FloatArray:
+        return _flat(self.means.decay[:, None] @ self._square(blocks))
 
     def _pairs(self, blocks: FloatArray) -> FloatArray:
         p, mu = self._square(blocks), self.stepsize

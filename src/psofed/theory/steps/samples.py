@@ -43,6 +43,8 @@ class SampleLaw:
         The matrix of A → E[xxᵀ A xxᵀ] where it was measured; None for Gaussian inputs.
     weighted_noise : array (K, D, D) or None
         E[ν² xxᵀ] where it was measured; None for noise independent of the inputs, σ_ν² R.
+    square : array (K,) or None
+        τ in E[xxᵀ A xxᵀ] = τ (2A + I tr A) over white inputs; None for Gaussian ones, ς⁴.
     """
 
     covariance: FloatArray
@@ -51,6 +53,7 @@ class SampleLaw:
     displacement: FloatArray | None = None
     fourth: FloatArray | None = None
     weighted_noise: FloatArray | None = None
+    square: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,214 @@
+"""Moments of algorithms under the mean whose clients hold no model: the server's error g and its momentum m alone.
+
+In an exchange with P of K clients, client k's update arrives as d_k, in errors,
+
+    d_k = A_k δ_k + L_k g + t_k (c − ε_k),    δ_k = −μ x_k x_kᵀ (g + e_k) − μ x_k ν_k,
+
+with A_k = own, L_k = own + server − 1 and c as in :mod:`psofed.theory.steps.corruption` where models are sent. Where
+updates are sent L = 0 and c = −offset. Given g its mean is N_k g + n_k, and clients are independent, so that with d̄ the
+mean over the participants, N = Σ_k N_k and n = Σ_k n_k,
+
+    E[d̄ | g]  = (N g + n)/K,
+    E[d̄ d̄ᵀ] = Σ_k E[d_k d_kᵀ]/(KP) + (P − 1)/(PK(K − 1)) Σ_{k≠l} E[(N_k g + n_k)(N_l g + n_l)ᵀ].
+
+The momentum is m₁ = β m + θ S d̄/p with a mask S for all (:class:`psofed.parts.affine.LinearUpdate`: β = ``keep``,
+θ = ``take``), and g' = g + m₁. With G = E[g gᵀ], X = E[g mᵀ], Q = E[m mᵀ] and F = E[S Sᵀ]/p² entrywise,
+
+    X₁ = β X + θ E[g d̄ᵀ],    Q₁ = β² Q + βθ (E[m d̄ᵀ] + E[d̄ mᵀ]) + θ² F ∘ E[d̄ d̄ᵀ],
+    G' = G + X₁ + X₁ᵀ + Q₁,    X' = X₁ + Q₁,    Q' = Q₁.
+
+Over white inputs all entries are alike: matrices are 1 × 1, and a trace counts D times (``multiplicity``).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from psofed.common.types import FloatArray
+from psofed.parts.affine import LinearUpdate
+from psofed.theory.moments.level import Sources
+from psofed.theory.steps.corruption import Corruption
+from psofed.theory.steps.samples import Mixture, SampleLaw
+
+
+class ServerMoments(NamedTuple):
+    """G, X and Q, (n, n) each, and the means of g and m, (n,)."""
+
+    server: FloatArray
+    cross: FloatArray
+    momentum: FloatArray
+    mean: FloatArray
+    mean_momentum: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class ServerRecursion:
+    """One exchange on the moments of server and momentum.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        The clients' samples with covariances (K, n, n) and displacements (K, n), rescaled so that μ = 1
+        (:func:`psofed.theory.steps.learning.rescaled`).
+    corruption : Corruption
+        Its constant is c, (n,).
+    update : LinearUpdate
+    sends_model : bool
+        Whether models are sent, or updates.
+    dimension : int
+        D.
+    """
+
+    mixture: Mixture
+    corruption: Corruption
+    update: LinearUpdate
+    sends_model: bool
+    dimension: int
+
+    @property
+    def size(self) -> int:
+        """n: D, or 1 over white inputs."""
+        return int(self.mixture.clean.covariance.shape[-1])
+
+    @property
+    def multiplicity(self) -> float:
+        """Number of entries that each tracked one stands for."""
+        return self.dimension / self.size
+
+    def exchange(self, v: ServerMoments, participants: int, sources: Sources) -> ServerMoments:
+        """Take the moments through an exchange with P = `participants`."""
+        # Rounding is not symmetric, and formulas that rely on symmetry may amplify it.
+        v = v._replace(server=0.5 * (v.server + v.server.T), momentum=0.5 * (v.momentum + v.momentum.T))
+        clients = len(self._matrices)
+        directed = float(sources.direction)
+        matrix, vector = self._matrices.sum(axis=0) / clients, directed * self._vectors.sum(axis=0) / clients
+        share = (participants - 1) / (participants * clients * max(clients - 1, 1))
+        square = self._own(v, sources) / (clients * participants) + share * self._others(v, sources)
+        keep, take = self.update.keep, self.update.take
+        toward = v.server @ matrix.T + np.outer(v.mean, vector)  # E[g d̄ᵀ]
+        from_momentum = v.cross.T @ matrix.T + np.outer(v.mean_momentum, vector)  # E[m d̄ᵀ]
+        cross = keep * v.cross + take * toward
+        momentum = keep**2 * v.momentum + take**2 * self._mask_factor * square
+        momentum = momentum + keep * take * (from_momentum + from_momentum.T)
+        mean_momentum = keep * v.mean_momentum + take * (matrix @ v.mean + vector)
+        return ServerMoments(
+            v.server + cross + cross.T + momentum,
+            cross + momentum,
+            momentum,
+            v.mean + mean_momentum,
+            mean_momentum,
+        )
+
+    @cached_property
+    def _mask_factor(self) -> FloatArray:
+        """F: 1/p on the diagonal and q/p² off it, with q = E[S(i) S(j)]."""
+        shared, size = self.update.num_shared, self.dimension
+        if shared is None:
+            return np.ones((self.size, self.size))
+        p, q = shared / size, shared * (shared - 1) / (size * max(size - 1, 1))
+        return np.where(np.eye(self.size) > 0, 1.0 / p, q / p**2)
+
+    @property
+    def _loose(self) -> float:
+        """L of a client that attacks."""
+        affine = self.corruption.affine
+        return affine.own + affine.server - 1.0 if self.sends_model else 0.0
+
+    @cached_property
+    def _pushes(self) -> tuple[FloatArray, FloatArray]:
+        """μR_k and μR_k e_k, averaged over clean and poisoned samples: (K, n, n) and (K, n)."""
+        parts = [(weight, *_scaled(samples)) for weight, samples in self.mixture.branches]
+        return (
+            sum(weight[:, None, None] * matrix for weight, matrix, _ in parts),  # type: ignore[return-value]
+            sum(weight[:, None] * _times(matrix, moved) for weight, matrix, moved in parts),
+        )
+
+    @cached_property
+    def _matrices(self) -> FloatArray:
+        """N_k, (K, n, n)."""
+        corruption, (pull, _) = self.corruption, self._pushes
+        loose = (corruption.attackers.chance * self._loose)[:, None, None] * np.eye(self.size)
+        return np.asarray(loose - corruption.own[:, None, None] * pull)
+
+    @cached_property
+    def _vectors(self) -> FloatArray:
+        """n_k, (K, n)."""
+        corruption, (_, push) = self.corruption, self._pushes
+        return np.asarray(
+            corruption.attackers.chance[:, None] * self._constant - corruption.own[:, None] * push
+        )
+
+    @property
+    def _constant(self) -> FloatArray:
+        constant = self.corruption.constant
+        return np.zeros(self.size) if constant is None else constant
+
+    def _own(self, v: ServerMoments, sources: Sources) -> FloatArray:
+        """Σ_k E[d_k d_kᵀ], (n, n)."""
+        affine, chance = self.corruption.affine, self.corruption.attackers.chance
+        directed, loose, c = float(sources.direction), self._loose, self._constant
+        total = np.zeros((self.size, self.size))
+        # t² = t: second moments of A, L and t are those of a client that attacks, times E[t].
+        square, mixed = 1.0 + chance * (affine.own**2 - 1.0), chance * affine.own
+        for weight, samples in self.mixture.branches:
+            matrix, moved = _scaled(samples)
+            moved = directed * moved
+            shifted = moved[:, :, None] * v.mean[:, None].T  # e mᵀ
+            seen = v.server + shifted + shifted.swapaxes(1, 2) + moved[:, :, None] * moved[:, None, :]
+            left = matrix @ seen
+            trace = self.multiplicity * np.trace(left, axis1=1, axis2=2)
+            level = sources.noise * samples.noise_variance + sources.attack * samples.residual_variance
+            step = 2.0 * left @ matrix + (trace + level)[:, None, None] * matrix
+            total += np.tensordot(weight * square, step, axes=1)
+            to_server = -matrix @ (v.server + shifted)  # E[δ gᵀ]
+            to_constant = -_times(matrix, v.mean + moved)[:, :, None] * (directed * c)  # E[δ] cᵀ
+            half = np.tensordot(weight * mixed, loose * to_server + to_constant, axes=1)
+            total += half + half.T
+        both = directed * loose * np.outer(v.mean, c)
+        noise = sources.attack * (affine.variance + affine.common_variance) * np.eye(self.size)
+        rest = loose**2 * v.server + both + both.T + directed * np.outer(c, c) + noise
+        return np.asarray(total + chance.sum() * rest)
+
+    def _others(self, v: ServerMoments, sources: Sources) -> FloatArray:
+        """Σ_{k≠l} E[d_k d_lᵀ], (n, n)."""
+        directed, attackers = float(sources.direction), self.corruption.attackers
+        parts = [(1.0, self._matrices, directed * self._vectors)]
+        total = np.zeros((self.size, self.size))
+        if attackers.covariance:
+            # A redrawn Byzantine set correlates who attacks: the differences of an attacker from an honest client.
+            affine, (pull, push) = self.corruption.affine, self._pushes
+            slope = self._loose * np.eye(self.size) - (affine.own - 1.0) * pull
+            constant = np.broadcast_to(self._constant, push.shape) - (affine.own - 1.0) * push
+            parts.append((attackers.covariance, slope, directed * constant))
+        if self.mixture.covariance:
+            matrices, vectors = zip(
+                *((m, _times(m, e)) for m, e in (_scaled(s) for _, s in self.mixture.branches)),
+                strict=True,
+            )
+            swing = directed * (vectors[0] - vectors[1])
+            parts.append((self.mixture.covariance, matrices[0] - matrices[1], swing))
+        for weight, matrix, vector in parts:
+            every = _square(matrix.sum(axis=0)[None], vector.sum(axis=0)[None], v)
+            total += weight * (every - _square(matrix, vector, v))
+        chance, common = attackers.chance, sources.attack * self.corruption.affine.common_variance
+        pairs = attackers.pair_factor * (chance.sum() ** 2 - (chance**2).sum())
+        return np.asarray(total + common * pairs * np.eye(self.size))
+
+
+def _square(matrix: FloatArray, vector: FloatArray, v: ServerMoments) -> FloatArray:
+    """Σ_k E[(N_k g + n_k)(N_k g + n_k)ᵀ]."""
+    mixed = np.einsum("ki,kj->ij", _times(matrix, np.broadcast_to(v.mean, vector.shape)), vector)
+    linear = np.einsum("kij,jl,kml->im", matrix, v.server, matrix, optimize=True)
+    return np.asarray(linear + mixed + mixed.T + vector.T @ vector)
+
+
+def _scaled(samples: SampleLaw) -> tuple[FloatArray, FloatArray]:
+    """μR_k and e_k."""
+    moved = samples.displacement
+    return samples.covariance, np.zeros(samples.covariance.shape[:2]) if moved is None else moved
+
+
+def _times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
+    return np.asarray((matrices @ vectors[..., None])[..., 0])

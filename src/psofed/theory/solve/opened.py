@@ -1,0 +1,64 @@
+"""Parts that the paper's iteration has not: all moments are kept, and fixed points found by GMRES.
+
+Moves of the moments are those of :mod:`psofed.theory.maps.opened`. ρ(𝓕) is computed, since no bound on the stepsize is
+known beforehand. Round-robin with an offset per client is averaged over offsets, all of them or a sample.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from psofed.common.errors import NotCoveredError
+from psofed.common.types import FloatArray
+from psofed.theory.metrics import SteadyState
+from psofed.theory.model import Branch, TheoryModel
+from psofed.theory.solve.full import Full
+
+_SAMPLE, _RADIUS_SAMPLE = 32, 2
+_MOST_MOMENTS = 2_000_000  # beyond, an iteration takes a second and a steady state minutes
+
+
+class Opened(Full):
+    """Availability, noisy and lossy links, groups of attackers, other learners, stepsizes per client."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"opened"})
+
+    def __init__(self, model: TheoryModel) -> None:
+        super().__init__(model)
+        clients = model.scenario.num_clients
+        if 3 * clients**2 * model.entries.size > _MOST_MOMENTS:
+            most = int((_MOST_MOMENTS / (3 * model.entries.size)) ** 0.5)
+            raise NotCoveredError(
+                "With availability, channels, groups of attackers or other learners the theory keeps the moments of "
+                f"all pairs of clients, which takes too long for num_clients = {clients}; at most {most} here."
+            )
+
+    def steady_state(self, stepsize: float) -> SteadyState:
+        """Steady state, with its standard error where offsets are sampled."""
+        branches = self._branches(_SAMPLE)
+        levels = self._by_source(stepsize, branches)
+        mean = np.tensordot([branch.weight for branch in branches], levels, axes=1)
+        error = (
+            levels.sum(axis=1).std(axis=0, ddof=1) / np.sqrt(len(levels)) if self.model.is_sampled else None
+        )
+        return SteadyState.of(mean, error)
+
+    def spectral_radius(self, stepsize: float) -> float:
+        """ρ(𝓕)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            recursions = (self._recursion(stepsize, branch) for branch in self._branches(_RADIUS_SAMPLE))
+            return max(recursion.spectral_radius() for recursion in recursions)
+
+    def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
+        """Excess network MSE and server MSD over the iterations."""
+        return self._curve(stepsize, iterations, self._branches(_SAMPLE))
+
+    def num_moments(self, stepsize: float) -> int:
+        """Count the numbers that one iteration of a curve computes."""
+        return 3 * self.model.scenario.num_clients**2 * self.model.entries.size
+
+    def _is_stable(self, stepsize: float) -> bool:
+        return self.spectral_radius(stepsize) < 1.0
+
+    def _branches(self, count: int) -> tuple[Branch, ...]:
+        return self.model.offset_branches(count) if self.model.is_scattered else self.model.branches

@@ -1,0 +1,206 @@
+"""Who downloads, learns and uploads in an iteration: joint probabilities of two clients, with availability and losses.
+
+In an iteration client k is in one of the states
+
+    0  it learns from the model that it has kept,    1  it downloads and learns,    2  it is away and does nothing,
+
+and its upload has the weight ω_k in the server's mean: 1/s for a participant whose upload arrives, with s the number of
+clients asked, else 0. Iterations are independent. Moments of the models are known given the states of two
+clients, so that all the theory needs are, for states c of k and c' of l,
+
+    P(c_k = c), E[ω_k; c_k = c], E[ω_k²; c_k = c], P(c, c'), E[ω_k; c, c'], E[ω_k ω_l; c, c'].
+
+Client j is available with probability p_j. If the server knows who is available it draws s = min(|S_n|, N) of the N
+available clients, and with n the number of the others that are available, everything is an expectation E[f(n)]. All
+pairs are taken at once: with φ_j(t) = 1 − p_j + p_j e^{it} on T > K odd points t of the circle,
+
+    E[f(n)] = (1/T) Σ_t f̂(t) Π_{j≠k,l} φ_j(t),    f̂(t) = Σ_n f(n) e^{−itn}.
+
+If it does not know, |S_n| of all K clients are drawn, and only those available take part. A download is lost with
+probability ``loss_down`` and an upload with ``loss_up``, independently.
+"""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.types import FloatArray
+
+KEPT, TAKEN, AWAY = 0, 1, 2
+
+_Counts = NDArray[np.int_]  # numbers of available clients
+
+
+@dataclass(frozen=True, eq=False)
+class PresenceLaw:
+    """The settings that decide who takes part.
+
+    Attributes
+    ----------
+    clients, participants : int
+        K and |S_n|.
+    available : array (K,) or None
+        p_k; None if everybody always is.
+    server_knows : bool
+        Whether participants are drawn from the available clients.
+    learns_away : bool
+        Whether clients that are not available still learn.
+    redrawn : bool
+        Whether uploading participants are a second, independent draw.
+    loss_down, loss_up : float
+        Probabilities that a message is lost.
+    """
+
+    clients: int
+    participants: int
+    available: FloatArray | None = None
+    server_knows: bool = True
+    learns_away: bool = True
+    redrawn: bool = False
+    loss_down: float = 0.0
+    loss_up: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Presence:
+    """The expectations of the module's docstring, for C states.
+
+    Attributes
+    ----------
+    single, weight, square : array (C, K)
+        P(c_k), E[ω_k; c_k], E[ω_k²; c_k].
+    pair, pair_weight, pair_product : array (C, C, K, K)
+        P(c_k, c_l), E[ω_k; c_k, c_l], E[ω_k ω_l; c_k, c_l]; zero where k = l.
+    """
+
+    single: FloatArray
+    weight: FloatArray
+    square: FloatArray
+    pair: FloatArray
+    pair_weight: FloatArray
+    pair_product: FloatArray
+
+    @property
+    def download(self) -> FloatArray:
+        """Probability that a client downloads, (K,)."""
+        return np.asarray(self.single[TAKEN])
+
+    @classmethod
+    def of(cls, law: PresenceLaw) -> "Presence":
+        """Compute the expectations.
+
+        Examples
+        --------
+        >>> presence = Presence.of(PresenceLaw(clients=4, participants=2))
+        >>> presence.single[:, 0].tolist(), float(presence.weight.sum())
+        ([0.5, 0.5], 1.0)
+        >>> half = Presence.of(PresenceLaw(clients=4, participants=2, available=np.full(4, 0.5), learns_away=False))
+        >>> half.single[:, 0].round(6).tolist(), round(float(half.weight.sum()), 6)  # nobody is there with 1/16
+        ([0.125, 0.375, 0.5], 0.9375)
+        """
+        states = 2 if law.learns_away else 3
+        size = law.clients
+        singles = np.zeros((3, states, size))
+        for here, taken in ((0, 0), (1, 0), (1, 1)):
+            for state, chance in _states(law, here, taken):
+                for order, factor in enumerate((1.0, 1.0 - law.loss_up, 1.0 - law.loss_up)):
+                    rows = _single(law, here, taken, order)
+                    singles[order, state] += chance * factor * rows
+        pairs = np.zeros((3, states, states, size, size))
+        if size > 1:
+            for (k, j), (m, l) in itertools.product(((0, 0), (1, 0), (1, 1)), repeat=2):  # noqa: E741
+                values = [_pair(law, (k, m), (j, l), order) for order in range(3)]
+                for (state, chance), (other, also) in itertools.product(
+                    _states(law, k, j), _states(law, m, l)
+                ):
+                    for order in range(3):
+                        factor = chance * also * (1.0 - law.loss_up) ** order
+                        pairs[order, state, other] += factor * values[order]
+        diagonal = np.arange(size)
+        pairs[..., diagonal, diagonal] = 0.0
+        return cls(*singles, *pairs)
+
+
+def _states(law: PresenceLaw, here: int, taken: int) -> list[tuple[int, float]]:
+    """States and probabilities of a client that is available or not, and asked to download or not."""
+    if not here:
+        return [(KEPT if law.learns_away else AWAY, 1.0)]
+    return [(TAKEN, 1.0 - law.loss_down), (KEPT, law.loss_down)] if taken else [(KEPT, 1.0)]
+
+
+def _single(law: PresenceLaw, here: int, taken: int, order: int) -> FloatArray:
+    """P(available, asked) of each client, (K,), times ω^order where all uploads arrive."""
+    available = np.ones(law.clients) if law.available is None else law.available
+    chance = available if here else 1.0 - available
+    if not law.server_knows or law.available is None:
+        return np.asarray(chance * _drawn(law, np.array([law.clients]), (here,), (taken,), order)[0])
+    return np.asarray(chance * _expect(law, lambda n: _drawn(law, n + here, (here,), (taken,), order), 1))
+
+
+def _pair(law: PresenceLaw, here: tuple[int, int], taken: tuple[int, int], order: int) -> FloatArray:
+    """Return the same of pairs (k, l), (K, K): order 0 is the probability, 1 that times ω_k, 2 times ω_k ω_l."""
+    available = np.ones(law.clients) if law.available is None else law.available
+    first, second = (available if there else 1.0 - available for there in here)
+    chance = first[:, None] * second[None, :]
+    if not law.server_knows or law.available is None:
+        return np.asarray(chance * _drawn(law, np.array([law.clients]), here, taken, order)[0])
+    return np.asarray(chance * _expect(law, lambda n: _drawn(law, n + sum(here), here, taken, order), 2))
+
+
+def _drawn(
+    law: PresenceLaw, count: _Counts, here: tuple[int, ...], taken: tuple[int, ...], order: int
+) -> FloatArray:
+    """Probability that of one or two clients exactly `taken` download, times their weights, given N = `count`.
+
+    Clients that are not available are neither asked nor counted if the server knows. If it does not, they may be asked,
+    to no avail.
+    """
+    asked = np.minimum(law.participants, count)
+    safe = np.maximum(asked, 1)
+    uploading: int = min(order, len(here))
+    if any(t and not there for t, there in zip(taken, here, strict=True)):
+        return np.zeros(count.shape)
+    # Who must upload, for ω_k (the first) and ω_k ω_l (both)
+    must = tuple(int(place < uploading) for place in range(len(here)))
+    if any(m and not there for m, there in zip(must, here, strict=True)):
+        return np.zeros(count.shape)
+
+    def chosen(pattern: tuple[int, ...]) -> FloatArray:
+        """P(exactly these of the available ones are drawn)."""
+        drawn = [p for p, there in zip(pattern, here, strict=True) if there]
+        total = np.ones(count.shape)
+        left, places = asked.astype(np.float64), count.astype(np.float64)
+        for is_drawn in drawn:
+            share = np.divide(left, places, out=np.zeros_like(left), where=places > 0)
+            total = total * (share if is_drawn else 1.0 - share)
+            left, places = left - is_drawn, places - 1.0
+        return total
+
+    if law.redrawn:
+        free = [(1,) if m else (0, 1)[: 1 + there] for m, there in zip(must, here, strict=True)]
+        patterns = itertools.product(*free)
+        upload = sum(chosen(pattern) for pattern in patterns) if any(must) else 1.0
+        probability = chosen(taken) * upload
+    elif any(m and not t for m, t in zip(must, taken, strict=True)):
+        return np.zeros(count.shape)
+    else:
+        probability = chosen(taken)
+    return np.asarray(probability / safe.astype(np.float64) ** order)
+
+
+def _expect(law: PresenceLaw, function: Callable[[_Counts], FloatArray], excluded: int) -> FloatArray:
+    """E[f(n)], n the number of available clients but one or two: (K,) or (K, K)."""
+    assert law.available is not None
+    size = law.clients
+    points = size + 1 + size % 2  # odd, so that no φ is zero
+    angle = 2.0 * np.pi * np.arange(points) / points
+    phi = 1.0 - law.available[:, None] + law.available[:, None] * np.exp(1j * angle)
+    numbers = np.arange(size - excluded + 1)
+    transform = np.exp(-1j * np.outer(angle, numbers)) @ function(numbers) / points
+    every = transform * np.prod(phi, axis=0)
+    if excluded == 1:
+        return np.asarray(((1.0 / phi) @ every).real)
+    return np.asarray(((every / phi) @ (1.0 / phi).T).real)
