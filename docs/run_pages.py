@@ -6,7 +6,8 @@ the tests use it. A page that agreed is not run again until it, the code or the 
 
 A page is Markdown with fenced blocks, run in order, in one folder and one Python session:
 
-- ``console``: lines after a ``$`` are run, what follows is what they print; ``…`` stands for any lines;
+- ``console``: lines after a ``$`` are run, what follows is what they print; ``…`` stands for any lines. A command that
+  ends in ``&`` runs until the page's end; the next one waits until it has said "Ctrl-C stops";
 - ``python``: is run, and prints into the next block if that has no language;
 - a block after a line that is only a file's name in backticks and a colon is that file.
 
@@ -25,9 +26,12 @@ import re
 import runpy
 import shlex
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -73,7 +77,7 @@ def marked_pages() -> list[Path]:
 def run_page(text: str, folder: Path) -> str:
     """Return the page with true output; `folder` is where it runs."""
     made, last, namespace, printed = [], 0, {"__name__": "__main__"}, None
-    with contextlib.chdir(folder):
+    with contextlib.chdir(folder), Background() as background:
         for match in _BLOCK.finditer(text):
             language, body = match.groups()
             before = text[last : match.start()]
@@ -82,7 +86,7 @@ def run_page(text: str, folder: Path) -> str:
                 Path(name[1]).write_text(body, encoding="utf-8")
                 printed = None
             elif language == "console":
-                body = "".join(_run_command(*command) for command in split_block(body))
+                body = "".join(_run_command(*command, background) for command in split_block(body))
                 printed = None
             elif language == "python":
                 printed = _run_python(body, namespace)
@@ -91,6 +95,48 @@ def run_page(text: str, folder: Path) -> str:
             made += [before, f"```{language}\n{body}```"]
             last = match.end()
     return "".join([*made, text[last:]])
+
+
+class Background:
+    """Commands of ours that run until a page's end, at a free port in place of the usual one."""
+
+    _USUAL_PORT, _READY = "9092", "Ctrl-C stops"
+
+    def __enter__(self) -> "Background":
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port = str(probe.getsockname()[1])
+        self._running: list[subprocess.Popen[str]] = []
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self._running):  # nodes before their server
+            process.send_signal(signal.SIGINT)
+        for process in self._running:
+            process.communicate(timeout=60)
+
+    def at_port(self, command: str) -> str:
+        """Return a command with the page's port."""
+        return command.replace(self._USUAL_PORT, self._port)
+
+    def start(self, words: list[str]) -> None:
+        """Start a command, and wait until it works."""
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from psofed.cli import main; main()", *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._running.append(process)
+        assert process.stderr is not None
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if self._READY in line:
+                # What it says later must go somewhere, or it would wait for a reader.
+                threading.Thread(target=process.stderr.read, daemon=True).start()
+                return
+        raise RuntimeError("".join(said))
 
 
 def split_block(text: str) -> list[tuple[str, str]]:
@@ -198,9 +244,12 @@ def _code() -> str:
     return digest.hexdigest()
 
 
-def _run_command(line: str, shown: str) -> str:
+def _run_command(line: str, shown: str, background: Background) -> str:
     """Run a command; return it with what it prints, as the page shows that if it agrees."""
-    command, _, target = line.replace("\\\n", " ").partition(" > ")
+    command, _, target = background.at_port(line).replace("\\\n", " ").partition(" > ")
+    if command.endswith(" &"):
+        background.start(shlex.split(command[:-2])[1:])
+        return f"$ {line}\n"
     command, _, filters = command.partition(" | ")
     words = shlex.split(command)
     if words[0] == "psofed":

@@ -19,6 +19,7 @@ import psofed
 from psofed import Data, InvalidValueError, NotCoveredError, PsofedError, Scenario
 from psofed.attacks import SignFlip
 from psofed.data.own_data import DataSource, OwnData
+from psofed.explore.opening import tuned
 from psofed.federation.deploy.settings import RunSettings
 from psofed.scenario.changes import with_values
 from psofed.studies.sweeps.cell import Cell
@@ -26,6 +27,7 @@ from psofed.studies.sweeps.cell import Cell
 pytestmark = [pytest.mark.data, pytest.mark.scenario, pytest.mark.takes(12)]
 
 CLIENTS, COLUMNS, ROWS = 3, 2, 60
+TABLE_FOLLOWS = {"num_clients": CLIENTS, "dimension": COLUMNS, "iterations": ROWS}
 
 
 @pytest.fixture(scope="module")
@@ -234,6 +236,38 @@ def test_a_federation_leaves_the_rows_to_its_nodes(scenario) -> None:
     assert RunSettings(scenario=plain).scenario.data == Data()
     with pytest.raises(NotCoveredError, match="from a table"):
         RunSettings(scenario=plain, synthetic=True)
+
+
+def test_a_plan_runs_as_it_was_simulated(folder, scenario) -> None:
+    """One row a round, the columns of the table, and further rounds for the rows that only feed the means."""
+    columns = {"data.features": ["a", "b"]}  # as a written plan has them
+    unopened = psofed.read_scenario(folder / "plan.toml", changes=TABLE_FOLLOWS | columns, open_data=False)
+    for plan in (scenario, unopened):
+        run = RunSettings.planned(plan.replace(attack=None), {}, fixed_length=False)
+        assert (run.samples_per_round, run.min_nodes, run.scenario.iterations) == (1, 2, ROWS + 20)
+        assert (run.features, run.target_column) == (("a", "b"), "y")
+    assert RunSettings.planned(scenario.replace(attack=None), {"samples_per_round": 0}).samples_per_round == 0
+    for name, value in (("warmup", 30), ("epochs", 2)):
+        with pytest.raises(NotCoveredError, match=f"data.{name} = {value}"):
+            RunSettings(scenario=with_values(scenario, {f"data.{name}": value, "attack": "none"}))
+
+
+def test_advice_is_kept_as_a_plan(folder, scenario) -> None:
+    advice = psofed.advise(scenario.replace(attack=None), byzantine=0, trials=1)
+    advice.save(folder / "advised.toml")
+    text = (folder / "advised.toml").read_text(encoding="utf-8")
+    assert text.startswith(f"# {advice.answer[:40]}")
+    assert 'file = "readings.csv"' in text
+    kept = psofed.read_scenario(folder / "advised.toml")
+    assert kept == advice.scenario.replace(stepsize=float(f"{advice.scenario.stepsize:.4g}"))
+
+
+def test_the_explorer_opens_at_settings_that_do_best(scenario) -> None:
+    plain = scenario.replace(attack=None, stepsize=0.9)
+    best = tuned(plain)
+    errors = [psofed.simulate(s, trials=4, tail=ROWS).network_mse.mean for s in (best, plain)]
+    assert errors[0] < 0.7 * errors[1]
+    assert tuned(plain.replace(num_shared=2), keep_shared=True).num_shared == 2
 
 
 def test_rows_travel_to_processes_once(scenario, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import read_json
 from psofed.data.standardise import Standardiser
 from psofed.federation.client.columns import TableSource
-from psofed.federation.client.online import read_stream
+from psofed.federation.client.online import ALL_AT_ONCE, read_stream
 from psofed.federation.client.sources import Position
 from psofed.federation.client.state import latest_state
 from psofed.federation.deploy.app import ReadyMadeApp, client_app, run_server
@@ -130,7 +130,7 @@ def test_rows_that_are_skipped_are_told_also_when_others_are_learned(tmp_path):
     _, result = federation(tmp_path, {5: {"data": str(path), "target-column": "y"}}, rounds=1)
     assert result["examples"] == 40
     expected = "20 of 80 rows were skipped (the last: column y: 'oops' is not a number)"
-    assert result["nodes"]["5"]["remark"] == expected
+    assert result["nodes"]["5"]["remark"] == f"{expected}; {ALL_AT_ONCE}"
 
 
 @pytest.mark.parametrize(
@@ -175,6 +175,7 @@ def test_a_federation_learns_from_raw_units_and_keeps_the_scaling(tmp_path):
     scaling = read_stream(grid.contexts[7].state).scaling
     assert scaling.rows == 300
     assert scaling.means[0] == pytest.approx(101325, abs=100)
+    assert result["history"][0]["remarks"]["7"] == ALL_AT_ONCE, "said in the first round"
     assert result["nodes"]["7"]["remark"] == "no new sample, 300 were read so far"
     json.dumps(result)
 

@@ -18,7 +18,8 @@ class AdviceOutput(PlotOutput):
     """Where advice goes."""
 
     out: Path | None = option(
-        default=None, text="save everything (.json, or .nc for NetCDF), or the clients (.csv)"
+        default=None,
+        text="save everything (.json, or .nc for NetCDF), the clients (.csv), or the plan for `federation run` (.toml)",
     )
 
 

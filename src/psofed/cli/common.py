@@ -37,11 +37,13 @@ def load_plugins(plugins: list[Path]) -> None:
     Modules(plugins=plugins).load()
 
 
-def read_scenario_with(file: Path, settings: list[str], plugins: list[Path]) -> "Scenario":
+def read_scenario_with(
+    file: Path, settings: list[str], plugins: list[Path], open_data: bool = True
+) -> "Scenario":
     """Read a scenario file with ``--set`` changes, after loading the parts that it may name."""
     from psofed.cli.inputs import ScenarioFile as Source
 
-    return Source(file=file, changes=settings, plugins=plugins).read()
+    return Source(file=file, changes=settings, plugins=plugins).read(open_data)
 
 
 __all__ = [

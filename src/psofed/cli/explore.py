@@ -38,8 +38,8 @@ def explore(
 ) -> None:
     """Explore the theory with sliders, on a page that only this machine can open. Ctrl-C stops it.
 
-    With --data, covariances and noise are measured in your table. The page opens with the stepsize and the number of
-    shared parameters that `psofed tune` recommends, unless you give a stepsize.
+    With --data, covariances and noise are measured in your table. Unless you give a stepsize, the page opens with the
+    stepsize and the number of shared parameters that do best on it.
     """
     source.load()
     data = read_table(table, reading)
@@ -47,7 +47,7 @@ def explore(
     if source.file is not None or data is not None:
         scenario = source.fit(data, {} if data is None else {"num_participants": data.num_clients})
         if scenario.data.rows is not None and not source.gives("stepsize"):
-            from psofed.theory.tuning import tuned
+            from psofed.explore.opening import tuned
 
             scenario = tuned(scenario, keep_shared=source.gives("num_shared"))
     elif source.changes:

@@ -8,6 +8,8 @@ import typer
 from psofed.cli.common import Plugins, load_plugins
 from psofed.cli.federation_common import DEFAULT_HOME, ready, say
 
+_COUNTED = 1000  # rows of a file that are counted before the first round
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -110,7 +112,8 @@ def _check_data(name: str, columns: dict[str, str | None]) -> dict[str, str]:
     """Return the node's settings of its data; a mistake should show here, not in the first round."""
     from psofed.common.errors import PsofedError
     from psofed.federation.client.columns import TableSource
-    from psofed.federation.client.sources import GeneratorSource, open_source
+    from psofed.federation.client.online import BACKLOG
+    from psofed.federation.client.sources import GeneratorSource, Position, open_source
     from psofed.federation.deploy.app import open_data
 
     given = {option: value for option, value in columns.items() if value is not None}
@@ -134,6 +137,12 @@ def _check_data(name: str, columns: dict[str, str | None]) -> dict[str, str]:
     chosen, target = source.chosen()
     shown = ", ".join(chosen[:8]) + (f", … ({len(chosen)})" if len(chosen) > 8 else "")
     say(f"features {shown}; target {target}; scaled as they come; the run's names decide")
+    there = len(source.read(Position(), _COUNTED))
+    if there > BACKLOG:
+        number = f"{there:,}" if there < _COUNTED else f"at least {there:,}"
+        say(
+            f"{number} rows are there already: a run takes them all at once unless it has --samples-per-round"
+        )
     return settings
 
 

@@ -17,7 +17,7 @@ from psofed.cli.common import (
     read_scenario_with,
 )
 from psofed.cli.federation_common import DEFAULT_HOME, HomeFolder, open_home, ready, say
-from psofed.cli.flags import flattened
+from psofed.cli.flags import Given, flattened
 from psofed.federation.protocol.run_options import DemoOptions, RunOptions
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def demo(
 
 def run(
     file: ScenarioFile,
-    options: RunOptions,
+    options: Given[RunOptions],
     settings: Settings = [],  # noqa: B006
     home: HomeFolder = DEFAULT_HOME,
     force: Annotated[
@@ -82,12 +82,20 @@ def run(
     as_json: AsJson = False,
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
-    """Run a scenario on the server of this machine; each iteration is a round."""
+    """Run a scenario on the server of this machine; each iteration is a round.
+
+    A scenario with a table, such as the plan that `psofed advise --out plan.toml` writes, gives the columns.
+    Unless options say otherwise, its nodes learn one row per round, and the run waits for all participants.
+    """
     with ready():
         from psofed.federation.deploy.settings import RunSettings
 
-        scenario = read_scenario_with(file, settings, plugins)
-        chosen = RunSettings(scenario=scenario, **options.to_mapping())
+        scenario = read_scenario_with(file, settings, plugins, open_data=False)
+        fixed_length = any(text.partition("=")[0].strip() == "iterations" for text in settings)
+        chosen = RunSettings.planned(scenario, options.values, fixed_length=fixed_length)
+        if scenario.data.rows is not None:
+            named = chosen.columns
+            say(f"columns {'as most nodes have them' if named is None else named}; {_pace(chosen)}")
         _submit_and_follow(chosen, open_home(home), plot, as_json, force=force)
 
 
@@ -247,10 +255,15 @@ def _draw(result: dict[str, Any], prediction: Any, plot: Path | None) -> None:
         save_figure(plot_federation(result, prediction), plot)
 
 
+def _pace(settings: "RunSettings") -> str:
+    count = settings.samples_per_round
+    return "all rows that have arrived" if not count else f"{count} row{'' if count == 1 else 's'} a round"
+
+
 def _show_round(status: dict[str, Any], update: Any) -> None:
     update(status["round"], status["rounds"])
     last = status.get("last")
-    if not last or sys.stderr.isatty():
+    if not last:
         return
     reasons = last["reasons"]
     dropped = ", ".join(
@@ -259,7 +272,8 @@ def _show_round(status: dict[str, Any], update: Any) -> None:
     )
     answered = f"{len(last['accepted'])} of {len(last['participants'])} nodes"
     line = f"round {last['round']}/{status['rounds']}: {answered}, {last['seconds']:.1f} s"
-    say(f"{line}; dropped {dropped}" if dropped else line)
+    if not sys.stderr.isatty():
+        say(f"{line}; dropped {dropped}" if dropped else line)
     for node, remark in last["remarks"].items():
         if _said.get(node) != remark:  # once is enough, until it changes
             say(f"  {node}: {remark}")

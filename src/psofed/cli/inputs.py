@@ -58,13 +58,13 @@ class ScenarioFile(Plugins, Changes):
 
     file: Path = option(positional=True, metavar="FILE", text="scenario, a TOML file (see `psofed example`)")
 
-    def read(self, file: Path | None = None) -> "Scenario":
-        """Return the scenario of the file (or another one) with the changes."""
+    def read(self, open_data: bool = True) -> "Scenario":
+        """Return the scenario of the file with the changes; its table is opened or not."""
         from psofed.scenario.file import read_scenario
 
         self.load()
         try:
-            return read_scenario(file or self.file, changes=self.values())
+            return read_scenario(self.file, changes=self.values(), open_data=open_data)
         except (InvalidValueError, UnknownFieldError) as error:
             raise self.located(error) from None
 

@@ -82,7 +82,11 @@ variance = 0.5                   # of the noise; each kind has options of its ow
 
 
 def read_scenario(
-    path: str | Path, plugins: Sequence[str | Path] = (), changes: Mapping[str, Any] | None = None
+    path: str | Path,
+    plugins: Sequence[str | Path] = (),
+    changes: Mapping[str, Any] | None = None,
+    *,
+    open_data: bool = True,
 ) -> Scenario:
     r"""Read a scenario from a TOML file.
 
@@ -94,6 +98,9 @@ def read_scenario(
         Files or modules with your own parts that it names (:func:`psofed.load_plugin`).
     changes : mapping
         Fields to set by dotted name before anything is checked.
+    open_data : bool
+        Whether to read the table that ``[data]`` names, relative to the file; without it the scenario only says where
+        the rows are.
 
     Raises
     ------
@@ -114,7 +121,7 @@ def read_scenario(
     mapping = read_mapping(path)
     try:
         return scenario_from_mapping(
-            set_values(mapping, changes or {}), folder=Path(path).parent, opening=True
+            set_values(mapping, changes or {}), folder=Path(path).parent, opening=open_data
         )
     except PsofedError as error:
         # A wrong change is not a mistake in the file.

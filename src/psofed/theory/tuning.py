@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from psofed.common.errors import NotCoveredError
 from psofed.common.numbers import to_decibels
 from psofed.common.settings import takes
 from psofed.common.types import FloatArray
@@ -226,23 +225,6 @@ def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
         progress(len(counts), len(counts))
     recommended, reason = _recommend(tuple(points), metric, horizon)
     return Tuning(metric, tuple(points), recommended, reason, horizon, Plan(scenario, theory))
-
-
-def tuned(scenario: Scenario, keep_shared: bool = False) -> Scenario:
-    """Return the scenario with the recommended stepsize and number of shared entries.
-
-    Where no theory covers it, with those of the same fleet without an attack and with the mean; if that is not covered
-    either, as it is.
-    """
-    shared = [scenario.num_shared] if keep_shared else None
-    plain = scenario.replace(attack=None, aggregation="mean", pre_aggregation=None, defence=None)
-    for covered in (scenario, plain):
-        try:
-            best = tune(covered, shared=shared).recommended
-        except (NotCoveredError, NoStableStepsizeError):
-            continue
-        return scenario.replace(num_shared=best.num_shared, stepsize=float(f"{best.stepsize:.3g}"))
-    return scenario
 
 
 def error_curve(

@@ -37,6 +37,8 @@ from psofed.federation.client.state import STATE, commit_state, copy_records, la
 from psofed.federation.protocol.column_names import ColumnNames
 
 STREAM = "psofed.stream"
+BACKLOG = 20  # rows that a file may hold before its run begins without a remark
+ALL_AT_ONCE = "each round takes all rows that the file holds (the run's --samples-per-round 1 takes one)"
 _ERRORS_KEPT = 65_536  # of samples that were learned since the last reply
 _ERRORS_REPORTED = 1024  # rounds whose mean squared error is reported in one reply, at most
 
@@ -110,6 +112,8 @@ class OnlineRegression:
         metrics = _report(stream.errors, elapsed - 1 if phase == MISSED else 1, n, phase)
         metrics |= {"num-examples": stream.examples, "samples-read": stream.position.samples}
         remark, skipped = self._remark(stream), self._skipped(stream)
+        if phase == CURRENT and self._is_swallowed(stream, n):
+            skipped = f"{skipped}; {ALL_AT_ONCE}" if skipped else ALL_AT_ONCE
         write_stream(context.state, replace(stream, examples=0, errors=np.empty(0)))
         content = RecordDict({"arrays": ArrayRecord({name: Array(model)}), "metrics": MetricRecord(metrics)})
         if remark or skipped:
@@ -185,6 +189,11 @@ class OnlineRegression:
         if scaling is not None and not scaling.is_ready:
             return f"the target was {scaling.target_mean:g} in all of {scaling.rows} rows: nothing to learn{skipped}"
         return f"no new sample, {position.samples} were read so far{skipped}"
+
+    def _is_swallowed(self, stream: "ClientStream", n: int) -> bool:
+        """Whether far more rows were read by round n than one or two a round: those of a file that was there before."""
+        is_table = isinstance(self.source, TableSource)
+        return is_table and not self.samples_per_round and stream.position.samples > BACKLOG + 2 * n
 
     def _skipped(self, stream: "ClientStream") -> str:
         """Return how many rows held no sample and why, or nothing."""

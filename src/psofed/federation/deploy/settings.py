@@ -14,6 +14,7 @@ from psofed.federation.protocol.masks import PATTERNS
 from psofed.federation.protocol.run_options import ReplyLimits, RunOptions
 from psofed.parts.aggregations.mean import Mean
 from psofed.scenario import Data, Scenario
+from psofed.settings.data import StreamSettings
 
 _COLUMNS = ("features", "target_column", "units")  # Flower carries no lists: they travel as one text
 _SERVER_ONLY = ("aggregation", "aggregation_options", "pre_aggregation", "defence")
@@ -50,6 +51,26 @@ class RunSettings(RunOptions):
                 f"{len(columns.features)} features ({listed(columns.features)}) where the run's dimension is "
                 f"{self.scenario.dimension}; add --set dimension={len(columns.features)}"
             )
+
+    @classmethod
+    def planned(
+        cls, scenario: Scenario, options: Mapping[str, Any], *, fixed_length: bool = True
+    ) -> "RunSettings":
+        """Make the settings of a run; where `options` leave it open, a scenario with a table runs as it was simulated.
+
+        Nodes learn one row a round, and the run waits for as many nodes as take part. Unless its length is fixed, it is
+        longer by the rows that only feed the nodes' means.
+        """
+        values, rows = dict(options), scenario.data.rows
+        if rows is None:
+            return cls(scenario=scenario, **values)
+        reading = (rows.source if isinstance(rows, OwnData) else rows).reading
+        settings = cls(
+            scenario=scenario,
+            **{"samples_per_round": 1, "min_nodes": scenario.num_participants, **values},
+        )
+        rounds = scenario.iterations + (0 if fixed_length else reading.warmup)
+        return settings.replace(scenario=settings.scenario.replace(iterations=rounds))
 
     @property
     def columns(self) -> ColumnNames | None:
@@ -131,6 +152,13 @@ def _check_covered(scenario: Scenario, synthetic: bool) -> None:
         raise NotCoveredError(
             f'drift.kind = "{scenario.drift.kind}": a federation\'s data move as they do; a drift can only be simulated'
         )
+    if scenario.data.rows is not None:
+        rows = scenario.data.rows
+        reading = (rows.source if isinstance(rows, OwnData) else rows).reading
+        for name in ("warmup", "clip", "epochs"):
+            value, fixed = getattr(reading, name), StreamSettings.options()[name].default
+            if value != fixed:
+                raise NotCoveredError(f"data.{name} = {value}: a federation's nodes have {name} = {fixed}")
     if synthetic and scenario.data.rows is not None:
         raise NotCoveredError(
             "synthetic clients draw their data; this scenario's come from a table: leave out --synthetic"

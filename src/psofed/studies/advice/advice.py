@@ -1,6 +1,7 @@
 """Advice on whether to federate, as text, tables and files."""
 
 import json
+import textwrap
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from psofed.common.numbers import finite_or_none
 from psofed.render import Report, Reported
 from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
+from psofed.scenario.file import scenario_to_toml
 from psofed.studies.advice.judging import Gain
 from psofed.studies.advice.stations import Station
 
@@ -232,7 +234,11 @@ class Advice(Reported):
         return pandas.DataFrame(rows).set_index("station")
 
     def save(self, path: str | Path) -> None:
-        """Write the advice: everything as ``.json`` or NetCDF (``.nc``), or the stations as ``.csv``."""
+        """Write everything as ``.json`` or NetCDF (``.nc``), the clients as ``.csv``, or the plan as ``.toml``.
+
+        The plan is the recommended scenario, with the table's file and columns: what ``psofed simulate``, ``predict``,
+        ``sweep``, ``explore`` and ``federation run`` take.
+        """
         check_out(Path(path))
         kind = Path(path).suffix.lower()
         if kind == ".nc":
@@ -241,6 +247,10 @@ class Advice(Reported):
         if kind == ".csv":
             table = self.to_dataframe().reset_index()
             text = csv_text([table.columns, *table.itertuples(index=False)])
+        elif kind == ".toml":
+            comment = "".join(f"# {line}\n" for line in textwrap.wrap(self.answer, 110))
+            plan = self.scenario.replace(stepsize=float(f"{self.scenario.stepsize:.4g}"))
+            text = comment + scenario_to_toml(plan, Path(path).absolute().parent)
         else:
             text = json.dumps(self.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         write_atomically(Path(path), text.encode(), mode=0o666)
@@ -248,5 +258,5 @@ class Advice(Reported):
 
 def check_out(path: Path) -> None:
     """Refuse a file to save to whose ending says nothing."""
-    if path.suffix.lower() not in (".json", ".nc", ".csv"):
-        raise InvalidValueError("out", str(path), "a name ending in .json, .nc or .csv")
+    if path.suffix.lower() not in (".json", ".nc", ".csv", ".toml"):
+        raise InvalidValueError("out", str(path), "a name ending in .json, .nc, .csv or .toml")
