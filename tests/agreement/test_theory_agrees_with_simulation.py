@@ -128,7 +128,11 @@ def network_grid() -> list[Scenario]:
     )
     away = psofed.availabilities.Bernoulli(probability=psofed.Uniform(0.2, 0.9), learns="available")
     groups = [psofed.attacks.SignFlip(clients=[0], probability=0.5), Gaussian(clients=[1, 2])]
-    parts = [{"channel": noisy}, {"availability": away}, {"attack": groups, "channel": noisy, "availability": away}]
+    parts = [
+        {"channel": noisy},
+        {"availability": away},
+        {"attack": groups, "channel": noisy, "availability": away},
+    ]
     return [scenario_of("random", False, "same", **small | part) for part in parts]
 
 

@@ -1,8 +1,8 @@
 """Exact moments of tiny fleets with every part of the iteration open, by going through all that may happen.
 
 Y = (1, w, w_1, …, w_K) are models, not errors, and E[Y Yᵀ] goes through linear maps of Y whose randomness is a finite
-list of atoms: who is available, drawn and heard, masks, attacks, and samples. Gaussian inputs become the nine nodes of
-a Gauss–Hermite rule (27 in three dimensions), exact for the fourth powers that occur, and noise two points. Nothing of the theory is used.
+list of atoms: who is available, drawn and heard, masks, attacks, and samples. Gaussian inputs become the 3^D nodes of
+a Gauss–Hermite rule, exact for the fourth powers that occur, and noise two points. Nothing of the theory is used.
 """
 
 import itertools
