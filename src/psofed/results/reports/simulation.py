@@ -123,6 +123,12 @@ def remarks(result: "SimulationResult") -> list[str]:
         lines.append(result.tracking.describe())
     if result.defence is not None:
         lines.append(result.defence.describe())
+    if "privacy" in result.details:
+        spent = result.details["privacy"]
+        lines.append(
+            f"Privacy spent towards the server: ε = {significant(spent['epsilon'])} at "
+            f"δ = {significant(spent['delta'])}, by the client with most uploads ({count(spent['uploads'])})."
+        )
     return [*lines, *(f"{note}." for note in result.notes), *result.details.get("data", {}).get("notes", ())]
 
 
