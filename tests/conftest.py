@@ -197,7 +197,10 @@ def run_attack() -> Callable[..., np.ndarray]:
         entries = np.stack([np.flatnonzero(~np.isnan(row)) for row in uploads]).astype(np.int32)
         sent = np.take_along_axis(target[None] - uploads, entries.astype(np.int64), axis=1)
         held = Uploads(
-            np.array(clients, np.int32)[:, None], entries[:, :, None].copy(), sent[:, :, None].copy()
+            np.array(clients, np.int32)[:, None],
+            entries[:, :, None].copy(),
+            sent[:, :, None].copy(),
+            np.full(1, len(sent)),
         )
         hook = attack_hook(attack)
         assert hook.token == 0, "it runs as plain Python"
@@ -239,7 +242,8 @@ def run_rule() -> Callable[..., np.ndarray]:
         target = np.zeros(len(server)) if target is None else target
         errors = target[entries] - sent
         clients = np.repeat(np.arange(len(sent), dtype=np.int32)[:, None], sent.shape[2], axis=1)
-        held = Uploads(clients, np.ascontiguousarray(entries, np.int32), np.ascontiguousarray(errors))
+        counts = np.full(sent.shape[2], len(sent))
+        held = Uploads(clients, np.ascontiguousarray(entries, np.int32), np.ascontiguousarray(errors), counts)
         error = np.ascontiguousarray(target[:, None] - server)
         step = np.zeros_like(error) if own_step is None else np.ascontiguousarray(-own_step)
         hook, memory = aggregation_hook(rule), make_memory(len(sent), sent.shape[1], len(server))

@@ -6,7 +6,7 @@ from psofed.common.errors import PsofedError
 from psofed.simulation.row_by_row import RowFederation
 
 try:
-    from river.base import Regressor
+    from river.base import Regressor  # pyright: ignore[reportMissingImports]
 except ImportError as error:
     raise PsofedError(f"psofed.river needs river; install it with: pip install river ({error})") from None
 
@@ -24,7 +24,7 @@ class RiverFederation(RowFederation):
         return FederatedClient(self, name)
 
 
-class FederatedClient(Regressor):  # type: ignore[misc]  # river is not typed for mypy, or not installed
+class FederatedClient(Regressor):
     """A client of a :class:`RiverFederation`, for use in river's pipelines and evaluations.
 
     Parameters

@@ -25,8 +25,10 @@ except ImportError as error:
 
 __all__ = ["FederatedRegressor"]
 
+_validate_data: Any = validation.validate_data  # its annotations are those of a placeholder
 
-class FederatedRegressor(base.RegressorMixin, base.BaseEstimator):  # type: ignore[misc]  # no stubs
+
+class FederatedRegressor(base.RegressorMixin, base.BaseEstimator):
     """Linear regression by clients that share parts of their models (PSO-Fed).
 
     Every row belongs to a client, and row n of each client to iteration n. In each iteration the participants replace
@@ -82,6 +84,9 @@ class FederatedRegressor(base.RegressorMixin, base.BaseEstimator):  # type: igno
     >>> regressor.coef_.round(2).tolist(), round(regressor.intercept_, 2)
     ([1.0, -2.0, 0.5], 3.0)
     """
+
+    n_features_in_: int
+    clients_: NDArray[Any]
 
     # Requested by default, so that pipelines and searches pass `clients` on (metadata routing).
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"clients": True}
@@ -145,7 +150,7 @@ class FederatedRegressor(base.RegressorMixin, base.BaseEstimator):  # type: igno
     def predict(self, X: ArrayLike, clients: ArrayLike | None = None) -> FloatArray:
         """Predict the target of each row, with the server's model or with that of the row's client."""
         validation.check_is_fitted(self)
-        rows: FloatArray = validation.validate_data(self, X, reset=False, dtype=np.float64)
+        rows: FloatArray = _validate_data(self, X, reset=False, dtype=np.float64)
         if self.model == "server":
             return np.asarray(rows @ self.coef_ + self.intercept_)
         if clients is None and len(self.clients_) > 1:
@@ -158,8 +163,8 @@ class FederatedRegressor(base.RegressorMixin, base.BaseEstimator):  # type: igno
         self,
         X: ArrayLike,
         y: ArrayLike,
-        clients: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        clients: ArrayLike | None = None,
     ) -> float:
         """Return R² of the predictions."""
         return float(metrics.r2_score(y, self.predict(X, clients), sample_weight=sample_weight))
@@ -197,7 +202,7 @@ class FederatedRegressor(base.RegressorMixin, base.BaseEstimator):  # type: igno
     def _validate(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[FloatArray, FloatArray]:
         if self.model not in ("server", "client"):
             raise ValueError(f'model must be "server" or "client"; got {self.model!r}')
-        checked = validation.validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=True)
+        checked = _validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=True)
         return checked[0], np.asarray(checked[1], dtype=np.float64)
 
     def _begin(self, names: NDArray[Any]) -> None:

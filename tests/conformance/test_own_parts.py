@@ -7,6 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -601,6 +602,9 @@ def test_two_parts_of_one_name_are_refused_and_a_class_defined_anew_replaces_its
             """As in a notebook, where a cell is run again."""
 
             step: float = psofed.option(size, text="how far")
+
+            def corrupt(self, upload: Any) -> float:
+                return upload.value + self.step
 
         return Redefined
 

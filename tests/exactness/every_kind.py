@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from psofed import Data, Scenario, Selection, Uniform, draw_fleet
+from psofed import Data, Links, Scenario, Selection, Uniform, draw_fleet
 from psofed.engine.pso_fed import PsoFedRun
 from psofed.engine.samples import TableSamples
 from psofed.engine.server_model import ServerModelRun
 from psofed.fleet import Fleet
 from psofed.parts.aggregations import FLTrust
-from psofed.parts.attacks import ColludingGaussian, DataPoisoning, Gaussian, InnerProduct, Mimic
+from psofed.parts.attacks import ColludingGaussian, DataPoisoning, Gaussian, InnerProduct, Mimic, SignFlip
+from psofed.parts.availabilities import Bernoulli, Markov
+from psofed.parts.channels import Lossy, Noisy, Private, Quantised
 from psofed.parts.defences import Cusum
+from psofed.parts.delays import Geometric
 from psofed.parts.drifts import RandomWalk
 from psofed.parts.learners import RLS, LeakyLMS
 from psofed.parts.models import Rff
@@ -48,6 +51,19 @@ KINDS = {
     "root data": {"aggregation": FLTrust(root_size=2)},
     "buckets": {"pre_aggregation": "bucketing", "aggregation": "median"},
     "a defence": {"defence": Cusum(threshold=4.0, return_after=2)},
+    "sleepers": {
+        "availability": Bernoulli(probability=Uniform(0.2, 0.9), learns="available"),
+        "pre_aggregation": "bucketing",
+    },
+    "bad links": {
+        "availability": Markov(probability=0.6, mean_time=4, server_knows=False),
+        "channel": Links(
+            up=(Private(clip=0.4, multiplier=0.1), Lossy(probability=0.2)),
+            down=(Noisy(variance=0.01), Quantised(bits=6, reach=2.0)),
+        ),
+        "delay": Geometric(ratio=0.5, longest=2, weight=0.6, grouping="by-delay"),
+        "attack": (SignFlip(clients=(1, 4), probability=0.5), DataPoisoning(clients=(0,), probability=0.5)),
+    },
     "online-fed": {
         "algorithm": "online-fed",
         "stepsize": Uniform(0.05, 0.2),

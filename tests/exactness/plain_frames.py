@@ -35,7 +35,7 @@ class Fleet(NamedTuple):
     def uploads(self) -> Uploads:
         """The uploads as kernels hold them."""
         sent = np.take_along_axis(self.target[None, :, None] - self.models, self.entries.astype(int), axis=1)
-        return Uploads(self.clients, self.entries, sent)
+        return Uploads(self.clients, self.entries, sent, np.full(sent.shape[2], len(sent)))
 
     def received(self, uploads: Uploads) -> np.ndarray:
         """Models (P, D, lanes) that have arrived."""

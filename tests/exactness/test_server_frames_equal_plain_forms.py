@@ -198,7 +198,12 @@ def test_a_peak_of_suspicion_counts_once_it_has_fallen_to_half_of_it() -> None:
     watching = watch_nobody_yet(chart, plan, (1, 1, 1, 0.0), lanes=2)
     frame = frame_of(chart, lambda _, evidence, memory: series[evidence.iteration], defence._make_frame)
     for n in range(len(series)):
-        uploads = Uploads(np.array([[4, 5]], np.int32), np.zeros((1, 1, 2), np.int32), np.zeros((1, 1, 2)))
+        uploads = Uploads(
+            np.array([[4, 5]], np.int32),
+            np.zeros((1, 1, 2), np.int32),
+            np.zeros((1, 1, 2)),
+            np.ones(2, np.int64),
+        )
         frame(0, n, np.zeros((1, 2)), uploads, np.zeros(0), watching)
     peaks = [3.0, 1.5, 0.5, 1e30, 0.01]
     bins = [min(int(math.log(peak / 0.01) / math.log(1.02)), 1399) for peak in peaks]
@@ -252,7 +257,7 @@ def test_the_largest_number_is_mixed_and_none_above() -> None:
 
     memory = pre_aggregation.make_mix_memory(Bucketing(size=1), 4, 1, 1, 1)
     frame, stream = pre_aggregation._make_frame(lambda _: None, look), make_stream(4, "pre_aggregation", [0])
-    alone = Uploads(*(array[:1] for array in EXTREMES.uploads()))
+    alone = Uploads(*(array[:1] for array in EXTREMES.uploads()[:3]), np.ones(1, np.int64))
     for uploads in (EXTREMES.uploads(), alone):
         frame(0, 0, 4, np.zeros(1), uploads, np.zeros(0), stream, memory, np.zeros((1, 1)))
     assert seen == [([True, False, True, True], [LARGEST, 0.0, -LARGEST, 1.0]), ([True], [LARGEST])]

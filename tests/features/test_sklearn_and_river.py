@@ -85,7 +85,7 @@ def test_each_client_has_its_own_model_and_strangers_are_refused_by_name():
     X, y, clients = table()
     y = y + 5.0 * (clients == "west")
     own = FederatedRegressor(0.04, num_shared=1, num_participants=1, model="client").fit(X, y, clients)
-    assert own.score(X, y, clients) > FederatedRegressor(0.04).fit(X, y, clients).score(X, y) + 0.1
+    assert own.score(X, y, clients=clients) > FederatedRegressor(0.04).fit(X, y, clients).score(X, y) + 0.1
     assert own.client_coef_.shape == (3, 3)
     with pytest.raises(ValueError, match="pass clients="):
         own.predict(X)

@@ -158,14 +158,14 @@ def helper(value):
     return FACTOR * value
 
 
-class Base(Attack):
+class _Base(Attack):
     kind = "store-key-base"
 
     def far(self):
         return 1.0
 
 
-class StoreKey(Base):
+class StoreKey(_Base):
     """Words."""
 
     kind = "store-key"

@@ -20,7 +20,7 @@ FOUND_BY = {
     "ignore-revocation": 15,
     "rollback-removes-first": 6,
     "offer-every-round": 13,
-    "link-without-sync": 1,
+    "link-without-sync": 5,
     "write-without-sync": 1,
     "history-last": 1,
     "join-by-arrival": 10,

@@ -34,7 +34,7 @@ from psofed.common.notices import notify
 from psofed.common.options import option_of, value_type
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import own_cache
-from psofed.engine.hooks import AGGREGATION
+from psofed.engine.hooks import AGGREGATION, DRAW
 from psofed.parts import vectors
 from psofed.parts.part import Part
 
@@ -217,8 +217,8 @@ def _compiled_hook(kind: type[Part], body: str, signature: Any, make_frame: Make
 _MAKES_ARRAYS = {"empty", "zeros", "full", "copy"}
 
 
-# Rules work on a handful of numbers, just written.
-_SHORT = (AGGREGATION,)
+# Rules and streams work on a handful of numbers, just written.
+_SHORT = (AGGREGATION, DRAW)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ def combine_compiled(rule: Aggregation, uploads: FloatArray, server: FloatArray)
     # Kernels hold errors; counted from a target of zero an error is the model with the other sign.
     entries = np.broadcast_to(np.arange(size, dtype=np.int32)[:, None], (participants, size, 1)).copy()
     clients = np.zeros((participants, 1), np.int32)
-    given = Uploads(clients, entries, np.ascontiguousarray(-uploads[:, :, None]))
+    given = Uploads(clients, entries, np.ascontiguousarray(-uploads[:, :, None]), np.full(1, participants))
     error, nothing = -server.astype(np.float64)[:, None], np.zeros((size, 1))
     try:
         memory = make_memory(participants, size, size)

@@ -52,11 +52,14 @@ class Uploads(NamedTuple):
         Which entry each number belongs to.
     sent : array (P, M, lanes)
         The numbers, as errors; NaN for one that is not sent. Attacks change them in place.
+    counts : int array (lanes,)
+        How many clients were asked, at most P: what the mean divides by. Later places are empty.
     """
 
     clients: IndexArray
     entries: IndexArray
     sent: FloatArray
+    counts: IntArray
 
 
 class RuleMemory(NamedTuple):
@@ -133,6 +136,8 @@ class MixMemory(NamedTuple):
     ----------
     numbers, flags, row_of, entry_of
         As in :class:`RuleMemory`.
+    after : int array (P + 1,)
+        Number of mixed uploads, by number of participants.
     mixed : Uploads
         The mixed uploads, with all entries that can be shared.
     """
@@ -141,13 +146,14 @@ class MixMemory(NamedTuple):
     flags: BoolArray
     row_of: IntArray
     entry_of: IntArray
+    after: IntArray
     mixed: Uploads
 
 
 _VECTOR, _MATRIX, _CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
 _STREAM = types.NamedUniTuple(uint64[::1], 2, Stream)
 ATTACKERS = types.NamedTuple((_STREAM, float64, int64, boolean[:, ::1], _VECTOR, _MATRIX), AttackState)
-UPLOADS = types.NamedTuple((int32[:, ::1], int32[:, :, ::1], _CUBE), Uploads)
+UPLOADS = types.NamedTuple((int32[:, ::1], int32[:, :, ::1], _CUBE, int64[::1]), Uploads)
 
 # attack(token, n, attackers, target (D,), server (D, lanes), uploads)
 ATTACK = types.void(int64, int64, ATTACKERS, _VECTOR, _MATRIX, UPLOADS)
@@ -184,7 +190,7 @@ WATCHING = types.NamedTuple(
 DEFENCE = types.void(int64, int64, _MATRIX, UPLOADS, _VECTOR, WATCHING)
 
 # mix(token, n, num_clients, target (D,), uploads, options (any,), stream, memory, server (D, lanes))
-MIX_MEMORY = types.NamedTuple((_VECTOR, boolean[::1], _PLACES, _PLACES, UPLOADS), MixMemory)
+MIX_MEMORY = types.NamedTuple((_VECTOR, boolean[::1], _PLACES, _PLACES, _PLACES, UPLOADS), MixMemory)
 MIX = types.void(int64, int64, int64, _VECTOR, UPLOADS, _VECTOR, _STREAM, MIX_MEMORY, _MATRIX)
 
 # evaluate(token, options (any,), inputs (d, N), out (N,))
@@ -199,18 +205,34 @@ SELECTION = types.void(
 # move(token, options, first, stream, direction (D, lanes), position (D, lanes), out (T, D, lanes))
 DRIFT = types.void(int64, _VECTOR, int64, _STREAM, _MATRIX, _MATRIX, _CUBE)
 
+# fill(token, options, first, stream, shares (K,), client_uniforms (K, lanes), state (K, lanes), out (T, K, lanes))
+AVAILABILITY = types.void(
+    int64, _VECTOR, int64, _STREAM, _VECTOR, _MATRIX, boolean[:, ::1], boolean[:, :, ::1]
+)
+
+# transmit(token, options, n, num_clients, stream, target (D,), receiver (P, M, lanes), messages, numbers (4 · M,),
+#          places (M,))
+#   receiver       the receivers' own values, as errors
+#   messages       to be changed in place
+CHANNEL = types.void(int64, _VECTOR, int64, int64, _STREAM, _VECTOR, _CUBE, UPLOADS, _VECTOR, _PLACES)
+
+# delay(token, options, first, stream, num_clients, clients (T, P, lanes), out (T, P, lanes))
+DELAY = types.void(int64, _VECTOR, int64, _STREAM, int64, int32[:, :, ::1], int64[:, :, ::1])
+
 # gain(token, n, k, stepsize, options, error (lanes,), power (lanes,), out (lanes,))
 #   power          ‖x‖²
 #   out            g in v + g x
 GAIN = types.void(int64, int64, int64, float64, _VECTOR, _VECTOR, _VECTOR, _VECTOR)
 
 # learn(token, n, k, stepsize, options, target (D,), inputs (D, lanes), error (lanes,), memory (lanes, any),
-#       errors (D, lanes))
+#       scratch (3, D), errors (D, lanes))
 #   errors         of client k's models, to be changed in place
-LEARN = types.void(int64, int64, int64, float64, _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _MATRIX)
+LEARN = types.void(
+    int64, int64, int64, float64, _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _MATRIX, _MATRIX
+)
 
-# draw(token, n, k, deviation, options, normals (at least d, lanes), memory (lanes, any), out (d, lanes))
-DRAW = types.void(int64, int64, int64, float64, _VECTOR, float32[:, ::1], _MATRIX, _MATRIX)
+# draw(token, n, k, deviation, options, normals (at least d, lanes), memory (lanes, any), scratch (d,), out (d, lanes))
+DRAW = types.void(int64, int64, int64, float64, _VECTOR, float32[:, ::1], _MATRIX, _VECTOR, _MATRIX)
 
 # encode(token, stepsizes (K,), options, participants (P, lanes), updates (P, D, lanes), normals, uniforms (any, lanes),
 #        client_uniforms (P, any, lanes), sent (P, N, lanes))
@@ -232,6 +254,9 @@ take_mix: HookTaker = hook_taker(MIX)
 take_function: HookTaker = hook_taker(FUNCTION)
 take_selection: HookTaker = hook_taker(SELECTION)
 take_drift: HookTaker = hook_taker(DRIFT)
+take_availability: HookTaker = hook_taker(AVAILABILITY)
+take_channel: HookTaker = hook_taker(CHANNEL)
+take_delay: HookTaker = hook_taker(DELAY)
 take_gain: HookTaker = hook_taker(GAIN)
 take_learn: HookTaker = hook_taker(LEARN)
 take_draw: HookTaker = hook_taker(DRAW)

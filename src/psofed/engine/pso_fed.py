@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from psofed.common.types import FloatArray
+from psofed.common.types import FloatArray, IntArray
 from psofed.engine.bodies import raise_python_error, release
 from psofed.engine.frames.drift import TargetMoves
 from psofed.engine.frames.learner import make_learning
@@ -13,10 +12,10 @@ from psofed.engine.frames.selection import Selector
 from psofed.engine.frames.stream import make_inputs
 from psofed.engine.inputs import WHITE, make_input_model
 from psofed.engine.lanes import empty_lanes
-from psofed.engine.participation import draw_participants
+from psofed.engine.network import Drawn, Network
 from psofed.engine.pso_fed_kernel import Exchanges, Extras, ModelState, advance, make_scratch
 from psofed.engine.samples import Chunk, FunctionSamples, TrialSamples
-from psofed.engine.server_side import ServerSide
+from psofed.engine.server_side import ServerSide, attack_streams
 from psofed.engine.streams import make_stream
 from psofed.engine.test_set import NO_TESTS, draw_test_set
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 # About how many bytes of participants and masks are drawn ahead at a time.
 _CHUNK_BYTES = 4_000_000
 
-_SOURCES = ("data", "participation", "uplink", "masks", "attack", "test", "root", "pre_aggregation")
+_SOURCES = ("data", "participation", "uplink", "masks", "test", "root", "pre_aggregation")
 
 # What the kernel is handed where it needs none.
 _NO_INPUTS, _NO_RESIDUALS, _NO_MOVES = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0)), np.zeros((0, 0, 0))
@@ -83,12 +82,13 @@ class PsoFedRun:
             scenario.selection.pattern, scenario.selection.coordinated, self._streams["masks"],
             scenario.num_clients, scenario.dimension, scenario.num_shared,
         )  # fmt: skip
+        self._network = Network(scenario, seed, trials)
         # Root data are drawn as y = wᵀx + ν; for other streams there are none.
         root = self._streams["root"] if samples is None else None
         self._server_side = ServerSide(
             scenario,
             fleet,
-            self._streams["attack"],
+            attack_streams(scenario, seed, trials),
             self._streams["pre_aggregation"],
             root,
             scenario.num_shared,
@@ -106,11 +106,18 @@ class PsoFedRun:
         self.clients: FloatArray = empty_lanes(scenario.num_clients, scenario.dimension, lanes)
         self.clients[:] = self.server
         exchanged = scenario.num_participants * (scenario.num_shared + 1) * lanes
+        if scenario.availability is not None:
+            exchanged += scenario.num_clients * lanes // 8
         self.chunk: int = int(np.clip(_CHUNK_BYTES // (8 * exchanged), 1, 512))
         self.client_squares: FloatArray = np.zeros((scenario.num_clients, lanes))
         self.watched_from = 0
         if samples is not None:
             self.chunk = int(np.clip(_CHUNK_BYTES // samples.bytes_per_iteration, 1, self.chunk))
+
+    @property
+    def upload_counts(self) -> IntArray:
+        """How often each client has uploaded, shape (K, lanes); empty unless a channel is private."""
+        return self._network.upload_counts
 
     @property
     def watching(self) -> "Watching | None":
@@ -120,12 +127,14 @@ class PsoFedRun:
     def advance(self, first: int, metrics: FloatArray) -> None:
         """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, lane]``."""
         given = None if self.samples is None else self.samples.chunk(first, len(metrics))
+        uplink = self._streams["uplink"] if self._scenario.uplink == "redrawn" else None
+        drawn = self._network.draw(first, len(metrics), self._streams["participation"], uplink)
         advance(
             first,
             self._streams["data"],
             self._inputs,
             self._learning.stepsizes,
-            self._draw_exchange(first, len(metrics)),
+            self._draw_exchange(first, len(metrics), drawn),
             self._server_side.attack,
             self._server_side.search,
             self._server_side.defence,
@@ -133,11 +142,14 @@ class PsoFedRun:
             self._test_set,
             self._target,
             self._make_extras(first, len(metrics), given),
+            drawn.network,
+            self._server_side.groups,
             ModelState(self.clients, self.server, self.client_squares),
             self._scratch,
             metrics,
         )
         self._server_side.check()
+        self._network.check()
         raise_python_error(self._learning.hook, self._stream.hook)
         if given is not None:
             # The kernel divides by all clients; those without a sample do not count.
@@ -147,11 +159,13 @@ class PsoFedRun:
                 metrics[:, 2] *= share[:, None]
 
     def _make_extras(self, first: int, count: int, given: Chunk | None) -> Extras | None:
+        availability = self._scenario.availability
         is_plain = (
             self._scenario.learner.kind == "lms"
             and self._stream.is_independent
             and self._inputs.shape == WHITE
-            and not self._server_side.attack.on_samples
+            and not any(attack.poisons_samples() for attack in self._scenario.attacks)
+            and (availability is None or availability.learns == "always")
         )
         if given is None and self._moves is None and is_plain and not self._offsets.size:
             return None
@@ -171,10 +185,8 @@ class PsoFedRun:
         if hasattr(self, "_stream"):
             release(self._learning.hook, self._stream.hook)
 
-    def _draw_exchange(self, first: int, count: int) -> Exchanges:
-        participants = self._draw_participants("participation", first, count)
-        redrawn = self._scenario.uplink == "redrawn"
-        uploaders = self._draw_participants("uplink", first, count) if redrawn else participants
+    def _draw_exchange(self, first: int, count: int, drawn: Drawn) -> Exchanges:
+        participants, uploaders = drawn.participants, drawn.uploaders
         if self._scenario.selection.coordinated:
             # What is uploaded is what all download next.
             entries = self._selector.draw(first, count + 1, participants)
@@ -185,9 +197,3 @@ class PsoFedRun:
             uploaders,
             self._selector.draw(first + 1, count, uploaders),
         )
-
-    def _draw_participants(self, source: str, first: int, count: int) -> NDArray[np.int32]:
-        stream = self._streams[source]
-        out = np.empty((count, self._scenario.num_participants, stream.key.size), np.int32)
-        draw_participants(stream.key, stream.gamma, first, self._scenario.num_clients, out)
-        return out

@@ -10,19 +10,30 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.common.types import FloatArray, IndexArray, IntArray
+from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
 from psofed.engine.attackers import redraw_byzantine
 from psofed.engine.compiling import compiled
+from psofed.engine.frames.delay import pass_time, weigh_by_delay
 from psofed.engine.frames.learner import Learning, step_client
 from psofed.engine.frames.stream import Inputs, draw_input
 from psofed.engine.hooks import Uploads, take_attack, take_poison
 from psofed.engine.inputs import InputModel
 from psofed.engine.lanes import WIDTH, empty_lanes, fma, load, spread, store, to_float64
 from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product
+from psofed.engine.network import NetworkSide, download_through, silence_unreached, upload_through
 from psofed.engine.normals import WORDS_AHEAD, next_normals
 from psofed.engine.samples import error_on_next, has_sample, take_sample
 from psofed.engine.search import corrupt_at_best
-from psofed.engine.server_side import AttackSide, DefenceSide, RuleSide, SearchSide, aggregate, leave_out
+from psofed.engine.server_side import (
+    AttackSide,
+    DefenceSide,
+    GroupSide,
+    RuleSide,
+    SearchSide,
+    aggregate,
+    corrupt_by_groups,
+    leave_out,
+)
 from psofed.engine.streams import Stream, WordArray
 from psofed.engine.test_set import TestSet, test_error
 
@@ -109,6 +120,10 @@ class Scratch(NamedTuple):
         The server's error to a target that moves; after that, to aggregate in.
     sent : array (P, M, lanes)
         What is uploaded.
+    asked : int array (lanes,)
+        Number of clients that were asked to upload.
+    nobody : int array (0, lanes)
+        Clients that a defence has excluded, where there is none.
     """
 
     counter: WordArray
@@ -119,6 +134,8 @@ class Scratch(NamedTuple):
     clean: FloatArray
     distance: FloatArray
     sent: FloatArray
+    asked: IntArray
+    nobody: IntArray
 
 
 def make_scratch(dimension: int, participants: int, shared: int, lanes: int) -> Scratch:
@@ -133,6 +150,8 @@ def make_scratch(dimension: int, participants: int, shared: int, lanes: int) -> 
         clean=empty_lanes(lanes),
         distance=empty_lanes(dimension, lanes),
         sent=empty_lanes(participants, shared, lanes),
+        asked=np.full(lanes, participants),
+        nobody=np.zeros((0, lanes), np.int64),
     )
 
 
@@ -150,6 +169,8 @@ def advance(
     tests: TestSet,
     target: FloatArray,
     extras: Extras | None,
+    network: NetworkSide | None,
+    groups: GroupSide | None,
     state: ModelState,
     scratch: Scratch,
     metrics: FloatArray,
@@ -170,7 +191,7 @@ def advance(
         Numba compiles the kernel for each, as for `extras`.
     target : array (D,)
         w, for the hooks.
-    search, extras : SearchSide or None, Extras or None
+    search, extras, network, groups : SearchSide, Extras, NetworkSide, GroupSide, or None
         Numba compiles the kernel for each, and without them leaves out what it takes to handle them.
     scratch : Scratch
         What it works in.
@@ -186,7 +207,15 @@ def advance(
             _measure(server, tests, metrics, t)
         else:
             _measure_in_general(server, tests, extras, scratch, metrics, t)
-        if defence is None or defence.excluded_download:
+        if network is not None:
+            left = scratch.nobody
+            if defence is not None and not defence.excluded_download:
+                left = defence.watching.left
+            download_through(
+                t, first + t, network, server, target, exchange.participants[t], exchange.downloaded[t], left,
+                scratch.asked, clients,
+            )  # fmt: skip
+        elif defence is None or defence.excluded_download:
             _download(t, server, exchange.participants, exchange.downloaded, clients)
         else:
             _download_unless_out(
@@ -195,16 +224,30 @@ def advance(
         if extras is None:
             _learn(data.gamma, inputs.scale, inputs.noise_deviation, stepsizes, scratch, clients, metrics, t)
         else:
-            _learn_in_general(first, t, data, inputs, attack, target, extras, scratch, state, metrics)
+            _learn_in_general(
+                first, t, data, inputs, attack, groups, target, extras, network, scratch, state, metrics
+            )
         uploaders, uploaded = exchange.uploaders[t], exchange.uploaded[t]
         _upload(clients, uploaders, uploaded, scratch.sent)
-        uploads = Uploads(uploaders, uploaded, scratch.sent)
-        if search is not None:
+        uploads = Uploads(uploaders, uploaded, scratch.sent, scratch.asked)
+        if network is not None:
+            silence_unreached(t, network, scratch.sent)
+            for lane in range(lanes):
+                scratch.asked[lane] = network.asked[t, lane]
+        if groups is not None:
+            corrupt_by_groups(attack, groups, first + t, target, server, uploads)
+        elif search is not None:
             corrupt_at_best(attack, search, rule, first + t, target, server, uploads, scratch.distance)
         elif attack.on_uploads:
             corrupt(attack.token, first + t, attack.attackers, target, server, uploads)
+        if network is not None:
+            upload_through(first + t, num_clients, network, server, target, uploads)
+            if network.delay.is_on:
+                uploads = pass_time(network.delay, t, first + t, server, uploads)
         if defence is not None:
             leave_out(defence, first + t, server, uploads)
+        if network is not None and network.delay.by_delay:
+            weigh_by_delay(network.delay, server, uploads)
         aggregate(rule, first + t, target, uploads, scratch.distance, server)
 
 
@@ -276,8 +319,10 @@ def _learn_in_general(
     data: Stream,
     inputs: InputModel,
     attack: AttackSide,
+    groups: GroupSide | None,
     target: FloatArray,
     extras: Extras,
+    network: NetworkSide | None,
     scratch: Scratch,
     state: ModelState,
     metrics: FloatArray,
@@ -287,7 +332,10 @@ def _learn_in_general(
     num_clients, dimension, lanes = clients.shape
     counter, hashed, normals = scratch.counter, scratch.hashed, scratch.normals
     sample, error, clean = scratch.sample, scratch.error, scratch.clean
-    poison = take_poison(attack.poison)
+    poisons = attack.on_samples
+    if groups is not None:
+        for side in groups.sides:
+            poisons = poisons or side.on_samples
     if attack.on_samples:
         redraw_byzantine(first + t, attack.attackers)
     fill_row(metrics, 3 * t, lanes, 0.0)
@@ -311,13 +359,56 @@ def _learn_in_general(
             add_squares(client_squares, k, clean, 0, 1)
         if extras.has_samples and not has_sample(extras.inputs[t, k]):
             continue
-        if attack.on_samples:
-            poison(attack.token, first + t, k, attack.attackers, target, sample, error)
+        if network is not None and network.learns.size:
+            _copy_absent(network.learns[t, k], clients[k], network.held)
+            _copy_absent_rows(network.learns[t, k], extras.learning.memory[k], network.held_memory)
+        if poisons:
+            _poison(first + t, k, attack, groups, target, sample, error)
             add_inner_product(error, sample, clients, k * dimension, dimension)
             step_client(extras.learning, first + t, k, target, sample, error, clients)
         else:
             step_client(extras.learning, first + t, k, target, sample, clean, clients)
+        if network is not None and network.learns.size:
+            _copy_absent(network.learns[t, k], network.held, clients[k])
+            _copy_absent_rows(network.learns[t, k], network.held_memory, extras.learning.memory[k])
     scale_row(metrics, 3 * t, lanes, 1.0 / num_clients)
+
+
+@compiled(allocates=False)
+def _copy_absent(learns: BoolArray, numbers: FloatArray, out: FloatArray) -> None:
+    """Copy the columns (D, lanes) of trials in which a client does not learn."""
+    for i in range(out.shape[0]):
+        for lane in range(out.shape[1]):
+            if not learns[lane]:
+                out[i, lane] = numbers[i, lane]
+
+
+@compiled(allocates=False)
+def _copy_absent_rows(learns: BoolArray, numbers: FloatArray, out: FloatArray) -> None:
+    """Copy the rows (lanes, any) of trials in which a client does not learn."""
+    for lane in range(out.shape[0]):
+        if not learns[lane]:
+            for i in range(out.shape[1]):
+                out[lane, i] = numbers[lane, i]
+
+
+@compiled(allocates=False)
+def _poison(
+    n: int,
+    k: int,
+    attack: AttackSide,
+    groups: GroupSide | None,
+    target: FloatArray,
+    sample: FloatArray,
+    error: FloatArray,
+) -> None:
+    """Let the attackers among client k's trials change its sample; no client belongs to two groups."""
+    if groups is None:
+        take_poison(attack.poison)(attack.token, n, k, attack.attackers, target, sample, error)
+    else:
+        for side in groups.sides:
+            if side.on_samples:
+                take_poison(side.poison)(side.token, n, k, side.attackers, target, sample, error)
 
 
 @compiled(allocates=False)

@@ -30,6 +30,7 @@ from psofed.engine.server_side import (
     SearchSide,
     ServerSide,
     aggregate,
+    attack_streams,
     leave_out,
 )
 from psofed.engine.streams import Stream, WordArray, make_stream
@@ -81,7 +82,7 @@ class ServerModelRun:
         # Root data are of the model's entries, so a rule that has some can only join models.
         root = self._streams["root"] if exchange.sends_model else None
         self._server_side = ServerSide(
-            scenario, fleet, self._streams["attack"], self._streams["pre_aggregation"], root,
+            scenario, fleet, attack_streams(scenario, seed, trials), self._streams["pre_aggregation"], root,
             max(exchange.numbers, scenario.dimension), plan,
         )  # fmt: skip
         self._hooks = _ExchangeHooks(*exchange_hooks(algorithm))
@@ -237,6 +238,9 @@ def _advance(
         entries[:, i] = i
     sent_entries = entries[:most, :numbers].copy()
     joined_entries = entries[:, :joined_size].copy()
+    asked, all_asked = np.empty(lanes, np.int64), np.empty(lanes, np.int64)
+    for lane in range(lanes):
+        all_asked[lane] = num_clients
     everyone = np.empty((num_clients if remembers else 0, lanes), np.int32)
     for k in range(everyone.shape[0]):
         everyone[k] = k
@@ -307,7 +311,9 @@ def _advance(
                 for i in range(dimension):
                     for lane in range(lanes):
                         sends[p, i, lane] += server[i, lane]
-        uploads = Uploads(participants[t][:count], sent_entries[:count], sends)
+        for lane in range(lanes):
+            asked[lane] = count
+        uploads = Uploads(participants[t][:count], sent_entries[:count], sends, asked)
         if search is not None:
             corrupt_at_best(attack, search, rule, n, base, server, uploads, change)
         elif attack.on_uploads:
@@ -322,11 +328,11 @@ def _advance(
             _negate(sends)
             decode_(decode.token, count, stepsize, decode.options, sends, normals, uniforms, decoded[:count])
             _negate(decoded[:count])
-            uploads = Uploads(participants[t][:count], joined_entries[:count], decoded[:count])
+            uploads = Uploads(participants[t][:count], joined_entries[:count], decoded[:count], asked)
         if remembers:
             take_in(momenta.server, uploads.clients, uploads.sent)
             read_out(momenta.server, everyone, remembered)
-            uploads = Uploads(everyone, joined_entries, remembered)
+            uploads = Uploads(everyone, joined_entries, remembered, all_asked)
         aggregate(rule, n, zeros, uploads, joined_scratch, joined)
         for i in range(joined_size):
             for lane in range(lanes):

@@ -1,6 +1,7 @@
 """Attack, defence and aggregation in the form that kernels take."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +23,14 @@ from psofed.engine.hooks import (
     Uploads,
     Watching,
     take_aggregation,
+    take_attack,
     take_defence,
     take_mix,
 )
 from psofed.engine.root_data import RootSet, draw_root, own_step
-from psofed.engine.streams import Stream
+from psofed.engine.streams import Stream, make_stream
 from psofed.parts.aggregations.mean import Mean
+from psofed.parts.base import Attack
 from psofed.parts.plain import check_memory
 from psofed.parts.watching import WatchPlan
 
@@ -57,6 +60,22 @@ class AttackSide(NamedTuple):
     poison: int
     token: int
     attackers: AttackState
+
+
+class GroupSide(NamedTuple):
+    """Several groups of attackers; where there is one, kernels take None.
+
+    Attributes
+    ----------
+    sides : tuple of AttackSide
+        The groups.
+    clean, changed : array (P, M, lanes)
+        Scratch: uploads before all attacks, and after those of some groups.
+    """
+
+    sides: tuple[AttackSide, ...]
+    clean: FloatArray
+    changed: FloatArray
 
 
 class SearchSide(NamedTuple):
@@ -130,8 +149,6 @@ class MixingSide(NamedTuple):
         Its randomness.
     memory : MixMemory
         What the hook works in, and the mixed uploads.
-    counts : int array (P + 1,)
-        Number of mixed uploads, by number of participants.
     """
 
     is_on: bool
@@ -141,7 +158,6 @@ class MixingSide(NamedTuple):
     num_clients: int
     stream: Stream
     memory: MixMemory
-    counts: NDArray[np.int64]
 
 
 class DefenceSide(NamedTuple):
@@ -177,8 +193,10 @@ class ServerSide:
         What is simulated.
     fleet : Fleet
         Its clients; their names resolve ``attack.clients``.
-    stream, mix_stream, root_stream : Stream
-        Randomness of the attack, of the pre-aggregation and of the server's root data; None where there can be none.
+    streams : sequence of Stream
+        Randomness of each group of attackers; one is enough where nobody attacks.
+    mix_stream, root_stream : Stream
+        Randomness of the pre-aggregation and of the server's root data; None where there can be none.
     numbers : int
         Largest number of values in a participant's upload.
     plan : WatchPlan, optional
@@ -189,36 +207,28 @@ class ServerSide:
         self,
         scenario: "Scenario",
         fleet: "Fleet",
-        stream: Stream,
+        streams: Sequence[Stream],
         mix_stream: Stream,
         root_stream: Stream | None,
         numbers: int,
         plan: WatchPlan | None = None,
     ) -> None:
         participants = scenario.algorithm.most_participants(scenario)
-        joined = scenario.algorithm.num_joined(scenario)
-        attack, rule = scenario.attack, scenario.aggregation
-        check_memory(attack, scenario.num_clients, max(numbers, scenario.dimension))
-        poisons = attack is not None and attack.poisons_samples()
-        byzantine = fleet.byzantine_mask(attack)
-        idle = attack is None
-        corrupt = NO_HOOK if attack is None or poisons else attack_hook(attack)
-        poison = poison_hook(attack) if attack is not None and poisons else NO_HOOK
-        own = poison if poisons else corrupt
-        self.attack: AttackSide = AttackSide(
-            on_uploads=not idle and not poisons,
-            on_samples=poisons,
-            corrupt=corrupt.address,
-            poison=poison.address,
-            token=own.token,
-            attackers=make_attackers(
-                attack, byzantine, stream, own.options, max(numbers, scenario.dimension)
-            ),
-        )
-        self.search: SearchSide | None = _make_search(scenario, own, participants, numbers, len(stream.key))
+        joined = scenario.most_uploads
+        rule, dimension = scenario.aggregation, max(numbers, scenario.dimension)
+        made = [
+            _make_attack(attack, scenario, fleet, stream, dimension)
+            for attack, stream in zip(scenario.attacks, streams, strict=False)
+        ] or [_make_attack(None, scenario, fleet, streams[0], dimension)]
+        own = tuple(hook for _, hook in made)
+        self.attack: AttackSide = made[0][0]
+        uploads, lanes = (participants, numbers, streams[0].key.size), streams[0].key.size
+        self.groups: GroupSide | None = None
+        if len(made) > 1:
+            self.groups = GroupSide(tuple(side for side, _ in made), np.empty(uploads), np.empty(uploads))
+        self.search: SearchSide | None = _make_search(scenario, own[0], participants, numbers, lanes)
         combine = NO_HOOK if type(rule) is Mean else aggregation_hook(rule)
         mix = NO_HOOK if scenario.pre_aggregation is None else mix_hook(scenario.pre_aggregation)
-        dimension = max(numbers, scenario.dimension)
         self.rule: RuleSide = RuleSide(
             is_mean=type(rule) is Mean,
             combine=combine.address,
@@ -238,9 +248,8 @@ class ServerSide:
                     joined,
                     _shared_by_all(scenario, numbers),
                     dimension,
-                    len(stream.key),
+                    lanes,
                 ),
-                counts=np.array([_mixed_uploads(scenario, p) for p in range(joined + 1)]),
             ),
         )
         judge = NO_HOOK
@@ -248,12 +257,12 @@ class ServerSide:
         if scenario.defence is not None and plan is not None:
             judge = defence_hook(scenario.defence)
             watching = make_watching(
-                scenario.defence, plan, clients=scenario.num_clients, participants=participants,
-                numbers=numbers, dimension=max(numbers, scenario.dimension), lanes=stream.key.size,
+                scenario.defence, plan, clients=scenario.num_clients, participants=max(participants, joined),
+                numbers=numbers, dimension=dimension, lanes=lanes,
             )  # fmt: skip
             download = scenario.defence.excluded_download
             self.defence = DefenceSide(judge.address, judge.token, judge.options, download, watching)
-        self._hooks: tuple[Hook, ...] = (own, combine, mix, judge)
+        self._hooks: tuple[Hook, ...] = (*own, combine, mix, judge)
 
     @property
     def watching(self) -> Watching | None:
@@ -268,13 +277,48 @@ class ServerSide:
         release(*getattr(self, "_hooks", ()))
 
 
+def attack_streams(scenario: "Scenario", seed: int, trials: Any) -> list[Stream]:
+    """Return the randomness of each group of attackers; of one where nobody attacks."""
+    return [make_stream(seed, "attack", trials, group) for group in range(max(len(scenario.attacks), 1))]
+
+
+def _make_attack(
+    attack: Attack | None, scenario: "Scenario", fleet: "Fleet", stream: Stream, dimension: int
+) -> tuple[AttackSide, Hook]:
+    """Return one group of attackers, or nobody, and its hook."""
+    check_memory(attack, scenario.num_clients, dimension)
+    poisons = attack is not None and attack.poisons_samples()
+    corrupt = NO_HOOK if attack is None or poisons else attack_hook(attack)
+    poison = poison_hook(attack) if attack is not None and poisons else NO_HOOK
+    own = poison if poisons else corrupt
+    side = AttackSide(
+        on_uploads=attack is not None and not poisons,
+        on_samples=poisons,
+        corrupt=corrupt.address,
+        poison=poison.address,
+        token=own.token,
+        attackers=make_attackers(attack, fleet.byzantine_mask(attack), stream, own.options, dimension),
+    )
+    return side, own
+
+
 def _make_search(
     scenario: "Scenario", hook: Hook, participants: int, numbers: int, lanes: int
 ) -> SearchSide | None:
-    attack, algorithm = scenario.attack, scenario.algorithm
-    strengths = () if attack is None else attack.strengths()
-    if attack is None or not strengths:
+    algorithm = scenario.algorithm
+    attack = next((attack for attack in scenario.attacks if attack.strengths()), None)
+    if attack is None:
         return None
+    strengths = attack.strengths()
+    if scenario.channel is not None or scenario.delay is not None or scenario.availability is not None:
+        raise NotCoveredError(
+            f'attack.kind = "{attack.kind}" searches its strength against the rule, which cannot be combined with '
+            "[availability], [channel] or [delay]"
+        )
+    if len(scenario.attacks) > 1:
+        raise NotCoveredError(
+            "attackers that search their strength against the rule cannot be combined with other groups"
+        )
     if not (algorithm.holds_models or algorithm.exchange(scenario).sends_model):
         raise NotCoveredError(
             f'attack.kind = "{attack.kind}" searches its strength against the rule, which needs models to be sent, but '
@@ -294,15 +338,38 @@ def _make_search(
     )  # fmt: skip
 
 
-def _mixed_uploads(scenario: "Scenario", participants: int) -> int:
-    return 0 if scenario.pre_aggregation is None else scenario.pre_aggregation.uploads_after(participants)
-
-
 def _shared_by_all(scenario: "Scenario", numbers: int) -> int:
     """Return the largest number of distinct entries that all participants share together."""
-    if scenario.selection.coordinated or not scenario.algorithm.holds_models:
+    if (scenario.selection.coordinated and scenario.delay is None) or not scenario.algorithm.holds_models:
         return numbers
-    return min(scenario.dimension, scenario.num_participants * numbers)
+    return min(scenario.dimension, scenario.most_uploads * numbers)
+
+
+@compiled(allocates=False)
+def corrupt_by_groups(
+    attack: AttackSide, groups: GroupSide, n: int, target: FloatArray, server: FloatArray, uploads: Uploads
+) -> None:
+    """Corrupt uploads in place: each group sees those that nobody has changed yet."""
+    sent, clean, changed = uploads.sent, groups.clean, groups.changed
+    participants, shared, lanes = sent.shape
+    for p in range(participants):
+        for m in range(shared):
+            for lane in range(lanes):
+                clean[p, m, lane] = changed[p, m, lane] = sent[p, m, lane]
+    for side in groups.sides:
+        if not side.on_uploads:
+            continue
+        take_attack(side.corrupt)(side.token, n, side.attackers, target, server, uploads)
+        for p in range(participants):
+            for m in range(shared):
+                for lane in range(lanes):
+                    if side.attackers.is_byzantine[uploads.clients[p, lane], lane]:
+                        changed[p, m, lane] = sent[p, m, lane]
+                    sent[p, m, lane] = clean[p, m, lane]
+    for p in range(participants):
+        for m in range(shared):
+            for lane in range(lanes):
+                sent[p, m, lane] = changed[p, m, lane]
 
 
 @compiled(allocates=False)
@@ -331,7 +398,7 @@ def move_by_mean(uploads: Uploads, server: FloatArray, change: FloatArray) -> No
                     change[i, lane] += number - server[i, lane]
     for i in range(server.shape[0]):
         for lane in range(lanes):
-            server[i, lane] += change[i, lane] / participants
+            server[i, lane] += change[i, lane] / max(uploads.counts[lane], 1)
 
 
 @compiled(allocates=False)
@@ -352,8 +419,7 @@ def aggregate(
             mixing.memory,
             server,
         )
-        mixed, count = mixing.memory.mixed, mixing.counts[uploads.sent.shape[0]]
-        uploads = Uploads(mixed.clients[:count], mixed.entries[:count], mixed.sent[:count])
+        uploads = mixing.memory.mixed
     if rule.is_mean:
         move_by_mean(uploads, server, scratch)
         return

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 # What randomness is for. The order is part of the contract: it decides the bits of every seed.
 SOURCES = (
     "data", "participation", "uplink", "masks", "attack", "test", "algorithm", "root", "drift", "pre_aggregation",
+    "availability", "channel_up", "channel_down", "delay",
 )  # fmt: skip
 
 WordArray = NDArray[np.uint64]
@@ -52,10 +53,14 @@ class Stream(NamedTuple):
         return mix(self.key + counter * self.gamma)
 
 
-def make_stream(seed: int, source: str, trials: Any) -> Stream:
-    """Return the stream of one `source` for the given `trials` (an iterable of trial numbers)."""
+def make_stream(seed: int, source: str, trials: Any, index: int = 0) -> Stream:
+    """Return the stream of one `source` for the given `trials` (an iterable of trial numbers).
+
+    Sources of which there may be several, such as groups of attackers, are told apart by `index`.
+    """
     code = SOURCES.index(source)
-    key_root, gamma_root = np.random.SeedSequence(seed, spawn_key=(code,)).generate_state(2, np.uint64)
+    spawn_key = (code, index) if index else (code,)
+    key_root, gamma_root = np.random.SeedSequence(seed, spawn_key=spawn_key).generate_state(2, np.uint64)
     step = (np.asarray(trials, dtype=np.uint64) + np.uint64(1)) * _GOLDEN
     return Stream(mix(step + key_root), _odd_gamma(mix(mix(step + gamma_root))))
 

@@ -19,7 +19,7 @@ server ended further from the target than a server that knows nothing.
 
 import math
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -86,7 +86,7 @@ class Place:
 
     occasion: str
     attack: str
-    rule: str
+    aggregation: str
     num_shared: int
     num_participants: int
 
@@ -98,7 +98,7 @@ class Place:
     @property
     def design_name(self) -> str:
         """The label on the axis of designs."""
-        return f"M = {self.num_shared}, P = {self.num_participants}, {self.rule}"
+        return f"M = {self.num_shared}, P = {self.num_participants}, {self.aggregation}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +155,7 @@ class Matrix:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists: every cell, and what partial sharing gains in each."""
-        cells = []
+        grid, cells = self.sweep.grid, []
         for place in self.places():
             cell = self.cell(place)
             levels = {
@@ -165,76 +165,40 @@ class Matrix:
                 }
                 for metric in METRIC_TITLES
             }
-            cells.append(
-                {
-                    "occasion": place.occasion,
-                    "attack": place.attack,
-                    "aggregation": place.rule,
-                    "num_shared": place.num_shared,
-                    "num_participants": place.num_participants,
-                    "diverged_trials": cell.num_diverged,
-                    **carried_away(cell),
-                    **levels,
-                }
-            )
+            about = {**asdict(place), "diverged_trials": cell.num_diverged, **carried_away(cell)}
+            cells.append({**about, **levels})
+        names = ("occasion", "mode", "attack", "aggregation", "metric")
         gains = [
-            {
-                "occasion": occasion,
-                "mode": mode,
-                "attack": attack,
-                "aggregation": rule,
-                "metric": metric,
-                **self.sharing_gain(occasion, mode, attack, rule, metric).to_json(),
-            }
-            for occasion, mode, attack, rule, metric in product(
-                OCCASIONS, MODES, ATTACKS, RULES, METRIC_TITLES
-            )
+            dict(zip(names, panel, strict=True)) | self.sharing_gain(*panel).to_json()
+            for panel in product(OCCASIONS, MODES, ATTACKS, RULES, METRIC_TITLES)
         ]
-        grid = self.sweep.grid
-        about = {
-            "trials": grid.trials,
-            "iterations": grid.base.iterations,
-            "tail": grid.tail,
-            "seed": grid.seed,
-        }
-        plain = {
-            **about,
-            "version": self.sweep.version,
-            "shared": list(self.shared),
-            "cells": cells,
-            "gains": gains,
-        }
-        cleaned: dict[str, Any] = finite_or_none(plain)
-        return cleaned
+        plain: dict[str, Any] = finite_or_none({
+            "trials": grid.trials, "iterations": grid.base.iterations, "tail": grid.tail, "seed": grid.seed,
+            "version": self.sweep.version, "shared": self.shared, "cells": cells, "gains": gains,
+        })  # fmt: skip
+        return plain
 
     def save_csv(self, path: Path) -> None:
         """Write one line per cell and metric."""
         rows: list[list[Any]] = [[
-            "occasion", "attack", "aggregation", "num_shared", "num_participants", "metric", "mean", "low_95",
-            "high_95", "mean_db", "median_db", "median_low_db", "median_high_db",
-            *(f"quantile_{q:g}_db" for q in QUANTILES), "heavy_tailed", "diverged_trials", "carried_away",
+            *(field.name for field in fields(Place)), "metric", "mean", "low_95", "high_95", "mean_db", "median_db",
+            "median_low_db", "median_high_db", *(f"quantile_{q:g}_db" for q in QUANTILES), "heavy_tailed",
+            "diverged_trials", "carried_away",
         ]]  # fmt: skip
-        for place in self.places():
+        for place, metric in product(self.places(), METRIC_TITLES):
             cell = self.cell(place)
-            away = carried_away(cell)["carried_away"]
-            for metric in METRIC_TITLES:
-                found = cell.estimate(metric)
-                ends = [to_decibels(end) if end > 0 else math.nan for end in found.median_interval]
-                numbers = [found.mean, *found.interval, found.decibels, found.median_decibels, *ends]
-                rows.append([
-                    place.occasion, place.attack, place.rule, place.num_shared, place.num_participants, metric,
-                    *(f"{number:.6g}" for number in (*numbers, *quantiles_db(cell, metric))),
-                    found.is_heavy_tailed, cell.num_diverged, f"{away:.6g}",
-                ])  # fmt: skip
+            found, away = cell.estimate(metric), carried_away(cell)["carried_away"]
+            ends = [to_decibels(end) if end > 0 else math.nan for end in found.median_interval]
+            numbers = [found.mean, *found.interval, found.decibels, found.median_decibels, *ends]
+            texts = (f"{number:.6g}" for number in (*numbers, *quantiles_db(cell, metric)))
+            about = [found.is_heavy_tailed, cell.num_diverged, f"{away:.6g}"]
+            rows.append([*astuple(place), metric, *texts, *about])
         write_atomically(path, csv_text(rows).encode(), mode=0o666)
 
     @cached_property
     def _numbers(self) -> tuple[dict[str, int], dict[str, int]]:
-        attacks, designs = self.sweep.grid.axes
-        return (
-            {name: number for number, name in enumerate(attacks.names)},
-            {name: number for number, name in enumerate(designs.names)},
-        )
+        attacks, designs = ({name: at for at, name in enumerate(axis.names)} for axis in self.sweep.grid.axes)
+        return attacks, designs
 
 
 def participants(mode: str, num_shared: int) -> int:
@@ -272,15 +236,15 @@ def resilience_grid(
         place.design_name: (
             place.num_shared,
             place.num_participants,
-            *make_rule(place.rule, place.num_participants),
+            *make_rule(place.aggregation, place.num_participants),
         )
         for place in places
     }
     base = Scenario(num_clients=100, dimension=DIMENSION, num_participants=6, iterations=iterations)
-    fields = ("num_shared", "num_participants", "aggregation", "defence")
+    varied = ("num_shared", "num_participants", "aggregation", "defence")
     axes = (
         Axis(("attack",), tuple(attacks.values()), tuple(attacks)),
-        Axis(fields, tuple(designs.values()), tuple(designs)),
+        Axis(varied, tuple(designs.values()), tuple(designs)),
     )
     return Grid(base, axes, trials=trials, seed=seed, tail=iterations // 3)
 

@@ -156,7 +156,7 @@ def make_away_table(matrix: Matrix) -> str:
             continue
         growth = found["growth_db"]
         rows.append([
-            place.occasion, full_name(place.attack), f"`{place.rule}`",
+            place.occasion, full_name(place.attack), f"`{place.aggregation}`",
             f"M = {place.num_shared}, {place.num_participants}",
             f"{100 * found['carried_away']:.0f} %", "diverged" if math.isnan(growth) else f"{_signed(growth)} dB",
         ])  # fmt: skip

@@ -561,6 +561,9 @@ class Algorithm(Part):
             "channel": scenario.channel,
             "delay": scenario.delay,
         }
+        if not self.holds_models and len(scenario.attacks) > 1:
+            allowed = f'one attack with algorithm = "{self.kind}", whose clients hold no model'
+            raise InvalidValueError("attack", f"{len(scenario.attacks)} groups", allowed)
         for name, value in network.items():
             if not self.holds_models and value is not None:
                 allowed = f'left out with algorithm = "{self.kind}", whose clients hold no model'

@@ -64,6 +64,22 @@ class Availability(Part):
         seed = np.random.SeedSequence(fleet_seed, spawn_key=(_SHARES,))
         return draw_per_client(self.time_share, num_clients, seed)
 
+    def expected_participants(self, num_clients: int, wanted: int, fleet_seed: int) -> float:
+        """Return how many of `wanted` participants take part on average, clients being independent of each other."""
+        import numpy as np
+
+        shares = self.shares(num_clients, fleet_seed)
+        if not self.server_knows:
+            return wanted * float(shares.mean())
+        # Probabilities of 0, 1, … available clients; the last also of more.
+        chances = np.zeros(wanted + 1)
+        chances[0] = 1.0
+        for share in shares:
+            moved = share * chances
+            chances[:-1] -= moved[:-1]
+            chances[1:] += moved[:-1]
+        return float(chances @ np.arange(wanted + 1))
+
     def to_mapping(self) -> dict[str, Any]:
         """Return the kind and the options as in TOML."""
         plain = {name: getattr(self, name) for name in self.options()}
@@ -89,6 +105,10 @@ class Channel(Part):
     def transmit(self, transmission: "Transmission", out: "FloatArray") -> None:
         """Write the values that arrive into ``out`` (M,); NaN for a value that is lost."""
         raise NotImplementedError
+
+    def body(self) -> str:
+        """Return the name of the method that does what :meth:`transmit` does, for kinds with a faster one."""
+        return "transmit"
 
     def bits_after(self, bits: int) -> int:
         """Return the bits that a value takes on this link, given that it took `bits` before."""

@@ -43,7 +43,6 @@ class Part(Settings):
         if cls.family and Part not in cls.__bases__ and not cls.__name__.startswith("_"):
             from psofed.parts.registry import register
 
-            cls._check_methods()
             register(cls)
 
     def __post_init__(self) -> None:
@@ -79,7 +78,8 @@ class Part(Settings):
         raise UnknownFieldError(field, tuple(known))
 
     @classmethod
-    def _check_methods(cls) -> None:
+    def check_methods(cls) -> None:
+        """Refuse a class that has none of its family's methods."""
         base = cls._family_base()
         if cls.methods and all(getattr(cls, name) is getattr(base, name) for name in cls.methods):
             wanted = " or ".join(cls.methods)

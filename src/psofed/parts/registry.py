@@ -96,6 +96,7 @@ def register(part: type[Part]) -> None:
             f'{part.__module__}.{part.__qualname__}: the {part.family} "{part.kind}" already exists ({owner}); '
             "rename the class or set another `kind`"
         )
+    part.check_methods()
     _REGISTERED[key] = part
 
 

@@ -83,7 +83,7 @@ def draw_trial(scenario: Scenario, seed: int, trial: int) -> Draws:
         download_masks=masks[:-1],
         upload_masks=masks[1:],
         shocks=draw_shocks(
-            scenario.attack,
+            scenario.attack if len(scenario.attacks) < 2 else None,  # groups have their own
             streams["attack"],
             fleet.byzantine_mask(scenario.attack),
             scenario.iterations,

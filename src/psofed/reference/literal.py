@@ -5,8 +5,6 @@ mean. Here attack and rule are the parts themselves, run as plain Python (:mod:`
 on errors. Slow; the fast engine is tested against it on the same draws.
 """
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,13 +19,13 @@ from psofed.parts.contexts import Observation, Residual
 from psofed.parts.plain import (
     combine_uploads,
     corrupt_at_best,
-    corrupt_uploads,
     mix_uploads,
     poison_sample,
 )
 from psofed.parts.watching import Watch, WatchPlan
 from psofed.reference.block_form import ReferenceRun, is_covered, run_reference
 from psofed.reference.draws import draw_mix_uniforms, draw_trial
+from psofed.reference.network import LiteralGroups, LiteralNetwork
 from psofed.reference.server_model import run_server_model_reference
 from psofed.scenario import Scenario
 
@@ -56,6 +54,10 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
     """
     draws = draw_trial(scenario, seed, trial)
     shocks, attack = draws.shocks, scenario.attack
+    network, groups = (
+        LiteralNetwork(scenario, seed, trial),
+        LiteralGroups(scenario, seed, trial, scenario.dimension),
+    )
     iterations, clients, dimension = draws.inputs.shape
     start = draw_fleet(scenario).target
     root = _draw_root(scenario, seed, trial, start)
@@ -71,36 +73,48 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
         test_outputs = draws.test_inputs @ target + draws.test_noise
         server_msd[n] = np.sum((server - target) ** 2)
         test_mse[n] = np.mean((test_outputs - draws.test_inputs @ server) ** 2)
+        participants = network.draw_participants(n, draws.participants[n], "participation")
+        participants = participants[network.reached(n, participants)]
         for k in range(clients):
-            if draws.participants[n, k] and not (stays_behind and watch is not None and watch.is_out[k]):
-                local[k] = np.where(draws.download_masks[n, k], server, local[k])
+            if k in participants and not (stays_behind and watch is not None and watch.is_out[k]):
+                shared = np.where(draws.download_masks[n, k], server, np.nan)
+                received = network.transmit("down", n, k, shared, local[k])
+                local[k] = np.where(np.isnan(received), local[k], received)
             x = draws.inputs[n, k]
             y = target @ x + draws.noise[n, k]
             network_mse[n] += (y - local[k] @ x) ** 2 / clients
-            if attack is not None and attack.poisons_samples() and shocks.attacking[n, k]:
-                x, y = poison_sample(attack, x, y, normals=shocks.normals[n, k], client=k, iteration=n)
-            local[k] = learners[k].step(local[k], x, y, n)
-        uploaders = np.flatnonzero(draws.uploaders[n])
+            for member, shock in zip(scenario.attacks, groups.shocks, strict=True):
+                if member.poisons_samples() and shock.attacking[n, k]:
+                    x, y = poison_sample(member, x, y, normals=shock.normals[n, k], client=k, iteration=n)
+            if network.learns(n, k):
+                local[k] = learners[k].step(local[k], x, y, n)
+        source = "uplink" if scenario.uplink == "redrawn" else "participation"
+        uploaders = network.draw_participants(n, draws.uploaders[n], source)
         uploads = np.where(draws.upload_masks[n, uploaders], local[uploaders], np.nan)
+        there = network.reached(n, uploaders)
+        uploads[~there] = np.nan
         pre, uniforms = scenario.pre_aggregation, draw_mix_uniforms(scenario, seed, trial, n, uploaders)
         own_step = None
         if root is not None:
             inputs, outputs = root
             own_step = scenario.mean_stepsize * inputs.T @ (outputs - inputs @ server) / len(outputs)
-        if attack is not None and not attack.poisons_samples():
-            corrupt: Callable[..., FloatArray] = corrupt_uploads
-            if attack.strengths():
-                corrupt = partial(
-                    corrupt_at_best, rule=scenario.aggregation, pre=pre, uniforms=uniforms, own_step=own_step
-                )
-            uploads = corrupt(
-                attack, uploads=uploads, attacking=shocks.attacking[n, uploaders], server=server, clients=uploaders,
-                iteration=n, normals=shocks.normals[n, uploaders], common_normals=shocks.common_normals[n],
+        if attack is not None and attack.strengths():
+            uploads = corrupt_at_best(
+                attack, scenario.aggregation, pre, uploads, shocks.attacking[n, uploaders], server=server,
+                uniforms=uniforms, own_step=own_step, clients=uploaders, iteration=n,
+                normals=shocks.normals[n, uploaders], common_normals=shocks.common_normals[n],
                 num_clients=clients, memory=memory,
             )  # fmt: skip
+        else:
+            uploads[there] = groups.corrupt(n, uploaders[there], uploads[there], server)
+        for p, k in enumerate(uploaders):
+            uploads[p] = network.transmit("up", n, int(k), uploads[p], server)
+        arrivals = network.pass_time(n, uploaders, uploads, server)
         if watch is not None:
-            uploads[watch.judge(uploads, server, uploaders, n)] = np.nan
-        if pre is not None:
+            arrivals.uploads[watch.judge(arrivals.uploads, server, arrivals.clients, n)] = np.nan
+        uploads = network.weigh_by_delay(arrivals, server)
+        if pre is not None and len(uploads):
+            uniforms = draw_mix_uniforms(scenario, seed, trial, n, arrivals.clients)
             uploads = mix_uploads(pre, uploads, server, uniforms=uniforms)
         models[n + 1, 0] = combine_uploads(scenario.aggregation, uploads, server, own_step)
         models[n + 1, 1:] = local

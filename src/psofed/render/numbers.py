@@ -109,3 +109,8 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     if len(names) > most:
         return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def sentence_case(text: str) -> str:
+    """Return a text whose first letter is a capital."""
+    return text[:1].upper() + text[1:]

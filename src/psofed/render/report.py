@@ -263,11 +263,14 @@ class Reported:
         """Return the result's picture as a value."""
         raise NotImplementedError
 
-    def plot(self) -> "Figure":
-        """Draw the result; returns a Matplotlib figure that displays itself in a notebook."""
+    def plot(self, *given: Any, **named: Any) -> "Figure":
+        """Draw the result; returns a Matplotlib figure that displays itself in a notebook.
+
+        Arguments are those of `chart`.
+        """
         from psofed.render.figures import draw_chart
 
-        return draw_chart(self.chart())
+        return draw_chart(self.chart(*given, **named))
 
     def __repr__(self) -> str:
         return self.report().to_text(rows=FEW_ROWS)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import pandas
 
     from psofed.render.charts import Chart
-    from psofed.render.figures import Figure
     from psofed.results.simulation import SimulationResult
     from psofed.scenario import Scenario
 
@@ -122,12 +121,6 @@ class Difference(Reported):
         from psofed.results.reports.difference import difference_chart
 
         return difference_chart(self, metric)
-
-    def plot(self, metric: str = "network_mse") -> "Figure":
-        """Draw every pair's difference; returns a Matplotlib figure."""
-        from psofed.render.figures import draw_chart
-
-        return draw_chart(self.chart(metric))
 
     def pairs(self, metric: str = "network_mse") -> FloatArray:
         """Return 10 log₁₀(a_i/b_i) of every pair; infinite where one diverged, NaN where both did."""

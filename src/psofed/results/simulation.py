@@ -55,7 +55,7 @@ class SimulationResult(Reported):
     seconds : float
         How long it took.
     details : dict
-        What else there is to say, as plain values: ``"data"`` for data of your own.
+        Further plain values: ``"data"`` for data of your own, ``"privacy"`` with a private channel.
     notes : tuple of str
         What should be known of how it was computed, such as a part that Numba could not compile.
     defence : DefenceRecord or None

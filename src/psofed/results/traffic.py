@@ -24,6 +24,10 @@ class Communication:
         Numbers per iteration and direction with full sharing in every iteration, |S_n| · D.
     iterations : int
         Length of the run.
+    bits_per_value_up, bits_per_value_down : int
+        Bits that a value takes on the links.
+    taking_part : float
+        Fraction of the participants that are available, on average.
 
     Examples
     --------
@@ -36,16 +40,37 @@ class Communication:
     traffic: Traffic
     full_numbers: int
     iterations: int
+    bits_per_value_up: int = BITS_PER_NUMBER
+    bits_per_value_down: int = BITS_PER_NUMBER
+    taking_part: float = 1.0
+
+    @property
+    def _down(self) -> Fraction:
+        """Bits that a participant receives in an exchange, on average."""
+        return (
+            self.traffic.bits_down
+            * Fraction(self.bits_per_value_down, BITS_PER_NUMBER)
+            * Fraction(self.taking_part)
+        )
+
+    @property
+    def _up(self) -> Fraction:
+        """Bits that a participant sends in an exchange, on average."""
+        return (
+            self.traffic.bits_up
+            * Fraction(self.bits_per_value_up, BITS_PER_NUMBER)
+            * Fraction(self.taking_part)
+        )
 
     @property
     def bits_down(self) -> float:
         """Bits all participants of an iteration receive, on long average."""
-        return _whole(self.traffic.bits_down * self.traffic.exchanges_per_iteration)
+        return _whole(self._down * self.traffic.exchanges_per_iteration)
 
     @property
     def bits_up(self) -> float:
         """Bits all participants of an iteration send, on long average."""
-        return _whole(self.traffic.bits_up * self.traffic.exchanges_per_iteration)
+        return _whole(self._up * self.traffic.exchanges_per_iteration)
 
     @property
     def numbers_down(self) -> float:
@@ -63,9 +88,9 @@ class Communication:
         return (self.bits_down + self.bits_up) / (2 * self.full_numbers * BITS_PER_NUMBER)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts. Per iteration: on long average; in total: of this run, to the bit."""
+        """Return plain dicts. Per iteration: on long average; in total: of this run (exact if all are available)."""
         rate, made = self.traffic.exchanges_per_iteration, self.traffic.exchanges_before(self.iterations)
-        down, up, full = self.traffic.bits_down, self.traffic.bits_up, self.full_numbers * BITS_PER_NUMBER
+        down, up, full = self._down, self._up, self.full_numbers * BITS_PER_NUMBER
         return {
             "bytes_per_number": BYTES_PER_NUMBER,
             "per_iteration": _row(down * rate, up * rate),
@@ -81,7 +106,21 @@ class Communication:
 def measure_communication(scenario: Scenario) -> Communication:
     """Count the traffic of a scenario's algorithm."""
     traffic = scenario.algorithm.traffic(scenario)
-    return Communication(traffic, scenario.num_participants * scenario.dimension, scenario.iterations)
+    participants, availability, links = scenario.num_participants, scenario.availability, scenario.channel
+    taking_part = 1.0
+    if availability is not None:
+        seed = scenario.data.fleet_seed
+        taking_part = (
+            availability.expected_participants(scenario.num_clients, participants, seed) / participants
+        )
+    return Communication(
+        traffic,
+        participants * scenario.dimension,
+        scenario.iterations,
+        BITS_PER_NUMBER if links is None else links.bits_up,
+        BITS_PER_NUMBER if links is None else links.bits_down,
+        taking_part,
+    )
 
 
 def _row(down: Fraction, up: Fraction) -> dict[str, float]:

@@ -102,6 +102,8 @@ class Block:
         Mean over trials and iterations of the logarithm of the level that a defence saw.
     evasion : array (2, trials) or None
         The server's and the clients' mean square error on inputs moved to hurt most, over the tail, if asked for.
+    most_uploads : int or None
+        Largest number of uploads by one client in a trial, where privacy depends on it.
     """
 
     tail_halves: FloatArray
@@ -115,6 +117,7 @@ class Block:
     peaks: IntArray | None = None
     mean_log_level: float = 0.0
     evasion: FloatArray | None = None
+    most_uploads: int | None = None
 
 
 class Stopped(Exception):  # noqa: N818 (it is no error)
@@ -179,6 +182,8 @@ def run_block(job: Job, trials: range, progress: Progress | None = None) -> Bloc
         with np.errstate(over="ignore"):  # of trials that diverge
             worst = np.mean(evasions, axis=0)
         block = replace(block, evasion=np.where(diverged_at < 0, worst, np.inf))
+    if scenario.algorithm.holds_models and run.upload_counts.size:
+        block = replace(block, most_uploads=int(run.upload_counts[:, :count].max()))
     if scenario.data.rows is None:
         return block
     return replace(block, client_squares=run.client_squares[:, :count].copy())

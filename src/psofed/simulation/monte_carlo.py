@@ -23,6 +23,7 @@ from psofed.engine.compiling import is_cold
 from psofed.fleet import Fleet, draw_fleet
 from psofed.parts.watching import WatchPlan
 from psofed.results import EVASION_TITLES, DefenceRecord, SimulationResult
+from psofed.results.privacy import privacy_spent
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.settings.simulation import SimulationSettings
@@ -65,7 +66,7 @@ def simulate(scenario: Scenario | str | Path, settings: SimulationSettings) -> S
         return result
     from psofed.simulation.baselines import describe_result
 
-    return replace(result, details={"data": describe_result(result, client_mse)})
+    return replace(result, details={**result.details, "data": describe_result(result, client_mse)})
 
 
 def run_trials(
@@ -113,15 +114,6 @@ def check_covered(scenario: Scenario) -> None:
         "your own data": data is not None,
         "a different target per client (data.target_spread)": scenario.data.target_spread > 0,
     }
-    not_yet = {
-        "[availability]": scenario.availability is not None,
-        "[channel]": scenario.channel is not None,
-        "[delay]": scenario.delay is not None,
-        "several groups of attackers": len(scenario.attacks) > 1,
-    }
-    for name, is_given in not_yet.items():
-        if is_given:
-            raise NotCoveredError(f"{name} cannot be simulated yet")
     algorithm, rule, defence = scenario.algorithm, scenario.aggregation, scenario.defence
     if defence is not None and not defence.excluded_download and not algorithm.holds_models:
         raise NotCoveredError(
@@ -146,15 +138,28 @@ def check_covered(scenario: Scenario) -> None:
 
 def _load_kernels(job: Job) -> None:
     """Load or compile the kernels here, once, instead of in every thread, and outside the measured time."""
-    parts = (*map(type, job.scenario.parts()), job.scenario.data.rows is None)
+    held = job.scenario
+    learns = held.availability is not None and held.availability.learns
+    parts = (
+        *map(type, held.parts()),
+        len(held.attacks),
+        held.channel is None,
+        learns,
+        held.data.rows is None,
+    )
     # One at a time: scenarios simulated side by side would compile the same kernels side by side.
     with _LOADING:
         if parts not in _LOADED:
             if is_cold():
                 notify("compiling the kernels (once on this machine, some seconds)")
             plan = None if job.scenario.defence is None else WatchPlan(0.0, np.zeros((0, 0)))
+            delay = job.scenario.delay
+            shortest = 1 if delay is None else delay.longest_delay() + 1
             one = replace(
-                job, scenario=job.scenario.replace(iterations=1), recording=Recording(tail=1), plan=plan
+                job,
+                scenario=job.scenario.replace(iterations=shortest),
+                recording=Recording(tail=1),
+                plan=plan,
             )
             run_block(one, range(BLOCK))
             _LOADED.add(parts)
@@ -228,12 +233,15 @@ class _Total:
         self._client_squares: list[FloatArray] = []
         self._watched: list[dict[str, NDArray[np.int64]]] = []
         self._notes: tuple[str, ...] = ()
+        self._most_uploads = 0
         self._evasions: list[FloatArray] = []
 
     def add(self, block: Block) -> None:
         self._curve_sum += block.curve_sum
         self._curve_squares += block.curve_squares
         self._notes = block.notes
+        if block.most_uploads is not None:
+            self._most_uploads = max(self._most_uploads, block.most_uploads)
         if block.evasion is not None:
             self._evasions.append(block.evasion)
         self._blocks.append((block.tail_halves, block.diverged_at, block.curves))
@@ -259,6 +267,7 @@ class _Total:
             spread = np.maximum(self._curve_squares / trials - mean**2, 0.0)
             error = np.sqrt(spread / (trials - 1)) if trials > 1 else np.full_like(mean, np.nan)
             change = halves[1] - halves[0] if tail > 1 else np.zeros_like(steady)
+        privacy = privacy_spent(self._job.scenario, self._most_uploads)
         kept = [block[2] for block in self._blocks if block[2] is not None]
         curves = np.concatenate(kept) if kept else None
         return SimulationResult(
@@ -276,6 +285,7 @@ class _Total:
             if curves is None
             else dict(zip(METRICS, np.moveaxis(curves, 2, 0), strict=True)),
             seconds=seconds,
+            details={} if privacy is None else {"privacy": privacy},
             notes=self._notes,
             evasion=dict(zip(EVASION_TITLES, np.concatenate(self._evasions, axis=1), strict=True))
             if self._evasions

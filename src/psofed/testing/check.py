@@ -12,7 +12,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.options import option_of
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES
-from psofed.scenario import Data, Scenario, Selection
+from psofed.scenario import Data, Links, Scenario, Selection
 from psofed.testing import families
 
 SIZES = {"num_clients": 8, "dimension": 4, "num_participants": 5, "num_shared": 2, "iterations": 40}
@@ -98,6 +98,8 @@ def scenario_with(part: Part, **changes: Any) -> Scenario:
         values["dimension"] = getattr(part, "num_inputs", None) or values["dimension"]
     elif part.family == "model":
         values |= {"model": part, "data": Data(function="sine", input_dimension=values["dimension"])}
+    elif part.family == "channel":
+        values["channel"] = Links(up=part, down=part if part.kind != "private" else None)  # type: ignore[arg-type]
     else:
         values[part.family] = part
         values["num_clients"] = max(values["num_clients"], getattr(part, "num_byzantine", 0))

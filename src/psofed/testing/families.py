@@ -7,7 +7,18 @@ import numpy as np
 
 from psofed.parts.affine import Affine
 from psofed.parts.base import Attack, Learner
-from psofed.parts.contexts import KNOWLEDGE, Evidence, Innovation, Mask, Observation, Residual, Step
+from psofed.parts.contexts import (
+    KNOWLEDGE,
+    Departure,
+    Evidence,
+    Innovation,
+    Mask,
+    Observation,
+    Presence,
+    Residual,
+    Step,
+    Transmission,
+)
 from psofed.parts.plain import combine_uploads, corrupt_uploads, mix_uploads
 
 
@@ -266,6 +277,70 @@ def check_model(model: Any) -> Iterator[str]:
         yield f"make_features(4, 4) makes {z.shape[1]} features instead of 4"
 
 
+def check_availability(availability: Any) -> Iterator[str]:
+    """Check that it answers true or false, and that clients are available for the stated share of the time."""
+    rng, clients, iterations = np.random.default_rng(6), 4, 4000
+    shares = availability.shares(clients, 0)
+    if shares.shape != (clients,) or (shares < 0).any() or (shares > 1).any():
+        yield f"time_share gives {shares!r} instead of a share between 0 and 1 for each client"
+        return
+    there, once = np.zeros((iterations, clients), bool), rng.random(clients)
+    for n in range(iterations):
+        for k in range(clients):
+            before = bool(there[n - 1, k]) if n else False
+            presence = Presence(n, k, clients, float(shares[k]), float(rng.random()), float(once[k]), before)
+            here = availability.is_available(presence)
+            if here not in (True, False):
+                yield f"is_available returns {here!r} instead of true or false"
+                return
+            there[n, k] = here
+    # Spells may last long, so that only gross mistakes show.
+    if np.abs(there.mean(axis=0) - shares).max() > 0.25:
+        yield f"clients are available for {there.mean(axis=0)} of the time instead of {shares}"
+
+
+def check_channel(channel: Any) -> Iterator[str]:
+    """Check that it fills its output, keeps the stated moments, and counts bits."""
+    if channel.draws not in ("normals", "uniforms", "none"):
+        yield f'draws = {channel.draws!r} is not "normals", "uniforms" or "none"'
+        return
+    rng, size, nothing = np.random.default_rng(7), 4000, np.zeros(0)
+    values, out = 0.1 * rng.normal(size=size), np.full(size, np.pi)
+    channel.transmit(
+        Transmission(
+            values, np.zeros(size), np.arange(size), 0, 0,
+            rng.normal(size=size) if channel.draws == "normals" else nothing,
+            rng.random(size) if channel.draws == "uniforms" else nothing, 0.999999,
+        ),
+        out,
+    )  # fmt: skip
+    if (out == np.pi).any():
+        yield "transmit does not write every value into `out`"
+        return
+    variance = channel.added_variance()
+    if variance is not None:
+        error = out - values
+        if abs(error.mean()) > 5.0 * (variance / size) ** 0.5 + 1e-12:
+            yield "added_variance states noise of mean zero, but transmit shifts the values"
+        elif abs(np.mean(error**2) - variance) > 5.0 * variance * (2.0 / size) ** 0.5 + 1e-12:
+            yield f"added_variance states {variance:g}, but transmit adds noise of another variance"
+    if not isinstance(channel.bits_after(64), int) or channel.bits_after(64) < 1:
+        yield f"bits_after(64) is {channel.bits_after(64)!r} instead of a number of bits"
+
+
+def check_delay(delay: Any) -> Iterator[str]:
+    """Check that delays are integers up to the longest."""
+    rng, longest = np.random.default_rng(8), delay.longest_delay()
+    if not isinstance(longest, int) or longest < 0:
+        yield f"longest_delay() is {longest!r} instead of an integer of at least 0"
+        return
+    for n in range(200):
+        given = delay.duration(Departure(n % 5, n, float(rng.random())))
+        if int(given) != given or given > longest:
+            yield f"duration returns {given!r} instead of an integer up to longest_delay() = {longest}"
+            return
+
+
 CHECKS: dict[str, Callable[[Any], Iterator[str]]] = {
     "attack": check_attack,
     "aggregation": check_aggregation,
@@ -278,4 +353,7 @@ CHECKS: dict[str, Callable[[Any], Iterator[str]]] = {
     "function": check_function,
     "algorithm": check_algorithm,
     "model": check_model,
+    "availability": check_availability,
+    "channel": check_channel,
+    "delay": check_delay,
 }

@@ -49,11 +49,12 @@ def _make_frame_over_entries(unpack: Unpack, body: Body) -> Frame:
         self = unpack(options)
         entries, sent = uploads.entries, uploads.sent
         participants, shared, lanes = sent.shape
-        fewest = min(int(options[options.size - 1]), participants)
+        quorum = int(options[options.size - 1])
         # Entries are numbered as they are met, which is cheap where few of many are shared.
         row_of, entry_of, count, values = memory.row_of, memory.entry_of, memory.counts, memory.numbers
         for lane in range(lanes):
-            met = 0
+            met, asked = 0, uploads.counts[lane]
+            fewest = min(quorum, asked)
             for p in range(participants):
                 for m in range(shared):
                     number = sent[p, m, lane]
@@ -76,7 +77,7 @@ def _make_frame_over_entries(unpack: Unpack, body: Body) -> Frame:
                     values[first + j] = own
                 agreed = body(self, Numbers(values[first : first + max(arrived, fewest)], own))
                 if abs(agreed) <= LARGEST:
-                    server[i, lane] -= arrived / participants * (agreed - own)
+                    server[i, lane] -= arrived / asked * (agreed - own)
 
     return frame
 
@@ -217,7 +218,7 @@ def _make_frame_that_writes(unpack: Unpack, body: Body) -> Frame:
             for row in range(met):
                 agreed = numbers[last + row]
                 if abs(agreed) <= LARGEST:
-                    server[memory.entry_of[row], lane] -= answered / participants * agreed
+                    server[memory.entry_of[row], lane] -= answered / uploads.counts[lane] * agreed
 
     return frame
 
@@ -235,7 +236,7 @@ def _make_frame_that_returns(unpack: Unpack, body: Body) -> Frame:
         server: FloatArray,
     ) -> None:
         self = unpack(options)
-        participants, _, lanes = uploads.sent.shape
+        lanes = uploads.sent.shape[2]
         numbers = memory.numbers
         for lane in range(lanes):
             answered, met = _gather(target, uploads, own_step, lane, memory, server)
@@ -250,6 +251,6 @@ def _make_frame_that_returns(unpack: Unpack, body: Body) -> Frame:
             agreed = body(self, updates)
             for row in range(met):
                 if abs(agreed[row]) <= LARGEST:
-                    server[memory.entry_of[row], lane] -= answered / participants * agreed[row]
+                    server[memory.entry_of[row], lane] -= answered / uploads.counts[lane] * agreed[row]
 
     return frame

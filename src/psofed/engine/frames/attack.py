@@ -130,7 +130,9 @@ def _make_frame_alone(unpack: Unpack, body: Body, context: Body) -> Frame:
                 # Who attacks cannot be foreseen: bits of it are gathered without branching.
                 byzantine = attacking = _NONE
                 for lane in range(first, min(first + 64, lanes)):
-                    bit = np.uint64(attackers.is_byzantine[clients[p, lane], lane])
+                    # NaN: the client is not available.
+                    there = sent[p, 0, lane] == sent[p, 0, lane]
+                    bit = np.uint64(attackers.is_byzantine[clients[p, lane], lane] & there)
                     byzantine |= bit << np.uint64(lane - first)
                 while byzantine != _NONE:
                     place = lowest_bit(byzantine)
@@ -179,14 +181,18 @@ def _make_frame_together(unpack: Unpack, body: Body, context: Body) -> Frame:
             count = 0
             for p in range(participants):
                 word = first_word(n, num_clients, clients[p, lane], dimension)
-                attacking[p] = attackers.is_byzantine[clients[p, lane], lane] and attacks_now(
-                    key, gamma, word, attackers.probability
+                there = sent[p, 0, lane] == sent[p, 0, lane]  # NaN: the client is not available
+                attacking[p] = there and (
+                    attackers.is_byzantine[clients[p, lane], lane]
+                    and attacks_now(key, gamma, word, attackers.probability)
                 )
                 count += attacking[p]
             if count == 0:
                 continue
             for p in range(participants):
                 column[p] = clients[p, lane]
+                if sent[p, 0, lane] != sent[p, 0, lane]:
+                    continue
                 for m in range(shared):
                     clean[p, m] = target[entries[p, m, lane]] - sent[p, m, lane]
                     place[p, entries[p, m, lane]] = m
@@ -235,19 +241,23 @@ def _make_crafting_frame(unpack: Unpack, body: Body) -> Frame:
         column, row_of = np.empty(participants, np.int64), np.full(dimension, -1)
         for lane in range(lanes):
             key, gamma = attackers.stream.key[lane], attackers.stream.gamma[lane]
-            count = 0
+            count = present = 0
             for p in range(participants):
                 word = first_word(n, num_clients, clients[p, lane], dimension)
-                attacking[p] = attackers.is_byzantine[clients[p, lane], lane] and attacks_now(
-                    key, gamma, word, attackers.probability
+                there = sent[p, 0, lane] == sent[p, 0, lane]  # NaN: the client is not available
+                attacking[p] = there and (
+                    attackers.is_byzantine[clients[p, lane], lane]
+                    and attacks_now(key, gamma, word, attackers.probability)
                 )
                 count += attacking[p]
-                column[p] = clients[p, lane]
+                present += there
+                column[p] = clients[p, lane] if there else num_clients  # those that are absent come last
             if count == 0 and attackers.memory.shape[1] == 0:
                 continue
             for p in range(participants):
                 for m in range(shared):
-                    row_of[entries[p, m, lane]] = 0
+                    if column[p] < num_clients:
+                        row_of[entries[p, m, lane]] = 0
             met = 0
             for i in range(dimension):
                 if row_of[i] == 0:
@@ -260,13 +270,13 @@ def _make_crafting_frame(unpack: Unpack, body: Body) -> Frame:
                     own[row_of[i]] = target[i] - server[i, lane]
                     common[row_of[i]] = common_normal(key, gamma, n, dimension, i)
             honest, honest_shared = (
-                np.zeros((participants - count, met)),
-                np.zeros((participants - count, met), np.bool_),
+                np.zeros((present - count, met)),
+                np.zeros((present - count, met), np.bool_),
             )
             those, those_shared = np.zeros((count, met)), np.zeros((count, met), np.bool_)
-            honest_clients = np.empty(participants - count, np.int64)
+            honest_clients = np.empty(present - count, np.int64)
             h = a = 0
-            order = np.argsort(column)
+            order = np.argsort(column)[:present]
             for p in order:
                 for m in range(shared):
                     i = entries[p, m, lane]

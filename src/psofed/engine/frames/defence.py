@@ -257,6 +257,11 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
                 client: Any = np.int64(k)
                 evidence = Evidence(part_of(scores, 0, (count,)), client, n)
                 _take_note(body(self, evidence, memory), n, k, lane, watch)
+            # After all notes: several delayed uploads of a client may arrive together.
+            for p in range(participants):
+                if squares[p] != squares[p]:
+                    continue
+                k = clients[p, lane]
                 if watch.left[k, lane] != 0:
                     for m in range(shared):
                         sent[p, m, lane] = nan

@@ -32,8 +32,8 @@ class Learning(NamedTuple):
         μ_k, and a.
     memory : array (K, lanes, any)
         Of each client.
-    gains : array (2, lanes)
-        Scratch: ‖x‖² and g.
+    gains, scratch : arrays (2, lanes) and (3, D)
+        Scratch: ‖x‖² and g; one trial's input, model and change.
     """
 
     shape: int
@@ -42,6 +42,7 @@ class Learning(NamedTuple):
     keep: FloatArray
     memory: FloatArray
     gains: FloatArray
+    scratch: FloatArray
 
 
 def make_learning(scenario: "Scenario", lanes: int) -> Learning:
@@ -60,6 +61,7 @@ def make_learning(scenario: "Scenario", lanes: int) -> Learning:
         keep=np.array([learner.keep(float(mu)) for mu in stepsizes]),
         memory=np.broadcast_to(first, (scenario.num_clients, lanes, first.size)).copy(),
         gains=empty_lanes(2, lanes),
+        scratch=np.empty((3, scenario.dimension)),
     )
 
 
@@ -92,7 +94,17 @@ def step_client(
                 store(clients, first + i * lanes, fma(load(sample, i * lanes + lane), against, entry))
     else:
         take_learn(hook.address)(
-            hook.token, n, k, mu, hook.options, target, sample, error, learning.memory[k], clients[k]
+            hook.token,
+            n,
+            k,
+            mu,
+            hook.options,
+            target,
+            sample,
+            error,
+            learning.memory[k],
+            learning.scratch,
+            clients[k],
         )
 
 
@@ -119,11 +131,11 @@ def _make_gain_frame(unpack: Unpack, body: Body) -> Frame:
 def _make_learn_frame(unpack: Unpack, body: Body) -> Frame:
     def frame(
         token: int, n: int, k: int, stepsize: float, options: FloatArray, target: FloatArray, inputs: FloatArray,
-        error: FloatArray, memory: FloatArray, errors: FloatArray,
+        error: FloatArray, memory: FloatArray, scratch: FloatArray, errors: FloatArray,
     ) -> None:  # fmt: skip
         self = unpack(options)
         dimension, lanes = inputs.shape
-        x, model, change = np.empty(dimension), np.empty(dimension), np.empty(dimension)
+        x, model, change = scratch[0], scratch[1], scratch[2]
         for lane in range(lanes):
             for i in range(dimension):
                 x[i] = inputs[i, lane]

@@ -43,10 +43,12 @@ def make_mix_memory(
         np.zeros((uploads, lanes), np.int32),
         np.zeros((uploads, entries, lanes), np.int32),
         np.full((uploads, entries, lanes), np.nan),
+        np.zeros(lanes, np.int64),
     )
+    after = [0 if pre is None else pre.uploads_after(count) for count in range(1, participants + 1)]
     return MixMemory(
         np.empty(numbers), np.empty(participants * entries, np.bool_), np.full(dimension, -1),
-        np.empty(entries, np.int64), mixed,
+        np.empty(entries, np.int64), np.array([0, *after], np.int64), mixed,
     )  # fmt: skip
 
 
@@ -69,12 +71,15 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
     ) -> None:
         self = unpack(options)
         clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
-        participants, shared, lanes = sent.shape
+        _, shared, lanes = sent.shape
         row_of, entry_of, numbers, flags = memory.row_of, memory.entry_of, memory.numbers, memory.flags
         mixed = memory.mixed
-        # With fewer participants than there can be, there are fewer mixed uploads; the others stay silent.
-        count, most = mixed.sent.shape[0], mixed.sent.shape[1]
+        rows, most = mixed.sent.shape[0], mixed.sent.shape[1]
         for lane in range(lanes):
+            participants = uploads.counts[lane]
+            # With fewer participants than there can be, there are fewer mixed uploads; the other places stay empty.
+            count = memory.after[participants]
+            mixed.counts[lane] = count
             met = 0
             for p in range(participants):
                 for m in range(shared):
@@ -117,11 +122,12 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
                     ),
                     weights,
                 )  # fmt: skip
-            for r in range(count):
+            for r in range(rows):
                 mixed.clients[r, lane] = r
                 for row in range(most):
                     mixed.entries[r, row, lane] = 0
                     mixed.sent[r, row, lane] = math.nan
+            for r in range(count):
                 for row in range(met):
                     total, anyone = 0.0, False
                     for p in range(participants):

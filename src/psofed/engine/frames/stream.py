@@ -27,21 +27,27 @@ class Inputs(NamedTuple):
         The stream's method.
     memory : array (K, lanes, any)
         What it remembers of each client. It is carried from chunk to chunk, so chunks are asked for in order.
+    scratch : array (d,)
+        One trial's random numbers.
     """
 
     is_independent: bool
     hook: Hook
     memory: FloatArray
+    scratch: FloatArray
 
 
 def make_inputs(scenario: "Scenario", lanes: int) -> Inputs:
     """Return the stream of several trials, before its first iteration."""
     stream = scenario.data.stream
     if stream.is_independent:
-        return Inputs(True, NO_HOOK, np.zeros((0, 0, 0)))
-    size = stream.memory_size(scenario.input_dimension)
+        return Inputs(True, NO_HOOK, np.zeros((0, 0, 0)), np.zeros(0))
+    size = scenario.input_dimension
     return Inputs(
-        False, make_hook(stream, "draw", DRAW, _make_frame), np.zeros((scenario.num_clients, lanes, size))
+        is_independent=False,
+        hook=make_hook(stream, "draw", DRAW, _make_frame),
+        memory=np.zeros((scenario.num_clients, lanes, stream.memory_size(size))),
+        scratch=np.empty(size),
     )
 
 
@@ -54,24 +60,21 @@ def draw_input(
         colour(model, k, normals, out)
     else:
         take_draw(stream.hook.address)(
-            stream.hook.token, n, k, model.scale[k], stream.hook.options, normals, stream.memory[k], out
-        )
+            stream.hook.token, n, k, model.scale[k], stream.hook.options, normals, stream.memory[k], stream.scratch,
+            out,
+        )  # fmt: skip
 
 
 def _make_frame(unpack: Unpack, body: Body) -> Frame:
     def frame(
         token: int, n: int, k: int, deviation: float, options: FloatArray, normals: NDArray[np.float32],
-        memory: FloatArray, out: FloatArray,
+        memory: FloatArray, scratch: FloatArray, out: FloatArray,
     ) -> None:  # fmt: skip
         self = unpack(options)
         dimension, lanes = out.shape
-        fresh, inputs = np.empty(dimension), np.empty(dimension)
         for lane in range(lanes):
             for i in range(dimension):
-                fresh[i] = normals[i, lane]
-                inputs[i] = 0.0
-            body(self, Innovation(fresh, deviation, k, n), memory[lane], inputs)
-            for i in range(dimension):
-                out[i, lane] = inputs[i]
+                scratch[i] = normals[i, lane]
+            body(self, Innovation(scratch, deviation, k, n), memory[lane], out[:, lane])
 
     return frame

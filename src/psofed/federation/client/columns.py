@@ -29,7 +29,7 @@ Rows = Iterator[tuple[int, Sequence[Any], str]]
 _log = logging.getLogger("psofed.federation")
 
 _MOST_LINES = 50  # of one row
-_MARKED_BYTES = 1024  # at the beginning of a file, and before the position
+_MARKED_BYTES = 256  # at the beginning of a file, and before the position
 
 
 class _OpenTable(NamedTuple):

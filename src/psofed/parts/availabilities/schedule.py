@@ -37,3 +37,16 @@ class Schedule(Availability):
         day = presence.num_clients * self.period
         time = (presence.iteration * presence.num_clients + presence.client * self.period) % day
         return time < presence.share * day
+
+    def expected_participants(self, num_clients: int, wanted: int, fleet_seed: int) -> float:
+        """Return the mean number of participants over a period; clients follow the same clock."""
+        if not self.server_knows:
+            return super().expected_participants(num_clients, wanted, fleet_seed)
+        total, period = 0, min(self.period, 10_000)
+        for n in range(period):
+            there = sum(
+                self.is_available(Presence(n, k, num_clients, self.share, 0.0, 0.0, False))
+                for k in range(num_clients)
+            )
+            total += min(wanted, there)
+        return total / period

@@ -43,19 +43,28 @@ class Quantised(Channel):
 
     def transmit(self, transmission: Transmission, out: FloatArray) -> None:
         """Round each value to a level; values that are not numbers are lost."""
-        levels = 2.0**self.bits
-        step = 2.0 * self.reach / levels
+        if self.rounding == "dithered":
+            self.transmit_dithered(transmission, out)
+        else:
+            self.transmit_stochastic(transmission, out)
+
+    def body(self) -> str:
+        """Return the method for the kind of rounding: comparing words for each message takes time."""
+        return f"transmit_{self.rounding}"
+
+    def transmit_dithered(self, transmission: Transmission, out: FloatArray) -> None:
+        """Round with subtractive dither."""
+        step = 2.0 * self.reach * math.ldexp(1.0, -self.bits)
         for i in range(out.size):
             dither = (transmission.uniforms[i] - 0.5) * step
-            value = transmission.values[i] + dither
-            if math.isnan(value):
-                out[i] = value
-                continue
-            level = float(math.floor(max(min(value, self.reach), -self.reach) / step))
-            level = max(min(level, levels / 2.0 - 1.0), -levels / 2.0)
-            out[i] = (level + 0.5) * step
-            if self.rounding == "dithered":
-                out[i] -= dither
+            out[i] = _nearest_level(transmission.values[i] + dither, step, self.reach) - dither
+
+    def transmit_stochastic(self, transmission: Transmission, out: FloatArray) -> None:
+        """Round to a neighbouring level at random."""
+        step = 2.0 * self.reach * math.ldexp(1.0, -self.bits)
+        for i in range(out.size):
+            dither = (transmission.uniforms[i] - 0.5) * step
+            out[i] = _nearest_level(transmission.values[i] + dither, step, self.reach)
 
     def bits_after(self, bits: int) -> int:
         """Return `bits`."""
@@ -66,3 +75,11 @@ class Quantised(Channel):
         if self.rounding != "dithered":
             return None
         return (2.0 * self.reach / 2.0**self.bits) ** 2 / 12.0
+
+
+def _nearest_level(value: float, step: float, reach: float) -> float:
+    """Return the level (j + ½) Δ nearest to a value; NaN stays NaN."""
+    if math.isnan(value):
+        return value
+    inside = max(min(value, reach - 0.5 * step), 0.5 * step - reach)
+    return (math.floor(inside / step) + 0.5) * step

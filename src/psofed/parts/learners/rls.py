@@ -16,8 +16,8 @@ class RLS(Learner):
 
     Notes
     -----
-    P is symmetric, so its lower half is copied from the upper one. Computed separately, the halves would drift apart by
-    rounding, and for λ < 1 the difference grows like λ⁻ⁿ until the recursion diverges.
+    P stays symmetric to the last bit, because k xᵀP is computed as (Px)_i (Px)_j / (λ + xᵀPx). Otherwise its halves
+    would drift apart by rounding, and for λ < 1 the difference grows like λ⁻ⁿ until the recursion diverges.
 
     References
     ----------
@@ -41,17 +41,17 @@ class RLS(Learner):
         """Write k e into ``out`` and advance P."""
         x, size = observation.inputs, out.size
         product = size * size  # where Px begins
+        for i in range(size):
+            memory[product + i] = 0.0
+        for j in range(size):
+            for i in range(size):
+                memory[product + i] += memory[j * size + i] * x[j]
         denominator = self.forgetting
         for i in range(size):
-            total = 0.0
-            for j in range(size):
-                total += memory[i * size + j] * x[j]
-            memory[product + i] = total
-            denominator += x[i] * total
+            denominator += x[i] * memory[product + i]
+        share, weight = 1.0 / denominator, 1.0 / self.forgetting
         for i in range(size):
-            k = memory[product + i] / denominator
-            out[i] = k * observation.error
-            for j in range(i, size):
-                entry = (memory[i * size + j] - k * memory[product + j]) / self.forgetting
-                memory[i * size + j] = entry
-                memory[j * size + i] = entry
+            out[i] = memory[product + i] * share * observation.error
+            for j in range(size):
+                outer = memory[product + i] * memory[product + j] * share
+                memory[i * size + j] = (memory[i * size + j] - outer) * weight

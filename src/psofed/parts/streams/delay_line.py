@@ -35,16 +35,17 @@ class DelayLine(InputStream):
 
     def draw(self, innovation: Innovation, memory: FloatArray, out: FloatArray) -> None:
         """Shift the line by a value; in iteration 0 fill it from its stationary distribution."""
-        last = out.size - 1
         fresh = math.sqrt(1.0 - self.pole * self.pole) * innovation.deviation
         if innovation.iteration == 0:
-            memory[last] = innovation.deviation * innovation.normals[last]
-            for i in range(last - 1, -1, -1):
+            memory[out.size - 1] = innovation.deviation * innovation.normals[out.size - 1]
+            for i in range(out.size - 2, -1, -1):
                 memory[i] = self.pole * memory[i + 1] + fresh * innovation.normals[i]
-        else:
-            newest = self.pole * memory[0] + fresh * innovation.normals[0]
-            for i in range(last, 0, -1):
-                memory[i] = memory[i - 1]
-            memory[0] = newest
+            for i in range(out.size):
+                out[i] = memory[i]
+            return
+        newer = self.pole * memory[0] + fresh * innovation.normals[0]
         for i in range(out.size):
-            out[i] = memory[i]
+            older = memory[i]
+            memory[i] = newer
+            out[i] = newer
+            newer = older

@@ -7,7 +7,7 @@ import numpy as np
 
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.charts import Chart, Scale, Series, Span
-from psofed.render.numbers import fixed, percent, significant
+from psofed.render.numbers import fixed, percent, sentence_case, significant
 from psofed.results.metric_difference import MetricDifference
 from psofed.results.metrics import ALL_TITLES
 
@@ -44,7 +44,7 @@ def difference_report(found: "Difference") -> Report:
     )  # fmt: skip
     return Report(
         describe_difference(found.network_mse, "network MSE", first, second),
-        _capital(found.basis) + ".",
+        sentence_case(found.basis) + ".",
         (table,),
         (),
         step,
@@ -74,7 +74,7 @@ def describe_difference(
     if math.isinf(found.decibels):
         better, worse = (first, second) if found.decibels < 0 else (second, first)
         chance = "" if found.is_significant else ", but too few trials differ to rule out chance"
-        return f"{_capital(worse)} diverges in most trials, {better} does not{chance}.{tail}"
+        return f"{sentence_case(worse)} diverges in most trials, {better} does not{chance}.{tail}"
     low, high = found.interval
     share = (
         percent(abs(found.percent) / 100, 1)
@@ -127,7 +127,3 @@ def difference_chart(found: "Difference", metric: str = "network_mse") -> Chart:
         tuple(spans),
         size=(7.2, 3.8),
     )
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -9,7 +9,7 @@ from psofed.common.numbers import to_decibels
 from psofed.common.types import FloatArray
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.charts import Chart, Scale, Series, log_bins
-from psofed.render.numbers import count, counted, decibels, listed, percent, significant
+from psofed.render.numbers import count, counted, decibels, listed, percent, sentence_case, significant
 from psofed.results.estimates import students_factor
 from psofed.results.metrics import ALL_TITLES, BASELINE_TITLES, METRIC_TITLES
 from psofed.results.outliers import robust_scores, stands_out
@@ -28,7 +28,7 @@ def simulation_report(result: "SimulationResult") -> Report:
     tables = (_steady_state(result), *_data_tables(result))
     return Report(
         headline(result),
-        f"{_capital(describe_scenario(result.scenario))}; {counted(result.trials, 'trial')}, seed {result.seed}.",
+        f"{sentence_case(describe_scenario(result.scenario))}; {counted(result.trials, 'trial')}, seed {result.seed}.",
         tables,
         tuple(remarks(result)),
         _next_step(result),
@@ -123,6 +123,12 @@ def remarks(result: "SimulationResult") -> list[str]:
         lines.append(result.tracking.describe())
     if result.defence is not None:
         lines.append(result.defence.describe())
+    if "privacy" in result.details:
+        spent = result.details["privacy"]
+        lines.append(
+            f"Privacy spent towards the server: ε = {significant(spent['epsilon'])} at "
+            f"δ = {significant(spent['delta'])}, by the client with most uploads ({count(spent['uploads'])})."
+        )
     return [*lines, *(f"{note}." for note in result.notes), *result.details.get("data", {}).get("notes", ())]
 
 
@@ -138,7 +144,9 @@ def learning_curves(result: "SimulationResult") -> Chart:
             label = f"{title}, steady state {decibels(level.typical[0])}"
             series.append(curve_series(result, metric, label, colour))
     diverged = f", {count(result.diverged_trials.size)} diverged" if result.diverged_trials.size else ""
-    title = f"{_capital(describe_scenario(result.scenario))}\n({counted(result.trials, 'trial')}{diverged})"
+    title = (
+        f"{sentence_case(describe_scenario(result.scenario))}\n({counted(result.trials, 'trial')}{diverged})"
+    )
     return Chart(title, Scale("iteration", log=True), Scale("error (dB), lower is better"), tuple(series))
 
 
@@ -245,7 +253,3 @@ def _next_step(result: "SimulationResult") -> NextStep:
             f"psofed simulate FILE --set iterations={iterations}",
         )
     return NextStep("Check it against the theory", "psofed.compare(result.scenario)", "psofed compare FILE")
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

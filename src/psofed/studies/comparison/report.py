@@ -6,7 +6,7 @@ import numpy as np
 
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.charts import Chart, Scale, Series
-from psofed.render.numbers import counted, listed, percent, significant
+from psofed.render.numbers import counted, listed, percent, sentence_case, significant
 from psofed.results.metrics import METRIC_TITLES
 from psofed.results.reports.simulation import curve_series
 from psofed.scenario.describe import describe_scenario
@@ -98,7 +98,7 @@ def comparison_chart(found: "Comparison") -> Chart:
         series.append(theory_series(curve, metric, f"{theory} theory", iterations, result.bin_width, "--"))
     title = f"{describe_scenario(result.scenario)}\n({counted(result.trials, 'trial')}, 95 % bands)"
     return Chart(
-        title[:1].upper() + title[1:],
+        sentence_case(title),
         Scale("iteration", log=True),
         Scale("error (dB), lower is better"),
         tuple(series),

@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -50,18 +50,19 @@ class FacetLayout:
     row: int | None
 
 
-def sweep_chart(
-    result: "SweepResult",
-    metric: str = "network_mse",
-    *,
-    x: str | None = None,
-    hue: str | None = None,
-    col: str | None = None,
-    row: str | None = None,
-) -> Panels:
+class FacetFields(TypedDict, total=False):
+    """The fields of the sweep that vary along the horizontal axis, in colour, and from panel to panel."""
+
+    x: str | None
+    hue: str | None
+    col: str | None
+    row: str | None
+
+
+def sweep_chart(result: "SweepResult", metric: str = "network_mse", **fields: Unpack[FacetFields]) -> Panels:
     """Return the steady states in dB with 95 % intervals; see :meth:`psofed.SweepResult.plot` for the fields."""
     check_choice("metric", metric, result.titles)
-    layout = choose_layout(result, x, hue, col, row)
+    layout = choose_layout(result, **fields)
     columns, rows = _size(result, layout.col), _size(result, layout.row)
     series = {
         place: _panel(result, metric, layout, place)
@@ -91,18 +92,12 @@ def sweep_chart(
     )
 
 
-def choose_layout(
-    result: "SweepResult",
-    x: str | None = None,
-    hue: str | None = None,
-    col: str | None = None,
-    row: str | None = None,
-) -> FacetLayout:
+def choose_layout(result: "SweepResult", **fields: Unpack[FacetFields]) -> FacetLayout:
     """Assign the fields that vary; those that are not given are chosen so that most pictures look right."""
     axes = result.grid.axes
     given: dict[str, int] = {}
-    for role, field in (("x", x), ("hue", hue), ("col", col), ("row", row)):
-        if field is not None:
+    for role, field in fields.items():
+        if isinstance(field, str):
             number = result.grid.place(field)
             if number in given.values():
                 raise InvalidValueError(f"--{role}", field, "a field that has no other role in the picture")

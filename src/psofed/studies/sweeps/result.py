@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from psofed.render.charts import Panels
     from psofed.render.figures import Figure
+    from psofed.studies.sweeps.chart import FacetFields
 
 
 def run_sweep(
@@ -248,42 +249,24 @@ class SweepResult(Reported):
 
         return sweep_report(self)
 
-    def chart(
-        self,
-        metric: str = "network_mse",
-        *,
-        x: str | None = None,
-        hue: str | None = None,
-        col: str | None = None,
-        row: str | None = None,
-    ) -> "Panels":
+    def chart(self, metric: str = "network_mse", **fields: "Unpack[FacetFields]") -> "Panels":
         """Return the picture of :meth:`plot` as a value."""
         from psofed.studies.sweeps.chart import sweep_chart
 
-        return sweep_chart(self, metric, x=x, hue=hue, col=col, row=row)
+        return sweep_chart(self, metric, **fields)
 
-    def plot(
-        self,
-        metric: str = "network_mse",
-        *,
-        x: str | None = None,
-        hue: str | None = None,
-        col: str | None = None,
-        row: str | None = None,
-    ) -> "Figure":
+    def plot(self, metric: str = "network_mse", **fields: "Unpack[FacetFields]") -> "Figure":
         """Draw the steady states over one field, with colours and panels for the others; returns a Matplotlib figure.
 
         Parameters
         ----------
         metric : str
-        x, hue, col, row : str, optional
-            The fields that vary along the horizontal axis, in colour, and from panel to panel. By default the numeric
-            field with the most values is the horizontal axis, another numeric one the colour, and the others make
-            columns and rows.
+        **fields : str
+            ``x``, ``hue``, ``col`` and ``row``: the fields that vary along the horizontal axis, in colour, and from
+            panel to panel. By default the numeric field with the most values is the horizontal axis, another numeric
+            one the colour, and the others make columns and rows.
         """
-        from psofed.render.figures import draw_chart
-
-        return draw_chart(self.chart(metric, x=x, hue=hue, col=col, row=row))
+        return super().plot(metric, **fields)
 
     def _only_cell(self, point: Mapping[str, Any]) -> CellResult:
         found = self.select(point)

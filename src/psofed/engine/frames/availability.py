@@ -1,0 +1,85 @@
+"""The frame of availabilities: one call of the body for each client, iteration and trial."""
+
+import numpy as np
+
+from psofed.common.types import BoolArray, FloatArray
+from psofed.engine.bodies import Body, Frame, Unpack, make_function
+from psofed.engine.compiling import compiled
+from psofed.engine.hooks import AVAILABILITY, take_availability
+from psofed.engine.normals import mix_word, unit_uniform
+from psofed.engine.streams import Stream
+from psofed.parts.contexts import Presence
+from psofed.parts.network import Availability
+
+
+class Attendance:
+    """Which clients are available in several trials, drawn in order.
+
+    Parameters
+    ----------
+    availability : Availability
+        The part.
+    shares : array (K,)
+        Share of the time that each client is available.
+    stream : Stream
+        Its randomness, which is nobody else's: data, masks and attack do not depend on who is available.
+    """
+
+    def __init__(self, availability: Availability, shares: FloatArray, stream: Stream) -> None:
+        self._stream, self._shares = stream, shares
+        words = stream.words(0, shares.size)
+        self._client_uniforms = np.float64(2.0**-53) * (words >> np.uint64(11)).astype(np.float64)
+        self._state = np.zeros((shares.size, stream.key.size), np.bool_)
+        self._fill = make_function(availability, "is_available", AVAILABILITY, _make_frame, _call)
+
+    def draw(self, first: int, count: int) -> BoolArray:
+        """Return who is available in the next `count` iterations, the first of them `first`; shape (T, K, lanes)."""
+        out = np.empty((count, *self._state.shape), np.bool_)
+        self._fill(first, self._stream, self._shares, self._client_uniforms, self._state, out)
+        return out
+
+
+def _make_frame(unpack: Unpack, body: Body) -> Frame:
+    def frame(
+        token: int,
+        options: FloatArray,
+        first: int,
+        stream: Stream,
+        shares: FloatArray,
+        client_uniforms: FloatArray,
+        state: BoolArray,
+        out: BoolArray,
+    ) -> None:
+        self = unpack(options)
+        iterations, num_clients, lanes = out.shape
+        uniforms = np.empty(lanes)
+        for t in range(iterations):
+            n = first + t
+            for k in range(num_clients):
+                # The first words are drawn once per client.
+                word = np.uint64((n + 1) * num_clients + k)
+                for lane in range(lanes):
+                    uniforms[lane] = unit_uniform(mix_word(stream.key[lane] + word * stream.gamma[lane]))
+                for lane in range(lanes):
+                    presence = Presence(
+                        n, k, num_clients, shares[k], uniforms[lane], client_uniforms[k, lane], state[k, lane]
+                    )
+                    here = bool(body(self, presence))
+                    state[k, lane] = here
+                    out[t, k, lane] = here
+
+    return frame
+
+
+@compiled
+def _call(
+    address: int,
+    options: FloatArray,
+    first: int,
+    stream: Stream,
+    shares: FloatArray,
+    client_uniforms: FloatArray,
+    state: BoolArray,
+    out: BoolArray,
+) -> None:
+    take_availability(address)(0, options, first, stream, shares, client_uniforms, state, out)

@@ -1,0 +1,245 @@
+"""The network between clients and server in the form that the kernel takes."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
+from psofed.engine.bodies import Hook, raise_python_error, release
+from psofed.engine.compiling import compiled
+from psofed.engine.frames.availability import Attendance
+from psofed.engine.frames.channel import ChannelSide, make_channels, transmit
+from psofed.engine.frames.delay import Delays, DelaySide
+from psofed.engine.hooks import Uploads
+from psofed.engine.participation import draw_from_available, draw_participants, find_reached
+from psofed.engine.streams import Stream, make_stream
+
+if TYPE_CHECKING:
+    from psofed.scenario import Scenario
+
+_EVERYBODY = np.zeros((0, 0, 0), np.bool_)
+
+
+class NetworkSide(NamedTuple):
+    """Who is reached in T iterations, and what the links do; without any of it kernels take None.
+
+    Attributes
+    ----------
+    downloads, uploads : bool array (T, P, lanes), or empty
+        Whether each participant downloads, and whether each uploader uploads; all do if it is empty.
+    asked : int array (T, lanes)
+        Number of clients that were asked to upload.
+    learns : bool array (T, K, lanes), or empty
+        Whether each client learns; all do if it is empty.
+    up, down : ChannelSide
+        The channels.
+    received, held, held_memory : arrays (P, M, lanes), (D, lanes) and (lanes, any)
+        Scratch for downloads, and for the model and memory of a client that does not learn.
+    delay : DelaySide
+        Uploads on their way.
+    """
+
+    downloads: BoolArray
+    uploads: BoolArray
+    asked: IntArray
+    learns: BoolArray
+    up: ChannelSide
+    down: ChannelSide
+    received: FloatArray
+    held: FloatArray
+    held_memory: FloatArray
+    delay: DelaySide
+
+
+class Drawn(NamedTuple):
+    """Participants and network of some iterations.
+
+    Attributes
+    ----------
+    participants, uploaders : int array (T, P, lanes)
+        Clients that download and that upload, if they are reached.
+    network : NetworkSide or None
+        Who is reached, channels and delays.
+    """
+
+    participants: IndexArray
+    uploaders: IndexArray
+    network: NetworkSide | None
+
+
+class Network:
+    """Availability, channels and delays of several trials.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What is simulated.
+    seed : int
+        Seed of all randomness.
+    trials : range
+        Which trials.
+    """
+
+    def __init__(self, scenario: "Scenario", seed: int, trials: range) -> None:
+        lanes, participants, shared = len(trials), scenario.num_participants, scenario.num_shared
+        self._scenario = scenario
+        availability, links, delay = scenario.availability, scenario.channel, scenario.delay
+        self._attendance: Attendance | None = None
+        if availability is not None:
+            shares = availability.shares(scenario.num_clients, scenario.data.fleet_seed)
+            self._attendance = Attendance(availability, shares, make_stream(seed, "availability", trials))
+        series = ((), ()) if links is None else (links.up, links.down)
+        sides: list[ChannelSide] = []
+        hooks: list[Hook] = []
+        for source, channels in zip(("channel_up", "channel_down"), series, strict=True):
+            streams = [make_stream(seed, source, trials, place) for place in range(len(channels))]
+            side, own = make_channels(channels, streams, participants, shared, lanes)
+            sides.append(side)
+            hooks += own
+        self._up, self._down = sides
+        self._hooks: tuple[Hook, ...] = tuple(hooks)
+        self._received = np.empty((participants, shared, lanes))
+        self._held = np.empty((scenario.dimension, lanes))
+        kept = (
+            0 if scenario.learner.kind == "lms" else len(scenario.learner.initial_memory(scenario.dimension))
+        )
+        self._held_memory = np.empty((lanes, kept))
+        stream = make_stream(seed, "delay", trials)
+        self._delays = Delays(delay, stream, scenario.num_clients, participants, shared)
+        self.is_on: bool = any(part is not None for part in (availability, links, delay))
+        # How often each client has uploaded, where privacy depends on it.
+        counts = links is not None and any(channel.kind == "private" for channel in links.up)
+        self.upload_counts: IntArray = np.zeros((scenario.num_clients if counts else 0, lanes), np.int64)
+
+    def draw(self, first: int, count: int, participation: Stream, uplink: Stream | None) -> "Drawn":
+        """Draw `count` iterations from number `first` on."""
+        scenario = self._scenario
+        there = None if self._attendance is None else self._attendance.draw(first, count)
+        participants, downloads, asked = self._draw_participants(participation, first, count, there)
+        uploaders, uploads = participants, downloads
+        if uplink is not None:
+            uploaders, uploads, asked = self._draw_participants(uplink, first, count, there)
+        if not self.is_on:
+            return Drawn(participants, uploaders, None)
+        if self.upload_counts.size:
+            _count_uploads(uploaders, uploads, self.upload_counts)
+        learns = _EVERYBODY
+        if there is not None and scenario.availability is not None:
+            learns = there if scenario.availability.learns == "available" else _EVERYBODY
+        side = NetworkSide(
+            downloads=downloads,
+            uploads=uploads,
+            asked=asked,
+            learns=learns,
+            up=self._up,
+            down=self._down,
+            received=self._received,
+            held=self._held,
+            held_memory=self._held_memory,
+            delay=self._delays.draw(first, uploaders),
+        )
+        return Drawn(participants, uploaders, side)
+
+    def _draw_participants(
+        self, stream: Stream, first: int, count: int, there: BoolArray | None
+    ) -> tuple[IndexArray, BoolArray, IntArray]:
+        """Return participants, whether each is reached, and how many were asked."""
+        scenario, lanes = self._scenario, stream.key.size
+        out = np.empty((count, scenario.num_participants, lanes), np.int32)
+        asked = np.full((count, lanes), scenario.num_participants)
+        if there is not None and scenario.availability is not None and scenario.availability.server_knows:
+            draw_from_available(stream.key, stream.gamma, first, there, asked, out)
+            return out, np.arange(scenario.num_participants)[None, :, None] < asked[:, None, :], asked
+        draw_participants(stream.key, stream.gamma, first, scenario.num_clients, out)
+        if not self.is_on:
+            return out, _EVERYBODY, asked
+        reached = np.ones(out.shape if there is not None else (0, 0, 0), np.bool_)
+        if there is not None:
+            find_reached(there, out, reached)
+        return out, reached, asked
+
+    def check(self) -> None:
+        """Raise the error of a channel's Python body, if there was one."""
+        raise_python_error(*self._hooks)
+
+    def __del__(self) -> None:
+        release(*getattr(self, "_hooks", ()))
+
+
+@compiled(allocates=False)
+def download_through(
+    t: int,
+    n: int,
+    network: NetworkSide,
+    server: FloatArray,
+    target: FloatArray,
+    participants: IndexArray,
+    entries: IndexArray,
+    left: IntArray,
+    asked: IntArray,
+    clients: FloatArray,
+) -> None:
+    """Let participants that are reached download, unless ``left`` (K, lanes; may be empty) is above 0."""
+    num_participants, num_shared, lanes = entries.shape
+    received, own, is_partial = network.received, network.down.receiver, network.downloads.size > 0
+    if network.down.addresses.size == 0:
+        for p in range(num_participants):
+            for lane in range(lanes):
+                k = participants[p, lane]
+                if (is_partial and not network.downloads[t, p, lane]) or (left.size and left[k, lane] != 0):
+                    continue
+                for m in range(num_shared):
+                    clients[k, entries[p, m, lane], lane] = server[entries[p, m, lane], lane]
+        return
+    for p in range(num_participants):
+        for lane in range(lanes):
+            k = participants[p, lane]
+            takes = not (is_partial and not network.downloads[t, p, lane])
+            takes = takes and not (left.size and left[k, lane] != 0)
+            for m in range(num_shared):
+                i = entries[p, m, lane]
+                received[p, m, lane] = server[i, lane] if takes else np.nan
+                own[p, m, lane] = clients[k, i, lane]
+    transmit(network.down, n, clients.shape[0], target, Uploads(participants, entries, received, asked))
+    for p in range(num_participants):
+        for m in range(num_shared):
+            for lane in range(lanes):
+                value = received[p, m, lane]
+                if value == value:
+                    clients[participants[p, lane], entries[p, m, lane], lane] = value
+
+
+@compiled(allocates=False)
+def silence_unreached(t: int, network: NetworkSide, sent: FloatArray) -> None:
+    """Set the uploads of clients that are not reached to NaN."""
+    if network.uploads.size == 0:
+        return
+    for p in range(sent.shape[0]):
+        for m in range(sent.shape[1]):
+            for lane in range(sent.shape[2]):
+                if not network.uploads[t, p, lane]:
+                    sent[p, m, lane] = np.nan
+
+
+@compiled(allocates=False)
+def upload_through(
+    n: int, num_clients: int, network: NetworkSide, server: FloatArray, target: FloatArray, uploads: Uploads
+) -> None:
+    """Pass uploads through the channels, in place."""
+    if network.up.addresses.size == 0:
+        return
+    own = network.up.receiver
+    for p in range(own.shape[0]):
+        for m in range(own.shape[1]):
+            for lane in range(own.shape[2]):
+                own[p, m, lane] = server[uploads.entries[p, m, lane], lane]
+    transmit(network.up, n, num_clients, target, uploads)
+
+
+@compiled
+def _count_uploads(uploaders: IndexArray, uploads: BoolArray, out: IntArray) -> None:
+    """Count how often each client uploads; an empty array of uploads stands for all."""
+    for t in range(uploaders.shape[0]):
+        for p in range(uploaders.shape[1]):
+            for lane in range(uploaders.shape[2]):
+                out[uploaders[t, p, lane], lane] += uploads.size == 0 or uploads[t, p, lane]

@@ -1,0 +1,196 @@
+"""Availability, channels, delays and groups of attackers written literally, on the draws of the fast engine."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.types import FloatArray
+from psofed.engine.attackers import Shocks, draw_shocks
+from psofed.engine.frames.channel import draw_channel_numbers
+from psofed.engine.streams import Stream, make_stream
+from psofed.fleet import draw_fleet
+from psofed.parts.contexts import Departure, Presence, Transmission
+from psofed.parts.network import Channel
+from psofed.parts.plain import corrupt_uploads
+from psofed.scenario import Scenario
+
+
+@dataclass(frozen=True, eq=False)
+class Arrivals:
+    """Uploads that reach the server in an iteration.
+
+    Attributes
+    ----------
+    uploads : array (A, D)
+        As the rule sees them; NaN where an entry was not sent.
+    clients, ages : int arrays (A,)
+        Whose they are, and how long they took.
+    """
+
+    uploads: FloatArray
+    clients: NDArray[np.int64]
+    ages: NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class LiteralNetwork:
+    """The network of one trial, in plain Python."""
+
+    scenario: Scenario
+    seed: int
+    trial: int
+    _pending: list[tuple[int, int, int, FloatArray]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.available: NDArray[np.bool_] = self._draw_availability()
+        links = self.scenario.channel
+        self._channels: dict[str, tuple[Channel, ...]] = {
+            "up": () if links is None else links.up,
+            "down": () if links is None else links.down,
+        }
+
+    def _stream(self, source: str, index: int = 0) -> Stream:
+        return make_stream(self.seed, source, [self.trial], index)
+
+    def _draw_availability(self) -> NDArray[np.bool_]:
+        scenario, clients = self.scenario, self.scenario.num_clients
+        out = np.ones((scenario.iterations, clients), np.bool_)
+        if scenario.availability is None:
+            return out
+        shares = scenario.availability.shares(clients, scenario.data.fleet_seed)
+        words = self._stream("availability").words(0, (scenario.iterations + 1) * clients)[:, 0]
+        uniforms = _unit(words).reshape(scenario.iterations + 1, clients)
+        for n in range(scenario.iterations):
+            for k in range(clients):
+                before = bool(out[n - 1, k]) if n else False
+                presence = Presence(
+                    n, k, clients, float(shares[k]), float(uniforms[n + 1, k]), float(uniforms[0, k]), before
+                )
+                out[n, k] = scenario.availability.is_available(presence)
+        return out
+
+    def draw_participants(self, n: int, everyone: NDArray[np.bool_], source: str) -> NDArray[np.int64]:
+        """Return the clients that are asked in iteration n; `everyone` (K,) marks those drawn from all clients."""
+        scenario = self.scenario
+        if scenario.availability is None or not scenario.availability.server_knows:
+            return np.flatnonzero(everyone)
+        there = np.flatnonzero(self.available[n]).tolist()
+        words = self._stream(source).words(n * scenario.num_participants, scenario.num_participants)[:, 0]
+        chosen = [_take(there, place, word) for place, word in enumerate(words[: len(there)].tolist())]
+        return np.sort(np.array(chosen, np.int64))
+
+    def reached(self, n: int, clients: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of the clients are available in iteration n."""
+        return np.asarray(self.available[n, clients])
+
+    def learns(self, n: int, k: int) -> bool:
+        """Tell whether client k makes a step in iteration n."""
+        availability = self.scenario.availability
+        return availability is None or availability.learns == "always" or bool(self.available[n, k])
+
+    def transmit(
+        self, direction: str, n: int, k: int, message: FloatArray, receiver: FloatArray
+    ) -> FloatArray:
+        """Return a message (D,), NaN where an entry is not sent, as it arrives."""
+        values = message.copy()
+        entries = np.flatnonzero(~np.isnan(message))
+        for place, channel in enumerate(self._channels[direction]):
+            if np.isnan(values[entries]).all():
+                break
+            stream = self._stream(f"channel_{direction}", place)
+            own, normals, uniforms = draw_channel_numbers(
+                stream, n, k, self.scenario.num_clients, message.size
+            )
+            out = np.empty(entries.size)
+            nothing = np.zeros(0)
+            channel.transmit(
+                Transmission(
+                    values[entries], receiver[entries], entries, k, n,
+                    normals[entries] if channel.draws == "normals" else nothing,
+                    uniforms[entries] if channel.draws == "uniforms" else nothing, own,
+                ),
+                out,
+            )  # fmt: skip
+            values[entries] = out
+        return values
+
+    def pass_time(
+        self, n: int, clients: NDArray[np.int64], uploads: FloatArray, server: FloatArray
+    ) -> Arrivals:
+        """Send uploads (P, D) on their way and return those that arrive; all at once without a delay."""
+        delay = self.scenario.delay
+        if delay is None:
+            return Arrivals(uploads, clients, np.zeros(len(clients), np.int64))
+        stream, count = self._stream("delay"), self.scenario.num_clients
+        for k, row in zip(clients.tolist(), uploads, strict=True):
+            uniform = float(_unit(stream.words(n * count + k, 1)[:, 0])[0])
+            age = delay.duration(Departure(k, n, uniform))
+            if age >= 0 and not np.isnan(row).all():
+                self._pending.append((n + age, age, k, row))
+        due = [upload for upload in self._pending if upload[0] == n]
+        self._pending = [upload for upload in self._pending if upload[0] > n]
+        ages = np.array([age for _, age, _, _ in due], np.int64)
+        rows = np.array([row for *_, row in due]).reshape(len(due), server.size)
+        rows = server + delay.weight ** ages[:, None] * (rows - server)
+        return Arrivals(rows, np.array([k for _, _, k, _ in due], np.int64), ages)
+
+    def weigh_by_delay(self, arrivals: Arrivals, server: FloatArray) -> FloatArray:
+        """Return the uploads with each delay's updates scaled by |A_n| / |A_{n,l}|, where they are grouped."""
+        delay = self.scenario.delay
+        if delay is None or delay.grouping == "together" or not len(arrivals.ages):
+            return arrivals.uploads
+        sizes = np.array([np.sum(arrivals.ages == age) for age in arrivals.ages])
+        return server + (len(arrivals.ages) / sizes)[:, None] * (arrivals.uploads - server)
+
+
+@dataclass(eq=False)
+class LiteralGroups:
+    """The groups of attackers of one trial, in plain Python."""
+
+    scenario: Scenario
+    seed: int
+    trial: int
+    dimension: int
+
+    def __post_init__(self) -> None:
+        fleet, scenario = draw_fleet(self.scenario), self.scenario
+        self.shocks: list[Shocks] = [
+            draw_shocks(
+                attack, make_stream(self.seed, "attack", [self.trial], group), fleet.byzantine_mask(attack),
+                scenario.iterations, self.dimension,
+            )
+            for group, attack in enumerate(scenario.attacks)
+        ]  # fmt: skip
+        self._memories = [
+            np.zeros(attack.memory_size(scenario.num_clients, self.dimension)) for attack in scenario.attacks
+        ]
+
+    def corrupt(
+        self, n: int, clients: NDArray[np.int64], uploads: FloatArray, server: FloatArray
+    ) -> FloatArray:
+        """Return the uploads (P, D) after all groups' attacks, each of which sees those before any."""
+        received = uploads.copy()
+        for attack, shocks, memory in zip(self.scenario.attacks, self.shocks, self._memories, strict=True):
+            if attack.poisons_samples():
+                continue
+            attacking = shocks.attacking[n, clients]
+            changed = corrupt_uploads(
+                attack, uploads, attacking, server=server, clients=clients, iteration=n,
+                normals=shocks.normals[n, clients], common_normals=shocks.common_normals[n],
+                num_clients=self.scenario.num_clients, memory=memory,
+            )  # fmt: skip
+            received[attacking] = changed[attacking]
+        return received
+
+
+def _take(numbers: list[int], place: int, word: int) -> int:
+    """Swap a number from `place` on to `place`, as the engine's shuffle does, and return it."""
+    other = place + (((word >> 32) * (len(numbers) - place)) >> 32)
+    numbers[place], numbers[other] = numbers[other], numbers[place]
+    return numbers[place]
+
+
+def _unit(words: NDArray[np.uint64]) -> FloatArray:
+    uniforms: FloatArray = np.float64(2.0**-53) * (words >> np.uint64(11)).astype(np.float64)
+    return uniforms

@@ -1,0 +1,224 @@
+"""Every learner and every stream, with other parts and in every package, and against textbook recursions."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import psofed
+from psofed import Data, NotCoveredError, Scenario, Uniform, load_result, predict, simulate
+from psofed.common.errors import PsofedError
+from psofed.fleet import draw_fleet
+from psofed.parts.registry import part_names
+from psofed.reference.draws import draw_trial
+from psofed.reference.literal import run_trial
+from psofed.scenario.changes import with_values
+from psofed.testing import check_part
+
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.simulation]
+
+METRICS = ("network_mse", "server_msd", "test_mse")
+BASE = Scenario(num_clients=6, dimension=3, num_participants=4, num_shared=2, iterations=20, stepsize=0.1)
+LEARNERS, STREAMS = part_names("learner"), part_names("stream")
+# What varies beside the learner; every two values of different rows meet in one of the scenarios.
+OTHERS = {
+    "data.stream": [*STREAMS],
+    "stepsize": [0.1, {"uniform": [0.05, 0.2]}, [0.1, 0.2, 0.05, 0.1, 0.1, 0.3]],
+    "attack": [None, "sign-flip", "label-poisoning", "data-poisoning", "little-is-enough"],
+    "more": [
+        {},
+        {"drift": {"kind": "random-walk", "variance": 0.01}},
+        {"data.target_spread": 0.2},
+        {"model": {"kind": "rff", "features": 3}, "data.function": "sine", "data.input_dimension": 2},
+        {"aggregation": "median", "uplink": "redrawn", "selection.coordinated": False},
+    ],
+}
+
+
+def pairwise() -> list[dict]:
+    """Return settings in which every two values of two rows meet, few of them."""
+    rows = {"learner": [*LEARNERS], **OTHERS}
+    names = list(rows)
+    missing = {
+        (a, i, b, j)
+        for a, b in itertools.combinations(names, 2)
+        for i in range(len(rows[a]))
+        for j in range(len(rows[b]))
+    }
+    rng, chosen = np.random.default_rng(0), []
+
+    def met(places: dict) -> set:
+        return {(a, places[a], b, places[b]) for a, b in itertools.combinations(names, 2)} & missing
+
+    while missing:
+        tries = [{name: int(rng.integers(len(rows[name]))) for name in names} for _ in range(60)]
+        best = max(tries, key=lambda places: len(met(places)))
+        if met(best):
+            missing -= met(best)
+            chosen.append({name: rows[name][place] for name, place in best.items()})
+    return chosen
+
+
+def scenario_of(values: dict) -> Scenario:
+    changes = {key: value for key, value in values.items() if key not in ("attack", "more")} | values["more"]
+    if values["attack"]:
+        changes |= {"attack.kind": values["attack"], "attack.num_byzantine": 2, "attack.probability": 0.6}
+    if changes["data.stream"] == "delay-line":
+        changes["data.stream.pole"] = 0.6
+    return with_values(BASE, changes)
+
+
+def assert_same(scenario: Scenario, trials: int = 2, seed: int = 7) -> None:
+    result = simulate(scenario, trials=trials, seed=seed, keep_trials=True)
+    assert result.notes == ()
+    literal = run_trial(scenario, seed, trials - 1)
+    for metric in METRICS:
+        found, expected = result.trial_curves[metric][-1], getattr(literal, metric)
+        assert np.allclose(found, expected, rtol=1e-10, atol=1e-15), metric
+
+
+@pytest.mark.parametrize("values", pairwise(), ids=lambda values: values["learner"])
+def test_the_engine_does_what_the_literal_form_does(values: dict) -> None:
+    assert_same(scenario_of(values))
+
+
+@pytest.mark.parametrize("kind", part_names("algorithm"))
+def test_every_algorithm_takes_a_stream_and_stepsizes_per_client(kind: str) -> None:
+    data = Data(stream=psofed.streams.DelayLine(pole=0.6))
+    assert_same(BASE.replace(algorithm=kind, data=data, stepsize=Uniform(0.05, 0.2)))
+
+
+@pytest.mark.parametrize("family", ["learner", "stream"])
+def test_every_kind_passes_its_conformance_tests(family: str) -> None:
+    for kind in part_names(family):
+        if not psofed.parts.registry.find_part(family, kind).__module__.startswith("psofed."):
+            continue
+        assert check_part(psofed.parts.registry.find_part(family, kind)).problems == ()
+
+
+def test_they_go_through_files_sweeps_and_refusals_of_the_theory(tmp_path: Path) -> None:
+    data = Data(stream=psofed.streams.DelayLine(pole=0.5))
+    scenario = BASE.replace(learner="rls", data=data, stepsize=[0.1] * 6)
+    assert Scenario.from_toml(scenario.to_toml()) == scenario
+    result = simulate(scenario, trials=2)
+    result.save(tmp_path / "result.nc")
+    loaded = load_result(tmp_path / "result.nc")
+    assert loaded.scenario == scenario
+    assert json.loads(json.dumps(loaded.to_json())) == result.to_json()
+    leaky = BASE.replace(learner="leaky-lms", iterations=3)
+    stepsizes = [0.1, 0.2, {"uniform": [0.1, 0.2]}]
+    swept = psofed.sweep(
+        leaky, {"learner.leakage": [0.0, 0.5], "stepsize": stepsizes}, trials=2, store=tmp_path
+    )
+    assert len(swept.cells) == 6
+    for changes in ({"learner": "rls"}, {"data.stream": "delay-line"}, {"stepsize": [0.1] * 6}):
+        word = next(iter(changes)).partition(".")[0]
+        for ask in (predict, psofed.tune, psofed.compare):
+            with pytest.raises(NotCoveredError, match=word):
+                ask(with_values(BASE, changes)).to_json()
+
+
+@pytest.mark.parametrize("kind", ["nlms", "rls"])
+def test_they_follow_the_textbook(kind: str) -> None:
+    """One client that shares nothing of use: its network MSE is that of the filter alone."""
+    options = {"nlms": {"regularisation": 0.3}, "rls": {"forgetting": 0.95, "initial": 0.5}}[kind]
+    learner = psofed.parts.registry.find_part("learner", kind)(**options)
+    scenario = Scenario(
+        num_clients=1, dimension=4, num_shared=4, stepsize=0.4, iterations=300, learner=learner
+    )
+    result = simulate(scenario, trials=1, seed=5, keep_trials=True)
+    draws, target = draw_trial(scenario, 5, 0), draw_fleet(scenario).target
+    w, matrix, errors = np.zeros(4), np.eye(4) / 0.5, []
+    for x, noise in zip(draws.inputs[:, 0], draws.noise[:, 0], strict=True):
+        e = target @ x + noise - w @ x
+        errors.append(e**2)
+        if kind == "nlms":
+            w = w + 0.4 * e * x / (0.3 + x @ x)
+        else:
+            k = matrix @ x / (0.95 + x @ matrix @ x)
+            w, matrix = w + k * e, (matrix - np.outer(k, x) @ matrix) / 0.95
+    assert np.allclose(result.trial_curves["network_mse"][0], errors, rtol=1e-8)
+
+
+def test_rls_stays_symmetric_and_so_does_not_explode() -> None:
+    scenario = BASE.replace(learner=psofed.learners.RLS(forgetting=0.9), iterations=3000)
+    assert simulate(scenario, trials=1).network_mse.mean < 0.1
+
+
+def test_the_delay_line_is_stationary_from_the_start_and_shifts() -> None:
+    data = Data(stream=psofed.streams.DelayLine(pole=0.7), input_variance=2.0)
+    scenario = Scenario(num_clients=4000, dimension=3, num_participants=1, iterations=5, data=data)
+    inputs = draw_trial(scenario, 1, 0).inputs
+    assert np.array_equal(inputs[1:, :, 1:], inputs[:-1, :, :-1])
+    covariance = 2.0 * 0.7 ** np.abs(np.subtract.outer(np.arange(3), np.arange(3)))
+    for n in range(5):
+        # Five standard errors: Var(x_i x_j) is at most 2 · 2².
+        assert np.abs(inputs[n].T @ inputs[n] / 4000 - covariance).max() < 5 * (8 / 4000) ** 0.5
+    assert np.allclose(draw_fleet(scenario).covariances()[0], covariance)
+
+
+def test_uniform_stepsizes_belong_to_the_fleet() -> None:
+    scenario = BASE.replace(stepsize=Uniform(0.1, 0.2))
+    drawn = scenario.draw_stepsizes()
+    assert ((drawn >= 0.1) & (drawn <= 0.2)).all()
+    assert len(set(drawn)) == 6
+    assert np.array_equal(scenario.replace(num_clients=9).draw_stepsizes()[:6], drawn)
+    fleet = draw_fleet(scenario)
+    assert np.array_equal(fleet.input_variance, draw_fleet(BASE).input_variance)
+    shares = psofed.availabilities.Bernoulli(probability=Uniform(0.1, 0.2)).shares(6, 0)
+    assert not np.allclose(shares, drawn)  # other draws than those of other settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"data.stream": "delay-line", "data.stream.pole": 1.0},
+            "data.stream.pole must be above -1 and below 1",
+        ),
+        ({"data.stream": "delay-line", "data.input_correlation": 0.3}, "data.input_correlation must be 0"),
+        ({"data.stream": "echo"}, "data.stream.kind must be one of"),
+        ({"learner": "rls", "learner.forgetting": 0.0}, "learner.forgetting must be above 0 and at most 1"),
+        ({"learner": "rls", "learner.initial": 0.0}, "learner.initial must be above 0"),
+        ({"learner": "nlms", "learner.regularisation": -1.0}, "learner.regularisation must be at least 0"),
+        ({"learner": "lms", "learner.leakage": 0.1}, "learner.leakage must be left out"),
+        (
+            {"learner": "rls", "algorithm": "online-fed"},
+            'learner.kind must be "lms" with algorithm = "online-fed"',
+        ),
+        ({"stepsize": 0.0}, "stepsize must be above 0"),
+        ({"stepsize": [0.1, 0.2]}, r"stepsize must be one number, or 6 numbers \(num_clients\)"),
+        ({"stepsize": [0.1, 0.2, 0.1, -0.1, 0.1, 0.1]}, r"stepsize\[3\] must be above 0"),
+        ({"stepsize": {"uniform": [0.2, 0.1]}}, "stepsize.uniform must be at least 0.2"),
+        ({"stepsize": "fast"}, "stepsize must be a number above 0, a list"),
+    ],
+)
+def test_bad_input_is_refused_when_the_scenario_is_made(changes: dict, message: str) -> None:
+    with pytest.raises(PsofedError, match=message):
+        with_values(BASE, changes)
+
+
+def test_the_federation_refuses_them_by_name() -> None:
+    from psofed.federation.deploy.settings import RunSettings
+
+    for changes, word in (
+        ({"learner": "rls"}, "learner.kind"),
+        ({"data.stream": "delay-line"}, "data.stream.kind"),
+        ({"stepsize": [0.1] * 6}, "stepsize"),
+    ):
+        with pytest.raises(NotCoveredError, match=word):
+            RunSettings(scenario=with_values(BASE, changes))
+
+
+def test_a_class_without_any_method_of_its_family_is_refused_by_name() -> None:
+    with pytest.raises(PsofedError, match=r'learner "empty" .* needs a method gain or learn'):
+
+        class Empty(psofed.Learner):
+            """Does nothing."""
+
+    class _Base(psofed.Attack):  # a base class of somebody's own may have none
+        """Says who attacks."""
+
+    assert "_-base" not in part_names("attack")

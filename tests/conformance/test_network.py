@@ -1,0 +1,218 @@
+"""Availability, channels, delays and groups of attackers: their statistics, products with other parts, and refusals."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import psofed
+from psofed import InvalidValueError, Links, Scenario, Selection, Uniform, simulate
+from psofed.engine.frames.availability import Attendance
+from psofed.engine.frames.delay import Delays
+from psofed.engine.streams import make_stream
+from psofed.parts.attacks import Gaussian, SignFlip
+from psofed.parts.availabilities import Bernoulli, Markov, Schedule
+from psofed.parts.channels import Lossy, Noisy, Private, Quantised
+from psofed.parts.contexts import Transmission
+from psofed.parts.delays import Fixed, Geometric
+from psofed.reference.literal import run_trial
+from psofed.results.privacy import gaussian_epsilon
+from psofed.results.traffic import measure_communication
+from psofed.scenario.changes import with_values
+
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.scenario]
+
+BASE = Scenario(
+    num_clients=7, dimension=5, num_participants=4, num_shared=2, iterations=25,
+    attack=Gaussian(num_byzantine=2, probability=0.5),
+)  # fmt: skip
+AVAILABILITIES = (
+    Bernoulli(probability=0.3),
+    Bernoulli(probability=Uniform(0.2, 0.9), server_knows=False),
+    Markov(probability=0.4, mean_time=3),
+    Schedule(period=5, share=0.4),
+)
+LINKS = (
+    None,
+    Links(up=Quantised(bits=5, reach=2.0), down=Lossy(probability=0.3)),
+    Links(up=(Private(clip=0.3), Lossy(probability=0.2)), down=Noisy(variance=0.01)),
+)
+DELAYS = (None, Fixed(iterations=2, weight=0.5), Geometric(ratio=0.5, longest=3, weight=0.5))
+RULES = ("mean", "median", "krum", "geometric-median", "centred-clipping")
+PRODUCT = list(itertools.product(AVAILABILITIES, LINKS, DELAYS))
+
+
+def attendance(availability: psofed.Availability, clients: int, iterations: int) -> np.ndarray:
+    stream = make_stream(3, "availability", range(16))
+    return Attendance(availability, availability.shares(clients, 0), stream).draw(0, iterations)
+
+
+@pytest.mark.parametrize("place", range(len(PRODUCT)))
+def test_the_engine_equals_the_literal_form(place: int) -> None:
+    availability, links, delay = PRODUCT[place]
+    scenario = BASE.replace(
+        availability=availability,
+        channel=links,
+        delay=delay,
+        aggregation=RULES[place % len(RULES)],
+        selection=Selection(coordinated=place % 2 == 0),
+        uplink="redrawn" if place % 3 == 0 else "same",
+    )
+    result, reference = simulate(scenario, trials=3, seed=5, keep_trials=True), run_trial(scenario, 5, 2)
+    assert result.trial_curves is not None
+    for metric in ("network_mse", "server_msd", "test_mse"):
+        assert np.allclose(result.trial_curves[metric][2], getattr(reference, metric), rtol=1e-10, atol=0)
+
+
+def test_data_and_masks_do_not_depend_on_the_network() -> None:
+    """With a stepsize near 0 nobody learns, so the clients' errors are those of the data alone."""
+    still = BASE.replace(stepsize=1e-300, attack=None)
+    asleep = still.replace(availability=AVAILABILITIES[2], channel=LINKS[1], delay=DELAYS[2])
+    assert np.array_equal(
+        simulate(still, trials=2).curve["test_mse"][:1], simulate(asleep, trials=2).curve["test_mse"][:1]
+    )
+
+
+@pytest.mark.parametrize("share", [0.25, 0.7])
+def test_a_markov_client_is_there_for_its_share_in_spells_of_the_stated_length(share: float) -> None:
+    there = attendance(Markov(probability=share, mean_time=8), clients=40, iterations=2000)
+    assert abs(there[0].mean() - share) < 4 * math.sqrt(share * (1 - share) / there[0].size)
+    # Spells make neighbouring iterations alike: about (1 + r) / (1 − r) of them count as one, r their correlation.
+    r = 1 - 1 / 8 / (1 - share)
+    effective = there.size * (1 - r) / (1 + r)
+    assert abs(there.mean() - share) < 4 * math.sqrt(share * (1 - share) / effective)
+    begins = np.sum(~there[:-1] & there[1:])
+    assert abs(there.sum() / begins - 8) < 0.2
+
+
+def test_bernoulli_clients_are_there_with_their_probability_and_independently() -> None:
+    availability = Bernoulli(probability=(0.1, 0.5, 0.9))
+    there = attendance(availability, clients=3, iterations=4000)
+    expected = np.array([0.1, 0.5, 0.9])
+    error = 4 * np.sqrt(expected * (1 - expected) / (4000 * 16))
+    assert (np.abs(there.mean(axis=(0, 2)) - expected) < error).all()
+    again = (there[1:] & there[:-1]).mean(axis=(0, 2))
+    assert (np.abs(again - expected**2) < 5 * error).all()
+
+
+def test_a_schedule_repeats_and_spreads_its_phases() -> None:
+    there = attendance(Schedule(period=8, share=0.25), clients=4, iterations=16)[:, :, 0]
+    assert np.array_equal(there[:8], there[8:])
+    assert (there[:8].sum(axis=0) == 2).all()
+    assert (there.sum(axis=1) == 1).all()
+
+
+def test_geometric_delays_have_the_stated_tail() -> None:
+    delay = Geometric(ratio=0.6, longest=4)
+    clients = np.broadcast_to(np.arange(10, dtype=np.int32)[None, :, None], (1000, 10, 16)).copy()
+    side = Delays(delay, make_stream(1, "delay", range(16)), 10, 10, 1).draw(0, clients)
+    ages = side.durations
+    for j in range(5):
+        tail = np.mean((ages >= j) | (ages < 0))
+        assert abs(tail - 0.6**j) < 4 * math.sqrt(0.25 / ages.size), j
+    assert abs(np.mean(ages < 0) - 0.6**5) < 4 * math.sqrt(0.25 / ages.size)
+
+
+@pytest.mark.parametrize("rounding", ["dithered", "stochastic"])
+def test_the_quantiser_is_unbiased_and_its_dithered_error_has_variance_of_a_step_squared_over_12(
+    rounding: str,
+) -> None:
+    channel = Quantised(bits=4, reach=2.0, rounding=rounding)
+    rng, step = np.random.default_rng(0), 4.0 / 16
+    values, out, none = rng.uniform(-1.6, 1.6, 20_000), np.empty(20_000), np.zeros(0)
+    channel.transmit(Transmission(values, none, none, 0, 0, none, rng.random(values.size), 0.0), out)
+    error = out - values
+    assert abs(error.mean()) < 4 * step / math.sqrt(values.size)
+    if rounding == "dithered":
+        assert abs(error.var() / (step**2 / 12) - 1) < 4 * math.sqrt(0.8 / values.size)
+        assert abs(np.corrcoef(error, values)[0, 1]) < 4 / math.sqrt(values.size)
+        assert channel.added_variance() == step**2 / 12
+    else:
+        assert np.allclose((out / step - 0.5) % 1.0, 0.0)
+        assert set(np.unique(np.round(out / step - 0.5))) <= set(range(-8, 8))
+
+
+def test_traffic_counts_bits_and_who_is_there() -> None:
+    scenario = BASE.replace(
+        availability=Bernoulli(probability=0.5, server_knows=False),
+        channel=Links(up=Quantised(bits=4, reach=1.0)),
+    )
+    sent = measure_communication(scenario)
+    assert sent.bits_up == 4 * 2 * 4 * 0.5
+    assert sent.bits_down == 4 * 2 * 64 * 0.5
+    knows = scenario.replace(availability=Bernoulli(probability=0.5))
+    there = [min(sum(bits), 4) for bits in itertools.product((0, 1), repeat=7)]
+    assert math.isclose(measure_communication(knows).bits_up, 4 * 2 * np.mean(there))
+
+
+def test_privacy_is_stated_and_composes_exactly() -> None:
+    scenario = BASE.replace(
+        channel=Links(up=Private(clip=1.0, multiplier=2.0)), availability=AVAILABILITIES[1]
+    )
+    spent = simulate(scenario, trials=2).to_json()["privacy"]
+    assert 0 < spent["uploads"] <= BASE.iterations
+    assert spent["epsilon"] == gaussian_epsilon(2.0, spent["uploads"], 1e-5)
+    assert math.isclose(gaussian_epsilon(2.0, 4, 1e-5), gaussian_epsilon(1.0, 1, 1e-5))
+
+
+def test_the_accountant_agrees_with_dp_accounting() -> None:
+    accounting = pytest.importorskip("dp_accounting")
+    event = accounting.SelfComposedDpEvent(accounting.GaussianDpEvent(2.0), 50)
+    accountant = accounting.pld.PLDAccountant().compose(event)
+    assert abs(accountant.get_epsilon(1e-5) / gaussian_epsilon(2.0, 50, 1e-5) - 1) < 1e-3
+
+
+def test_groups_attack_side_by_side() -> None:
+    """Two groups that do the same are one group, up to the random numbers they draw."""
+    one = SignFlip(clients=(0, 2), probability=1.0)
+    two = (SignFlip(clients=(2,), probability=1.0), SignFlip(clients=(0,), probability=1.0))
+    first, second = (simulate(BASE.replace(attack=attack), trials=2) for attack in (one, two))
+    assert np.array_equal(first.curve["server_msd"], second.curve["server_msd"])
+
+
+def test_fields_of_groups_and_series_are_set_in_each_or_in_one() -> None:
+    scenario = BASE.replace(
+        attack=[Gaussian(clients=[0]), SignFlip(clients=[1])],
+        channel=Links(up=(Quantised(bits=8, reach=1.0), Lossy(probability=0.1))),
+    )
+    changed = with_values(
+        scenario, {"attack.strength": 3.0, "channel.up.bits": 4, "attack.0.probability": 1.0}
+    )
+    assert [attack.strength for attack in changed.attacks] == [3.0, 3.0]
+    assert [attack.probability for attack in changed.attacks] == [1.0, 0.2]
+    assert changed.channel is not None
+    assert changed.channel.bits_up == 4
+    assert Scenario.from_toml(changed.to_toml()) == changed
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[availability]\nprobability = 1.2", "availability.probability must be between 0 and 1; got 1.2."),
+        ("[delay]\nkind = 'fixed'\niterations = 25", "delay.iterations must be at most 24"),
+        (
+            "[channel.up]\nkind = 'quantised'\nbits = 0\nreach = 1",
+            "channel.up.bits must be between 1 and 32; got 0.",
+        ),
+        ("[channel.up]\nkind = 'private'", "channel.up.clip is required"),
+        ("[channel.down]\nkind = 'private'\nclip = 1", "channel.down must be absent"),
+        (
+            "[[attack]]\nclients = [1, 2]\n[[attack]]\nkind = 'sign-flip'\nclients = [2]",
+            r"attack\[1\].clients must be clients that no other group has \(client 2 belongs to attack\[0\]\)",
+        ),
+        ("algorithm = 'online-fed'\n[delay]\nkind = 'fixed'\niterations = 2", "delay must be left out"),
+    ],
+)
+def test_bad_input_is_refused_by_name(text: str, message: str) -> None:
+    with pytest.raises(InvalidValueError, match=message):
+        Scenario.from_toml("num_clients = 7\ndimension = 5\niterations = 25\n" + text)
+
+
+def test_clients_with_data_of_their_own_may_sleep() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((200, 2))
+    rows = psofed.from_arrays(x, x @ [1.0, -1.0] + rng.normal(size=200), np.arange(200) % 4)
+    awake = Scenario.from_data(rows, num_participants=3)
+    asleep = awake.replace(availability=Bernoulli(probability=0.0), channel=Links(up=Noisy(variance=0.1)))
+    assert simulate(asleep, trials=2).server_msd.mean > 2 * simulate(awake, trials=2).server_msd.mean
