@@ -147,6 +147,12 @@ def test_rls_stays_symmetric_and_so_does_not_explode() -> None:
     assert simulate(scenario, trials=1).network_mse.mean < 0.1
 
 
+def test_a_learner_whose_clients_keep_too_much_is_refused_by_name() -> None:
+    scenario = Scenario(num_clients=100, dimension=2000, learner="rls", iterations=1)
+    with pytest.raises(NotCoveredError, match=r'learner.kind = "rls" needs 400,200,000 values'):
+        simulate(scenario, trials=1)
+
+
 def test_the_delay_line_is_stationary_from_the_start_and_shifts() -> None:
     data = Data(stream=psofed.streams.DelayLine(pole=0.7), input_variance=2.0)
     scenario = Scenario(num_clients=4000, dimension=3, num_participants=1, iterations=5, data=data)
