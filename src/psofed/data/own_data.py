@@ -128,6 +128,20 @@ class OwnData(Reported):
         """Iterations until the client with the most samples has gone through them `epochs` times."""
         return max(self.samples) * self.epochs
 
+    def only(self, clients: Sequence[int]) -> "OwnData":
+        """Return the data of some clients, by number."""
+        inputs, targets = (tuple(of[k] for k in clients) for of in (self.inputs, self.targets))
+        others = [name for k, name in enumerate(self.clients) if k not in set(clients)]
+        settings = self.settings.replace(leave_out=(*self.settings.leave_out, *others))
+        return replace(
+            self,
+            table=_only(self.table, clients),
+            inputs=inputs,
+            targets=targets,
+            settings=settings,
+            left_out={**self.left_out, **dict.fromkeys(others, "as asked")},
+        )
+
     def samples_from(self, iteration: int) -> FloatArray:
         """Return the number of samples that each client has left at an iteration, shape (K,)."""
         left = np.array(self.samples, dtype=np.float64) * self.epochs - iteration
@@ -405,6 +419,7 @@ def _only(table: ClientTable, kept: Sequence[int]) -> ClientTable:
         inputs=tuple(table.inputs[k] for k in kept),
         targets=tuple(table.targets[k] for k in kept),
         dropped=tuple(table.dropped[k] for k in kept),
+        times=tuple(table.times[k] for k in kept) if table.times else (),
     )
 
 

@@ -184,6 +184,12 @@ def standardise(
     return np.clip(scaled, -clip, clip), scaled_targets, clipped
 
 
+def running_deviation(values: FloatArray) -> FloatArray:
+    """Return the standard deviation of the values up to each one, shape (rows,)."""
+    counts, _, squares = _running(values[:, None])
+    return np.asarray(np.sqrt(squares[:, 0] / counts[:, 0]))
+
+
 def _running(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return counts, means and sums of squared distances after each row, each of the shape of `values`.
 

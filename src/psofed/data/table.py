@@ -1,5 +1,7 @@
 """A table with one row per observation, split into clients: from a file, a data frame or arrays, with validation."""
 
+import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +52,8 @@ class ClientTable:
         Columns whose numbers have decimal commas.
     out_of_order : mapping from str to str
         Columns of times in whose order the rows are not, with a client for which they are not.
+    times : tuple of arrays (rows_k,)
+        Seconds since 1970 of every row, from the first column of ISO time stamps; empty without one.
     """
 
     path: str
@@ -65,6 +69,7 @@ class ClientTable:
     decimal_commas: tuple[str, ...] = ()
     out_of_order: Mapping[str, str] = field(default_factory=dict)
     file: str = ""
+    times: tuple[FloatArray, ...] = ()
 
     @property
     def missing(self) -> dict[str, int]:
@@ -139,6 +144,7 @@ def read_table(
     has_target = ~np.isnan(target)
     inputs = np.column_stack([values[name] for name in chosen])
     rows = _split(owner, has_target)
+    stamps = {name: times for name in left_out if (times := _times(data, name)) is not None}
     return ClientTable(
         frame.source,
         client_column,
@@ -151,8 +157,9 @@ def read_table(
         left_out,
         _count_duplicates(data),
         tuple(with_commas),
-        {name: who for name in left_out if (who := _out_of_order(data, name, owner, names))},
+        {name: who for name, times in stamps.items() if (who := _out_of_order(times, owner, names))},
         str(Path(source).resolve()) if isinstance(source, str | Path) else "",
+        tuple(times[own] for own in rows for times in itertools.islice(stamps.values(), 1)),
     )
 
 
@@ -336,25 +343,25 @@ def _count_duplicates(data: "pandas.DataFrame") -> int:
         return 0
 
 
-def _out_of_order(
-    data: "pandas.DataFrame", name: str, owner: NDArray[np.int64], names: tuple[str, ...]
-) -> str:
-    """Return a client whose rows go back in time; empty if there is none, or if times cannot be compared."""
-    if name not in data.columns:
-        return ""
-    column = data[name]
-    if column.dtype.kind == "M":
-        times: Any = column.to_numpy("datetime64[ns]")
-    else:
-        # Text sorts as time if it is written as year, month, day, in equal length.
-        there = column.dropna()
-        texts = there.astype(str)
-        is_iso = len(there) == len(data) and texts.str.match(r"\d{4}-\d\d-\d\d").all()
-        if not is_iso or texts.str.len().nunique() != 1:
-            return ""
-        import pandas
+def _times(data: "pandas.DataFrame", name: str) -> FloatArray | None:
+    """Return a column of times as seconds since 1970; None if it holds something else, or if one is missing."""
+    import pandas
 
-        times = pandas.factorize(column.astype(object), sort=True)[0]
+    if name not in data.columns:
+        return None
+    column = data[name]
+    if column.dtype.kind != "M":
+        # Only ISO's order of year, month and day is unambiguous.
+        if not re.match(r"\d{4}-\d\d-\d\d", str(column.iloc[0])):
+            return None
+        column = pandas.to_datetime(column, format="ISO8601", errors="coerce", utc=True)
+    if column.isna().any():
+        return None
+    return np.asarray(column.to_numpy("datetime64[ns]").astype(np.int64) / 1e9)
+
+
+def _out_of_order(times: FloatArray, owner: NDArray[np.int64], names: tuple[str, ...]) -> str:
+    """Return a client whose rows go back in time; empty if there is none."""
     order = np.argsort(owner, kind="stable")
     back = (times[order][1:] < times[order][:-1]) & (owner[order][1:] == owner[order][:-1])
     return names[owner[order][1:][back][0]] if back.any() else ""

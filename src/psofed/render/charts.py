@@ -81,7 +81,7 @@ class Scale:
     label : str
     log : bool
     limits : (float, float), optional
-        Points above the upper limit are marked at the edge.
+        Points above the upper limit are marked at the edge; in a row chart those beyond both, with their numbers.
     ticks : tuple of (float, str), optional
         Places with their names.
     whole : bool

@@ -209,8 +209,10 @@ def _draw_rows(axes: Axes, chart: RowChart) -> None:
         for at in places:
             colour = _FLAG if at in chart.flagged else "0.6"
             axes.plot([first.values[at], second.values[at]], [at, at], color=colour, lw=1.6, zorder=1)
-    for rows in chart.rows:
-        _draw_row_values(axes, rows, chart.starred)
+    if chart.x.limits is not None:
+        axes.set_xlim(*chart.x.limits)
+    for at, rows in enumerate(chart.rows):
+        _draw_row_values(axes, rows, chart.starred, chart.x.limits, 34 * at)
     names = [_text(name) for name in chart.names]
     axes.set_yticks(places, names, fontsize=8 if len(names) > 12 else None)
     for at, label in enumerate(axes.get_yticklabels()):
@@ -251,9 +253,22 @@ def _row_style(rows: Rows) -> dict[str, Any]:
     }
 
 
-def _draw_row_values(axes: Axes, rows: Rows, starred: frozenset[int]) -> None:
+def _draw_row_values(
+    axes: Axes, rows: Rows, starred: frozenset[int], limits: tuple[float, float] | None, shift: int
+) -> None:
     style = _row_style(rows)
     for at, value in enumerate(rows.values):
+        if limits is not None and math.isfinite(value) and not limits[0] <= value <= limits[1]:
+            # Beyond the axis: an arrow at its end, with the number.
+            low = value < limits[0]
+            axes.plot(
+                [limits[not low]], [at], clip_on=False, zorder=3, **(style | {"marker": "<" if low else ">"})
+            )
+            axes.annotate(
+                f"{value:,.3g}".replace("-", "−"), (limits[not low], at), xytext=(6 + shift if low else -6 - shift, 0),
+                textcoords="offset points", ha="left" if low else "right", va="center", fontsize=8,
+            )  # fmt: skip
+            continue
         if math.isinf(value):
             axes.annotate(
                 "diverged", (0.02, at), xycoords=("axes fraction", "data"), va="center", color=style["color"]

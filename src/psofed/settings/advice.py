@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from psofed.common.options import option
 from psofed.common.settings import Settings
+from psofed.settings.data import StreamSettings
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -57,7 +58,18 @@ class AdviceSettings(Settings, kw_only=False):
         default=0, low=0, kw_only=True, text="random seed of these draws and of the Byzantine clients"
     )
     min_rows: int | None = option(
-        default=None, low=1, flag=None, kw_only=True, text="leave out clients with fewer rows; 30 by default"
+        default=None,
+        low=1,
+        flag=None,
+        kw_only=True,
+        text="leave out clients with fewer rows; the warm-up and 10 more by default",
+    )
+    warmup: int = option(
+        default=StreamSettings.warmup,
+        low=2,
+        flag=None,
+        kw_only=True,
+        text="rows of each client that only feed its running means, if the table is not read yet",
     )
     executor: "Executor | None" = option(
         default=None, flag=None, kw_only=True, text="where federations run; threads by default"

@@ -15,7 +15,6 @@ class StreamSettings(Settings):
     warmup: int = option(
         default=20,
         low=2,
-        flag=None,
         text="rows of each client that only feed its running means and deviations",
     )
     clip: float = option(
@@ -26,7 +25,7 @@ class StreamSettings(Settings):
         text="inputs are limited to this many standard deviations",
     )
     min_rows: int | None = option(
-        default=None, low=1, text="leave out clients with fewer rows; 30 by default"
+        default=None, low=1, text="leave out clients with fewer rows; the warm-up and 10 more by default"
     )
     leave_out: Sequence[str] = option(
         default=(), metavar="A,B", text="clients to leave out, such as one with a faulty sensor"

@@ -2,6 +2,7 @@
 
 import json
 import textwrap
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,17 +35,19 @@ class LearningMethod:
     Attributes
     ----------
     name : str
-        ``"alone"``, ``"federation"``, ``"pooled"`` or ``"average"`` (each station's running mean, no model).
+        ``"alone"``, ``"federation"`` (the one in the answer), ``"everybody"`` (a federation of all clients with a fixed
+        number of shared parameters), ``"pooled"``, ``"rls"``, ``"persistence"``, ``"seasonal"`` or ``"average"`` (each
+        client's running mean, no model).
     title : str
         For people.
     num_shared, stepsize : int or None, float or None
         What was best at the end: the setting to use from now on.
     error : float
-        Mean squared error over the judged rows, each station weighing the same; 1 is the variance of the target.
+        Mean squared error over the judged rows, each client weighing the same; 1 is the variance of the target.
     gain : Gain
-        On each station alone.
-    numbers : int
-        Exchanged per iteration, up and down, by all participants; 0 where nothing is sent.
+        On each client alone; of a federation of some clients, theirs.
+    numbers : float
+        Values sent per iteration, up and down, by all participants; 0 where nothing is sent.
     rule : str
         How the server joins what arrives; empty without a server.
     """
@@ -63,6 +66,15 @@ class LearningMethod:
         return {**asdict(self), "gain": self.gain.to_json()}
 
 
+@dataclass(frozen=True)
+class ClientGroup:
+    """Clients that should federate with each other, and their setting."""
+
+    clients: tuple[str, ...]
+    num_shared: int
+    stepsize: float
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Advice(Reported):
     """The outcome of :func:`psofed.advise`.
@@ -70,37 +82,42 @@ class Advice(Reported):
     Attributes
     ----------
     verdict : str
-        ``"federate"``, ``"stay alone"`` or ``"no clear difference"``: the interval leaves the sign open, or the
-        difference is below one per cent.
-    federation, alone, pooled, average : LearningMethod
-        The federation with the number of shared entries and the stepsize chosen from the past.
-    shared : tuple of LearningMethod
-        Federations with each number of shared entries.
-    robust : LearningMethod or None
-        A federation with a robust rule, nobody lying.
+        ``"federate"``, ``"stay alone"``, ``"no clear difference"`` (the interval leaves the sign open, or the
+        difference is below 0.1 dB) or ``"naive"``: a forecast without a model is better.
+    winner : str
+        Name of the method without a federation that is better than all others; empty if there is none.
+    winner_gain : Gain
+        Its gain on the best federation or, if that is better, on each client alone.
+    methods : tuple of LearningMethod
+        All that was compared without an attack.
+    groups : tuple of ClientGroup
+        Who federates with whom in the federation that the answer is about; the largest group first.
+    everybody_gain : Gain
+        Of a federation of all clients on each alone.
     lies : tuple of LearningMethod
-        If some stations lied: with the mean and with the robust rule, on the honest stations alone.
+        If some clients were Byzantine: with the mean and with the robust rule, on the honest clients.
     byzantine : tuple of str
-        Who lied then.
+        Who was Byzantine then.
     attack : dict
         What they did, as in a scenario file.
     stations : tuple of Station
     scenario : Scenario
-        What is recommended, ready for :func:`psofed.simulate`.
+        The largest group's federation, ready for :func:`psofed.simulate` with data without :attr:`left_out`.
     rows : int
-        Rows that were judged, of all stations.
+        Rows that were judged, of all clients.
     data : dict
         What was read and what was done to it.
     notes : tuple of str
+    pooled_gain, model_gain : Gain
+        Of the pooled model on the federation, and of the better of federation and alone on the running mean.
     """
 
     verdict: str
-    federation: LearningMethod
-    alone: LearningMethod
-    pooled: LearningMethod
-    average: LearningMethod
-    shared: tuple[LearningMethod, ...]
-    robust: LearningMethod | None
+    winner: str
+    winner_gain: Gain
+    methods: tuple[LearningMethod, ...]
+    groups: tuple[ClientGroup, ...]
+    everybody_gain: Gain
     lies: tuple[LearningMethod, ...]
     byzantine: tuple[str, ...]
     attack: dict[str, Any]
@@ -116,22 +133,35 @@ class Advice(Reported):
     @property
     def answer(self) -> str:
         """The answer in one sentence."""
-        from psofed.studies.advice.report import answer
+        from psofed.studies.advice.answers import answer
 
         return answer(self)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The answer, and what else should be known."""
-        from psofed.studies.advice.report import more_sentences
+        from psofed.studies.advice.answers import more_sentences
 
         return (self.answer, *more_sentences(self))
 
     @property
-    def methods(self) -> tuple[LearningMethod, ...]:
-        """All that was compared without lies."""
-        robust = () if self.robust is None else (self.robust,)
-        return (self.alone, *self.shared, *robust, self.pooled, self.average)
+    def left_out(self) -> tuple[str, ...]:
+        """Clients that are not in the largest group."""
+        return tuple(s.name for s in self.stations if s.name not in self.groups[0].clients)
+
+    @property
+    def federation(self) -> LearningMethod:
+        """The federation that the answer is about; groups, M and stepsize were always chosen from the past."""
+        return self.method("federation")
+
+    @property
+    def alone(self) -> LearningMethod:
+        """Each client alone."""
+        return self.method("alone")
+
+    def method(self, name: str) -> LearningMethod:
+        """Return the first method of that name."""
+        return next(method for method in self.methods if method.name == name)
 
     def report(self) -> Report:
         """Return the answer, what was compared, and how each client fares."""
@@ -141,7 +171,7 @@ class Advice(Reported):
 
     def chart(self) -> "Panels":
         """Return gains and errors as a value."""
-        from psofed.studies.advice.report import advice_chart
+        from psofed.studies.advice.charts import advice_chart
 
         return advice_chart(self)
 
@@ -150,12 +180,14 @@ class Advice(Reported):
         plain: dict[str, Any] = finite_or_none(
             {
                 "verdict": self.verdict,
+                "winner": self.winner,
                 "answer": self.answer,
                 "sentences": list(self.sentences),
                 "federation": self.federation.to_json(),
                 "methods": [method.to_json() for method in self.methods],
-                "gain_of_pooled_on_federation": self.pooled_gain.to_json(),
-                "gain_of_best_on_running_mean": self.model_gain.to_json(),
+                "groups": [asdict(group) for group in self.groups],
+                "left_out": list(self.left_out),
+                "gains": {name: getattr(self, f"{name}_gain").to_json() for name in GAINS},
                 "lies": {
                     "stations": list(self.byzantine),
                     "attack": self.attack,
@@ -172,66 +204,35 @@ class Advice(Reported):
         return plain
 
     def to_dataset(self) -> "xarray.Dataset":
-        """Return a labelled data set: stations by name, methods by title."""
+        """Return a labelled data set: clients by name, methods by title."""
         import xarray
 
-        stations, methods = self.stations, (*self.methods, *self.lies)
-        by_station = {
-            "rows": ("rows with a target", "1", [s.rows for s in stations]),
-            "error_alone": (
-                "mean squared error alone",
-                "variance of the target",
-                [s.alone for s in stations],
-            ),
-            "error_federation": (
-                "mean squared error in the federation",
-                "variance of the target",
-                [s.federation for s in stations],
-            ),
-            "gain": ("gain of the federation on being alone", "1", [s.gain.value for s in stations]),
-            "gain_low": ("lower end of the gain's interval", "1", [s.gain.interval[0] for s in stations]),
-            "gain_high": ("upper end of the gain's interval", "1", [s.gain.interval[1] for s in stations]),
-        }
-        by_method = {
-            "method_error": ("mean squared error", "variance of the target", [m.error for m in methods]),
-            "method_gain": ("gain on each station alone", "1", [m.gain.value for m in methods]),
-            "method_gain_low": ("lower end of its interval", "1", [m.gain.interval[0] for m in methods]),
-            "method_gain_high": ("upper end of its interval", "1", [m.gain.interval[1] for m in methods]),
-            "method_numbers": ("numbers exchanged per iteration", "1", [m.numbers for m in methods]),
-        }
+        methods = (*self.methods, *self.lies)
         variables = {
-            name: (axis, np.asarray(values, np.float64), {"long_name": title, "units": units})
-            for axis, group in (("client", by_station), ("method", by_method))
-            for name, (title, units, values) in group.items()
+            name: ("client", np.array([of(s) for s in self.stations], np.float64), _attributes(title, units))
+            for name, (title, units, of) in _STATIONS.items()
+        } | {
+            name: ("method", np.array([of(m) for m in methods], np.float64), _attributes(title, units))
+            for name, (title, units, of) in _METHODS.items()
         }
         return xarray.Dataset(
             variables,
             coords={
-                "client": np.array([s.name for s in stations], dtype=object),
+                "client": np.array([s.name for s in self.stations], dtype=object),
                 "method": np.array([m.title for m in methods], dtype=object),
-                "note": ("client", np.array([s.note for s in stations], dtype=object)),
+                "note": ("client", np.array([s.note for s in self.stations], dtype=object)),
             },
             attrs={"title": "psofed advice", "answer": self.answer, "advice": json.dumps(self.to_json())},
         )
 
     def to_dataframe(self) -> "pandas.DataFrame":
-        """Return one row per station."""
+        """Return one row per client."""
         import pandas
 
-        rows = [
-            {
-                "station": s.name,
-                "rows": s.rows,
-                "error_alone": s.alone,
-                "error_federation": s.federation,
-                "gain": s.gain.value,
-                "gain_low": s.gain.interval[0],
-                "gain_high": s.gain.interval[1],
-                "note": s.note,
-            }
-            for s in self.stations
-        ]
-        return pandas.DataFrame(rows).set_index("station")
+        columns = {name: [values(s) for s in self.stations] for name, (_, _, values) in _STATIONS.items()}
+        notes = {"flag": [s.flag for s in self.stations], "note": [s.note for s in self.stations]}
+        names = pandas.Index([s.name for s in self.stations], name="station")
+        return pandas.DataFrame(columns | notes, index=names)
 
     def save(self, path: str | Path) -> None:
         """Write everything as ``.json`` or NetCDF (``.nc``), the clients as ``.csv``, or the plan as ``.toml``.
@@ -254,6 +255,29 @@ class Advice(Reported):
         else:
             text = json.dumps(self.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         write_atomically(Path(path), text.encode(), mode=0o666)
+
+
+GAINS = ("winner", "everybody", "pooled", "model")
+_VARIANCES = "variance of the target"
+_STATIONS: dict[str, tuple[str, str, Callable[[Station], float]]] = {
+    "rows": ("rows with a target", "1", lambda s: s.rows),
+    "error_alone": ("mean squared error alone", _VARIANCES, lambda s: s.alone),
+    "error_federation": ("mean squared error in the federation", _VARIANCES, lambda s: s.federation),
+    "gain": ("gain of the federation on being alone", "1", lambda s: s.gain.value),
+    "gain_low": ("lower end of the gain's interval", "1", lambda s: s.gain.interval[0]),
+    "gain_high": ("upper end of the gain's interval", "1", lambda s: s.gain.interval[1]),
+}
+_METHODS: dict[str, tuple[str, str, Callable[[LearningMethod], float]]] = {
+    "method_error": ("mean squared error", _VARIANCES, lambda m: m.error),
+    "method_gain": ("gain on each client alone", "1", lambda m: m.gain.value),
+    "method_gain_low": ("lower end of its interval", "1", lambda m: m.gain.interval[0]),
+    "method_gain_high": ("upper end of its interval", "1", lambda m: m.gain.interval[1]),
+    "method_numbers": ("values sent per iteration", "1", lambda m: m.numbers),
+}
+
+
+def _attributes(title: str, units: str) -> dict[str, str]:
+    return {"long_name": title, "units": units}
 
 
 def check_out(path: Path) -> None:

@@ -1,17 +1,16 @@
 """Asks a table whether federating helps: what is compared, run and judged, and how the answer is put together."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError, MissingValueError, NotCoveredError
 from psofed.common.notices import notify
 from psofed.common.settings import call_with, takes
-from psofed.common.types import ProgressCallback
+from psofed.common.types import FloatArray
 from psofed.data.own_data import OwnData, read_data
 from psofed.engine.compiling import is_cold
 from psofed.parts.aggregations.mean import Mean
@@ -23,34 +22,36 @@ from psofed.scenario import Scenario
 from psofed.settings.advice import AdviceSettings
 from psofed.settings.data import DataSettings
 from psofed.simulation.monte_carlo import check_covered
-from psofed.studies.advice.advice import Advice, LearningMethod
+from psofed.studies.advice.advice import Advice, ClientGroup, LearningMethod
 from psofed.studies.advice.errors import Trier
 from psofed.studies.advice.judging import Gain, Judge, Judged
+from psofed.studies.advice.rivals import make_rivals
+from psofed.studies.advice.search import Federated, GroupSearch, Tried
 from psofed.studies.advice.stations import describe_stations
 
 if TYPE_CHECKING:
     import pandas
 
-TRIALS = 16
-WORTH_MENTIONING = 0.01
-"""A gain below one per cent makes no difference, however sure it is."""
+# How often the grid of stepsizes is extended if the best is the smallest, and by how many.
+_EXTENSIONS, _ADDED = 2, 3
 
 
 @takes(AdviceSettings)
 def advise(
     data: "Scenario | OwnData | str | Path | pandas.DataFrame | Any", settings: AdviceSettings
 ) -> Advice:
-    """Find out whether the clients of a table should federate, how, and with what confidence.
+    """Find out whether the clients of a table should federate, who with whom, how, and with what confidence.
 
-    Every way to learn (each client alone, federations with each number of shared entries, all data pooled) is run at
-    many stepsizes. In each block of time it uses the stepsize that was best before, and is judged by what follows.
+    Every way to learn (each client alone, federations of all clients and of groups, with each number of shared
+    parameters, all data pooled) is run at many stepsizes. In each block of time it uses the setting that was best
+    before, and is judged by what follows. Naive forecasts and recursive least squares are judged on the same rows.
 
     Parameters
     ----------
     data : OwnData, Scenario, path or data frame
         What :func:`psofed.read_data` or :func:`psofed.from_arrays` returned, for a federation in which all clients take
         part; a scenario with such data (:meth:`psofed.Scenario.from_data`), for a federation as it describes; or a
-        table, with `client_column`, `target_column`, `features` and `min_rows` as in `read_data`.
+        table, with `client_column`, `target_column`, `features`, `min_rows` and `warmup` as in `read_data`.
 
     Returns
     -------
@@ -100,8 +101,7 @@ def advise(
         check_covered(part)
     if is_cold():
         notify("compiling the kernels (once on this machine, some seconds)")
-    trier = Trier(scenario, settings.trials, settings.seed, settings.executor)
-    return _Adviser(data, scenario, robust, attack, trier).advise(settings.progress)
+    return _Adviser(data, Trier(scenario, settings), robust, attack).advise()
 
 
 def _make_attack(scenario: Scenario, byzantine: float, seed: int) -> Attack | None:
@@ -125,118 +125,214 @@ def _make_attack(scenario: Scenario, byzantine: float, seed: int) -> Attack | No
 class _Adviser:
     """Runs what is to be compared, and puts the answer together."""
 
-    def __init__(
-        self, data: OwnData, scenario: Scenario, robust: Aggregation, attack: Attack | None, trier: Trier
-    ) -> None:
-        self._data, self._scenario, self._robust, self._attack = data, scenario, robust, attack
-        self._trier = trier
+    def __init__(self, data: OwnData, trier: Trier, robust: Aggregation, attack: Attack | None) -> None:
+        self._data, self._trier, self._robust, self._attack = data, trier, robust, attack
+        self._scenario = trier.scenario
         self._judge = Judge(trier.blocks)
+        self._notes = data.notes()
 
-    def advise(self, progress: ProgressCallback | None) -> Advice:
-        trier, judge = self._trier, self._judge
-        alone_grid, alone_errors, pooled_grid, pooled_errors = trier.lms()
-        alone, pooled = judge.choose(alone_errors), judge.choose(pooled_errors)
-        average = judge.fixed(trier.average())
-        groups = self._groups()
-        runs = [scenario for group in groups.values() for scenario in group]
-        errors = trier.federations(runs, lambda done: progress(done, len(runs)) if progress else None)
-        by_group: dict[str, NDArray[np.float64]] = {}
-        at = 0
-        for name, group in groups.items():
-            by_group[name] = np.array(errors[at : at + len(group)])
-            at += len(group)
-        plain = groups["plain"]
-        federation = judge.choose(by_group["plain"], [s.num_shared for s in plain])
-        best = self._method(judge, federation, alone, plain, "federation")
-        shared = []
-        for count in dict.fromkeys(s.num_shared for s in plain):
-            these = [i for i, s in enumerate(plain) if s.num_shared == count]
-            judged = judge.choose(by_group["plain"][these])
-            shared.append(self._method(judge, judged, alone, [plain[i] for i in these], "federation"))
-        robust = None
-        if "robust" in groups:
-            judged = judge.choose(by_group["robust"], [s.num_shared for s in groups["robust"]])
-            robust = self._method(judge, judged, alone, groups["robust"], "federation")
-        lies, byzantine = self._lies(groups, by_group, alone_errors)
-        single = self._data.num_clients == 1
-        better = federation if judge.error(federation) < judge.error(alone) else alone
-        own = LearningMethod("alone", "each station alone", None, float(alone_grid[alone.last]),
-                     judge.error(alone), Gain(0.0, (0.0, 0.0)))  # fmt: skip
+    def advise(self) -> Advice:
+        trier, judge, base = self._trier, self._judge, self._scenario
+        several = base.num_clients > 1
+        steps = base.iterations
+        grid, alone_errors = self._tune(
+            "each alone", trier.stepsizes(steps), lambda grid: trier.lms(grid, False)
+        )
+        pooled_grid, pooled_errors = self._tune(
+            "the pooled model", trier.stepsizes(steps * base.num_clients), lambda grid: trier.lms(grid, True)
+        )
+        alone, pooled, average = map(judge.choose, (alone_errors, pooled_errors, trier.average()))
+        whole = self._try_whole(trier.shared() if several else (base.dimension,))
+        together = judge.choose(whole.errors, whole.costs)
+        used = np.array([grid[alone.last], whole.scenarios[together.last].common_stepsize])
+        near = np.unique([s.common_stepsize for s in whole.scenarios])
+        near = near[(near > 0.9 * used.min() / trier.factor) & (near < 1.1 * used.max() * trier.factor)]
+        search = GroupSearch(trier, self._data.targets, whole, alone_errors, near).run()
+        chosen, gain = search, judge.gain(search.judged, alone, members=search.members)
+        few = 2 * sum(len(group) for group, _ in search.groups) < base.num_clients
+        if math.isnan(gain.value) or (few and not (gain.matters and gain.value > 0)):
+            # No group is worth a sentence: the answer is about everybody.
+            everybody = tuple(range(base.num_clients)), whole.scenarios[together.last]
+            chosen = Federated(together, np.ones(together.errors.shape, bool), (everybody,), search.laws)
+            gain = judge.gain(together, alone)
+        own = LearningMethod(
+            "alone",
+            "each alone, LMS",
+            None,
+            float(grid[alone.last]),
+            judge.error(alone),
+            Gain(0.0, (0.0, 0.0)),
+        )
+        federation = self._federation_method(chosen, gain, several)
+        methods = [own, federation]
+        for count in dict.fromkeys(whole.costs):
+            these = [i for i, other in enumerate(whole.costs) if other == count]
+            judged = judge.choose(whole.errors[these])
+            methods.append(
+                self._method(judge, judged, alone, [whole.scenarios[i] for i in these], "everybody")
+            )
+        lies: tuple[LearningMethod, ...] = ()
+        byzantine: tuple[str, ...] = ()
+        if self._attack is not None:
+            robust, lies, byzantine = self._what_if(chosen, alone_errors, alone)
+            methods.append(robust)
+        rivals = {"pooled": pooled}
+        methods.append(
+            self._plain("pooled", "all data pooled", pooled, alone, float(pooled_grid[pooled.last]))
+        )
+        for rival in make_rivals(self._data, trier.features, trier.blocks, trier.is_heavy):
+            rivals[rival.name] = judge.choose(rival.errors)
+            methods.append(
+                self._plain(rival.name, rival.titles[rivals[rival.name].last], rivals[rival.name], alone)
+            )
+        rivals["average"] = average
+        methods.append(self._plain("average", "running mean", average, alone))
+        federates = several and gain.matters and gain.value > 0
+        recommended = chosen.judged if federates else alone
+        winner, winner_gain = self._winner(rivals, recommended)
+        scenario = chosen.groups[0][1]
+        left = np.ones(base.num_clients, bool)
+        for group, _ in chosen.groups:
+            left[list(group)] = False
+        shown = Judged(np.where(left, together.errors, chosen.judged.errors), 0)
+        names = self._data.table.clients
         return Advice(
-            verdict="stay alone" if single else _verdict(best.gain),
-            federation=best,
-            alone=own,
-            pooled=LearningMethod("pooled", "all data pooled", None, float(pooled_grid[pooled.last]),
-                          judge.error(pooled), judge.gain(pooled, alone)),
-            average=LearningMethod("average", "running mean, no model", None, None,
-                           judge.error(average), judge.gain(average, alone)),
-            shared=tuple(shared),
-            robust=robust,
+            verdict=_verdict(gain, winner, several),
+            winner=winner,
+            winner_gain=winner_gain,
+            methods=tuple(methods),
+            groups=tuple(
+                ClientGroup(tuple(names[k] for k in group), setting.num_shared, setting.common_stepsize)
+                for group, setting in chosen.groups
+            ),
+            everybody_gain=judge.gain(together, alone),
             lies=lies,
             byzantine=byzantine,
             attack={} if self._attack is None else self._attack.to_mapping(),
-            stations=describe_stations(self._data, judge, alone, federation),
-            scenario=plain[federation.last],
+            stations=describe_stations(
+                self._data, judge, trier.features, search.laws, alone, shown, rivals["rls"], average
+            ),
+            scenario=scenario,
             rows=int(judge.rows.sum()),
             data=self._data.describe(),
-            notes=tuple(self._notes()),
-            pooled_gain=judge.gain(pooled, federation),
-            model_gain=judge.gain(better, average),
-        )  # fmt: skip
+            notes=tuple(self._all_notes()),
+            pooled_gain=judge.gain(pooled, chosen.judged),
+            model_gain=judge.gain(min(chosen.judged, alone, key=judge.error), average),
+        )
 
-    def _groups(self) -> dict[str, list[Scenario]]:
-        """Return what is to be run: each group is a federation with all its settings."""
-        base, trier = self._scenario, self._trier
-        grid = [float(mu) for mu in trier.stepsizes(base.iterations, base.num_participants)]
-        several = self._data.num_clients > 1
+    def _tune(
+        self, name: str, grid: FloatArray, run: Callable[[FloatArray], FloatArray]
+    ) -> tuple[FloatArray, FloatArray]:
+        """Run stepsizes, and smaller ones while the smallest is best; errors are (…, stepsizes, blocks, K)."""
+        errors = run(grid)
+        for extension in range(_EXTENSIONS + 1):
+            scores = self._judge.past_errors(
+                errors.reshape(-1, *errors.shape[-2:]), len(self._trier.blocks.counts)
+            )
+            best = int(np.argmin(scores.sum(axis=1))) % len(grid)
+            if best or extension == _EXTENSIONS:
+                break
+            lower = grid[0] * self._trier.factor ** -np.arange(_ADDED, 0.0, -1.0)
+            grid, errors = np.concatenate([lower, grid]), np.concatenate([run(lower), errors], axis=-3)
+        if best in (0, len(grid) - 1):
+            why = "it hardly learns" if best == 0 else "larger ones could overshoot on single rows"
+            which = "smallest" if best == 0 else "largest"
+            self._notes.append(
+                f"the best stepsize of {name}, {grid[best]:.3g}, is the {which} that was tried: {why}."
+            )
+        return grid, errors
 
-        def settings(scenario: Scenario, few: bool) -> list[Scenario]:
-            counts = trier.shared(few) if several else (base.dimension,)
-            return [scenario.replace(num_shared=m, stepsize=mu) for m in counts for mu in grid]
+    def _try_whole(self, counts: Sequence[int]) -> Tried:
+        base = self._scenario
 
-        groups = {"plain": settings(base, few=False)}
-        if self._attack is not None:
-            robust = base.replace(aggregation=self._robust)
-            groups["robust"] = settings(robust, few=True)
-            groups["lies"] = settings(base.replace(attack=self._attack), few=True)
-            groups["robust lies"] = settings(robust.replace(attack=self._attack), few=True)
-        return groups
+        def settings(grid: FloatArray) -> list[Scenario]:
+            return [base.replace(num_shared=count, stepsize=float(mu)) for count in counts for mu in grid]
 
-    def _lies(
-        self,
-        groups: dict[str, list[Scenario]],
-        errors: dict[str, NDArray[np.float64]],
-        alone_errors: NDArray[np.float64],
-    ) -> tuple[tuple[LearningMethod, ...], tuple[str, ...]]:
-        if self._attack is None:
-            return (), ()
-        names = self._data.table.clients
-        lying = self._attack.byzantine_mask(len(names), names) & (self._attack.byzantine_set == "fixed")
-        judge = Judge(self._trier.blocks, ~lying)
-        alone = judge.choose(alone_errors)
-        found = []
-        for name in ("lies", "robust lies"):
-            judged = judge.choose(errors[name], [s.num_shared for s in groups[name]])
-            found.append(self._method(judge, judged, alone, groups[name], "federation"))
-        return tuple(found), tuple(name for name, lies in zip(names, lying, strict=True) if lies)
+        def run(grid: FloatArray) -> FloatArray:
+            errors = self._trier.federations(settings(grid))
+            return errors.reshape(len(counts), len(grid), *errors.shape[1:])
+
+        start = self._trier.stepsizes(base.iterations, base.num_participants)
+        grid, errors = self._tune("the federation", start, run)
+        return Tried(settings(grid), errors.reshape(-1, *errors.shape[2:]))
+
+    def _what_if(
+        self, chosen: Federated, alone_errors: FloatArray, alone: Judged
+    ) -> tuple[LearningMethod, tuple[LearningMethod, ...], tuple[str, ...]]:
+        """Return the robust federation, and the mean and the robust rule if some clients are Byzantine."""
+        base, names, attack = self._scenario, self._data.table.clients, self._attack
+        assert attack is not None
+        robust = base.replace(aggregation=self._robust)
+        grid = np.unique(self._trier.stepsizes(base.iterations, base.num_participants))
+        counts = self._trier.shared(few=True) if base.num_clients > 1 else (base.dimension,)
+        families = [
+            [scenario.replace(num_shared=count, stepsize=float(mu)) for count in counts for mu in grid]
+            for scenario in (robust, base.replace(attack=attack), robust.replace(attack=attack))
+        ]
+        errors = np.split(self._trier.federations([s for family in families for s in family]), 3)
+        lying = attack.byzantine_mask(len(names), names) & (attack.byzantine_set == "fixed")
+        honest = Judge(self._trier.blocks, ~lying)
+        honest_alone = honest.choose(alone_errors)
+        judges = (self._judge, alone), (honest, honest_alone), (honest, honest_alone)
+        methods = []
+        for family, found, (judge, other) in zip(families, errors, judges, strict=True):
+            judged = judge.choose(found, [s.num_shared for s in family])
+            methods.append(self._method(judge, judged, other, family, "everybody"))
+        return (
+            methods[0],
+            tuple(methods[1:]),
+            tuple(name for name, lies in zip(names, lying, strict=True) if lies),
+        )
+
+    def _federation_method(self, chosen: Federated, gain: Gain, several: bool) -> LearningMethod:
+        largest, scenario = chosen.groups[0]
+        members = sum(len(group) for group, _ in chosen.groups)
+        title = "federation"
+        if len(chosen.groups) > 1:
+            title += f", {len(chosen.groups)} groups"
+        elif len(largest) < self._scenario.num_clients:
+            title += f" of {members} clients"
+        sent = sum(_values_sent(setting) for _, setting in chosen.groups)
+        return LearningMethod(
+            "federation",
+            title,
+            scenario.num_shared,
+            scenario.common_stepsize,
+            self._judge.error(chosen.judged),
+            gain,
+            sent,
+            "mean",
+        )
 
     def _method(
         self, judge: Judge, judged: Judged, alone: Judged, settings: Sequence[Scenario], name: str
     ) -> LearningMethod:
         chosen = settings[judged.last]
-        sent = measure_communication(chosen)
         rule = chosen.aggregation.kind
-        title = f"federation, M = {chosen.num_shared}" + ("" if rule == "mean" else f", {rule}")
-        if chosen.attack is not None:
-            title += ", some lying"
-        numbers = sent.numbers_down + sent.numbers_up
+        title = f"all together, M = {chosen.num_shared}" + ("" if rule == "mean" else f", {rule}")
         error, gain = judge.error(judged), judge.gain(judged, alone)
         return LearningMethod(
-            name, title, chosen.num_shared, chosen.common_stepsize, error, gain, numbers, rule
+            name, title, chosen.num_shared, chosen.common_stepsize, error, gain, _values_sent(chosen), rule
         )
 
-    def _notes(self) -> list[str]:
-        lines = self._data.notes()
+    def _plain(
+        self, name: str, title: str, judged: Judged, alone: Judged, stepsize: float | None = None
+    ) -> LearningMethod:
+        return LearningMethod(
+            name, title, None, stepsize, self._judge.error(judged), self._judge.gain(judged, alone)
+        )
+
+    def _winner(self, rivals: dict[str, Judged], recommended: Judged) -> tuple[str, Gain]:
+        """Return who needs no federation and is better than what would be recommended, if anybody is."""
+        able = {name: judged for name, judged in rivals.items() if name != "pooled"}
+        confidence = 1 - 0.05 / len(able)
+        gains = {name: self._judge.gain(judged, recommended, confidence) for name, judged in able.items()}
+        better = [name for name, gain in gains.items() if gain.matters and gain.value > 0]
+        best = min(better, key=lambda name: self._judge.error(able[name]), default="")
+        return best, gains.get(best, Gain(math.nan, (math.nan, math.nan)))
+
+    def _all_notes(self) -> list[str]:
+        lines = self._notes
         unjudged = [n for n, rows in zip(self._data.table.clients, self._judge.rows, strict=True) if not rows]
         if unjudged:
             lines.append(
@@ -244,11 +340,20 @@ class _Adviser:
                 "but their rows end before the judged part begins."
             )
         if self._trier.is_heavy:
-            lines.append("the table is large: fewer stepsizes and numbers of shared entries were tried.")
+            lines.append("the table is large: fewer stepsizes and numbers of shared parameters were tried.")
         return lines
 
 
-def _verdict(gain: Gain) -> str:
-    if not gain.is_clear or abs(gain.value) < WORTH_MENTIONING:
+def _values_sent(scenario: Scenario) -> float:
+    sent = measure_communication(scenario)
+    return sent.numbers_down + sent.numbers_up
+
+
+def _verdict(gain: Gain, winner: str, several: bool) -> str:
+    if winner:
+        return "stay alone" if winner == "rls" else "naive"
+    if not several:
+        return "stay alone"
+    if not gain.matters:
         return "no clear difference"
     return "federate" if gain.value > 0 else "stay alone"

@@ -2,12 +2,11 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +17,14 @@ from psofed.engine.lanes import WIDTH
 from psofed.engine.pso_fed import PsoFedRun
 from psofed.fleet.measured import table_samples
 from psofed.scenario import Scenario
+from psofed.settings.advice import AdviceSettings
 from psofed.simulation.baselines import lms_errors
 from psofed.simulation.parcels import sending
 
-# Blocks of time; those at the start only serve to choose stepsizes.
-BLOCKS, FIRST_JUDGED = 12, 2
+# Blocks of time; the first quarter only serves to choose from.
+BLOCKS = 24
 
-# Stepsizes are tried, this factor apart, from the one that learns fastest down to this of 1/E‖x‖² or below.
+# Stepsizes are tried from the one that learns fastest down to this share of 1/E‖x‖² or below, these factors apart.
 _BOTTOM = 0.01
 _FACTOR, _COARSE_FACTOR = 1.7, 2.5
 _FEW_SHARED = 6  # up to this dimension all numbers of shared entries are tried
@@ -45,6 +45,11 @@ class Blocks:
 
     edges: NDArray[np.int64]
     counts: FloatArray
+
+    @property
+    def first_judged(self) -> int:
+        """The first block that is judged."""
+        return max(1, len(self.counts) // 4)
 
     def sums(self, errors: FloatArray) -> FloatArray:
         """Sum errors (iterations, K) within blocks, (blocks, K); those that are not finite become infinite."""
@@ -75,28 +80,29 @@ class Trier:
     Parameters
     ----------
     scenario : Scenario
-        The federation and its data, whatever its stepsize, shared entries, rule and attack.
-    trials : int
-        Over how many draws of participants, masks and attack a federation's errors are averaged.
-    seed : int
-    executor : Executor, optional
-        Where federations run; threads by default.
+        The federation of all clients and its data, whatever its stepsize, shared parameters, rule and attack.
+    settings : AdviceSettings
+        Trials (draws of participants, masks and attack over which errors are averaged), seed, executor and progress.
     """
 
-    def __init__(self, scenario: Scenario, trials: int, seed: int, executor: Executor | None = None) -> None:
+    def __init__(self, scenario: Scenario, settings: AdviceSettings) -> None:
         data = scenario.own_data
         assert data is not None
-        self.data: OwnData = data
         self.scenario: Scenario = scenario
-        self.trials: int = trials
-        self.seed: int = seed
         self.blocks: Blocks = cut_into_blocks(data.samples)
-        self._executor = executor
-        self._fleet, self._samples = table_samples(scenario)
-        features = scenario.model.make_features(data.num_columns, scenario.dimension)
-        norms = np.concatenate([(features(rows) ** 2).sum(axis=1) for rows in data.inputs])
+        self._data, self._settings = data, settings
+        self._done, self._planned = 0, 0
+        self._groups: dict[tuple[int, ...], OwnData] = {}
+        make_features = scenario.model.make_features(data.num_columns, scenario.dimension)
+        self.features: list[FloatArray] = [make_features(rows) for rows in data.inputs]
+        norms = np.concatenate([(rows**2).sum(axis=1) for rows in self.features])
         self._power, self._largest = max(float(norms.mean()), 1e-9), max(float(norms.max()), 1e-9)
         self.is_heavy: bool = sum(data.samples) * scenario.dimension > _HEAVY
+
+    @property
+    def factor(self) -> float:
+        """By how much neighbouring stepsizes differ."""
+        return _COARSE_FACTOR if self.is_heavy else _FACTOR
 
     def stepsizes(self, steps: int, averaged: int = 1) -> FloatArray:
         """Return the stepsizes to try for a model that takes `steps` steps, each averaged over `averaged` clients.
@@ -104,14 +110,14 @@ class Trier:
         At the largest no row makes a client overshoot, μ‖x‖² ≤ 2; and it is not beyond the one that learns fastest
         from Gaussian inputs, μ E‖x‖² = D/(1 + (D + 1)/averaged).
         """
-        dimension, factor = self.scenario.dimension, _COARSE_FACTOR if self.is_heavy else _FACTOR
+        dimension = self.scenario.dimension
         top = min(dimension / (1 + (dimension + 1) / averaged) / self._power, 2.0 / self._largest)
         bottom = min(_BOTTOM, dimension / steps) / self._power
-        count = max(int(np.ceil(np.log(top / bottom) / np.log(factor))), 3) + 1
-        return np.asarray(top * factor ** -np.arange(count, dtype=np.float64)[::-1])
+        count = max(int(np.ceil(np.log(top / bottom) / np.log(self.factor))), 3) + 1
+        return np.asarray(top * self.factor ** -np.arange(count, dtype=np.float64)[::-1])
 
     def shared(self, few: bool = False) -> tuple[int, ...]:
-        """Return the numbers of shared entries to try."""
+        """Return the numbers of shared parameters to try."""
         dimension = self.scenario.dimension
         if dimension <= _FEW_SHARED and not self.is_heavy and not few:
             return tuple(range(1, dimension + 1))
@@ -120,59 +126,86 @@ class Trier:
             some |= {2, -(-dimension // 2)}
         return tuple(sorted(some))
 
-    def lms(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Return stepsizes and errors (stepsizes, blocks, K) of each client alone, then those of the pooled model."""
+    def lms(self, grid: FloatArray, pooled: bool) -> FloatArray:
+        """Return the errors (stepsizes, blocks, K) of each client alone, or of one model of all data."""
         clients, iterations = self.scenario.num_clients, self.scenario.iterations
-        grids = self.stepsizes(iterations), self.stepsizes(iterations * clients)
-        found = []
-        for which, grid in enumerate(grids):
-            runs = (lms_errors(self._samples, self._fleet.target, mu, clients, iterations) for mu in grid)
+        fleet, samples = table_samples(self.scenario)
+        self._planned += len(grid)
+        sums = []
+        for mu in grid:
             with np.errstate(over="ignore", invalid="ignore"):
-                found.append(np.array([self.blocks.sums(run[which]) for run in runs]))
-        return grids[0], found[0], grids[1], found[1]
+                errors = lms_errors(samples, fleet.target, float(mu), clients, iterations)[int(pooled)]
+                sums.append(self.blocks.sums(errors))
+            self._advance(1)
+        return np.array(sums)
 
     def average(self) -> FloatArray:
-        """Return the errors (blocks, K) of the running mean."""
+        """Return the errors (1, blocks, K) of the running mean."""
         errors = np.zeros((self.scenario.iterations, self.scenario.num_clients))
-        for k, targets in enumerate(self.data.targets):
+        for k, targets in enumerate(self._data.targets):
             errors[: len(targets), k] = targets**2
-        return self.blocks.sums(errors)
+        return self.blocks.sums(errors)[None]
 
     def federations(
-        self, scenarios: Sequence[Scenario], done: Callable[[int], None] = lambda count: None
-    ) -> list[FloatArray]:
-        """Return the errors (blocks, K) of each scenario, the mean over its trials."""
-        if self._executor is not None:
-            return list(self._run(self._executor, scenarios, done))
+        self, scenarios: Sequence[Scenario], members: Sequence[tuple[int, ...]] | None = None
+    ) -> FloatArray:
+        """Return the errors of scenarios, (scenarios, blocks, K), means over trials.
+
+        Each is a federation of some clients (by default of all); errors of the others are zero.
+        """
+        groups = members or [tuple(range(self.scenario.num_clients))] * len(scenarios)
+        self._planned += len(scenarios)
+        errors = np.zeros((len(scenarios), len(self.blocks.counts), self.scenario.num_clients))
+        for at, found in enumerate(self._run(scenarios)):
+            errors[at][:, groups[at]] = found
+        return errors
+
+    def of_group(self, clients: tuple[int, ...]) -> Scenario:
+        """Return the federation of some clients, of whom as large a share takes part as of all."""
+        whole = self.scenario
+        rows = self._groups.setdefault(clients, self._data.only(clients))
+        return whole.replace(
+            num_clients=len(clients),
+            num_participants=max(1, round(whole.num_participants * len(clients) / whole.num_clients)),
+            iterations=min(whole.iterations, rows.iterations),
+            data=whole.data.replace(rows=rows),
+        )
+
+    @property
+    def _how(self) -> tuple[int, int, NDArray[np.int64]]:
+        return self._settings.seed, self._settings.trials, self.blocks.edges
+
+    def _run(self, jobs: Sequence[Scenario]) -> Iterator[FloatArray]:
+        if self._settings.executor is not None:
+            yield from self._wait(self._settings.executor, jobs)
+            return
         # The first alone: it loads what the others need.
-        first = [self._job(scenarios[0])] if scenarios else []
-        done(len(first))
+        for job in jobs[:1]:
+            yield run_federation(job, *self._how)
+            self._advance(1)
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            return first + list(self._run(pool, scenarios[1:], lambda count: done(count + 1)))
+            yield from self._wait(pool, jobs[1:])
 
-    def _job(self, scenario: Scenario) -> FloatArray:
-        return run_federation(scenario, self.seed, self.trials, self.blocks.edges)
-
-    def _run(
-        self, pool: Executor, scenarios: Sequence[Scenario], done: Callable[[int], None]
-    ) -> Iterator[FloatArray]:
-        jobs: deque[Future[Any]] = deque()
-        finished = 0
+    def _wait(self, pool: Executor, jobs: Sequence[Scenario]) -> Iterator[FloatArray]:
+        waiting: deque[Future[FloatArray]] = deque()
         with ExitStack() as stack:
-            stack.callback(lambda: [job.cancel() for job in jobs])
-            sender = stack.enter_context(sending(pool, self.data))
-            shared = self.seed, self.trials, self.blocks.edges
-            jobs.extend(sender.submit(run_federation, scenario, *shared) for scenario in scenarios)
-            while jobs:
+            stack.callback(lambda: [job.cancel() for job in waiting])
+            sender = stack.enter_context(sending(pool, self._data))
+            waiting.extend(sender.submit(run_federation, job, *self._how) for job in jobs)
+            while waiting:
                 try:
-                    result = jobs[0].result(timeout=0.1)
+                    result = waiting[0].result(timeout=0.1)
                 except FutureTimeout:
-                    done(finished)
+                    self._advance(0)
                     continue
-                jobs.popleft()
-                finished += 1
-                done(finished)
+                waiting.popleft()
+                self._advance(1)
                 yield result
+
+    def _advance(self, count: int) -> None:
+        self._done += count
+        if self._settings.progress is not None:
+            self._settings.progress(self._done, self._planned)
 
 
 def run_federation(scenario: Scenario, seed: int, trials: int, edges: NDArray[np.int64]) -> FloatArray:

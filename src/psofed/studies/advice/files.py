@@ -8,7 +8,7 @@ from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.scenario import Scenario
-from psofed.studies.advice.advice import Advice, LearningMethod
+from psofed.studies.advice.advice import GAINS, Advice, ClientGroup, LearningMethod
 from psofed.studies.advice.judging import Gain
 from psofed.studies.advice.stations import Station
 
@@ -41,18 +41,14 @@ def advice_from_json(plain: Mapping[str, Any]) -> Advice:
     JSON has no number for what is infinite or unknown. An error that is null is read as infinite: it diverged. A
     station's is read as NaN unless its gain says that the federation diverged.
     """
-    methods = [_method(entry) for entry in plain["methods"]]
-    by_name = {method.name: method for method in methods if method.name != "federation"}
-    federations = [method for method in methods if method.name == "federation"]
     lies = plain["lies"]
     return Advice(
         verdict=plain["verdict"],
-        federation=_method(plain["federation"]),
-        alone=by_name["alone"],
-        pooled=by_name["pooled"],
-        average=by_name["average"],
-        shared=tuple(method for method in federations if method.rule == "mean"),
-        robust=next((method for method in federations if method.rule != "mean"), None),
+        winner=plain["winner"],
+        methods=tuple(_method(entry) for entry in plain["methods"]),
+        groups=tuple(
+            ClientGroup(**{**entry, "clients": tuple(entry["clients"])}) for entry in plain["groups"]
+        ),
         lies=tuple(_method(entry) for entry in lies["methods"]),
         byzantine=tuple(lies["stations"]),
         attack=dict(lies["attack"]),
@@ -61,9 +57,8 @@ def advice_from_json(plain: Mapping[str, Any]) -> Advice:
         rows=plain["judged_rows"],
         data=dict(plain["data"]),
         notes=tuple(plain["notes"]),
-        pooled_gain=_gain(plain["gain_of_pooled_on_federation"]),
-        model_gain=_gain(plain["gain_of_best_on_running_mean"]),
         version=plain["version"],
+        **{f"{name}_gain": _gain(plain["gains"][name]) for name in GAINS},
     )
 
 

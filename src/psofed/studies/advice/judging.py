@@ -1,18 +1,20 @@
-"""Judges ways to learn on one table: settings from the past, errors from what follows, intervals from blocks of time.
+"""Judges ways to learn on one table: settings from the past, errors from what follows, intervals from slow waves.
 
 Time is cut into blocks (:mod:`psofed.studies.advice.errors`). In each judged block a way to learn uses the setting
-(stepsize, shared entries) that was best in the later half of the blocks before it. Its error is
+(stepsize, shared parameters) that was best in the later half of the blocks before it. Its error is
 
     E = (1/K) Σ_k (1/n_k) Σ_b e_{b,k},
 
 with e_{b,k} client k's squared errors in block b and n_k its judged rows: every client weighs the same. The gain of one
 way on another is 1 − R with R = ΣF_b / ΣA_b, sums over clients inside. Trials see the same rows, so they say nothing
-about how sure R is; blocks of time do, since what one block holds, all clients together, says little about
-the next. With the residuals u_b = F_b − R A_b of the ratio,
+about how certain R is; time does. Neighbouring blocks are not independent: inputs are correlated in time, and a model
+carries its errors along. So the variance of Σ_b u_b, with the residuals u_b = F_b − R A_b, is taken from how they move
+slowly, along the first q = 4 cosines over the B judged blocks,
 
-    Var R ≈ B/(B − 1) Σ_b u_b² / (Σ_b A_b)²,
+    Λ_j = √(2/B) Σ_b u_b cos(π j (b + ½)/B),      Var R ≈ B (1/q) Σ_j Λ_j² / (Σ_b A_b)²,
 
-and the interval is Student's with B − 1 degrees of freedom (docs/own_data.md: how often it holds).
+and the interval is Student's with q degrees of freedom (Lazarus, Lewis, Stock and Watson 2018; docs/own_data.md says
+how often it holds).
 """
 
 import math
@@ -23,10 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.studies.advice.errors import FIRST_JUDGED, Blocks
+from psofed.studies.advice.errors import Blocks
 
-# Of settings whose past errors differ by less than this, the one that sends less is chosen: 0.1 dB.
-NEARLY_AS_GOOD = 10**0.01
+# Errors that differ by less than 0.1 dB count as equal: of such settings the one that sends less is chosen, and such
+# gains decide nothing.
+TOLERANCE = 10**0.01 - 1
+# Slow waves that an interval is taken from; more of them where few degrees of freedom would say nothing, because the
+# intervals of all clients are to hold together.
+_WAVES, _CLIENT_WAVES = 4, 8
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,11 @@ class Gain:
         """Whether the interval leaves no doubt about the sign."""
         low, high = self.interval
         return low > 0 or high < 0 or self.value == -math.inf
+
+    @property
+    def matters(self) -> bool:
+        """Whether the sign is clear and the gain exceeds 0.1 dB, in which errors count as equal."""
+        return self.is_clear and not -TOLERANCE / (1 + TOLERANCE) < -self.value < TOLERANCE
 
     def to_json(self) -> dict[str, object]:
         """Return plain values."""
@@ -82,67 +93,85 @@ class Judge:
 
     def __init__(self, blocks: Blocks, clients: NDArray[np.bool_] | None = None) -> None:
         self._counts = blocks.counts if clients is None else blocks.counts * clients
-        self._first = min(FIRST_JUDGED, len(self._counts) - 1)
-        self.rows: FloatArray = self._counts[self._first :].sum(axis=0)
+        self.first: int = blocks.first_judged
+        self.rows: FloatArray = self._counts[self.first :].sum(axis=0)
         is_judged = self.rows > 0
         self._weights = is_judged / np.where(is_judged, self.rows, 1.0) / max(is_judged.sum(), 1)
 
     def choose(self, errors: FloatArray, costs: Sequence[float] | None = None) -> Judged:
-        """Choose among settings, errors (settings, blocks, K), from the past only.
-
-        Of settings nearly as good as the best (0.1 dB) the cheapest is taken, and of those the first: settings go
-        from small stepsizes to large ones, and what learns more carefully is farther from divergence.
-        """
-        prices = np.zeros(len(errors)) if costs is None else np.asarray(costs, np.float64)
-        picks = [self._best(errors, block, prices) for block in range(self._first, len(self._counts) + 1)]
-        judged = [errors[pick, self._first + at] for at, pick in enumerate(picks[:-1])]
+        """Choose among settings, errors (settings, blocks, K), from the past only."""
+        ends = range(self.first, len(self._counts) + 1)
+        picks = [self.best(self.past_errors(errors, end), costs) for end in ends]
+        judged = [errors[pick, self.first + at] for at, pick in enumerate(picks[:-1])]
         return Judged(np.array(judged), picks[-1])
 
-    def fixed(self, errors: FloatArray) -> Judged:
-        """Judge a way without a setting, errors (blocks, K)."""
-        return Judged(errors[self._first :], 0)
+    def past_errors(self, errors: FloatArray, end: int) -> FloatArray:
+        """Return every setting's mean squared errors, (settings, K), in the later half of the blocks before `end`."""
+        past = slice(end // 2, end)
+        rows = self._counts[past].sum(axis=0)
+        seen = rows > 0
+        return np.asarray(np.where(seen, errors[:, past].sum(axis=1), 0.0) / np.where(seen, rows, 1.0))
+
+    @staticmethod
+    def best(past: FloatArray, costs: Sequence[float] | None = None) -> int:
+        """Return the setting to use after past errors (settings, K).
+
+        Of settings as good as the best within the tolerance the cheapest is taken, and of those the first: settings go
+        from small stepsizes to large ones, and what learns more carefully is farther from divergence.
+        """
+        score = past.sum(axis=1)
+        close = score <= (1 + TOLERANCE) * score.min()
+        return int(np.lexsort((np.zeros(len(score)) if costs is None else np.asarray(costs), ~close))[0])
 
     def error(self, judged: Judged) -> float:
         """Return E."""
-        return float(self._by_block(judged).sum())
+        return float(self._by_block(judged.errors).sum())
 
     def client_errors(self, judged: Judged) -> FloatArray:
         """Return each client's mean squared error, shape (K,); NaN for one that has no judged row."""
         return np.where(self.rows > 0, judged.errors.sum(axis=0) / np.maximum(self.rows, 1.0), np.nan)
 
-    def gain(self, judged: Judged, other: Judged) -> Gain:
-        """Return how much less the first's error is than the other's."""
-        return ratio_gain(self._by_block(judged), self._by_block(other))
+    def gain(
+        self,
+        judged: Judged,
+        other: Judged,
+        confidence: float = 0.95,
+        members: NDArray[np.bool_] | None = None,
+    ) -> Gain:
+        """Return how much less the first's error is than the other's; `members` (judged blocks, K) count."""
+        first, second = (
+            errors if members is None else np.where(members, errors, 0.0)
+            for errors in (judged.errors, other.errors)
+        )
+        return ratio_gain(self._by_block(first), self._by_block(second), confidence)
+
+    def past_gain(self, errors: FloatArray, other: FloatArray, clients: Sequence[int], end: int) -> Gain:
+        """Return the gain of errors (blocks, K) on others in the judged blocks before `end`, of some clients."""
+        past, weights = slice(self.first, end), self._weights[list(clients)]
+        return ratio_gain(*(of[past][:, list(clients)] @ weights for of in (errors, other)))
 
     def client_gains(self, judged: Judged, other: Judged) -> list[Gain]:
         """Return every client's gain, with intervals that hold for all clients together (Bonferroni)."""
         clients = int((self.rows > 0).sum())
         return [
-            ratio_gain(f, a, 1 - 0.05 / max(clients, 1))
+            ratio_gain(f, a, 1 - 0.05 / max(clients, 1), _CLIENT_WAVES)
             for f, a in zip(judged.errors.T, other.errors.T, strict=True)
         ]
 
-    def _by_block(self, judged: Judged) -> FloatArray:
-        return np.asarray(np.where(self._weights > 0, judged.errors, 0.0) @ self._weights)
-
-    def _best(self, errors: FloatArray, block: int, costs: FloatArray) -> int:
-        past = slice(block // 2, block)
-        rows = self._counts[past].sum(axis=0)
-        seen = rows > 0
-        means = np.where(seen, errors[:, past].sum(axis=1), 0.0) / np.where(seen, rows, 1.0)
-        score = means.sum(axis=1)
-        close = score <= NEARLY_AS_GOOD * score.min()
-        return int(np.lexsort((np.arange(len(score)), costs, ~close))[0])
+    def _by_block(self, errors: FloatArray) -> FloatArray:
+        return np.asarray(np.where(self._weights > 0, errors, 0.0) @ self._weights)
 
 
-def ratio_gain(first: FloatArray, other: FloatArray, confidence: float = 0.95) -> Gain:
+def ratio_gain(
+    first: FloatArray, other: FloatArray, confidence: float = 0.95, most_waves: int = _WAVES
+) -> Gain:
     """Return 1 − Σ first / Σ other with its interval, from sums over blocks, each of shape (B,).
 
     Examples
     --------
-    >>> gain = ratio_gain(np.array([0.9, 0.8, 0.85, 0.95]), np.array([1.0, 1.1, 0.9, 1.0]))
+    >>> gain = ratio_gain(np.array([0.9, 0.8, 0.85, 0.95, 0.9]), np.array([1.0, 1.1, 0.9, 1.0, 0.9]))
     >>> round(gain.value, 3), [round(end, 3) for end in gain.interval], gain.is_clear
-    (0.125, [-0.051, 0.301], False)
+    (0.102, [0.0, 0.204], True)
     """
     from scipy.special import stdtrit
 
@@ -157,7 +186,9 @@ def ratio_gain(first: FloatArray, other: FloatArray, confidence: float = 0.95) -
         return Gain(-math.inf, unknown)
     if blocks < 3:
         return Gain(1 - ratio, unknown)
-    residuals = first - ratio * other
-    error = math.sqrt(blocks / (blocks - 1) * float(residuals @ residuals)) / total
-    reach = float(stdtrit(blocks - 1, 0.5 + confidence / 2)) * error
+    waves = min(most_waves, blocks - 1)
+    angles = np.pi / blocks * np.outer(np.arange(1, waves + 1), np.arange(blocks) + 0.5)
+    slow = math.sqrt(2 / blocks) * np.cos(angles) @ (first - ratio * other)
+    error = math.sqrt(blocks / waves * float(slow @ slow)) / total
+    reach = float(stdtrit(waves, 0.5 + confidence / 2)) * error
     return Gain(1 - ratio, (1 - ratio - reach, 1 - ratio + reach))

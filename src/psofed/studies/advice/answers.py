@@ -1,0 +1,195 @@
+"""The answer of an advice in sentences."""
+
+import math
+from typing import TYPE_CHECKING
+
+from psofed.render.numbers import listed, percent
+from psofed.studies.advice.judging import Gain
+from psofed.studies.advice.stations import DRIFTS, FAULTY, FEW_ROWS, OTHER_LAW
+
+if TYPE_CHECKING:
+    from psofed.studies.advice.advice import Advice
+
+_WINNERS = {
+    "rls": "recursive least squares (RLS) at each client alone",
+    "persistence": "the last value of the target",
+    "average": "each client's running mean",
+}
+# Why clients are left out: of one, of several.
+_REASONS = {
+    OTHER_LAW: ("which follows another law", "which follow other laws"),
+    FAULTY: ("whose sensor seems faulty", "whose sensors seem faulty"),
+    DRIFTS: ("which drifts", "which drift"),
+    FEW_ROWS: ("which has too few rows", "which have too few rows"),
+}
+
+
+def answer(advice: "Advice") -> str:
+    """Return the answer in one sentence or two."""
+    return " ".join(filter(None, (_winner(advice), _federating(advice), _model(advice))))
+
+
+def more_sentences(advice: "Advice") -> tuple[str, ...]:
+    """Return what else to know: clients that stand out, pooled data, and the same under attack."""
+    return tuple(filter(None, (*_flagged(advice), _pooled(advice), _under_attack(advice))))
+
+
+def change(gain: Gain) -> str:
+    """Say a gain with its interval.
+
+    Examples
+    --------
+    >>> change(Gain(0.12, (0.08, 0.16)))
+    '12 % lower (95 % interval: 8 % to 16 % lower)'
+    >>> change(Gain(0.01, (-0.02, 0.04)))
+    '1 % lower (95 % interval: 2 % higher to 4 % lower)'
+    """
+    low, high = gain.interval
+    if math.isnan(low):
+        return f"{brief(gain)} (too few rows for an interval)"
+    if (low < 0) == (high < 0):
+        ends = sorted((abs(low), abs(high)))
+        span = f"{percent(ends[0])} to {percent(min(ends[1], 1.0) if low > 0 else ends[1])} {_direction(low)}"
+    else:
+        span = f"{percent(-low)} higher to {percent(min(high, 1.0))} lower"
+    return f"{brief(gain)} (95 % interval: {span})"
+
+
+def brief(gain: Gain) -> str:
+    """Say a gain without its interval."""
+    if gain.value == -math.inf:
+        return "infinitely higher (it diverged)"
+    return f"{percent(abs(gain.value))} {_direction(gain.value)}"
+
+
+def _federating(advice: "Advice") -> str:
+    stations, gain = advice.stations, advice.federation.gain
+    if len(stations) == 1:
+        return f"There is nothing to federate: {stations[0].name} is the only client."
+    if gain.value == -math.inf:
+        return f"Do not federate: a federation of the {len(stations)} clients diverged."
+    if math.isnan(gain.value):
+        return f"Undecided: each of the {len(stations)} clients learns without error, alone and together."
+    members = sum(len(group.clients) for group in advice.groups)
+    federates = gain.matters and gain.value > 0
+    if advice.winner and not federates:
+        return ""
+    start = "The federation gains on LMS alone" if advice.winner else "Federate"
+    if federates and members < len(stations):
+        return f"{start}: {_gaining(advice, members)}; {_leave_out(advice)}."
+    if federates and len(advice.groups) > 1:
+        return f"{start} in {len(advice.groups)} groups: {_gaining(advice, members)}."
+    who = f"the {len(stations)} clients"
+    if members < len(stations):
+        who = f"{members} of {len(stations)} clients"
+    elif len(advice.groups) > 1:
+        who += f" in {len(advice.groups)} groups"
+    if federates:
+        return f"{start}: {_sharing(advice)}, {who} have an error {change(gain)} than each alone{_losers(advice)}."
+    if gain.matters:
+        more = " and no smaller group was found that gains" if members == len(stations) else ""
+        return (
+            f"Do not federate: {_sharing(advice)}, {who} have an error {change(gain)} than each alone{more}."
+        )
+    start = "No difference that matters" if gain.is_clear else "No clear difference"
+    text = f"{start}: {_sharing(advice)}, a federation of {who} has an error {change(gain)} than each client alone"
+    if members < len(stations):
+        text += f", and one of all {brief(advice.everybody_gain)}. If you federate, {_leave_out(advice)}"
+    return f"{text}. Learning alone needs no traffic."
+
+
+def _gaining(advice: "Advice", members: int) -> str:
+    gain, groups = advice.federation.gain, advice.groups
+    ends = f" (95 % interval: {percent(gain.interval[0])} to {percent(min(gain.interval[1], 1.0))})"
+    who = f"{members} of {len(advice.stations)} clients"
+    if len(groups) > 1:
+        who = f"groups of {listed([str(len(group.clients)) for group in groups])} clients"
+    return f"{who} gain {percent(gain.value)}{ends}, {_sharing(advice)}"
+
+
+def _sharing(advice: "Advice") -> str:
+    entries = advice.scenario.dimension
+    if entries == 1:
+        return "sharing the only parameter"
+    counts = sorted({group.num_shared for group in advice.groups})
+    return f"sharing {' or '.join(map(str, counts))} of {entries} parameters"
+
+
+def _leave_out(advice: "Advice") -> str:
+    federating = {name for group in advice.groups for name in group.clients}
+    out = [station for station in advice.stations if station.name not in federating]
+    flags = {station.flag for station in out}
+    if len(flags) == 1 and (reasons := _REASONS.get(out[0].flag)):
+        return f"leave out {listed([s.name for s in out])}, {reasons[len(out) > 1]}"
+    return f"leave out {listed([s.name + (f' ({s.flag})' if s.flag else '') for s in out])}"
+
+
+def _winner(advice: "Advice") -> str:
+    if not advice.winner:
+        return ""
+    title = advice.method(advice.winner).title.removeprefix("same as ")
+    what = _WINNERS.get(advice.winner, f"the value {title}")
+    several = len(advice.stations) > 1
+    than = (
+        "the best federation" if several and advice.federation.gain.value > 0 else "LMS at each client alone"
+    )
+    start = "Do not federate: " if several else ""
+    if advice.winner != "rls":
+        start += "no model is needed, " if start else "No model is needed: "
+    text = f"{start}{what} has an error {change(advice.winner_gain)} than {than}."
+    return text[0].upper() + text[1:]
+
+
+def _flagged(advice: "Advice") -> list[str]:
+    sentences = []
+    for flag, does in (
+        (FAULTY, "a large error that its inputs do not explain: check the sensor"),
+        (OTHER_LAW, "inputs that act otherwise than in most clients"),
+        (DRIFTS, "a law that changes in time: a model from the past misleads there"),
+        (FEW_ROWS, "too few rows for a judgement"),
+    ):
+        names = [station.name for station in advice.stations if station.flag == flag]
+        if names:
+            sentences.append(
+                f"{flag.capitalize()}: {listed(names)} {'has' if len(names) == 1 else 'have'} {does}."
+            )
+    return sentences
+
+
+def _pooled(advice: "Advice") -> str:
+    gain = advice.pooled_gain
+    if len(advice.stations) == 1 or math.isnan(gain.value):
+        return ""
+    if not gain.matters:
+        return "Pooling all data in one place would make no clear difference to the federation."
+    return f"Pooling all data in one place would give an error {change(gain)} than the federation."
+
+
+def _under_attack(advice: "Advice") -> str:
+    if not advice.lies:
+        return ""
+    plain, robust = advice.lies
+    total = len(advice.stations)
+    who = f"{len(advice.byzantine)} of the {total} clients" if advice.byzantine else "some clients"
+    unclear, clear = ("" if m.gain.is_clear else " (no clear difference)" for m in (plain, robust))
+    return (
+        f"If {who} were Byzantine, the honest clients' error in a federation of all would be {brief(plain.gain)} than "
+        f"alone{unclear}, and {brief(robust.gain)} with the {robust.rule} instead of the mean{clear}."
+    )
+
+
+def _direction(value: float) -> str:
+    return "lower" if value >= 0 else "higher"
+
+
+def _model(advice: "Advice") -> str:
+    if advice.winner or (advice.model_gain.is_clear and advice.model_gain.value > 0):
+        return ""
+    return (
+        "No model is clearly better than each client's running mean: the columns say little about the target."
+    )
+
+
+def _losers(advice: "Advice") -> str:
+    losers = [s.name for s in advice.stations if s.gain.matters and s.gain.value < 0]
+    return f"; {listed(losers)} {'is' if len(losers) == 1 else 'are'} clearly better alone" if losers else ""
