@@ -22,7 +22,7 @@ FOUND_BY = {
     "offer-every-round": 15,
     "link-without-sync": 4,
     "write-without-sync": 1,
-    "history-last": 9,
+    "history-last": 10,
     "join-by-arrival": 1,
     "learn-twice": 1,
     "keep-instructions": 0,
