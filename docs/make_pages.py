@@ -133,6 +133,13 @@ def make_api_page() -> str:
         lines += ["", f"## {title}"]
         for name in names:
             lines += ["", f"::: psofed.{name}"]
+    lines += ["", "## scikit-learn and river"]
+    for name in (
+        "sklearn.FederatedRegressor",
+        "simulation.row_by_row.RowFederation",
+        "river.FederatedClient",
+    ):
+        lines += ["", f"::: psofed.{name}"]
     return "\n".join(lines) + "\n"
 
 

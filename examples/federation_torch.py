@@ -9,7 +9,7 @@ from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
-from psofed.federation import PSOFed, arrays_of, load_into, partial_sharing
+from psofed.federation import PSOFed, Sharing, arrays_of, load_into, partial_sharing
 from psofed.federation.testing import InProcessGrid
 
 CLIENTS, ROUNDS = 3, 40
@@ -62,7 +62,7 @@ def main() -> float:
     """Train, and return the clients' mean loss in the last round."""
     grid = InProcessGrid({1 + client: make_app(client) for client in range(CLIENTS)})
     # Layer 0 is the convolution, 1 the batch normalisation, 5 the head: only 0 and the weights of 1 are shared.
-    strategy = PSOFed(num_shared=0.1, include=("0.*", "1.weight", "1.bias"), seed=1)
+    strategy = PSOFed(Sharing(0.1, include=("0.*", "1.weight", "1.bias")), seed=1)
     result = strategy.start(grid, make_model(), num_rounds=ROUNDS)
     first, last = (result.train_metrics_clientapp[n]["loss"] for n in (1, ROUNDS))
     print(

@@ -18,7 +18,7 @@ from psofed.federation.protocol.masks import DerivedMasks, resolve_num_shared
 from psofed.federation.server.checks import ReplyLimits
 from psofed.federation.server.plausibility import Plausibility
 from psofed.federation.server.rehearsal import Rehearsal
-from psofed.federation.server.step import ServerStep
+from psofed.federation.server.step import Combination, ServerStep
 from psofed.federation.server.suspects import Suspects
 from psofed.parts.base import Attack
 from psofed.scenario.tables import as_part
@@ -70,7 +70,7 @@ def make_step(method: Method, attack: Attack | None, seed: int) -> ServerStep:
     suspects = Suspects(psofed.defences.Cusum(threshold=method.threshold)) if method.threshold else None
     guarded = method.kind == "psofed"
     return ServerStep(
-        rule,
+        Combination(rule),
         plausibility=Plausibility(ReplyLimits().max_deviation if guarded else None),
         rehearsal=None if attack is None else Rehearsal(attack, seed),
         suspects=suspects,

@@ -96,7 +96,50 @@ def edge_grid() -> list[Scenario]:
     ]
 
 
+def learner_grid() -> list[Scenario]:
+    small = {"num_clients": 6, "dimension": 3, "num_shared": 1, "iterations": 900}
+    learners = [
+        {"learner": psofed.learners.NLMS(regularisation=0.1), "stepsize": 0.5},
+        {"learner": psofed.learners.LeakyLMS(leakage=0.1)},
+        {"stepsize": psofed.Uniform(0.05, 0.25)},
+    ]
+    return [
+        scenario_of("random", coordinated, "same", **small | learner)
+        for coordinated in (True, False)
+        for learner in learners
+    ]
+
+
+def server_held_grid() -> list[Scenario]:
+    small = {"num_clients": 6, "dimension": 3, "num_shared": 1, "iterations": 1500}
+    algorithms = [
+        {"algorithm": "online-fed"},
+        {"algorithm": "rosdhb"},
+        {"algorithm": "demoa", "attack": psofed.attacks.LabelPoisoning(num_byzantine=2)},
+    ]
+    return [scenario_of("random", True, "same", **small | algorithm) for algorithm in algorithms]
+
+
+def network_grid() -> list[Scenario]:
+    small = {"num_clients": 6, "dimension": 3, "num_shared": 1, "iterations": 900}
+    noisy = psofed.Links(
+        up=[psofed.channels.Quantised(bits=4, reach=4.0), psofed.channels.Lossy(probability=0.2)],
+        down=psofed.channels.Noisy(variance=0.01),
+    )
+    away = psofed.availabilities.Bernoulli(probability=psofed.Uniform(0.2, 0.9), learns="available")
+    groups = [psofed.attacks.SignFlip(clients=[0], probability=0.5), Gaussian(clients=[1, 2])]
+    parts = [
+        {"channel": noisy},
+        {"availability": away},
+        {"attack": groups, "channel": noisy, "availability": away},
+    ]
+    return [scenario_of("random", False, "same", **small | part) for part in parts]
+
+
 GRIDS = {
+    "network": network_grid,
+    "learners": learner_grid,
+    "server-held": server_held_grid,
     "white": white_grid,
     "participation": participation_grid,
     "correlated": correlated_grid,

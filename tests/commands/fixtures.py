@@ -105,6 +105,8 @@ psofed reproduce fig10
 psofed federation run
 psofed federation client --features a
 psofed federation client --attack sign-flip
+psofed federation client --client north
+psofed federation client
 """
 
 

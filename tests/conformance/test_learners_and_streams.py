@@ -113,7 +113,7 @@ def test_they_go_through_files_sweeps_and_refusals_of_the_theory(tmp_path: Path)
         leaky, {"learner.leakage": [0.0, 0.5], "stepsize": stepsizes}, trials=2, store=tmp_path
     )
     assert len(swept.cells) == 6
-    for changes in ({"learner": "rls"}, {"data.stream": "delay-line"}, {"stepsize": [0.1] * 6}):
+    for changes in ({"learner": "rls"}, {"data.stream": "delay-line"}):
         word = next(iter(changes)).partition(".")[0]
         for ask in (predict, psofed.tune, psofed.compare):
             with pytest.raises(NotCoveredError, match=word):
@@ -145,6 +145,12 @@ def test_they_follow_the_textbook(kind: str) -> None:
 def test_rls_stays_symmetric_and_so_does_not_explode() -> None:
     scenario = BASE.replace(learner=psofed.learners.RLS(forgetting=0.9), iterations=3000)
     assert simulate(scenario, trials=1).network_mse.mean < 0.1
+
+
+def test_a_learner_whose_clients_keep_too_much_is_refused_by_name() -> None:
+    scenario = Scenario(num_clients=100, dimension=2000, learner="rls", iterations=1)
+    with pytest.raises(NotCoveredError, match=r'learner.kind = "rls" needs 400,200,000 values'):
+        simulate(scenario, trials=1)
 
 
 def test_the_delay_line_is_stationary_from_the_start_and_shifts() -> None:

@@ -1,7 +1,7 @@
 """Exact moments of tiny fleets with every part of the iteration open, by going through all that may happen.
 
 Y = (1, w, w_1, …, w_K) are models, not errors, and E[Y Yᵀ] goes through linear maps of Y whose randomness is a finite
-list of atoms: who is available, drawn and heard, masks, attacks, and samples. Gaussian inputs become the nine nodes of
+list of atoms: who is available, drawn and heard, masks, attacks, and samples. Gaussian inputs become the 3^D nodes of
 a Gauss–Hermite rule, exact for the fourth powers that occur, and noise two points. Nothing of the theory is used.
 """
 
@@ -162,9 +162,10 @@ class _Atoms:
         root = np.linalg.cholesky(self.fleet.covariances()[k])
         nodes = ((1 / 6, -(3**0.5)), (2 / 3, 0.0), (1 / 6, 3**0.5))
         deviation = self.fleet.noise_variance[k] ** 0.5
-        for (p, a), (q, b) in itertools.product(nodes, repeat=2):
+        for combination in itertools.product(nodes, repeat=self.d):
+            chances, places = zip(*combination, strict=True)
             for noise in (-deviation, deviation):
-                yield p * q / 2, root @ np.array([a, b]), noise
+                yield np.prod(chances) / 2, root @ np.array(places), noise
 
     def polar_samples(self, k: int):
         """Yield white inputs by squared length, which is exponential, and five directions."""

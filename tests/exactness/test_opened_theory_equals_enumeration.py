@@ -150,6 +150,13 @@ def test_the_learning_curve_without_clients_models_is_that_of_the_enumerated_mom
     check(scenario, enumerate_server_held(scenario, 10), 10)
 
 
+def test_masks_of_two_of_three_entries_are_those_of_the_enumerated_moments() -> None:
+    # Two entries of one mask depend on each other here; of two entries one alone is shared.
+    data = Data(input_variance=(0.4, 1.1, 0.7), input_correlation=0.5, noise_variance=0.1)
+    scenario = tiny(data, True, algorithm=RoSDHB(momentum=0.5), dimension=3, num_shared=2, num_participants=3)
+    check(scenario, enumerate_server_held(scenario, 6), 6)
+
+
 @pytest.mark.parametrize("name", [*OPENED, *SERVER_HELD])
 def test_the_steady_state_is_where_the_learning_curve_ends(name) -> None:
     scenario = tiny(WHITE, True, **(OPENED | SERVER_HELD)[name])

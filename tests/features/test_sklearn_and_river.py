@@ -46,7 +46,9 @@ def test_the_update_is_that_of_simulate():
     targets = [y[clients == name] for name in made.clients_]
     federation.add(rows, targets)
     iterations = federation.iteration + federation.num_waiting
-    exchange = federation._run._draw_exchange(0, iterations)  # participants and entries of every lane
+    run = federation._run
+    drawn = run._network.draw(0, iterations, run._streams["participation"], None)
+    exchange = run._draw_exchange(0, iterations, drawn)  # participants and entries of every lane
     assert exchange.participants.shape[-1] == WIDTH
     models, server = np.zeros((3, 4)), np.zeros(4)
     for n in range(iterations):

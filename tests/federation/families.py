@@ -41,7 +41,7 @@ def kill_family(process):
     for pid in family(process.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    process.process.wait(timeout=10)
+    process.process.wait(timeout=180)
 
 
 def family_memory(process):

@@ -13,7 +13,7 @@ import numpy as np
 
 from psofed.aggregations import Mean
 from psofed.federation.server.plausibility import Plausibility
-from psofed.federation.server.step import ServerStep
+from psofed.federation.server.step import Combination, ServerStep
 from psofed.federation.server.strategy import ROBUST
 from psofed.parts.registry import built_in_parts
 
@@ -39,7 +39,7 @@ def run(rule, drift, step, seed):
     """Return the server's mean squared error on new samples after a run."""
     rng = np.random.default_rng(seed)
     truth = rng.normal(size=DIMENSION)
-    server = ServerStep(rule, plausibility=Plausibility(10.0, drift), seed=seed)
+    server = ServerStep(Combination(rule), plausibility=Plausibility(10.0, drift), seed=seed)
     model, own = np.zeros(DIMENSION), np.zeros((NODES, DIMENSION))
     shared, errors = _mask(rng), []
     for n in range(1, ROUNDS + 1):

@@ -7,7 +7,7 @@ from flwr.clientapp import ClientApp
 import psofed
 from psofed import Data, Scenario, Selection
 from psofed.attacks import Gaussian
-from psofed.federation import PSOFed, online_regression, partial_sharing
+from psofed.federation import PSOFed, Sharing, online_regression, partial_sharing
 from psofed.federation.client.attacks import rehearse
 from psofed.federation.client.synthetic import SyntheticSource, evaluate_model
 from psofed.federation.protocol.run_options import RoundPlan
@@ -35,10 +35,8 @@ def server_msd(scenario: Scenario, seed: int, *, share_with: Scenario | None = N
     curve: list[float] = []
     shared = share_with or scenario
     strategy = PSOFed(
-        num_shared=shared.num_shared,
+        Sharing(shared.num_shared, shared.selection.pattern, shared.selection.coordinated),
         aggregation="mean",
-        pattern=shared.selection.pattern,
-        coordinated=shared.selection.coordinated,
         num_participants=scenario.num_participants,
         rounds=RoundPlan(newcomers="zeros"),
         seed=seed,

@@ -41,7 +41,7 @@ class CountingProxy:
         self.listener.shutdown(socket.SHUT_RDWR)  # wakes up the thread that accepts
         self.listener.close()
         for thread in self.threads:
-            thread.join(timeout=10)
+            thread.join(timeout=180)
 
     def _accept(self) -> None:
         while True:
@@ -62,7 +62,7 @@ class CountingProxy:
         with inner, outer:
             back.start()
             self._pump(inner, outer, "up")
-            back.join(timeout=10)
+            back.join(timeout=180)
 
     def _pump(self, source: socket.socket, sink: socket.socket, way: str) -> None:
         try:

@@ -337,8 +337,8 @@ def test_a_long_lived_node_learns_from_each_row_as_it_arrives(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--features", "a"], "--features describes a table: add --data SOURCE."),
-        (["--data", "absent.csv", "--target-column", "y"], "absent.csv: no such file or folder"),
+        (["--features", "a"], "--features describes a table: add --data"),
+        (["--data", "absent.csv", "--target-column", "y"], "--data absent.csv: no such file"),
         (["--data", "FILE", "--features", "gusts"], "no column gusts"),
         (["--data", "FILE", "--target-column", "output", "--client", "north"], "belong together"),
         (["--data", "FILE", "--target-column", "height"], "no column height"),

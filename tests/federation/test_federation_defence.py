@@ -41,10 +41,11 @@ def test_suspects_are_those_of_the_literal_form() -> None:
         patch.setattr("psofed.reference.literal.Watch", Listening)
         run = run_literally(scenario, 3, 1, plan)
     assert run.watch.exclusions.sum() > 0
-    suspects = Suspects(scenario.defence, plan)
+    defence = scenario.defence.replace(threshold=plan.threshold)
+    suspects = Suspects(defence)
     for n, (uploads, server, clients, expected) in enumerate(rounds):
         if n == 15:
-            suspects = Suspects(scenario.defence, plan, suspects.to_mapping())
+            suspects = Suspects(defence, suspects.to_mapping())
         given = {
             f"node-{k}": (np.flatnonzero(~np.isnan(row)), row[~np.isnan(row)])
             for k, row in zip(clients, uploads, strict=True)
@@ -117,11 +118,11 @@ def run_in_process():
 def test_a_federation_needs_a_threshold_or_a_plan() -> None:
     with pytest.raises(InvalidValueError, match=r"defence.threshold.*plan_defence"):
         PSOFed(num_shared=0.1, defence="cusum")
-    plan = plan_defence(
+    planned = plan_defence(
         Cusum(false_alarm_every=200.0), num_nodes=6, num_participants=4, dimension=3, num_shared=1, rounds=100
     )
-    assert plan.is_estimated
-    assert PSOFed(num_shared=0.1, defence="cusum", plan=plan).step.suspects.plan.threshold == plan.threshold
+    assert planned.threshold > 0
+    assert PSOFed(num_shared=0.1, defence=planned).step.suspects.defence == planned
     assert PSOFed(num_shared=0.1, defence="none").step.suspects is None
     with pytest.raises(InvalidValueError, match="too many to find one by simulation"):
         plan_defence(Cusum(), num_nodes=6, dimension=10**6, num_shared=10**5)
@@ -131,9 +132,8 @@ def test_a_federation_needs_a_threshold_or_a_plan() -> None:
 def test_a_plan_is_made_for_one_or_two_nodes_too(nodes: int, participants: int | None) -> None:
     """More participants than there are nodes are all nodes; one alone is compared as if it were two."""
     sizes = {"dimension": 3, "num_shared": 1, "rounds": 20}
-    plan = plan_defence(Cusum(threshold=7.0), num_nodes=nodes, num_participants=participants, **sizes)
-    assert plan.is_estimated
-    assert plan.threshold == 7.0
+    planned = plan_defence(Cusum(threshold=7.0), num_nodes=nodes, num_participants=participants, **sizes)
+    assert planned.threshold == 7.0
 
 
 def test_what_a_federation_cannot_do_is_refused_by_name() -> None:
@@ -146,4 +146,4 @@ def test_what_a_federation_cannot_do_is_refused_by_name() -> None:
     with pytest.raises(NotCoveredError, match=r"defence.variance.*estimated"):
         RunSettings(scenario=exact)
     with pytest.raises(NotCoveredError, match=r"defence.variance.*estimated"):
-        PSOFed(num_shared=0.1, defence="cusum", plan=make_plan(exact))
+        PSOFed(num_shared=0.1, defence=exact.defence)

@@ -37,7 +37,7 @@ SCENARIO = Scenario(num_clients=4, dimension=4, num_participants=4, num_shared=2
 
 def settings(rounds, **changes):
     """Return a run in which nobody is waited for much longer than the others."""
-    options = {"deadline": 8.0, "grace": 0.0, "interval": 0.1, "synthetic": True, "min_nodes": 4} | changes
+    options = {"deadline": 60.0, "grace": 0.0, "interval": 0.1, "synthetic": True, "min_nodes": 4} | changes
     return RunSettings(scenario=SCENARIO.replace(iterations=rounds), **options)
 
 
@@ -56,7 +56,7 @@ class Mallory(FleetConnection):
             self.deactivate()
         super().__exit__(*error)
 
-    def question(self, seconds=30.0):
+    def question(self, seconds=180.0):
         """Return the next message for it."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -120,7 +120,7 @@ def running(deployed, settings):
     )
     following.start()
     yield result
-    following.join(timeout=180.0)
+    following.join(timeout=400.0)
     assert result, "the run has not ended"
 
 

@@ -198,7 +198,7 @@ class Machine(http.server.ThreadingHTTPServer):
         def answers():
             return [reply for reply in self.replies if reply.metadata.run_id == self.run_id]
 
-        wait_until(answers, 60.0, "an answer to an honest instruction")
+        wait_until(answers, 180.0, "an answer to an honest instruction")
         assert not answers()[0].HasField("error"), answers()
 
 

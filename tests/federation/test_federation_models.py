@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from psofed.common.errors import InvalidValueError
-from psofed.federation import PSOFed, arrays_of, load_into, partial_sharing
+from psofed.federation import PSOFed, Sharing, arrays_of, load_into, partial_sharing
 from psofed.federation.client.state import load_records, save_records
 from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.testing import InProcessGrid
@@ -100,7 +100,7 @@ def test_a_scikit_learn_regressor_learns_in_a_federation():
         return model
 
     model = blank()
-    strategy = PSOFed(num_shared=2, num_participants=2, coordinated=False)
+    strategy = PSOFed(Sharing(2, coordinated=False), num_participants=2)
     result = strategy.start(InProcessGrid({k: make_app(k) for k in (1, 2, 3)}), model, num_rounds=40)
     load_into(model, result.arrays)
     np.testing.assert_allclose(model.coef_, truth, atol=0.1)

@@ -9,13 +9,13 @@ from flwr.clientapp import ClientApp
 from psofed import Attack, Data, InvalidValueError, NotCoveredError, PsofedError, Scenario
 from psofed.aggregations import MDA
 from psofed.attacks import ConstantBias, Gaussian, InnerProduct, LittleIsEnough, Mimic
-from psofed.federation import PSOFed, SuppliedMasks, online_regression, partial_sharing
+from psofed.federation import Combination, PSOFed, Sharing, SuppliedMasks, online_regression, partial_sharing
 from psofed.federation.client.attacks import PoisonedSource, rehearse
 from psofed.federation.client.sources import Position, Samples
 from psofed.federation.client.synthetic import SyntheticSource
 from psofed.federation.protocol.aggregate import aggregate
 from psofed.federation.protocol.run_options import RoundPlan
-from psofed.federation.server.participants import SuppliedDraws, SuppliedParticipants
+from psofed.federation.server.participants import SuppliedParticipants
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet import draw_fleet
 from psofed.parts.affine import Affine
@@ -66,11 +66,11 @@ def run_federation(scenario: Scenario) -> np.ndarray:
         named = attack.replace(num_byzantine=None, clients=tuple(map(str, nodes[: attack.num_byzantine])))
     models = []
     strategy = PSOFed(
-        num_shared=scenario.num_shared, rounds=RoundPlan(newcomers="zeros"), aggregation=scenario.aggregation,
-        pre_aggregation=scenario.pre_aggregation,
-        draws=SuppliedDraws(masks, SuppliedParticipants(
+        Sharing(scenario.num_shared, supplied=masks), rounds=RoundPlan(newcomers="zeros"),
+        aggregation=Combination(scenario.aggregation, scenario.pre_aggregation),
+        num_participants=SuppliedParticipants(
             {n + 1: [nodes[k] for k in np.flatnonzero(a)] for n, a in enumerate(draws.participants)}
-        )),
+        ),
         rehearsal=named, on_round=lambda state: models.append(state.model.copy()),
     )  # fmt: skip
     strategy.step.plausibility.factor = None  # what the rule does is to be seen, not what the guard does
@@ -133,11 +133,11 @@ def test_attackers_try_strengths_against_the_federations_own_rule(attack: Attack
 
 
 def test_mixed_uploads_have_no_weights_and_a_rule_for_few_is_given_few() -> None:
-    with pytest.raises(InvalidValueError, match=r'weighted must be .*pre_aggregation = "nnm"'):
-        PSOFed(weighted=True, pre_aggregation="nnm")
+    with pytest.raises(InvalidValueError, match=r"weighted must be .*pre_aggregation"):
+        Combination(weighted=True, pre_aggregation="nnm")
     with pytest.raises(InvalidValueError, match=r"aggregation_options.tolerated must be .*593,775"):
         PSOFed(num_participants=30, aggregation=MDA(tolerated=6))
-    PSOFed(num_participants=30, aggregation=MDA(tolerated=6), pre_aggregation=Bucketing(size=2))
+    PSOFed(num_participants=30, aggregation=Combination(MDA(tolerated=6), Bucketing(size=2)))
 
 
 @pytest.mark.parametrize("kind", part_names("attack"))
@@ -186,7 +186,7 @@ def test_a_rule_on_a_large_model_is_compiled_and_the_same() -> None:
 
 def test_weights_are_refused_with_another_rule_than_the_mean() -> None:
     with pytest.raises(PsofedError, match="weighted must be"):
-        PSOFed(weighted=True, aggregation="median")
+        Combination("median", weighted=True)
 
 
 def test_a_rehearsal_names_its_nodes() -> None:

@@ -8,12 +8,12 @@ from flwr.clientapp import ClientApp
 
 from psofed import Scenario, Selection
 from psofed.attacks import Gaussian
-from psofed.federation import PSOFed, SuppliedMasks, online_regression, partial_sharing
+from psofed.federation import PSOFed, Sharing, SuppliedMasks, online_regression, partial_sharing
 from psofed.federation.client.attacks import perturbing
 from psofed.federation.client.sources import Position, Samples
 from psofed.federation.client.state import find_state
 from psofed.federation.protocol.run_options import RoundPlan
-from psofed.federation.server.participants import SuppliedDraws, SuppliedParticipants
+from psofed.federation.server.participants import SuppliedParticipants
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet import draw_fleet
 from psofed.reference.block_form import run_reference
@@ -76,12 +76,10 @@ def run_federation(scenario, draws, upload_shift=0):
 
     drawn = {n + 1: [nodes[k] for k in np.flatnonzero(a)] for n, a in enumerate(draws.participants)}
     strategy = PSOFed(
-        num_shared=scenario.num_shared,
+        Sharing(scenario.num_shared, supplied=ShiftedUploads(given) if upload_shift else masks),
+        num_participants=SuppliedParticipants(drawn),
         aggregation="mean",
         rounds=RoundPlan(newcomers="zeros"),
-        draws=SuppliedDraws(
-            masks if not upload_shift else ShiftedUploads(given), SuppliedParticipants(drawn)
-        ),
         on_round=on_round,
     )
     strategy.start(grid, np.zeros(scenario.dimension), num_rounds=scenario.iterations)

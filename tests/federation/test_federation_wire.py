@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from psofed.federation.protocol.bounds import MAX_ROUND
@@ -249,6 +249,7 @@ contents = st.dictionaries(
 ).map(RecordDict)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # on a busy machine it is
 @given(content=contents, patch=st.booleans())
 def test_no_reply_crashes_the_decoder(content, patch):
     """Anything at all, or anything at all laid over a good reply, is read or refused with a known kind."""

@@ -16,7 +16,7 @@ from shrinking import promise_of, shrink, tell  # noqa: E402
 from simulation import Finding, simulate  # noqa: E402
 
 PAGE = Path(__file__).parents[2] / "docs" / "federation.md"
-BEGIN, END = "<!-- breaks: python tests/simulated --rounds 50 --breaks --write -->", "<!-- end of breaks -->"
+BEGIN, END = "<!-- breaks: python tests/simulated --rounds 20 --breaks --write -->", "<!-- end of breaks -->"
 
 
 def main() -> int:
@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument(
         "--breaks", nargs="*", choices=[*BREAKS, []], help="break the code, and count seeds until found"
     )
-    parser.add_argument("--most", type=int, default=40, help="seeds to try for each break (default: 40)")
+    parser.add_argument("--most", type=int, default=150, help="seeds to try for each break (default: 150)")
     parser.add_argument(
         "--write", action="store_true", help="write the table of --breaks into docs/federation.md"
     )

@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from flwr.app import Message
-from plans import HOSTILE
+from plans import HOSTILE, PAST_THE_DOOR
 from simulated_link import Link
 
 from psofed.common import files
@@ -20,8 +20,10 @@ from psofed.common.disk import disk
 from psofed.federation.client import sharing as client
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.flower import ReplyBounds, fleet, replies
+from psofed.federation.flower.clock import SteadyClock
 from psofed.federation.flower.fleet import FleetConnection
 from psofed.federation.flower.gate import Gate
+from psofed.federation.flower.signing import TimeSigner
 from psofed.federation.server import checkpoint, exchange, step
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 
@@ -39,7 +41,7 @@ def _take_everything() -> list[Change]:
         pulled = _pull_as_flower_does(grid, message_id)
         return pulled[-1] if pulled else None
 
-    return [(exchange, "pull_reply", pull_reply), *_open_door()]
+    return [(exchange, "pull_reply", pull_reply)]
 
 
 def _filter_late() -> list[Change]:
@@ -51,7 +53,7 @@ def _filter_late() -> list[Change]:
             (message for message in pulled if message.metadata.reply_to_message_id == message_id), None
         )
 
-    return [(exchange, "pull_reply", pull_reply), *_open_door()]
+    return [(exchange, "pull_reply", pull_reply)]
 
 
 def _pull_as_flower_does(grid: Any, message_id: str) -> list[Message]:
@@ -64,7 +66,7 @@ def _pull_as_flower_does(grid: Any, message_id: str) -> list[Message]:
 
 
 def _trust_any_instruction() -> list[Change]:
-    return [*_open_door(), (FleetConnection, "_check_origin", lambda self, message: None)]
+    return [(FleetConnection, "_check_origin", lambda self, message: None)]
 
 
 def _die_of_a_bad_tree() -> list[Change]:
@@ -84,7 +86,7 @@ def _die_of_a_bad_tree() -> list[Change]:
         except Exception as error:
             self.say(f"a reply was lost: {error}")
 
-    return [*_open_door(), (LongLivedNode, "_answer", answer)]
+    return [(LongLivedNode, "_answer", answer)]
 
 
 def fleet_identify(run_id: int, node_id: int) -> None:
@@ -198,6 +200,15 @@ def _signatures_for_ever() -> list[Change]:
     return [(Link, "is_new", lambda self, signature: True)]
 
 
+def _jumping_clock() -> list[Change]:
+    """Let the SuperLink keep heartbeats by the machine's clock, as Flower does."""
+    return [(SteadyClock, "seconds", lambda self: self._wall())]
+
+
+def _own_clock_only() -> list[Change]:
+    return [(TimeSigner, "follow", lambda self, server_time: False)]
+
+
 _find_state, _push = client.find_state, exchange.MessageExchange._push
 
 
@@ -223,16 +234,26 @@ class Break:
 _POWER = ("power loss", "power loss at file operation", "rollback")
 BREAKS: Mapping[str, Break] = {
     "take-everything": Break(
-        "the server takes every message it pulls for the reply it waits for", _take_everything, HOSTILE
+        "the server takes every message it pulls for the reply it waits for",
+        _take_everything,
+        PAST_THE_DOOR[:3],
     ),
-    "filter-late": Break("the server fetches foreign messages before it filters them", _filter_late, HOSTILE),
+    "filter-late": Break(
+        "the server fetches foreign messages before it filters them", _filter_late, PAST_THE_DOOR[:3]
+    ),
     "trust-any-instruction": Break(
-        "a node obeys instructions that another node has forged", _trust_any_instruction, HOSTILE
+        "a node obeys instructions that are not meant for it", _trust_any_instruction, ("misdelivery",)
     ),
     "die-of-a-bad-tree": Break(
-        "an object tree without its children ends a node", _die_of_a_bad_tree, HOSTILE
+        "an object tree without its children ends a node", _die_of_a_bad_tree, PAST_THE_DOOR[3:]
     ),
     "open-door": Break("the front door passes on every call of a known key", _open_door, HOSTILE),
+    "jumping-clock": Break(
+        "the SuperLink keeps heartbeats by the machine's clock", _jumping_clock, ("server clock",)
+    ),
+    "own-clock-only": Break(
+        "a node signs its own time only", _own_clock_only, ("server clock", "node clock")
+    ),
     "signatures-for-ever": Break(
         "a request that arrives twice is served twice", _signatures_for_ever, ("requests doubled",)
     ),

@@ -15,7 +15,7 @@ ROUGH = {
     "kill at file operation": (6, "the ServerApp will be killed between two of its next file operations"),
     "power loss at file operation": (4, "the server will lose power between two of its next file operations"),
     "full disk": (3, "the server's disk is full for a while"),
-    "rollback": (2, "the operator stops the run to roll it back"),
+    "rollback": (4, "the operator stops the run to roll it back"),
     "server clock": (2, "the server's clock jumps"),
     "kill node": (4, "{who} is killed, and started again later"),
     "node power loss": (2, "the machine of {who} loses power, and starts again later"),
@@ -45,22 +45,43 @@ ROUGH = {
     "own reply never sent": (2, "{who} announces its own reply and never sends its objects"),
     "own reply twice": (1, "{who} replies twice"),
     "own reply garbage": (2, "{who} replies with objects that fit no message"),
+    "past the door: empty reply_to": (
+        2,
+        "a message of {who} in the name of the SuperLink to the SuperLink gets past the front door",
+    ),
+    "past the door: empty reply_to, never sent": (
+        2,
+        "the announcement of such a message, whose objects never come, gets past the front door",
+    ),
+    "past the door: foreign source": (
+        2,
+        "a reply of {who} in the name of an honest node gets past the front door",
+    ),
+    "past the door: instruction without children": (
+        2,
+        "an instruction of {who} to an honest node, whose object tree has no children, gets past the front door",
+    ),
+    "misdelivery": (4, "the SuperLink hands the next message for {who} to another node first"),
 }
 """Kinds of incidents: how often they are drawn, in proportion, and what happens."""
+
+PAST_THE_DOOR = tuple(kind for kind in ROUGH if kind.startswith("past the door: "))
+"""Messages that a front door with a hole lets pass: server and nodes must withstand them by themselves."""
 
 EXACT = (
     "kill app", "kill server", "power loss", "kill at file operation", "power loss at file operation", "full disk",
     "requests doubled", "long delays", "replay", "flood", "empty reply_to", "empty reply_to, never sent",
     "instruction to another", "instruction without children", "foreign source", "repeated ids", "replies to nothing",
+    "server clock", "node clock", "misdelivery", *PAST_THE_DOOR,
 )  # fmt: skip
 """Kinds after which the model must be, bit for bit, the one of a run in which nothing happens."""
 
 HOSTILE = (
     "replay", "flood", "empty reply_to", "empty reply_to, never sent", "instruction to another",
     "instruction without children", "foreign source", "repeated ids", "own reply never sent", "own reply twice",
-    "own reply garbage", "replies to nothing",
+    "own reply garbage", "replies to nothing", *PAST_THE_DOOR,
 )  # fmt: skip
-LIES = ("nan", "infinite", "huge", "short", "stale", "foreign session", "boasting")
+BAD_REPLIES = ("nan", "infinite", "huge", "short", "stale", "foreign session", "boasting")
 
 
 @dataclass(frozen=True)
@@ -86,7 +107,7 @@ class Plan:
     Attributes
     ----------
     honest, byzantine, forgers : tuple of str
-        The nodes. A Byzantine node sends a bad reply now and then; a forger answers as an honest node does and has
+        The nodes. A Byzantine one sends a bad reply now and then. A forger answers as an honest node does, and has
         other hands beside.
     exact : bool
         Whether the model must be that of a run without incidents.
@@ -132,7 +153,7 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
     exact = random.random() < 0.4
     honest = tuple(f"honest-{k}" for k in range(random.randint(2, 4)))
     forgers = tuple(f"forger-{k}" for k in range(random.choice((0, 1, 1, 2))))
-    byzantine = () if exact else tuple(f"liar-{k}" for k in range(random.choice((0, 0, 1))))
+    byzantine = () if exact else tuple(f"byzantine-{k}" for k in range(random.choice((0, 0, 1))))
     nodes = (*honest, *byzantine, *forgers)
     kinds = {kind: weight for kind, (weight, _) in ROUGH.items() if not exact or kind in EXACT}
     if not forgers:

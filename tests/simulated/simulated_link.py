@@ -34,13 +34,17 @@ with warnings.catch_warnings():
     from flwr.superlink.servicer.fleet import fleet_handlers
     from flwr.superlink.servicer.runtime import runtime_handlers
 
-from psofed.federation.flower import number_of_key
+from psofed.federation.deploy.limits import DoorLimits, NodeQuotas, QuotaError
+from psofed.federation.flower import WRONG_TIME, is_timely, number_of_key
+from psofed.federation.flower.clock import KEEPERS, SteadyClock
 from psofed.federation.flower.gate import NOTED, Gate
+from psofed.federation.flower.signing import TimeSigner
 from psofed.federation.flower.trees import most_objects
 
 SERVER = Path("/server")
 _WITH_STORE = ("pull-messages", "confirm-message-received")
-_HOLD = 3.0
+_HEAD_BYTES = 600  # of a request, with its signature
+_ASTRAY = 1.0  # seconds, after which the right node gets a message that another one has not asked for
 _LOST_AFTER = 10.0  # seconds, after which a client gives a request up
 _LARGEST_ANSWER = 2_000  # nodes of an object tree in an answer: Flower expands repeated ids
 
@@ -68,6 +72,7 @@ class Link:
 
     def restart(self) -> None:
         """Begin with an empty state, as a SuperLink that keeps everything in memory."""
+        self.clock = SteadyClock(self.server_time, self.world.monotonic)
         with self.world.clock_of(SERVER):
             self.state = InMemoryLinkState(NoOpFederationManager(), InMemoryObjectStore())
             for name, key in self.keys.items():
@@ -75,9 +80,18 @@ class Link:
         self.up = True
         self.task: Any = None
         self.token: Any = None
-        self.bell = Bell(self.world, connected=True)
+        self.quotas = NodeQuotas(DoorLimits())
+        self.bell = Bell(self.world, self.quotas)
         self.gate = Gate()
-        self._signatures: set[object] = set()
+        self.misdelivery: tuple[bytes, bytes] | None = None
+        self._astray: dict[bytes, tuple[bytes, Any]] = {}
+        self._late: dict[bytes, tuple[float, Any]] = {}
+        self._signatures: set[tuple[bytes, str]] = set()
+
+    def server_time(self) -> float:
+        """Return the time of day on the server's machine."""
+        with self.world.clock_of(SERVER):
+            return self.world.time()
 
     def revoke(self, name: str) -> None:
         """Let a node in no more."""
@@ -120,17 +134,33 @@ class Link:
 
     # --- requests -------------------------------------------------------------------------------------
 
-    def serve_node(self, key: bytes, call: str, body: bytes, signature: object) -> bytes:
-        """Answer a node's request, or raise httpx.HTTPStatusError."""
-        self.counts[call] = self.counts.get(call, 0) + 1
+    def admit(self, key: bytes, body: bytes, timestamp: str) -> float:
+        """Return how long a request has to wait at the front door, or raise httpx.HTTPStatusError."""
         if key not in self.keys.values():
             raise refusal(403, "unknown-key")
-        if not self.is_new(signature):
-            raise refusal(403, "a signature that was used before")
-        reason = self.gate.why_refused(call, body, key, most_objects(self.bell.size))
-        if reason is not None:
-            self.counts["refused at the door"] = self.counts.get("refused at the door", 0) + 1
-            raise refusal(403, reason)
+        if not is_timely(timestamp, self.server_time()):
+            raise refusal(403, f"{WRONG_TIME} {self.server_time():.3f}")
+        if not self.is_new((key, timestamp)):
+            raise refusal(403, "used-signature")
+        try:
+            return self.quotas.spend(number_of_key(key), _HEAD_BYTES + len(body), self.world.now)
+        except QuotaError as error:
+            raise refusal(429, str(error)) from None
+
+    def is_new(self, signature: tuple[bytes, str]) -> bool:
+        """Whether a key has never signed a time before, as `KeyRing` of the real front door asks."""
+        new = signature not in self._signatures
+        self._signatures.add(signature)
+        return new
+
+    def serve_node(self, key: bytes, call: str, body: bytes, *, past_the_door: bool = False) -> bytes:
+        """Answer a node's request, or raise httpx.HTTPStatusError."""
+        self.counts[call] = self.counts.get(call, 0) + 1
+        if not past_the_door:
+            reason = self.gate.why_refused(call, body, key, most_objects(self.bell.size))
+            if reason is not None:
+                self.counts["refused at the door"] = self.counts.get("refused at the door", 0) + 1
+                raise refusal(403, reason)
         name = call.replace("-", "_")
         request = _REQUESTS[call].FromString(body)
         if call == "activate-node":
@@ -142,16 +172,32 @@ class Link:
                 raise refusal(401)
         store = (self.state.object_store,) if call in _WITH_STORE else ()
         answer = self._handle(getattr(fleet_handlers, name), request, self.state, *store)
+        if call == "pull-messages":
+            answer = self._misdeliver(key, answer)
         data: bytes = answer.SerializeToString()
-        if call in NOTED:
+        if call in NOTED and not past_the_door:
             self.gate.note(call, key, body, data)
         return data
 
-    def is_new(self, signature: object) -> bool:
-        """Whether a request's signature was never seen before, as `KeyRing` of the real front door asks."""
-        new = signature not in self._signatures
-        self._signatures.add(signature)
-        return new
+    def _misdeliver(self, key: bytes, answer: Any) -> Any:
+        """Hand a message that is for one node to another one first, and then to the right one."""
+        if self.misdelivery is not None and self.misdelivery[0] == key and answer.messages_list:
+            _, other = self.misdelivery
+            self.misdelivery = None
+            self._astray[other] = key, answer
+            self._late[key] = self.world.now + _ASTRAY, answer
+            self.bell.ring([number_of_key(other)])
+            return _ANSWERS["pull-messages"]()
+        if answer.messages_list:
+            return answer
+        if key in self._astray:
+            owner, astray = self._astray.pop(key)
+            self._late[owner] = self.world.now, astray
+            self.bell.ring([number_of_key(owner)])
+            return astray
+        if key in self._late and self.world.now >= self._late[key][0]:
+            return self._late.pop(key)[1]
+        return answer
 
     def serve_app(self, method: str, request: Any) -> Any:
         """Answer a request of the ServerApp."""
@@ -170,7 +216,7 @@ class Link:
         except FlowerError as error:
             raise refusal(API_ERROR_MAP[error.code].http_status_code) from None
         except Exception as error:
-            raise refusal(500, str(error)) from error
+            raise refusal(500) from error
         trees = getattr(answer, "message_object_trees", ())
         if sum(_size(tree) for tree in trees) > _LARGEST_ANSWER:
             raise Violation(
@@ -194,8 +240,9 @@ class Link:
 class Bell:
     """The doorbell between exchange and front door, as `psofed.federation.protocol.bell` describes it."""
 
-    def __init__(self, world: World, *, connected: bool) -> None:
-        self.is_connected = connected
+    def __init__(self, world: World, quotas: NodeQuotas) -> None:
+        self.is_connected = True
+        self._quotas = quotas
         self.size = 0
         self._world = world
         self._rung: set[int] = set()
@@ -204,7 +251,8 @@ class Bell:
         self._news = world.event()
 
     def ring(self, numbers: Any) -> None:
-        for number in list(numbers):
+        for number in list(numbers) if self.is_connected else ():
+            self._quotas.refill(number, self._world.now)
             self._idle.pop(number, None)
             held = self._held.pop(number, [])
             for event in held:
@@ -214,6 +262,7 @@ class Bell:
 
     def say_size(self, model_bytes: int) -> None:
         self.size = model_bytes
+        self._quotas.set_model_bytes(model_bytes)
 
     def wait(self, timeout: float) -> set[int]:
         if not self._idle:
@@ -234,7 +283,7 @@ class Bell:
         self._news.set()
         event = self._world.event()
         self._held.setdefault(number, []).append(event)
-        event.wait(_HOLD)
+        event.wait(DoorLimits().hold_seconds)
         held = self._held.get(number, [])
         if event in held:
             held.remove(event)
@@ -252,12 +301,25 @@ class FleetClient:
     weather : callable
         Called as ``weather(call)`` for each request: seconds on the way there and back, and what happens to it:
         "", "lost", "answer lost" or "doubled".
+    signer : TimeSigner
+        Gives the time that each request is signed with.
+    past_the_door : bool
+        Whether the front door has a hole through which its requests pass unread.
     """
 
-    def __init__(self, link: Link, key: bytes, weather: Callable[[str], tuple[float, float, str]]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        key: bytes,
+        weather: Callable[[str], tuple[float, float, str]],
+        signer: TimeSigner,
+        past_the_door: bool = False,
+    ) -> None:
         self.link = link
         self.key = key
         self.weather = weather
+        self.signer = signer
+        self.past_the_door = past_the_door
         self.heard: Callable[[str, Any], None] = lambda call, answer: None
 
     def close(self) -> None:
@@ -272,21 +334,23 @@ class FleetClient:
     def call(self, call: str, body: bytes) -> Any:
         """Send a request and wait for its answer."""
         world, link = self.link.world, self.link
+        timestamp = self.signer.timestamp()
         there, back, accident = self.weather(call)
         world.sleep(there)
         if accident == "lost" or not link.up:
             world.sleep(_LOST_AFTER if link.up else 0.0)
             raise httpx.ReadTimeout("no answer") if link.up else httpx.ConnectError("connection refused")
         state = link.state
-        if call == "pull-messages" and link.bell.is_connected and self.key in link.keys.values():
+        world.sleep(link.admit(self.key, body, timestamp))
+        if call == "pull-messages" and link.bell.is_connected:
             link.bell.hold(number_of_key(self.key))
         if link.state is not state or not link.up:
             raise httpx.ReadError("the connection was closed")
-        signature = object()
-        data = link.serve_node(self.key, call, body, signature)
+        data = link.serve_node(self.key, call, body, past_the_door=self.past_the_door)
         if accident == "doubled":
             with contextlib.suppress(httpx.HTTPStatusError):
-                link.serve_node(self.key, call, body, signature)
+                link.admit(self.key, body, timestamp)
+                link.serve_node(self.key, call, body)
         world.sleep(back)
         if accident == "answer lost":
             world.sleep(_LOST_AFTER)
@@ -319,18 +383,17 @@ class RuntimeClient:
 def refusal(status: int, reason: str = "") -> httpx.HTTPStatusError:
     """Return the error of a client whose request was answered with `status`."""
     request = httpx.Request("POST", "https://server/")
-    headers = (
-        {"psofed-reason": "".join(c for c in reason if c.isascii() and c.isprintable())} if reason else {}
-    )
-    if status not in (401, 403):
-        headers = {}
+    shown = "".join(character for character in reason if character.isascii() and character.isprintable())
+    headers = {"psofed-reason": shown} if shown else {}
     response = httpx.Response(status, headers=headers, request=request)
     return httpx.HTTPStatusError(f"{status} {reason}", request=request, response=response)
 
 
 @contextmanager
-def simulated_flower(world: World) -> Iterator[None]:
+def simulated_flower(world: World, link: Link) -> Iterator[None]:
     """Let Flower take date, random numbers and threads from the simulation."""
+    import importlib
+
     import flwr.app.message.message
     import flwr.server.superlink.linkstate.in_memory_linkstate
     import flwr.server.superlink.linkstate.utils
@@ -348,6 +411,8 @@ def simulated_flower(world: World) -> Iterator[None]:
     with ExitStack() as stack:
         for module in dated:
             stack.enter_context(patch.object(module, "now", world.date))
+        for name in KEEPERS:  # of heartbeats, by a clock that does not jump
+            stack.enter_context(patch.object(importlib.import_module(name), "now", lambda: link.clock.now()))
         for target, name, value in (
             (core.in_memory_corestate, "uuid4", lambda: _uuid(world)),
             (core.utils, "urandom", lambda count: world.random.randbytes(count)),

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from hostile import Hands
-from plans import HOSTILE, LIES, Incident, Plan
+from plans import BAD_REPLIES, HOSTILE, Incident, Plan
 from promises import Promises
 from simulated_disk import SimulatedDisk
 from simulated_link import SERVER, FleetClient, Link, Violation, simulated_flower
@@ -36,19 +36,21 @@ from psofed.federation.client.synthetic import SyntheticSource
 from psofed.federation.deploy.app import apply_mods
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.flower import identify, number_of_key
+from psofed.federation.flower.signing import TimeSigner
 from psofed.federation.protocol.column_names import ColumnNames
-from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
+from psofed.federation.protocol.masks import Sharing
+from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.protocol.wire import SETTINGS
 from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.exchange import MessageExchange
+from psofed.federation.server.step import Combination
 from psofed.federation.server.strategy import PSOFed
 from psofed.scenario import Data, Scenario
 
 CHECKPOINT = SERVER / "home" / "checkpoint.npz"
 DIMENSION = 6
 COLUMNS = ColumnNames(("wind", "pressure", "humidity", "rain", "sun", "hour"), "output")
-# With one sample and few entries an honest reply can be ten times as far off as the others; lies here are cruder.
-LIMITS = ReplyLimits(max_deviation=1000.0)
+_FURTHEST_CLOCK = 250.0  # seconds from the true time; a node follows the server's clock within 900
 _LONGEST = 60.0  # simulated seconds for each round, on average
 _MOST_STEPS = 5_000  # for each round, on average
 
@@ -88,6 +90,7 @@ class Simulation:
         self.undisturbed = True
         self._operations_left = -1
         self._power = False
+        self._kill_before_link = False
         self._rollback: float | None = None
         self._due = list(plan.incidents)
         self.link = Link(self.world, {name: key_of(name)[1] for name in plan.nodes})
@@ -107,7 +110,7 @@ class Simulation:
                 logger.setLevel(logging.CRITICAL)
             stack.enter_context(use_disk(self.disk))
             stack.enter_context(use_scheduler(self.world))
-            stack.enter_context(simulated_flower(self.world))
+            stack.enter_context(simulated_flower(self.world, self.link))
             stack.enter_context(patch("psofed.federation.flower.fleet.open_client", self._open_client))
             stack.enter_context(patch("psofed.federation.flower.fleet.bound_answers", lambda client: None))
             supervisor = Process("supervisor", SERVER)
@@ -176,13 +179,11 @@ class Simulation:
         identify(grid.run.run_id, 1)
         plan = self.plan
         strategy = PSOFed(
-            num_shared=plan.num_shared,
-            coordinated=False,
+            Sharing(plan.num_shared, coordinated=False),
             seed=plan.seed,
             num_participants=plan.participants,
             rounds=RoundPlan(min_nodes=len(plan.nodes) if plan.exact else 1, wait_for_nodes=120.0),
-            weighted=plan.weighted,
-            limits=LIMITS,
+            aggregation=Combination(weighted=plan.weighted),
             checkpoint=CHECKPOINT,
             resume=self.disk.exists(CHECKPOINT),
             on_round=self.promises.check_round,
@@ -269,6 +270,7 @@ class Simulation:
             "requests doubled": lambda: node.set(seconds, doubled=0.5 * amount),
             "long delays": lambda: node.set(seconds, delay=(0.02 if self.plan.exact else 0.3) * amount),
             "revoke": lambda: self._revoke(incident.who),
+            "misdelivery": lambda: self._misdeliver(incident.who),
         }
         if incident.kind in HOSTILE:
             node.forge(incident)
@@ -297,18 +299,24 @@ class Simulation:
         self._rollback = amount
         if amount < 0.2:
             self._kill_app()
-        else:
-            self._plan_kill(int(20 * (amount - 0.2)), False)
+        elif amount < 0.6:
+            self._plan_kill(int(40 * (amount - 0.2)), False)
+        else:  # when a checkpoint is written and not yet the newest
+            self._kill_before_link = True
 
     def _plan_kill(self, operations: int, power: bool) -> None:
         self._operations_left, self._power = operations, power
 
     def _before_operation(self, operation: str, path: Path) -> None:
         self.world.check_alive()
-        if self.world.process is not self.app or self._operations_left < 0:
+        if self.world.process is not self.app:
             return
-        self._operations_left -= 1
-        if self._operations_left < 0:
+        due = self._kill_before_link and operation == "link"
+        if self._operations_left >= 0:
+            self._operations_left -= 1
+            due = due or self._operations_left < 0
+        if due:
+            self._kill_before_link = False
             self.world.tell(f"the {self.app.name} is killed before it can {operation} {path.name}")
             self._crash(self._power) if self._power else self._kill_app()
 
@@ -324,8 +332,12 @@ class Simulation:
             del self.full[machine]
 
     def _jump(self, machine: Path, seconds: float) -> None:
-        self.undisturbed = False
-        self.world.offsets[machine] = self.world.offsets.get(machine, 0.0) + seconds
+        offset = self.world.offsets.get(machine, 0.0) + seconds
+        self.world.offsets[machine] = max(-_FURTHEST_CLOCK, min(_FURTHEST_CLOCK, offset))
+
+    def _misdeliver(self, name: str) -> None:
+        other = self.nodes[self.plan.honest[name == self.plan.honest[0]]]
+        self.link.misdelivery = self.nodes[name].public_key, other.public_key
 
     def _revoke(self, name: str) -> None:
         if name in self.link.keys:
@@ -333,8 +345,8 @@ class Simulation:
             self.promises.revoked[name] = self.world.now
             self.nodes[name].process.must_live = False
 
-    def _open_client(self, *_: Any) -> FleetClient:
-        return self.nodes[self.world.process.name].open_client()
+    def _open_client(self, kind: Any, server: str, authority: Path, interceptors: list[Any]) -> FleetClient:
+        return self.nodes[self.world.process.name].open_client(interceptors[-1])
 
 
 @dataclass(frozen=True)
@@ -409,7 +421,7 @@ class NodeActor:
             message, context
         )
         if self.name in self.simulation.plan.byzantine and self.random.random() < 0.3:
-            return lie(self.random.choice(LIES), reply)
+            return spoil(self.random.choice(BAD_REPLIES), reply)
         return reply
 
     def learn_arrived(self, context: Context) -> int:
@@ -457,9 +469,9 @@ class NodeActor:
 
         self.world.at(self.world.now + max(seconds, 15.0), again)
 
-    def open_client(self) -> FleetClient:
+    def open_client(self, signer: TimeSigner, past_the_door: bool = False) -> FleetClient:
         """Return a client for this node's key."""
-        client = FleetClient(self.simulation.link, self.public_key, self._weather)
+        client = FleetClient(self.simulation.link, self.public_key, self._weather, signer, past_the_door)
         client.heard = self._hear
         client.sent = self.sent
         return client
@@ -492,9 +504,10 @@ class NodeActor:
         if self.node is None or not self.node._fleet.node_id or simulation.link.task is None:
             return
         victim = simulation.nodes[simulation.plan.honest[0]]
+        kind = incident.kind.removeprefix("past the door: ")
         hands = Hands(
             self.world,
-            self.open_client(),
+            self.open_client(self.node._fleet._signer, past_the_door=incident.kind != kind),
             node_id=self.node._fleet.node_id,
             victim=0 if victim.node is None else victim.node._fleet.node_id,
             victim_number=number_of_key(victim.public_key),
@@ -503,10 +516,10 @@ class NodeActor:
             run_id=simulation.link.task.run_id,
         )
         process = Process(f"{self.name}'s other hand", self.machine, must_live=False)
-        self.world.spawn(process, lambda: hands.do(incident.kind, incident.amount))
+        self.world.spawn(process, lambda: hands.do(kind, incident.amount))
 
 
-def lie(kind: str, reply: Message) -> Message:
+def spoil(kind: str, reply: Message) -> Message:
     """Return a reply that must not count."""
     content = reply.content
     settings = content[SETTINGS]

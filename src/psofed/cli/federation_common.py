@@ -6,17 +6,27 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from psofed.common.options import option
+from psofed.common.settings import Settings
 
 if TYPE_CHECKING:
     from psofed.federation.deploy.superlink import Home
 
-HomeFolder = Annotated[
-    Path, typer.Option("--home", metavar="DIR", help="Folder of all files of this federation.")
-]
 DEFAULT_HOME = Path("psofed-federation")
+
+
+class HomeFolder(Settings):
+    """Where the files of a federation are."""
+
+    home: Path = option(default=DEFAULT_HOME, metavar="DIR", text="folder with all files of this federation")
+
+    def open(self) -> "Home":
+        """Return the files."""
+        from psofed.federation.deploy.superlink import Home
+
+        return Home(self.home)
 
 
 @contextmanager
@@ -35,13 +45,6 @@ def ready() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
-
-
-def open_home(folder: Path) -> "Home":
-    """Return the files of the federation in `folder`."""
-    from psofed.federation.deploy.superlink import Home
-
-    return Home(folder)
 
 
 def say(text: str) -> None:

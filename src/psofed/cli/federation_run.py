@@ -1,32 +1,69 @@
 """The federation's commands that run something: the demo, a scenario, and its continuation."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from psofed.cli.common import (
-    AsJson,
-    Plugins,
-    ScenarioFile,
-    Settings,
-    load_plugins,
-    print_json,
-    progress,
-    read_scenario_with,
-)
-from psofed.cli.federation_common import DEFAULT_HOME, HomeFolder, open_home, ready, say
-from psofed.cli.flags import Given, flattened
+from psofed.cli.federation_common import HomeFolder, ready, say
+from psofed.cli.flags import Given, command
+from psofed.cli.inputs import Plugins, ScenarioFile
+from psofed.cli.outputs import Output, PlotOutput, print_json, progress
+from psofed.common.options import option
+from psofed.common.settings import Settings
 from psofed.federation.protocol.run_options import DemoOptions, RunOptions
 
 if TYPE_CHECKING:
     from psofed.federation.deploy.settings import RunSettings
     from psofed.federation.deploy.superlink import Home
+    from psofed.scenario import Scenario
 
-PlotFile = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Draw the learning curve (.png, .svg or .pdf).")
-]
+
+class DemoHome(HomeFolder):
+    """Where the files of the demonstration are."""
+
+    home: Path = option(default=Path("psofed-demo"), metavar="DIR", text="folder with all files of the demo")
+
+
+class ReplaceOption(Settings):
+    """Whether to replace earlier files."""
+
+    force: bool = option(default=False, text="replace the result and checkpoints of an earlier run")
+
+
+class ResumeOptions(Settings):
+    """How far to continue."""
+
+    rounds: int = option(default=0, low=0, text="new total number of rounds; 0: unchanged")
+
+
+class RollbackOptions(Settings):
+    """How far to go back."""
+
+    to_round: int = option(low=0, text="round to return to")
+
+
+class ExportOptions(Settings):
+    """Where a model goes."""
+
+    out: Path = option(metavar="FILE", text="file to write, .npz or .json")
+    scaling: Path | None = option(
+        default=None, metavar="DIR", text="folder of a client whose scaling to store with the model"
+    )
+
+
+class PredictOptions(Settings):
+    """Which model predicts, and from what."""
+
+    model: Path = option(metavar="FILE", text="file written by `export`, or the folder of a client")
+    data: Path = option(metavar="TABLE", text="CSV or Parquet file with a header")
+    features: Sequence[str] = option(
+        default=(),
+        metavar="A,B,C",
+        text="columns of a model without column names, in the order of training; by default all",
+    )
 
 
 _said: dict[str, str] = {}  # the nodes' last remarks, in the one run that a command follows
@@ -34,25 +71,20 @@ _said: dict[str, str] = {}  # the nodes' last remarks, in the one run that a com
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (flattened(demo), flattened(run), resume, stop, rollback, export, predict):
-        app.command()(command)
+    for function in (demo, run, resume, stop, rollback, export, predict):
+        command(app)(function)
 
 
-def demo(
-    options: DemoOptions,
-    home: HomeFolder = Path("psofed-demo"),
-    plot: PlotFile = None,
-    as_json: AsJson = False,
-) -> None:
+def demo(options: DemoOptions, home: DemoHome, output: PlotOutput) -> None:
     """Run a federation of real processes on this machine, with TLS, node keys and one Byzantine node."""
     with ready():
         from psofed.federation.deploy.demo import demo_settings, predict_demo, run_demo
 
-        _check_plot(plot)
+        output.check()
         settings = demo_settings(
             options.nodes, options.rounds, options.seed, options.samples_per_round, options.deadline
         )
-        place = open_home(home)
+        place = home.open()
         with progress("federation", "rounds") as update:
             result = run_demo(
                 settings,
@@ -62,8 +94,8 @@ def demo(
                 supernodes=options.supernodes,
             )
         prediction = predict_demo(settings)
-        _draw(result, prediction, plot)
-        if as_json:
+        _draw(result, prediction, output)
+        if output.as_json:
             curve = None if prediction is None else vars(prediction)
             print_json({**result, "prediction": curve})
             return
@@ -71,16 +103,11 @@ def demo(
 
 
 def run(
-    file: ScenarioFile,
+    source: ScenarioFile,
     options: Given[RunOptions],
-    settings: Settings = [],  # noqa: B006
-    home: HomeFolder = DEFAULT_HOME,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the result and checkpoints of an earlier run.")
-    ] = False,
-    plot: PlotFile = None,
-    as_json: AsJson = False,
-    plugins: Plugins = [],  # noqa: B006
+    home: HomeFolder,
+    replace: ReplaceOption,
+    output: PlotOutput,
 ) -> None:
     """Run a scenario on the server of this machine; each iteration is a round.
 
@@ -90,48 +117,52 @@ def run(
     with ready():
         from psofed.federation.deploy.settings import RunSettings
 
-        scenario = read_scenario_with(file, settings, plugins, open_data=False)
-        fixed_length = any(text.partition("=")[0].strip() == "iterations" for text in settings)
-        chosen = RunSettings.planned(scenario, options.values, fixed_length=fixed_length)
+        scenario = _with_rule(source, bool(options.values.get("synthetic")))
+        chosen = RunSettings.planned(scenario, options.values, fixed_length="iterations" in source.values())
         if scenario.data.rows is not None:
             named = chosen.columns
             say(f"columns {'as most nodes have them' if named is None else named}; {_pace(chosen)}")
-        _submit_and_follow(chosen, open_home(home), plot, as_json, force=force)
+        _submit_and_follow(chosen, home.open(), output, force=replace.force)
 
 
-def resume(
-    home: HomeFolder = DEFAULT_HOME,
-    rounds: Annotated[
-        int, typer.Option("--rounds", min=0, help="New total number of rounds; 0 keeps the old one.")
-    ] = 0,
-    plot: PlotFile = None,
-    as_json: AsJson = False,
-    plugins: Plugins = [],  # noqa: B006
-) -> None:
+def _with_rule(source: ScenarioFile, synthetic: bool) -> "Scenario":
+    """Return the scenario of a run. Unless it names a rule, uploads are combined by the federation's own default."""
+    from psofed.federation.server.step import ROBUST
+    from psofed.parts.aggregations.mean import Mean
+
+    scenario = source.read(open_data=False)
+    if synthetic:  # to be compared with the simulation of the same scenario
+        return scenario
+    if not source.gives("aggregation"):
+        say(f'The scenario names no aggregation rule: using "{ROBUST.kind}", which resists a Byzantine node.')
+        return scenario.replace(aggregation=ROBUST)
+    if isinstance(scenario.aggregation, Mean):
+        say(
+            'WARNING: with aggregation = "mean" one Byzantine node can lead the model away; '
+            "remove the line for a robust rule."
+        )
+    return scenario
+
+
+def resume(options: ResumeOptions, home: HomeFolder, output: PlotOutput, plugins: Plugins) -> None:
     """Continue the last run from its last completed round."""
     with ready():
-        load_plugins(plugins)
-        import dataclasses
-
+        plugins.load()
         from psofed.common.files import read_json
         from psofed.federation.deploy.settings import RunSettings
         from psofed.federation.server.checkpoint import CheckpointStore
         from psofed.federation.server.sessions import load_usable
 
-        place = open_home(home)
-        load_usable(
-            CheckpointStore(place.checkpoint)
-        )  # or the user would read it only after the run has begun
+        place = home.open()
+        load_usable(CheckpointStore(place.checkpoint))  # a damaged one is reported before the run begins
         chosen = RunSettings.from_config(read_json(place.settings))
-        scenario = chosen.scenario.replace(iterations=rounds) if rounds else chosen.scenario
-        _submit_and_follow(dataclasses.replace(chosen, resume=True, scenario=scenario), place, plot, as_json)
+        rounds = options.rounds or chosen.scenario.iterations
+        scenario = chosen.scenario.replace(iterations=rounds)
+        _submit_and_follow(chosen.replace(resume=True, scenario=scenario), place, output)
 
 
-def rollback(
-    to_round: Annotated[int, typer.Option("--to-round", min=0, metavar="N", help="Round to return to.")],
-    home: HomeFolder = DEFAULT_HOME,
-) -> None:
-    """Return to the checkpoint of an earlier round; `resume` continues from there.
+def rollback(options: RollbackOptions, home: HomeFolder) -> None:
+    """Return to the checkpoint of an earlier round; continue from there with `resume`.
 
     Everything learned since is discarded, by the clients too: each receives the full model when it is next selected.
     """
@@ -140,69 +171,44 @@ def rollback(
         from psofed.federation.deploy.submit import check_free
         from psofed.federation.server.checkpoint import CheckpointStore
 
-        place = open_home(home)
+        place = home.open()
         check_free(place, force=True)
-        state = CheckpointStore(place.checkpoint).rollback(to_round)
+        state = CheckpointStore(place.checkpoint).rollback(options.to_round)
         if place.status.exists():
             status = read_json(place.status)
             write_json(place.status, {**status, "round": state.round_number, "state": "rolled back"})
         typer.echo(f"back at round {state.round_number}; `psofed federation resume` continues from there")
 
 
-def stop(home: HomeFolder = DEFAULT_HOME) -> None:
+def stop(home: HomeFolder) -> None:
     """Stop the current run; continue it with `resume`."""
     with ready():
         from psofed.federation.deploy.submit import stop as stop_run
 
-        done = stop_run(open_home(home))
+        done = stop_run(home.open())
         typer.echo(f"stopped after round {done}; `psofed federation resume` continues from there")
 
 
-def export(
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write (.npz or .json).")],
-    home: HomeFolder = DEFAULT_HOME,
-    scaling: Annotated[
-        Path | None,
-        typer.Option(
-            "--scaling", metavar="DIR", help="Folder of a client whose scaling is stored with the model."
-        ),
-    ] = None,
-) -> None:
-    """Write the model of the last completed round to a file."""
+def export(options: ExportOptions, home: HomeFolder) -> None:
+    """Write the server's model after its last completed round to a file."""
     with ready():
         from psofed.federation.deploy.export import describe, from_checkpoint, from_client, save_model
 
-        client = None if scaling is None else from_client(scaling)
-        model = from_checkpoint(open_home(home).checkpoint, client)
-        save_model(model, out)
-        typer.echo(f"{out}: {describe(model)}")
+        client = None if options.scaling is None else from_client(options.scaling)
+        model = from_checkpoint(home.open().checkpoint, client)
+        save_model(model, options.out)
+        typer.echo(f"{options.out}: {describe(model)}")
 
 
-def predict(
-    model: Annotated[
-        Path, typer.Option("--model", metavar="FILE", help="File written by `export`, or a client's folder.")
-    ],
-    data: Annotated[
-        Path, typer.Option("--data", metavar="TABLE", help="A CSV or Parquet file with a header.")
-    ],
-    features: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="Columns of a model without column names, in the order of training; by default all.",
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Predict the target for every row of a table, in its own unit if the model has a scaling."""
+def predict(options: PredictOptions, output: Output) -> None:
+    """Predict the target for every row of a table, in its own unit if the model comes with a scaling."""
     with ready():
         from psofed.federation.deploy.export import describe, load_model, predict_rows
 
-        loaded = load_model(model)
+        loaded = load_model(options.model)
         say(describe(loaded))
-        columns = tuple(name.strip() for name in (features or "").split(",") if name.strip())
-        predictions = list(predict_rows(loaded, data, columns))
-        if as_json:
+        predictions = list(predict_rows(loaded, options.data, tuple(options.features)))
+        if output.as_json:
             print_json({"predictions": predictions})
             return
         for value in predictions:
@@ -210,13 +216,13 @@ def predict(
 
 
 def _submit_and_follow(
-    settings: "RunSettings", home: "Home", plot: Path | None, as_json: bool, *, force: bool = False
+    settings: "RunSettings", home: "Home", output: PlotOutput, *, force: bool = False
 ) -> None:
     from psofed.common.errors import PsofedError
     from psofed.federation.deploy.status import server_address
     from psofed.federation.deploy.submit import follow, submit
 
-    _check_plot(plot)
+    output.check()
     if server_address(home) is None:
         raise PsofedError(f"no server of {home.folder} is running; start it with: psofed federation server")
     identity = submit(home, settings, force=force)
@@ -224,8 +230,8 @@ def _submit_and_follow(
     with progress("federation", "rounds") as update:
         patience = settings.wait_for_nodes + settings.deadline + settings.interval + 60.0
         result = follow(home, identity, patience, on_progress=lambda status: _show_round(status, update))
-    _draw(result, None, plot)
-    if as_json:
+    _draw(result, None, output)
+    if output.as_json:
         print_json(result)
     else:
         _print_outcome(result, None, home)
@@ -240,19 +246,12 @@ def _check_learned(result: dict[str, Any]) -> None:
     raise typer.Exit(1)
 
 
-def _check_plot(plot: Path | None) -> None:
-    if plot is not None:
-        from psofed.render.style import check_picture_format
-
-        check_picture_format(plot)
-
-
-def _draw(result: dict[str, Any], prediction: Any, plot: Path | None) -> None:
-    if plot is not None:
+def _draw(result: dict[str, Any], prediction: Any, output: PlotOutput) -> None:
+    if output.plot is not None:
         from psofed.federation.deploy.outcome import plot_federation
         from psofed.render.figures import save_figure
 
-        save_figure(plot_federation(result, prediction), plot)
+        save_figure(plot_federation(result, prediction), output.plot)
 
 
 def _pace(settings: "RunSettings") -> str:

@@ -1,45 +1,64 @@
 """The federation's commands on the server: its keys, the server itself, and how it is doing."""
 
 import contextlib
-from typing import Annotated
+from collections.abc import Sequence
 
 import typer
 
-from psofed.cli.common import AsJson, Plugins, load_plugins, print_json
-from psofed.cli.federation_common import DEFAULT_HOME, HomeFolder, open_home, ready, say
-from psofed.cli.flags import flattened
+from psofed.cli.federation_common import HomeFolder, ready, say
+from psofed.cli.flags import command
+from psofed.cli.inputs import Plugins
+from psofed.cli.outputs import Output, print_json
+from psofed.common.options import option
+from psofed.common.settings import Settings
 from psofed.federation.protocol.run_options import ServerOptions
+
+
+class CertificateOptions(Settings):
+    """Certificates and keys to create."""
+
+    hosts: Sequence[str] = option(
+        default=(),
+        flag="--host",
+        metavar="NAME",
+        repeat=True,
+        text="name or address by which nodes reach the server; repeatable",
+    )
+    nodes: int = option(default=0, low=0, text="number of node keys to create, named node-0, node-1, …")
+    names: Sequence[str] = option(
+        default=(),
+        flag="--node",
+        metavar="NAME",
+        repeat=True,
+        text="name of a node key to create; repeatable",
+    )
+
+
+class NodeName(Settings):
+    """One node."""
+
+    name: str = option(positional=True, metavar="NAME", text="name of the node, as in `certs --node`")
+
+
+class WatchOption(Settings):
+    """How long to look."""
+
+    watch: bool = option(default=False, text="refresh every second until Ctrl-C")
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (certs, revoke, flattened(server), status):
-        app.command()(command)
+    for function in (certs, revoke, server, status):
+        command(app)(function)
 
 
-def certs(
-    home: HomeFolder = DEFAULT_HOME,
-    hosts: Annotated[
-        list[str],
-        typer.Option(
-            "--host", metavar="NAME", help="Name or address by which nodes reach the server; repeatable."
-        ),
-    ] = [],  # noqa: B006 - typer copies it
-    nodes: Annotated[
-        int, typer.Option("--nodes", min=0, help="Number of node keys to create: node-0, node-1, …")
-    ] = 0,
-    names: Annotated[
-        list[str],
-        typer.Option("--node", metavar="NAME", help="Create a key for the node of this name; repeatable."),
-    ] = [],  # noqa: B006
-) -> None:
-    """Create missing credentials: the authority, the server's certificate and the nodes' keys."""
+def certs(options: CertificateOptions, home: HomeFolder) -> None:
+    """Create missing certificates and keys: the authority, the server's certificate and the nodes' keys."""
     with ready():
         from psofed.federation.deploy.credentials import make_credentials
 
-        made = make_credentials(
-            open_home(home).credentials.folder, hosts, [*(f"node-{k}" for k in range(nodes)), *names]
-        )
+        names = [*(f"node-{k}" for k in range(options.nodes)), *options.names]
+        made = make_credentials(home.open().credentials.folder, list(options.hosts), names)
         typer.echo(f"authority    {made.authority}  (goes to every machine)")
         typer.echo(f"server       {made.certificate}, {made.key}  (stay here)")
         for path in made.public_keys():
@@ -48,29 +67,26 @@ def certs(
             typer.echo(f"node         {where}")
 
 
-def revoke(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the node, as in `certs --node`.")],
-    home: HomeFolder = DEFAULT_HOME,
-) -> None:
-    """Revoke a node's access immediately; `certs --node NAME` then makes a new key.
+def revoke(node: NodeName, home: HomeFolder) -> None:
+    """Revoke a node's access immediately; create a new key with `certs --node NAME`.
 
     The old key is kept in credentials/revoked.
     """
     with ready():
         from psofed.federation.deploy.superlink import revoke_node
 
-        told = revoke_node(open_home(home), name)
-        typer.echo(f"{name} no longer has access" + ("" if told else " (no server is running)"))
+        told = revoke_node(home.open(), node.name)
+        typer.echo(f"{node.name} no longer has access" + ("" if told else " (no server is running)"))
 
 
-def server(options: ServerOptions, home: HomeFolder = DEFAULT_HOME, plugins: Plugins = []) -> None:  # noqa: B006
+def server(options: ServerOptions, home: HomeFolder, plugins: Plugins) -> None:
     """Run the server until Ctrl-C: a SuperLink on loopback, and the front door that nodes connect to."""
     with ready():
-        load_plugins(plugins)
+        plugins.load()
         from psofed.common.files import read_json
         from psofed.federation.deploy.server import exposure_warning, serve
 
-        place = open_home(home)
+        place = home.open()
         host, port = options.host, options.port
         if port is None:
             port = int(read_json(place.server_info)["port"]) if place.server_info.exists() else 9092
@@ -91,12 +107,8 @@ def server(options: ServerOptions, home: HomeFolder = DEFAULT_HOME, plugins: Plu
             running.watch()
 
 
-def status(
-    home: HomeFolder = DEFAULT_HOME,
-    watch: Annotated[bool, typer.Option("--watch", help="Refresh every second until Ctrl-C.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show whether the server runs, which nodes are connected, and the progress of the run."""
+def status(home: HomeFolder, look: WatchOption, output: Output) -> None:
+    """Show the server, its nodes and the progress of the run."""
     with ready():
         import sys
         import time
@@ -104,12 +116,12 @@ def status(
         from psofed.federation.deploy.status import federation_status, status_lines
 
         while True:
-            found = federation_status(open_home(home))
-            if as_json:
+            found = federation_status(home.open())
+            if output.as_json:
                 print_json(found)
             else:
-                clear = "\x1b[H\x1b[2J" if watch and sys.stdout.isatty() else ""
+                clear = "\x1b[H\x1b[2J" if look.watch and sys.stdout.isatty() else ""
                 typer.echo(clear + "\n".join(status_lines(found, time.time())))
-            if not watch:
+            if not look.watch:
                 return
             time.sleep(1.0)

@@ -14,8 +14,10 @@ from typing import Any
 
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
+from psofed.common.scheduler import scheduler
 
 _LEFTOVER = "-part-"
+_LONGEST_LOOK = 1.0  # seconds for which `is_locked` of another process may hold a lock, on a busy machine
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
@@ -101,14 +103,19 @@ def read_json(path: Path) -> Any:
 def only_one(path: Path, refusal: str) -> Iterator[None]:
     """Hold a lock until the block or the process ends; if another process holds it, a PsofedError says `refusal`."""
     _make_folders(path.parent, 0o700, [])
-    with disk().lock(path) as held:
-        if not held:
+    deadline = scheduler().monotonic() + _LONGEST_LOOK
+    while True:
+        with disk().lock(path) as held:
+            if held:
+                yield
+                return
+        if scheduler().monotonic() > deadline:
             raise PsofedError(refusal)
-        yield
+        scheduler().sleep(0.05)
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock of :func:`only_one`."""
+    """Whether a process holds the lock of :func:`only_one`; to find out, it is held for a moment if it is free."""
     if not disk().exists(path):
         return False
     with disk().lock(path) as held:

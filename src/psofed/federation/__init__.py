@@ -12,15 +12,17 @@ if TYPE_CHECKING:
     from psofed.federation.client.online import online_regression
     from psofed.federation.client.sharing import partial_sharing
     from psofed.federation.protocol.column_names import ColumnNames
-    from psofed.federation.protocol.masks import DerivedMasks, MaskSource, SuppliedMasks
+    from psofed.federation.protocol.masks import DerivedMasks, MaskSource, Sharing, SuppliedMasks
     from psofed.federation.protocol.models import arrays_of, load_into
     from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
     from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
+    from psofed.federation.server.step import Combination
     from psofed.federation.server.strategy import PSOFed
     from psofed.federation.server.suspects import plan_defence
 
 _HOME = {
     "ColumnNames": "protocol.column_names",
+    "Combination": "server.step",
     "DerivedMasks": "protocol.masks",
     "DerivedParticipants": "server.participants",
     "MaskSource": "protocol.masks",
@@ -28,6 +30,7 @@ _HOME = {
     "ReplyLimits": "protocol.run_options",
     "RoundPlan": "protocol.run_options",
     "ParticipantSource": "server.participants",
+    "Sharing": "protocol.masks",
     "SuppliedMasks": "protocol.masks",
     "arrays_of": "protocol.models",
     "load_into": "protocol.models",
@@ -38,6 +41,7 @@ _HOME = {
 
 __all__ = [
     "ColumnNames",
+    "Combination",
     "DerivedMasks",
     "DerivedParticipants",
     "MaskSource",
@@ -45,6 +49,7 @@ __all__ = [
     "ParticipantSource",
     "ReplyLimits",
     "RoundPlan",
+    "Sharing",
     "SuppliedMasks",
     "arrays_of",
     "load_into",

@@ -437,6 +437,10 @@ class Learner(Part):
 
         return np.zeros(0)
 
+    def memory_size(self, dimension: int) -> int:
+        """Return how many numbers a client keeps: the length of :meth:`initial_memory`."""
+        return len(self.initial_memory(dimension))
+
     @classmethod
     def steps_along_input(cls) -> bool:
         """Whether it has :meth:`gain` instead of :meth:`learn`."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
-from psofed.parts.base import Aggregation, Attack, PreAggregation
+from psofed.parts.base import Aggregation, Attack, Learner, PreAggregation
 from psofed.parts.contexts import (
     KNOWLEDGE,
     AllUpdates,
@@ -24,7 +24,7 @@ from psofed.parts.contexts import (
     scratch_size,
 )
 
-# Largest memory of an attack, in values per trial; a fleet of large models would exhaust the machine's memory.
+# Largest memory of an attack or a learner, in values per trial; more would exhaust the machine's memory.
 MOST_MEMORY = 20_000_000
 
 # Beyond this the sum of squares of two numbers and more overflows; such a number counts as not sent.
@@ -37,6 +37,16 @@ def check_memory(attack: Attack | None, num_clients: int, dimension: int) -> Non
     if attack is not None and size > MOST_MEMORY:
         raise NotCoveredError(
             f'attack.kind = "{attack.kind}" needs {size:,} values of memory for {num_clients} clients and '
+            f"{dimension} entries; the limit is {MOST_MEMORY:,}"
+        )
+
+
+def check_learner_memory(learner: Learner, num_clients: int, dimension: int) -> None:
+    """Refuse a learner whose clients together keep more than the limit."""
+    size = num_clients * learner.memory_size(dimension)
+    if size > MOST_MEMORY:
+        raise NotCoveredError(
+            f'learner.kind = "{learner.kind}" needs {size:,} values of memory per trial for {num_clients} clients and '
             f"{dimension} entries; the limit is {MOST_MEMORY:,}"
         )
 

@@ -23,7 +23,8 @@ stepsize = 0.15                  # mu: of the clients' steps; or num_clients num
 iterations = 3000
 algorithm = "pso-fed"            # or "online-fed", "rosdhb", …: docs/algorithms.md; see [algorithm_options]
 uplink = "same"                  # who downloaded uploads (the paper's equations); or "redrawn"
-aggregation = "mean"             # how the server puts uploads together; "median", "krum", …: docs/aggregations.md
+# aggregation = "median"         # how the server combines uploads (docs/aggregations.md); by default the mean, as in
+                                 # the paper, and in `psofed federation run` a robust rule
 
 [selection]
 pattern = "random"               # which entries are shared: "random" or "round-robin"

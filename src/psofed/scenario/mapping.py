@@ -279,7 +279,7 @@ def _rows(values: dict[str, Any], folder: Path | None, opening: bool) -> OwnData
         settings = DataSettings.from_mapping(reading)
     except InvalidValueError as error:
         raise error.renamed(f"data.{error.field}") from None
-    place = str((folder or Path()) / file) if file else ""
+    place = str(((folder or Path()) / file).absolute()) if file else ""
     seen = tuple(known.get("clients", ())), tuple(known.get("samples", ())), str(known.get("digest", ""))
     source = DataSource(place, settings, *seen)
     return source.read() if opening else source

@@ -21,6 +21,7 @@ from psofed.common.types import FloatArray
 from psofed.common.validation import check_tail
 from psofed.engine.compiling import is_cold
 from psofed.fleet import Fleet, draw_fleet
+from psofed.parts.plain import check_learner_memory
 from psofed.parts.watching import WatchPlan
 from psofed.results import EVASION_TITLES, DefenceRecord, SimulationResult
 from psofed.results.privacy import privacy_spent
@@ -101,6 +102,7 @@ def check_covered(scenario: Scenario) -> None:
     check_evasion(scenario)
     data = scenario.own_data  # refuses rows that are not loaded
     drift = scenario.drift
+    check_learner_memory(scenario.learner, scenario.num_clients, scenario.dimension)
     stream = scenario.data.stream
     unstated = not stream.is_independent and stream.input_correlation() is None
     if unstated and not scenario.is_linear:

@@ -32,11 +32,13 @@ from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.deploy.traffic import read_traffic
 from psofed.federation.protocol.bounds import MAX_CONFIG, READY_MADE_ENTRIES, check_scenario
+from psofed.federation.protocol.masks import Sharing
 from psofed.federation.server.adoption import ADOPT
 from psofed.federation.server.checkpoint import ServerState
+from psofed.federation.server.step import Combination
 from psofed.federation.server.strategy import PSOFed
-from psofed.parts.base import Attack
-from psofed.parts.watching import WatchPlan
+from psofed.parts.base import Attack, Defence
+from psofed.scenario import Scenario
 from psofed.scenario.changes import attack_from_mapping
 
 HOME_VARIABLE = "PSOFED_FEDERATION_HOME"
@@ -128,17 +130,13 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
         )
 
     strategy = PSOFed(
-        num_shared=scenario.num_shared,
-        pattern=scenario.selection.pattern.kind,
-        coordinated=scenario.selection.coordinated,
-        aggregation=scenario.aggregation,
-        pre_aggregation=scenario.pre_aggregation,
-        seed=settings.seed,
+        Sharing(scenario.num_shared, scenario.selection.pattern, scenario.selection.coordinated),
         num_participants=scenario.num_participants,
+        aggregation=Combination(scenario.aggregation, scenario.pre_aggregation),
+        defence=_planned_defence(scenario),
         rounds=settings.plan,
         limits=settings.limits,
-        defence=scenario.defence,
-        plan=_plan_of(settings),
+        seed=settings.seed,
         checkpoint=home.checkpoint,
         resume=settings.resume,
         columns=None if settings.synthetic else settings.columns or ADOPT,
@@ -166,14 +164,15 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
     return lambda: write_status(state, "finished")
 
 
-def _plan_of(settings: RunSettings) -> WatchPlan | None:
-    """Return what the scenario's defence needs to know; nodes have no numbers, so variances are estimated."""
-    scenario = settings.scenario
+def _planned_defence(scenario: Scenario) -> Defence | None:
+    """Return the scenario's defence with its threshold; nodes have no numbers, so variances are estimated."""
     if scenario.defence is None:
         return None
     from psofed.simulation.watch_plan import make_plan
 
-    return make_plan(scenario.replace(attack=None, defence=scenario.defence.replace(variance="estimated")))
+    plan = make_plan(scenario.replace(attack=None, defence=scenario.defence.replace(variance="estimated")))
+    assert plan is not None  # there is a defence
+    return scenario.defence.replace(threshold=plan.threshold)
 
 
 def apply_mods(function: ClientFunction, mods: Sequence[Mod]) -> ClientFunction:

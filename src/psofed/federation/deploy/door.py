@@ -20,13 +20,14 @@ import ssl
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 from psofed.common.errors import PsofedError
 from psofed.federation.deploy.credentials import Credentials
+from psofed.federation.deploy.limits import DoorLimits, NodeQuotas, QuotaError
 from psofed.federation.deploy.requests import MAX_HEAD, KeyRing, RefusedError, Request, read_head
 from psofed.federation.deploy.traffic import CountingSocket, Meter
 from psofed.federation.deploy.upstream import Upstream, UpstreamError
@@ -47,66 +48,12 @@ _ANSWERS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class DoorLimits:
-    """Limits of the front door.
-
-    Attributes
-    ----------
-    guests, guests_per_address : int
-        Connections without a proved key, altogether and from one address.
-    connections_per_node : int
-        Connections that have proved the same key.
-    head_seconds : float
-        From a connection's begin to the end of its first request's head.
-    idle_seconds : float
-        Between two requests of one connection.
-    body_seconds, body_rate
-        Time limit of a body: these seconds, plus its length over these bytes per second.
-    base_body : int
-        Largest body before a model's size is known; then it is that plus the model.
-    polling_rate : float
-        Bytes per second by which a node's quota grows, for its questions and heartbeats.
-    request_rate : float
-        Requests per second by which a node's quota grows.
-    requests_per_message : int
-        Requests that a node may make besides for each message it is sent, and for each chunk of a model.
-    longest_wait : float
-        Seconds that a request beyond the quota is made to wait at most; one that would have to wait longer is refused.
-    hold_seconds : float
-        How long a node's question waits for the bell.
-    """
-
-    guests: int = 192
-    guests_per_address: int = 64
-    connections_per_node: int = 8
-    head_seconds: float = 10.0
-    idle_seconds: float = 60.0
-    body_seconds: float = 20.0
-    body_rate: float = 50_000.0
-    base_body: int = 1 << 20
-    polling_rate: float = 32_000.0
-    request_rate: float = 4.0
-    requests_per_message: int = 32
-    longest_wait: float = 5.0
-    hold_seconds: float = 3.0
-
-
 @dataclass
 class _Guest:
     """A connection that has not proved a key."""
 
     address: str
     task: asyncio.Task[None] | None = None
-
-
-@dataclass
-class _Quota:
-    """Bytes and requests that a node has left, and when that was so."""
-
-    bytes: float
-    requests: float
-    when: float
 
 
 class FrontDoor:
@@ -141,7 +88,6 @@ class FrontDoor:
         self.host: str = host
         self.port: int = port
         self.limits: DoorLimits = limits or DoorLimits()
-        self.max_body: int = self.limits.base_body
         self.keys: KeyRing = KeyRing(credentials.folder)
         self.meter: Meter = Meter(counts)
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -149,12 +95,14 @@ class FrontDoor:
         self._tls.load_cert_chain(credentials.certificate, credentials.key)
         inward = ssl.create_default_context(cafile=str(credentials.authority))
         self._upstream = Upstream(target, inward, credentials.read_secret())
-        self._bell = BellService(bell, self._set_size, self._fill)
+        self._quotas = NodeQuotas(self.limits)
+        self._bell = BellService(
+            bell, self._set_size, lambda number: self._quotas.refill(number, time.monotonic())
+        )
         self._guests: OrderedDict[int, _Guest] = OrderedDict()
         self._connections: dict[int, int] = {}
         self._gate = Gate()
         self._model_bytes = 0
-        self._quotas: dict[int, _Quota] = {}
         self._ready = threading.Event()
         self._failure: OSError | None = None
         self._loop = asyncio.new_event_loop()
@@ -296,7 +244,7 @@ class FrontDoor:
                 request = read_head(head)
                 if not self.keys.knows(request, key):
                     raise RefusedError("unknown-key")
-                self.keys.use_once(request, key)
+                self.keys.check_time(request, key)
         except RefusedError as refusal:
             await _refuse(writer, refusal)
         finally:
@@ -316,7 +264,10 @@ class FrontDoor:
         number = number_of_key(key)
         if request.length > self._longest_body(request.call):
             raise RefusedError(f"{request.call}: a body of {request.length} bytes", 413)
-        wait = self._spend(number, len(head) + request.length)
+        try:
+            wait = self._quotas.spend(number, len(head) + request.length, time.monotonic())
+        except QuotaError as error:
+            raise RefusedError(str(error), 429) from None
         deadline = self.limits.body_seconds + request.length / self.limits.body_rate
         async with asyncio.timeout(deadline):
             body = await reader.readexactly(request.length)
@@ -336,38 +287,14 @@ class FrontDoor:
 
     def _longest_body(self, call: str) -> int:
         if call == "push-object":
-            return min(self.max_body, CHUNK_BYTES + self.limits.base_body)
+            return min(self._quotas.max_body, CHUNK_BYTES + self.limits.base_body)
         if call == "push-messages":
             return _ANNOUNCEMENT + _BYTES_PER_OBJECT * most_objects(self._model_bytes)
         return _SMALL_BODY
 
     def _set_size(self, model_bytes: int) -> None:
         self._model_bytes = max(0, min(model_bytes, 1 << 40))
-        self.max_body = self.limits.base_body + self._model_bytes
-
-    def _full(self) -> _Quota:
-        return _Quota(4.0 * self.max_body, 2.0 * self._requests_per_message(), time.monotonic())
-
-    def _requests_per_message(self) -> float:
-        return self.limits.requests_per_message + 2.0 * (self._model_bytes // CHUNK_BYTES)
-
-    def _fill(self, number: int) -> None:
-        """Give a node what it needs to answer a message."""
-        full = self._full()
-        left = self._quotas.get(number, full).requests
-        self._quotas[number] = replace(full, requests=min(full.requests, left + self._requests_per_message()))
-
-    def _spend(self, number: int, count: int) -> float:
-        """Take a request of `count` bytes from a node's quota and return how long it must wait, or refuse it."""
-        full = self._full()
-        left = self._quotas.get(number, full)
-        elapsed, limits = full.when - left.when, self.limits
-        bytes_left = min(full.bytes, left.bytes + elapsed * limits.polling_rate) - count
-        requests = min(full.requests, left.requests + elapsed * limits.request_rate) - 1.0
-        if bytes_left < 0 or -requests > limits.longest_wait * limits.request_rate:
-            raise RefusedError("the node's quota is used up", 429)
-        self._quotas[number] = _Quota(bytes_left, requests, full.when)
-        return max(0.0, -requests / limits.request_rate)
+        self._quotas.set_model_bytes(self._model_bytes)
 
 
 def _hang_up(connection: CountingSocket, _: object) -> None:

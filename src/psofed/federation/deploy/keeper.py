@@ -8,9 +8,9 @@ import dataclasses
 import logging
 
 from psofed.common.errors import PsofedError
-from psofed.common.files import read_json, write_json
+from psofed.common.files import is_locked, read_json, write_json
 from psofed.federation.deploy.settings import RunSettings
-from psofed.federation.deploy.submit import is_free, submit
+from psofed.federation.deploy.submit import submit
 from psofed.federation.deploy.superlink import Home, open_control
 
 _log = logging.getLogger("psofed.federation")
@@ -37,7 +37,7 @@ class RunKeeper:
     def look(self) -> None:
         """Continue the run if nobody works on it; call it every second or so."""
         status = read_json(self.home.status) if self.home.status.exists() else {}
-        if status.get("state") not in ("running", "interrupted") or not is_free(self.home):
+        if status.get("state") not in ("running", "interrupted") or is_locked(self.home.run_lock):
             self._missing = 0
             return
         self._missing += 1

@@ -21,6 +21,7 @@ from psofed.federation.flower import (
     SIGNATURE_SECONDS,
     TIMESTAMP_HEADER,
     USED_SIGNATURE,
+    WRONG_TIME,
     is_signed,
     is_timely,
     public_key_of,
@@ -133,19 +134,18 @@ class KeyRing:
             raise RefusedError("unknown-key")
         if not is_signed(key, timestamp, signature):
             raise RefusedError("wrong-signature")
-        if not is_timely(timestamp, time.time()):
-            raise RefusedError("wrong-time")
-        self.use_once(request, key)
+        self.check_time(request, key)
         return key
 
-    def use_once(self, request: Request, key: bytes) -> None:
-        """Raise RefusedError if the time that `request` carries, which its key has signed, was used before.
+    def check_time(self, request: Request, key: bytes) -> None:
+        """Raise RefusedError if the signed time that `request` carries is not the present, or was used before.
 
         Flower signs the time and nothing else, so a request's headers would do for any other one within five minutes.
         """
-        if not self._used.setdefault(key, _Recent()).add(
-            request.headers.get(TIMESTAMP_HEADER, ""), time.monotonic()
-        ):
+        timestamp, now = request.headers.get(TIMESTAMP_HEADER, ""), time.time()
+        if not is_timely(timestamp, now):
+            raise RefusedError(f"{WRONG_TIME} {now:.3f}")
+        if not self._used.setdefault(key, _Recent()).add(timestamp, time.monotonic()):
             raise RefusedError(USED_SIGNATURE)
 
     def knows(self, request: Request, key: bytes) -> bool:

@@ -1,5 +1,6 @@
 """A server on this machine: a SuperLink on loopback, and the front door that nodes come through."""
 
+import logging
 import sys
 import tempfile
 import time
@@ -10,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import PsofedError
-from psofed.common.files import read_json, write_json
+from psofed.common.files import only_one, read_json, write_json
 from psofed.federation.deploy.app import HOME_VARIABLE
-from psofed.federation.deploy.door import DoorLimits, FrontDoor
+from psofed.federation.deploy.door import FrontDoor
 from psofed.federation.deploy.keeper import RunKeeper
+from psofed.federation.deploy.limits import DoorLimits
 from psofed.federation.deploy.processes import (
     Process,
     Supervisor,
@@ -33,7 +35,9 @@ from psofed.federation.deploy.superlink import (
 from psofed.federation.flower import Control
 from psofed.federation.protocol.bell import BELL_VARIABLE
 
-START_TIMEOUT = 60.0
+_log = logging.getLogger("psofed.federation")
+
+START_TIMEOUT = 180.0  # seconds, on a busy machine
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -71,10 +75,16 @@ class Server:
 
         A process of the server itself that ends is an error.
         """
-        keeper = RunKeeper(self.home)
+        keeper, busy = RunKeeper(self.home), False
         while True:
             self.supervisor.check()
-            register_nodes(self.home, self.control)
+            try:
+                register_nodes(self.home, self.control)
+                busy = False
+            except PsofedError as error:  # a busy machine; a SuperLink that has ended is noticed above
+                if not busy:
+                    _log.warning("%s; new keys are let in later", error)
+                busy = True
             keeper.look()
             time.sleep(poll)
 
@@ -95,12 +105,13 @@ def serve(
     home.credentials.check_server()
     home.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     previous = read_json(home.server_info) if home.server_info.exists() else {}
-    if previous and is_listening("127.0.0.1", int(previous["superlink_port"])):
-        raise PsofedError(
-            f"a server of {home.folder} is running already, at {previous['host']}:{previous['port']}"
-        )
+    where = f", at {previous['host']}:{previous['port']}" if previous else ""
     link_port = free_port()
-    with tempfile.TemporaryDirectory(prefix="psofed-") as private, Supervisor(home.logs) as supervisor:
+    with (
+        only_one(home.server_lock, f"a server of {home.folder} is running already{where}"),
+        tempfile.TemporaryDirectory(prefix="psofed-") as private,
+        Supervisor(home.logs) as supervisor,
+    ):
         bell = str(Path(private) / "bell")
         environment = flower_environment(home.flower.resolve())
         environment |= {HOME_VARIABLE: str(home.folder.resolve()), BELL_VARIABLE: bell}

@@ -6,7 +6,6 @@ from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import is_locked, read_json
-from psofed.federation.deploy.processes import is_listening
 from psofed.federation.deploy.superlink import Home, open_control
 from psofed.federation.deploy.traffic import read_traffic
 from psofed.federation.protocol.column_names import ColumnNames
@@ -14,12 +13,10 @@ from psofed.federation.protocol.column_names import ColumnNames
 
 def server_address(home: Home) -> str | None:
     """Return where the server of `home` listens for nodes, or None if it does not run."""
-    if not home.server_info.exists():
+    if not home.server_info.exists() or not is_locked(home.server_lock):
         return None
     info = read_json(home.server_info)
-    return (
-        f"{info['host']}:{info['port']}" if is_listening("127.0.0.1", int(info["superlink_port"])) else None
-    )
+    return f"{info['host']}:{info['port']}"
 
 
 def federation_status(home: Home) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from psofed._version import __version__
 from psofed.common.errors import PsofedError
-from psofed.common.files import only_one, read_json, write_json
+from psofed.common.files import is_locked, read_json, write_json
 from psofed.common.toml import toml_value
 from psofed.federation.deploy.processes import wait_until
 from psofed.federation.deploy.settings import RunSettings
@@ -59,24 +59,16 @@ def write_app(home: Home, settings: RunSettings) -> None:
 
 def check_free(home: Home, *, force: bool = False) -> None:
     """Raise a PsofedError if a run is in progress, or if a new run would replace the files of an earlier one."""
-    with only_one(
-        home.run_lock, f"a run is already in progress in {home.folder}; `psofed federation status` shows it"
-    ):
-        left = [path for path in (home.result, home.checkpoint) if path.exists()]
+    if is_locked(home.run_lock):
+        raise PsofedError(
+            f"a run is already in progress in {home.folder}; `psofed federation status` shows it"
+        )
+    left = [path for path in (home.result, home.checkpoint) if path.exists()]
     if left and not force:
         raise PsofedError(
             f"{left[0]} belongs to an earlier run: continue it with `psofed federation resume`, "
             "or replace it with --force"
         )
-
-
-def is_free(home: Home) -> bool:
-    """Tell whether no run is in progress."""
-    try:
-        check_free(home, force=True)
-    except PsofedError:
-        return False
-    return True
 
 
 def submit(home: Home, settings: RunSettings, *, force: bool = False) -> int:
@@ -106,7 +98,7 @@ def stop(home: Home) -> int:
         with open_control(home) as control:
             control.stop_run(int(status["run"]))
         # Flower only marks the run as ended: its process notices when it next speaks with the SuperLink.
-        wait_until(lambda: is_free(home), 60.0, "ending the run")
+        wait_until(lambda: not is_locked(home.run_lock), 60.0, "ending the run")
     finally:
         home.stop_mark.unlink(missing_ok=True)
     status = read_json(home.status)
@@ -178,7 +170,10 @@ def follow(
 
 
 def failure_of(home: Home, run: int) -> str | None:
-    """Return why Flower's run has ended before its time, or None if it has not."""
-    with open_control(home) as control:
-        status = control.run_status(run)
+    """Return why Flower's run has ended before its time; None if it has not, or if the SuperLink is too busy to say."""
+    try:
+        with open_control(home) as control:
+            status = control.run_status(run)
+    except PsofedError:
+        return None
     return status if status.startswith("finished") else None

@@ -53,6 +53,11 @@ class Home:
         return self.folder / "server.json"
 
     @property
+    def server_lock(self) -> Path:
+        """Lock held by the running server."""
+        return self.folder / "server.lock"
+
+    @property
     def traffic(self) -> Path:
         """The front door's counts of bytes."""
         return self.folder / "traffic.bin"

@@ -34,6 +34,7 @@ from psofed.federation.flower.keys import (
 from psofed.federation.flower.link import SECRET_HEADER, SECRET_VARIABLE
 from psofed.federation.flower.messages import error_reply, identify, records_from_bytes, records_to_bytes
 from psofed.federation.flower.replies import IncompleteReplyError, ReplyBounds, pull_reply, withdraw
+from psofed.federation.flower.signing import WRONG_TIME
 from psofed.federation.flower.trees import CHUNK_BYTES, BadTreeError, most_objects
 from psofed.federation.flower.versions import TESTED_MINORS, untested_version
 
@@ -51,6 +52,7 @@ __all__ = [
     "TESTED_MINORS",
     "TIMESTAMP_HEADER",
     "USED_SIGNATURE",
+    "WRONG_TIME",
     "Announcement",
     "BadMessageError",
     "BadTreeError",

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 _SLEW = 0.1
-_KEEPERS = (
+KEEPERS = (
     "flwr.server.superlink.linkstate.in_memory_linkstate",
     "flwr.supercore.corestate.in_memory_corestate",
 )
@@ -60,7 +60,7 @@ class SteadyClock:
 def keep_time_steady() -> None:
     """Let this process's SuperLink keep its heartbeats by a :class:`SteadyClock`."""
     clock = SteadyClock()
-    for name in _KEEPERS:
+    for name in KEEPERS:
         module = importlib.import_module(name)
         if not callable(getattr(module, "now", None)):
             raise RuntimeError(f"{name} of this version of Flower reads no clock called `now`")

@@ -23,7 +23,8 @@ from psofed.federation.flower.errors import (
     WrongAuthorityError,
 )
 from psofed.federation.flower.http import bound_answers, open_client
-from psofed.federation.flower.keys import USED_SIGNATURE, number_of_key
+from psofed.federation.flower.keys import number_of_key
+from psofed.federation.flower.signing import WRONG_TIME, TimeSigner
 from psofed.federation.flower.trees import (
     BadTreeError,
     collect_message,
@@ -70,7 +71,6 @@ class FleetConnection:
         from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
         from flwr.supercore.primitives.asymmetric import public_key_to_bytes
         from flwr.supernode.fleet_http_client import FleetHttpClient
-        from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
         try:
             private = load_ssh_private_key(key.read_bytes(), None)
@@ -78,14 +78,11 @@ class FleetConnection:
             raise PsofedError(f"{key} is not a node's private key: {error}") from None
         if not isinstance(private, ec.EllipticCurvePrivateKey):
             raise PsofedError(f"{key} is not a key made by psofed federation certs")
-        public = private.public_key()
         self.server = server
-        self.public_key: bytes = public_key_to_bytes(public)
+        self.public_key: bytes = public_key_to_bytes(private.public_key())
         self.node_id: int = 0
-        interceptors = [
-            RuntimeVersionHttpInterceptor(component_name="SuperNode"),
-            NodeAuthHttpInterceptor(private, public),
-        ]
+        self._signer = TimeSigner(private, self.public_key)
+        interceptors = [RuntimeVersionHttpInterceptor(component_name="SuperNode"), self._signer]
         self._client = open_client(FleetHttpClient, server, authority, interceptors)
         bound_answers(self._client)
 
@@ -282,7 +279,7 @@ class FleetConnection:
                 raise UnknownKeyError(f"{self.server} does not know this node's key") from None
             if reason == NOT_ACTIVATED:
                 raise ForgottenError(f"{self.server} does not know this connection") from None
-            if reason == "wrong-time":
+            if reason.startswith(WRONG_TIME):
                 raise UnreachableError(
                     f"{self.server} refused a request: its clock and this machine's are too far apart"
                 ) from None
@@ -309,13 +306,22 @@ class FleetConnection:
             ) from None
 
     def _call_signed(self, method: str, request: Any) -> Any:
-        """Call Flower's client; once more if another thread has signed the same microsecond."""
+        """Call Flower's client; once more, with the server's time, if the server does not accept this machine's."""
         try:
             return getattr(self._client, method)(request)
         except httpx.HTTPStatusError as error:
-            if error.response.headers.get(_REASON) != USED_SIGNATURE:
+            reason, _, server_time = error.response.headers.get(_REASON, "").partition(" ")
+            if (
+                reason != WRONG_TIME
+                or not _is_time(server_time)
+                or not self._signer.follow(float(server_time))
+            ):
                 raise
             return getattr(self._client, method)(request)
+
+
+def _is_time(text: str) -> bool:
+    return text.isascii() and text.replace(".", "", 1).isdigit()
 
 
 def _check_bundle(content: bytes) -> None:

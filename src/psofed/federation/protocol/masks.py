@@ -5,7 +5,7 @@ from Philox4x64-10, whose raw stream NumPy guarantees, and ``docs/federation.md`
 change to any bit of it needs a new version number.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from psofed.common.errors import InvalidValueError
 from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
 from psofed.federation.protocol.run_options import MAX_SEED
+from psofed.parts.base import Pattern
 
 DERIVATION = 1
 """Version of the derivation below."""
@@ -104,7 +105,7 @@ class SuppliedMasks:
         return np.sort(np.asarray(self.masks[round_number, node], dtype=np.int64))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Sharing:
     """Shared entries of a model whose size is not known yet.
 
@@ -112,20 +113,29 @@ class Sharing:
     ----------
     num_shared : int or float
         M: a count, or a fraction of the model as a float in (0, 1].
-    pattern, coordinated, seed
-        See :class:`DerivedMasks`.
+    pattern : str, or psofed.patterns.Random() or RoundRobin()
+        ``"random"`` or ``"round-robin"``: both sides derive the same masks, so there are no others.
+    coordinated : bool
+        One mask for all clients, or one for each.
+    include, exclude : sequence of str
+        Patterns (``fnmatch``) of the names of arrays to share; by default all floating ones. What is not shared
+        stays with each client.
+    seed : int
+        Seed of the masks; the strategy sets its own.
     supplied : MaskSource, optional
-        Masks from outside, for checks.
+        Masks from outside, for checks. The clients' mod needs the same.
 
     Examples
     --------
-    >>> Sharing(num_shared=0.3, seed=1).masks(10).indices(1, node=7)
+    >>> Sharing(0.3, seed=1).masks(10).indices(1, node=7)
     array([2, 3, 7])
     """
 
     num_shared: int | float
-    pattern: str = "random"
+    pattern: str | Pattern = "random"
     coordinated: bool = True
+    include: Sequence[str] = ("*",)
+    exclude: Sequence[str] = ()
     seed: int = 0
     supplied: MaskSource | None = None
 
@@ -134,9 +144,16 @@ class Sharing:
             check_number("num_shared", self.num_shared, 0, 1, open_low=True)
         else:
             check_integer("num_shared", self.num_shared, 1)
+        if isinstance(self.pattern, Pattern):
+            object.__setattr__(self, "pattern", self.pattern.kind)
         check_choice("pattern", self.pattern, PATTERNS)
         check_boolean("coordinated", self.coordinated)
         check_integer("seed", self.seed, 0, MAX_SEED)
+        for name in ("include", "exclude"):
+            given = getattr(self, name)
+            if isinstance(given, str) or not all(isinstance(pattern, str) for pattern in given):
+                raise InvalidValueError(name, given, "a sequence of patterns, as ('encoder.*',)")
+            object.__setattr__(self, name, tuple(given))
 
     def derived(self, dimension: int) -> DerivedMasks:
         """Return what both sides derive for a model of `dimension` entries."""
@@ -144,7 +161,7 @@ class Sharing:
             seed=self.seed,
             dimension=dimension,
             num_shared=resolve_num_shared(self.num_shared, dimension),
-            pattern=self.pattern,
+            pattern=str(self.pattern),
             coordinated=self.coordinated,
         )
 

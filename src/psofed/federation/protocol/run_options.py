@@ -137,6 +137,12 @@ class RoundPlan(Settings):
         low=0,
         text="send the full model to all participants of every N-th round; 0: never",
     )
+    evaluate_every: int = option(
+        flag=None,
+        default=0,
+        low=0,
+        text="let the participants evaluate their own models in every N-th round; 0: never",
+    )
 
 
 def _with_default(kind: type[Settings], name: str, default: Any) -> Any:

@@ -200,9 +200,12 @@ class CheckpointStore:
         """Read the entries of the completed rounds; a later one may be there, half-written, and is left out."""
         path = self._history_file(state)
         if not disk().exists(path):
-            path = self.path.with_suffix(".history.jsonl")  # as earlier versions called it
-        if not disk().exists(path):
-            return []
+            # Of an earlier epoch: its rounds up to the rollback are in the history of every later epoch as well.
+            stem = path.stem.rpartition("-")[0]
+            later = [other for other in self.history_paths if other.stem.rpartition("-")[0] == stem]
+            if not later:
+                return []
+            path = max(later, key=lambda other: int(other.stem.rpartition("-")[2]))
         entries: list[dict[str, Any]] = []
         for line in disk().read(path).splitlines():
             with contextlib.suppress(ValueError):

@@ -21,7 +21,7 @@ KINDS = {
     "wrong-key": "arrays of other names than asked for",
     "out-of-bound": "a value beyond the bound that was set",
     "implausible": "far beyond the server's model and the other replies",
-    "doubtful": "far off, where too little is known to say who is wrong: left out, without blame",
+    "doubtful": "far off, but not beyond what an honest reply can be: left out, without blame",
     "inflated-examples": "a claimed number of examples that is negative or beyond the limit",
     "stale-round": "an answer to another round",
     "foreign-session": "an answer to another federation",

@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from psofed.federation.protocol.masks import PARTICIPANTS, MaskSource, derive_words
+from psofed.federation.protocol.masks import PARTICIPANTS, derive_words
 
 
+@runtime_checkable
 class ParticipantSource(Protocol):
     """Draws the set S_n of a round's participants."""
 
@@ -37,14 +38,6 @@ class DerivedParticipants:
             key=lambda node: (int(derive_words(self.seed, node, round_number, PARTICIPANTS, 1)[0]), node),
         )
         return tuple(sorted(ranked[:count]))
-
-
-@dataclass(frozen=True)
-class SuppliedDraws:
-    """Masks and participants from outside instead of derived ones; the clients' mod needs the same masks."""
-
-    masks: MaskSource | None = None
-    participants: ParticipantSource | None = None
 
 
 @dataclass(frozen=True)

@@ -4,25 +4,20 @@ It is on by default and is not a defence against clever attackers, for whom ther
 keeps one client from taking over the average in one stroke, as 10³⁰⁰ would.
 
 For reply k with uploaded entries u on S, its deviation is d_k = ‖u − w_S‖ / √M, with w the server's model. It is
-implausible if
+compared with
 
-    d_k > factor · max(o_k, h, s)
+    c_k = factor · max(o_k, h, s)
 
 with o_k the median deviation of the round's *other* replies, h the median of the last accepted deviations, and s the
 median of the model's root mean square over the last rounds. Medians move only if many agree: one Byzantine client in
-three moves neither o nor h, and needs 25 rounds to move s once. While fewer than 20 replies have been accepted the
-factor is 100 times larger, for first deviations of honest clients differ much.
+three moves neither o nor h, and needs 25 rounds to move s once.
 
-Of two that disagree nobody can say which one is Byzantine: a client that hardly moves could make the other look
-implausible. So with fewer than three replies in a round, one that is too far off is left out as *doubtful*, without
-blame.
-
-The larger factor alone would let a Byzantine client in the first rounds take over a model that is still near zero. So
-in these rounds a reply is *doubtful*, and left out without blame, if there are at least two others and
-
-    d_k > 10 · factor · max(largest o, largest h, s)
-
-which one honest client among others hardly ever is: with one sample each, once in some 10⁵ first rounds of four.
+- d_k > c_k: *doubtful*. The reply is left out, without blame. Honest replies can be that far off: the change of one
+  entry after one sample is a product of two random numbers, and exceeds ten times its median in a few of a thousand
+  replies. While fewer than 20 replies have been accepted, honest deviations differ more still. Then the bound is
+  10 · factor · max(largest o, largest h, s), and there must be two others.
+- d_k > 100 · c_k, and there are two others: *implausible*. The reply is left out and counts as a strike. Of two that
+  disagree nobody can say which one is Byzantine: a client that hardly moves could make the other look implausible.
 
 A bound on each step alone lets a patient node move the model a little further in every round, and the bound grows with
 the model. So what a node does over a window is bounded, too. Its *path* is the sum of its accepted deviations, each
@@ -45,7 +40,7 @@ from numpy.typing import NDArray
 from psofed.federation.protocol.layout import Vector
 
 _DEVIATIONS, _SIZES = 200, 50
-_FEW, _EARLY, _DOUBT = 20, 100.0, 10.0
+_FEW, _EARLY, _BLAME = 20, 10.0, 100.0
 _ENOUGH = 3  # replies, of which two can outvote one
 _WINDOW, _OWN_SIZES = 50, 2.0
 
@@ -86,27 +81,28 @@ class Plausibility:
     def judge(self, model: Vector, uploads: Mapping[str, Upload]) -> dict[str, tuple[str, str]]:
         """Return for each upload that must not count, by node, the kind of bad reply and why."""
         deviations = {node: _deviation(model, *upload) for node, upload in uploads.items()}
-        found: dict[str, tuple[str, str]] = {}
+        early = len(self._deviations) < _FEW
+        refused: dict[str, tuple[str, str]] = {}
         for node, deviation in deviations.items():
             limit = self._limit(_others(deviations, node))
             if not math.isfinite(deviation) or deviation > limit:
-                blamed = len(deviations) >= _ENOUGH or not math.isfinite(deviation)
-                kind = "implausible" if blamed else "doubtful"
-                found[node] = kind, f"{deviation:.3g} away from the model, of at most {limit:.3g}"
-        left = {node: deviation for node, deviation in deviations.items() if node not in found}
+                blamed = len(deviations) >= _ENOUGH and (early or deviation > _BLAME * limit)
+                kind = "implausible" if blamed or not math.isfinite(deviation) else "doubtful"
+                refused[node] = kind, f"{deviation:.3g} away from the model, of at most {limit:.3g}"
+        left = {node: deviation for node, deviation in deviations.items() if node not in refused}
         size = float(np.median(self._sizes)) if self._sizes else 0.0
-        if len(self._deviations) >= _FEW:
-            return found | self._too_far_in_all(model, uploads, left, size)
+        if not early:
+            return refused | self._too_far_in_all(model, uploads, left, size)
         if self.factor is None or len(left) < _ENOUGH:
-            return found
+            return refused
         for node, deviation in left.items():
             most = max([*_others(left, node), *self._deviations, size])
-            if 0.0 < _DOUBT * self.factor * most < deviation:
-                found[node] = (
+            if 0.0 < _EARLY * self.factor * most < deviation:
+                refused[node] = (
                     "doubtful",
                     f"{deviation:.3g} away from the model, all others at most {most:.3g}",
                 )
-        return found
+        return refused
 
     def note(self, model: Vector, uploads: Mapping[str, Upload]) -> None:
         """Remember the accepted uploads of a round that began with `model`."""
@@ -136,17 +132,17 @@ class Plausibility:
         if self.drift is None:
             return {}
         paths = self._paths_with(model, {node: uploads[node] for node in left})
-        found = {}
+        refused = {}
         for node in left:
             others = [paths[other] for other in left if other != node]
             others = others or [path for other, path in paths.items() if other != node]
             limit = max(self.drift * float(np.median(others)) if others else 0.0, _OWN_SIZES * size)
             if 0.0 < limit < paths[node]:
-                found[node] = (
+                refused[node] = (
                     "doubtful",
                     f"moved {paths[node]:.3g} away from the model in the last rounds, of at most {limit:.3g}",
                 )
-        return found
+        return refused
 
     def _paths_with(self, model: Vector, uploads: Mapping[str, Upload]) -> dict[str, float]:
         """Return all nodes' paths after a round in which `uploads` are accepted."""
@@ -161,7 +157,7 @@ class Plausibility:
         scale = max((float(np.median(values)) for values in known), default=0.0)
         if self.factor is None or scale == 0.0:
             return math.inf  # nothing to compare with
-        return scale * self.factor * (_EARLY if len(self._deviations) < _FEW else 1.0)
+        return scale * self.factor * (_BLAME if len(self._deviations) < _FEW else 1.0)
 
 
 def _others(deviations: Mapping[str, float], node: str) -> list[float]:

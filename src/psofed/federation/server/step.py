@@ -13,14 +13,61 @@ from typing import Any
 import numpy as np
 
 from psofed.common.errors import InvalidValueError, NotCoveredError
+from psofed.common.validation import check_boolean
 from psofed.federation.protocol.aggregate import aggregate
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import MIXING, derive_words
 from psofed.federation.server.plausibility import Plausibility, Upload
 from psofed.federation.server.rehearsal import Rehearsal
 from psofed.federation.server.suspects import Suspects
+from psofed.parts.aggregations.centred_clipping import CentredClipping
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Aggregation, PreAggregation
+from psofed.scenario.tables import as_part
+
+ROBUST: Aggregation = CentredClipping(factor=1.0, iterations=5)
+"""The default rule. It needs no guess of the number of Byzantine nodes, and takes any number of uploads."""
+
+
+@dataclass(frozen=True)
+class Combination:
+    """How uploads are combined.
+
+    Parameters
+    ----------
+    rule : Aggregation, or its name, optional
+        By default :data:`ROBUST`, or the mean if `weighted`.
+    pre_aggregation : PreAggregation, or its name, optional
+        A step before the rule: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
+    weighted : bool
+        Weigh clients by their number of examples. The paper does not, and a Byzantine client would profit. Only with
+        the mean.
+
+    Examples
+    --------
+    >>> Combination("median", pre_aggregation="nnm").rule
+    Median()
+    """
+
+    rule: Aggregation | str | None = None
+    pre_aggregation: PreAggregation | str | None = None
+    weighted: bool = False
+
+    def __post_init__(self) -> None:
+        check_boolean("weighted", self.weighted)
+        default = Mean() if self.weighted else ROBUST
+        rule: Aggregation = as_part("aggregation", default if self.rule is None else self.rule)
+        pre = self.pre_aggregation
+        object.__setattr__(self, "rule", rule)
+        object.__setattr__(self, "pre_aggregation", None if pre is None else as_part("pre_aggregation", pre))
+        if rule.has_root_data:
+            raise NotCoveredError(
+                f'aggregation = "{rule.kind}" needs root data of the server, which a federation has not'
+            )
+        if self.weighted and not isinstance(rule, Mean):
+            raise InvalidValueError("weighted", True, f'false with aggregation = "{rule.kind}"')
+        if self.weighted and pre is not None:
+            raise InvalidValueError("weighted", True, "false with a pre_aggregation")
 
 
 @dataclass(frozen=True)
@@ -51,23 +98,19 @@ class ServerStep:
 
     Parameters
     ----------
-    rule : Aggregation
-        How the uploads are joined.
-    weighted : bool
-        Weigh them by their numbers of examples; with the mean only.
+    combination : Combination
+        How the uploads are combined.
     rehearsal : Rehearsal or None
         An attack that is tried on the uploads first.
     suspects : Suspects or None
         A defence that watches the nodes, and leaves out whom it suspects.
-    pre : PreAggregation or None
-        What is done with the uploads before they are joined.
     seed : int
-        With the round it gives the random numbers of that.
+        With the round it gives the random numbers of a step before the rule.
 
     Examples
     --------
     >>> import numpy as np
-    >>> step, shared = ServerStep(Mean(), plausibility=Plausibility(None)), np.array([0])
+    >>> step, shared = ServerStep(Combination("mean"), plausibility=Plausibility(None)), np.array([0])
     >>> uploads = {"pump-1": (shared, np.array([1.0])), "pump-2": (shared, np.array([3.0]))}
     >>> step.take(1, np.zeros(2), uploads, {"pump-1": 5, "pump-2": 5}).model
     array([2., 0.])
@@ -75,27 +118,17 @@ class ServerStep:
 
     def __init__(
         self,
-        rule: Aggregation,
+        combination: Combination,
         *,
         plausibility: Plausibility,
-        weighted: bool = False,
         rehearsal: Rehearsal | None = None,
         suspects: Suspects | None = None,
-        pre: PreAggregation | None = None,
         seed: int = 0,
     ) -> None:
-        if rule.has_root_data:
-            raise NotCoveredError(
-                f'aggregation = "{rule.kind}" needs root data of the server, which a federation has not'
-            )
-        if weighted and not isinstance(rule, Mean):
-            raise InvalidValueError("weighted", True, f'false with aggregation = "{rule.kind}"')
-        if weighted and pre is not None:
-            raise InvalidValueError("weighted", True, f'false with pre_aggregation = "{pre.kind}"')
-        self.rule = rule
-        self.weighted = weighted
+        self.rule: Aggregation = combination.rule  # type: ignore[assignment]
+        self.pre: PreAggregation | None = combination.pre_aggregation  # type: ignore[assignment]
+        self.weighted: bool = combination.weighted
         self.rehearsal = rehearsal
-        self.pre: PreAggregation | None = pre
         self.seed: int = seed
         self.plausibility = plausibility
         self.suspects = suspects

@@ -29,24 +29,18 @@ from psofed.federation.server.checks import Conduct
 from psofed.federation.server.exchange import MessageExchange, NodeAnswers
 from psofed.federation.server.instructions import Instructor
 from psofed.federation.server.nodes import Node, wait_for_nodes
-from psofed.federation.server.participants import DerivedParticipants, ParticipantSource, SuppliedDraws
+from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
 from psofed.federation.server.plausibility import Plausibility, Upload
 from psofed.federation.server.rehearsal import Rehearsal
 from psofed.federation.server.replies import Expectation, sort_replies
 from psofed.federation.server.rounds import average_metrics, describe_round, finite_metrics, mean_of
 from psofed.federation.server.sessions import new_session, resumed_session
-from psofed.federation.server.step import ServerStep
+from psofed.federation.server.step import Combination, ServerStep
 from psofed.federation.server.suspects import Suspects
-from psofed.parts.aggregations.centred_clipping import CentredClipping
-from psofed.parts.aggregations.mean import Mean
-from psofed.parts.base import Aggregation, Attack, Defence, Pattern, PreAggregation
-from psofed.parts.watching import WatchPlan
+from psofed.parts.base import Aggregation, Attack, Defence
 from psofed.scenario.tables import as_part
 
 _log = logging.getLogger("psofed.federation")
-
-ROBUST: Aggregation = CentredClipping(factor=1.0, iterations=5)
-"""The default rule. It needs no guess of how many nodes are Byzantine, and takes any number of uploads."""
 
 _ASK_GRID_EVERY = 2.0  # seconds, between two rounds
 
@@ -60,52 +54,35 @@ class PSOFed(Strategy):
 
     Parameters
     ----------
-    num_shared : int or float
-        M: a count, or a fraction of the model as a float in (0, 1].
-    pattern : str, or psofed.patterns.Random() or RoundRobin()
-        ``"random"`` or ``"round-robin"``: both sides derive the same masks, so no others are known here.
-    coordinated : bool
-        One mask for all clients, or one for each.
-    seed : int
-        Seed of masks and participants.
+    num_shared : int or float, or Sharing
+        M: a count, or a fraction of the model as a float in (0, 1]. A :class:`Sharing` also says which entries:
+        ``Sharing(0.1, coordinated=False, include=("encoder.*",))``.
     num_participants : int, optional
-        |S_n|; all nodes that are there if None.
-    rounds : RoundPlan, optional
-        When rounds begin, what newcomers start from, and how often the full model is sent:
-        ``RoundPlan(min_nodes=3, interval=60)``.
-    include, exclude : sequence of str
-        Patterns (``fnmatch``) of the names of arrays to share; by default all floating ones. What is not shared
-        stays with each client.
-    weighted : bool
-        Weigh clients by their number of examples. The paper does not, and a Byzantine client would profit. Only with
-        the mean.
-    aggregation : Aggregation, or its name, optional
+        |S_n|; all nodes that are online if None. A :class:`ParticipantSource` draws them otherwise.
+    aggregation : Aggregation, its name, or Combination, optional
         How uploads are combined, on the entries that each participant shared: ``psofed.aggregations.Median()``, or a
-        rule of your own. By default :data:`ROBUST`, that one Byzantine node cannot lead away; ``"mean"`` is the
-        paper's, and the default if `weighted`.
-    pre_aggregation : PreAggregation, or its name, optional
-        What is done with the uploads before they are put together: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
+        custom rule. By default :data:`ROBUST`, which one Byzantine node cannot lead away; ``"mean"`` is the paper's. A
+        :class:`Combination` adds a step before the rule, or weights.
+    defence : Defence, or its name, optional
+        Watch what each node uploads, and exclude suspects: ``psofed.defences.Cusum(threshold=15.0)``, or
+        :func:`psofed.federation.plan_defence` for a threshold that follows from a rate of false alarms. Excluded nodes
+        are in ``strategy.state.suspects``, in status and result. See docs/defence.md.
     rehearsal : Attack, optional
         Try an attack on your own federation: the uploads of the Byzantine nodes are corrupted here, after they have
         arrived and before they are judged, by an attacker who sees whatever the attack says it knows. The nodes are
         those that ``attack.clients`` names, or the first `num_byzantine` by name. (A node can also lie by itself:
         :func:`psofed.federation.rehearse`.)
-    defence : Defence, or its name, optional
-        Watch what each node uploads, and leave out whom it suspects: ``psofed.defences.Cusum(threshold=15.0)``. Its
-        nodes are in ``strategy.state.suspects``, in status and result. See docs/defence.md.
-    plan : WatchPlan, optional
-        What the defence needs to know, where it has no threshold of its own: from
-        :func:`psofed.federation.plan_defence`.
+    rounds : RoundPlan, optional
+        When rounds begin, what newcomers start from, and how often models are sent in full or evaluated:
+        ``RoundPlan(min_nodes=3, interval=60)``.
     limits : ReplyLimits
-        Bounds on what a reply may hold, and when a node is benched.
+        Bounds on replies, and when a node is benched.
+    seed : int
+        Seed of masks and participants.
     checkpoint : path or CheckpointStore, optional
         Where to keep the state after each round.
     resume : bool
-        Go on from `checkpoint`; :meth:`start` then counts its `num_rounds` from the very first round.
-    evaluate_every : int
-        Let the participants evaluate their own models every this number of rounds; 0: never.
-    draws : SuppliedDraws, optional
-        Masks and participants from outside, for checks.
+        Continue from `checkpoint`; :meth:`start` then counts its `num_rounds` from the very first round.
     columns : ColumnNames, or "adopt", optional
         Names of the columns that clients learn from: ``ColumnNames(("wind", "pressure"), "output")``. They are the
         run's: clients that find their columns by name reorder them, all others are refused unless they declare the
@@ -125,57 +102,41 @@ class PSOFed(Strategy):
 
     def __init__(
         self,
-        num_shared: float = 0.1,
+        num_shared: float | Sharing = 0.1,
         *,
-        pattern: Pattern | str = "random",
-        coordinated: bool = True,
-        seed: int = 0,
-        num_participants: int | None = None,
-        include: Sequence[str] = ("*",),
-        exclude: Sequence[str] = (),
-        weighted: bool = False,
-        aggregation: Aggregation | str | None = None,
-        pre_aggregation: PreAggregation | str | None = None,
-        rehearsal: Attack | None = None,
+        num_participants: int | ParticipantSource | None = None,
+        aggregation: Aggregation | str | Combination | None = None,
         defence: Defence | str | None = None,
-        plan: WatchPlan | None = None,
+        rehearsal: Attack | None = None,
         rounds: RoundPlan | None = None,
         limits: ReplyLimits | None = None,
+        seed: int = 0,
         checkpoint: str | Path | CheckpointStore | None = None,
         resume: bool = False,
-        evaluate_every: int = 0,
-        draws: SuppliedDraws | None = None,
         columns: ColumnNames | str | None = None,
         on_round: Callable[[ServerState], None] | None = None,
     ) -> None:
-        self.sharing: Sharing = Sharing(
-            num_shared=num_shared,
-            pattern=pattern.kind if isinstance(pattern, Pattern) else pattern,
-            coordinated=coordinated,
-            seed=seed,
-            supplied=draws.masks if draws else None,
-        )
+        sharing = num_shared if isinstance(num_shared, Sharing) else Sharing(num_shared)
+        self.sharing: Sharing = replace(sharing, seed=seed)
         self.rounds: RoundPlan = rounds or RoundPlan()
         self.instructor: Instructor = Instructor(self.sharing, self.rounds)
+        self._participants: ParticipantSource = DerivedParticipants(seed)
+        if isinstance(num_participants, ParticipantSource):
+            self._participants, num_participants = num_participants, None
         self.num_participants: int | None = (
             None if num_participants is None else check_integer("num_participants", num_participants, 1)
         )
-        self.include: tuple[str, ...] = _patterns("include", include)
-        self.exclude: tuple[str, ...] = _patterns("exclude", exclude)
         self.limits: ReplyLimits = limits or ReplyLimits()
         self.conduct: Conduct = Conduct(self.limits)
         watching: Defence | None = None if defence is None else as_part("defence", defence)
         if watching is not None and watching.kind == "none":
             watching = None
-        if aggregation is None:
-            aggregation = Mean() if weighted else ROBUST
+        combined = aggregation if isinstance(aggregation, Combination) else Combination(aggregation)
         self.step: ServerStep = ServerStep(
-            as_part("aggregation", aggregation),
+            combined,
             plausibility=self._plausibility(),
-            weighted=check_boolean("weighted", weighted),
             rehearsal=None if rehearsal is None else Rehearsal(as_part("attack", rehearsal), seed),
-            suspects=None if watching is None else Suspects(watching, plan),
-            pre=None if pre_aggregation is None else as_part("pre_aggregation", pre_aggregation),
+            suspects=None if watching is None else Suspects(watching),
             seed=seed,
         )
         if self.num_participants is not None:
@@ -186,7 +147,6 @@ class PSOFed(Strategy):
             checkpoint = CheckpointStore(Path(checkpoint))
         self.checkpoints: CheckpointStore | None = checkpoint
         self.resume: bool = check_boolean("resume", resume)
-        self.evaluate_every: int = check_integer("evaluate_every", evaluate_every, 0)
         if resume and checkpoint is None:
             raise InvalidValueError("resume", True, "true together with a checkpoint")
         if not (columns is None or columns == ADOPT or isinstance(columns, ColumnNames)):
@@ -194,8 +154,6 @@ class PSOFed(Strategy):
         self.columns = columns
         self.on_round = on_round
         self.state: ServerState | None = None
-        supplied = draws.participants if draws else None
-        self._participants: ParticipantSource = supplied or DerivedParticipants(seed)
         self._exchange = MessageExchange()
         self._asked: list[Message] = []
         self._nodes: dict[int, Node] = {}
@@ -291,12 +249,12 @@ class PSOFed(Strategy):
         self.conduct = Conduct.from_mapping(state.conduct, self.limits)
         self.step.plausibility = self._plausibility(state.scale)
         if (suspects := self.step.suspects) is not None:
-            self.step.suspects = Suspects(suspects.defence, suspects.plan, state.suspects)
+            self.step.suspects = Suspects(suspects.defence, state.suspects)
         _log.info("resumed after round %d", state.round_number)
         return state
 
     def _layout(self, initial: ArrayRecord) -> ModelLayout:
-        layout = ModelLayout.of(initial, self.include, self.exclude)
+        layout = ModelLayout.of(initial, self.sharing.include, self.sharing.exclude)
         return replace(layout, columns=self.columns) if isinstance(self.columns, ColumnNames) else layout
 
     def _ask_for_columns(self, grid: Grid, timeout: float) -> Descriptions:
@@ -406,7 +364,8 @@ class PSOFed(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Ask the round's participants to evaluate their own models, which costs no model transfer."""
-        if not self.evaluate_every or server_round % self.evaluate_every:
+        every = self.rounds.evaluate_every
+        if not every or server_round % every:
             return []
         state = self._current()
         nodes = [self._node(message.metadata.dst_node_id) for message in self._asked]
@@ -470,9 +429,3 @@ class PSOFed(Strategy):
         if self.state is None:
             raise PsofedError("the strategy has not been started")
         return self.state
-
-
-def _patterns(name: str, given: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(given, str) or not all(isinstance(pattern, str) for pattern in given):
-        raise InvalidValueError(name, given, "a sequence of patterns, as ('encoder.*',)")
-    return tuple(given)

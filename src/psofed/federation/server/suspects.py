@@ -22,8 +22,6 @@ class Suspects:
     ----------
     defence : Defence
         How they are watched.
-    plan : WatchPlan, optional
-        What it needs to know; by default its own `threshold`, and variances estimated on the way.
     state : mapping, optional
         From :meth:`to_mapping`.
 
@@ -38,24 +36,20 @@ class Suspects:
     {'pump-3': 'suspect since round 9'}
     """
 
-    def __init__(
-        self, defence: Defence, plan: WatchPlan | None = None, state: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, defence: Defence, state: Mapping[str, Any] | None = None) -> None:
         if not defence.excluded_download:
             raise NotCoveredError(
                 "defence.excluded_download = false: in a federation every participant is sent its share"
             )
-        if defence.variance == "theory" or (plan is not None and not plan.is_estimated):
+        if defence.variance == "theory":
             raise NotCoveredError(
                 'defence.variance = "theory": nodes come and go, so in a federation their variances are estimated'
             )
-        if plan is None:
-            if defence.threshold is None:
-                allowed = "a threshold, or a plan from psofed.federation.plan_defence"
-                raise InvalidValueError("defence.threshold", None, allowed)
-            plan = WatchPlan(defence.threshold, np.zeros((0, 0)))
+        if defence.threshold is None:
+            allowed = "a number, such as psofed.federation.plan_defence finds"
+            raise InvalidValueError("defence.threshold", None, allowed)
+        plan = WatchPlan(defence.threshold, np.zeros((0, 0)))  # variances are estimated on the way
         self.defence: Defence = defence
-        self.plan: WatchPlan = plan
         known = dict(state or {})
         self._names: list[str] = list(known.get("names", []))
         self._watch = Watch(defence, plan, len(self._names))
@@ -120,8 +114,10 @@ def plan_defence(
     num_shared: int,
     rounds: int = 3000,
     stepsize: float = 0.15,
-) -> WatchPlan:
-    """Find a defence's threshold for a federation, on a simulated fleet of the same size with the paper's streams.
+) -> Defence:
+    """Return a defence with the threshold that suits a federation.
+
+    It is found on a simulated fleet of the same size with the paper's streams.
 
     Variances are estimated on the way, so the scale of the data plays no part; how heavy the tails of honest residuals
     are does, a little. For models of thousands of shared numbers, such as neural networks, give ``defence.threshold``.
@@ -139,4 +135,4 @@ def plan_defence(
     )  # fmt: skip
     plan = make_plan(twin)
     assert plan is not None
-    return plan
+    return defence.replace(threshold=plan.threshold)

@@ -37,6 +37,10 @@ class RLS(Learner):
         """Return P₀ = I/δ, row by row, and D numbers of scratch for Px."""
         return np.concatenate([(np.eye(dimension) / self.initial).ravel(), np.zeros(dimension)])
 
+    def memory_size(self, dimension: int) -> int:
+        """Return D² + D, without making the matrix."""
+        return dimension * (dimension + 1)
+
     def learn(self, observation: Observation, memory: FloatArray, out: FloatArray) -> None:
         """Write k e into ``out`` and advance P."""
         x, size = observation.inputs, out.size

@@ -1,0 +1,95 @@
+"""The settings of one node: its server, its data, and the attack that it rehearses."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from psofed.common.errors import PsofedError
+from psofed.common.options import option
+from psofed.common.settings import Settings
+
+_DATA, _ATTACK = "Data", "Rehearsed attack"  # headings in --help
+_TABLE = ("target_column", "features", "client_column", "client")
+_CREDENTIALS = Path("psofed-federation/credentials")
+
+
+class NodeOptions(Settings):
+    """Settings of one node."""
+
+    server: str = option(default="127.0.0.1:9092", metavar="HOST:PORT", text="address of the server")
+    key: Path = option(default=_CREDENTIALS / "node-0.key", metavar="FILE", text="private key of this node")
+    authority: Path = option(
+        default=_CREDENTIALS / "ca.pem",
+        flag="--ca",
+        metavar="FILE",
+        text="certificate of the authority that issued the server's certificate",
+    )
+    home: Path | None = option(
+        default=None, metavar="DIR", text="folder for the model and logs of this node; by default psofed-KEY"
+    )
+    supernode: bool = option(default=False, text="run Flower's own, slower SuperNode")
+    data: str = option(
+        group=_DATA,
+        default="",
+        metavar="SOURCE",
+        text="a .csv file, a .parquet file or folder, or a generator as module:function",
+    )
+    target_column: str | None = option(
+        group=_DATA, default=None, metavar="NAME", text="column to predict; by default the run's"
+    )
+    features: Sequence[str] = option(
+        group=_DATA, default=(), metavar="A,B,C", text="columns to predict from; by default the run's"
+    )
+    client_column: str | None = option(
+        group=_DATA, default=None, metavar="NAME", text="client ID column, if the table holds several clients"
+    )
+    client: str | None = option(
+        group=_DATA, default=None, metavar="NAME", text="client whose rows this node reads"
+    )
+    partition: int = option(
+        group=_DATA, default=0, low=0, text="number of this node, for generators and synthetic data"
+    )
+    byzantine: bool = option(group=_ATTACK, default=False, text="poison what this node uploads")
+    attack: str | None = option(
+        group=_ATTACK, default=None, metavar="KIND", text="kind of attack; by default the scenario's"
+    )
+    attack_probability: float | None = option(
+        group=_ATTACK, default=None, low=0, high=1, text="probability of an attack in each round"
+    )
+    attack_strength: float | None = option(group=_ATTACK, default=None, text="strength of the attack")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.describes_table and not self.data:
+            raise PsofedError(f"--{_flag(self._given(*_TABLE)[0])} describes a table: add --data TABLE.")
+        if (self.client is None) != (self.client_column is None):
+            raise PsofedError("--client and --client-column belong together: add the missing one.")
+        attack = self._given("attack", "attack_probability", "attack_strength")
+        if attack and not self.byzantine:
+            raise PsofedError(f"--{_flag(attack[0])} describes an attack: add --byzantine.")
+
+    @property
+    def describes_table(self) -> bool:
+        """Whether any of its options is about a table."""
+        return bool(self._given(*_TABLE))
+
+    @property
+    def folder(self) -> Path:
+        """Folder for the model and logs of this node."""
+        return self.home if self.home is not None else Path(f"psofed-{self.key.stem}")
+
+    def to_node_config(self) -> dict[str, str | int | float | bool]:
+        """Return the flat mapping by which Flower tells a ClientApp about its node."""
+        config: dict[str, str | int | float | bool] = {"partition": self.partition}
+        for name in self._given(
+            "data", *_TABLE, "byzantine", "attack", "attack_probability", "attack_strength"
+        ):
+            value = getattr(self, name)
+            config[_flag(name)] = ",".join(value) if isinstance(value, tuple) else value
+        return config
+
+    def _given(self, *names: str) -> list[str]:
+        return [name for name in names if getattr(self, name) not in (None, (), "", False)]
+
+
+def _flag(name: str) -> str:
+    return name.replace("_", "-")
