@@ -15,9 +15,9 @@ from psofed.common.types import FloatArray
 from psofed.parts.affine import Affine, LinearLearner
 from psofed.parts.network import Channel
 from psofed.theory.maps.opened import OpenedRecursion
-from psofed.theory.steps.learning import Learning, normalised, rescaled
+from psofed.theory.steps.learning import LearningStep, normalised, rescaled
 from psofed.theory.steps.lms import lms_of
-from psofed.theory.steps.presence import Presence, PresenceLaw
+from psofed.theory.steps.presence import PresenceLaw, PresenceMoments
 from psofed.theory.steps.received import CommonNoise, ReceivedLaw
 from psofed.theory.steps.samples import Mixture, SampleLaw
 
@@ -38,14 +38,14 @@ class OpenParts:
         self._model = model
 
     @cached_property
-    def presence(self) -> Presence:
+    def presence(self) -> PresenceMoments:
         """Who downloads, learns and uploads."""
         scenario = self._model.scenario
         availability, channel = scenario.availability, scenario.channel
         shares = None
         if availability is not None:
             shares = availability.shares(scenario.num_clients, scenario.data.fleet_seed)
-        return Presence.of(
+        return PresenceMoments.of(
             PresenceLaw(
                 scenario.num_clients,
                 scenario.num_participants,
@@ -99,7 +99,7 @@ class OpenParts:
         channel = self._model.scenario.channel
         return added_variance(() if channel is None else channel.down)
 
-    def learning(self, stepsize: float) -> Learning:
+    def learning(self, stepsize: float) -> LearningStep:
         """Return the learner's step."""
         model, mixture, step = self._model, self._model.mixture, self._step
         stepsizes, keep, push = model.stepsizes(stepsize), None, None
@@ -118,7 +118,7 @@ class OpenParts:
 
         poisoned = None if mixture.poisoned is None else changed(mixture.poisoned)
         lms = lms_of(Mixture(changed(mixture.clean), poisoned, mixture.attackers), 1.0, model.entries)
-        return Learning(lms, model.entries, keep, push)
+        return LearningStep(lms, model.entries, keep, push)
 
     @property
     def has_direction(self) -> bool:

@@ -30,7 +30,7 @@ from psofed.theory.moments.second import ClientMoments, MomentState, PairMoments
 from psofed.theory.steps.common_mask import CommonMask
 from psofed.theory.steps.fixed_masks import FixedMasks
 from psofed.theory.steps.independent_masks import IndependentMasks
-from psofed.theory.steps.learning import Learning
+from psofed.theory.steps.learning import LearningStep
 from psofed.theory.steps.received import ReceivedLaw, ReceivedMoments, StateMeans, StateMoments
 
 
@@ -42,14 +42,14 @@ class OpenedRecursion(Recursion):
     ----------
     received : ReceivedLaw
         The law of the uploads, in place of `law`, which only knows the number of clients here.
-    learning : Learning
+    learning : LearningStep
         The learner's step, in place of `lms`, which only measures errors here.
     down_variance : float
         η.
     """
 
     received: ReceivedLaw
-    learning: Learning
+    learning: LearningStep
     down_variance: float = 0.0
 
     def step(

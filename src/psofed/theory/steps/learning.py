@@ -30,7 +30,7 @@ from psofed.theory.steps.samples import SampleLaw
 
 
 @dataclass(frozen=True, eq=False)
-class Learning:
+class LearningStep:
     """The step of all clients.
 
     Attributes

@@ -65,7 +65,7 @@ class PresenceLaw:
 
 
 @dataclass(frozen=True, eq=False)
-class Presence:
+class PresenceMoments:
     """The expectations of the module's docstring, for C states.
 
     Attributes
@@ -89,17 +89,18 @@ class Presence:
         return np.asarray(self.single[TAKEN])
 
     @classmethod
-    def of(cls, law: PresenceLaw) -> "Presence":
+    def of(cls, law: PresenceLaw) -> "PresenceMoments":
         """Compute the expectations.
 
         Examples
         --------
-        >>> presence = Presence.of(PresenceLaw(clients=4, participants=2))
+        >>> presence = PresenceMoments.of(PresenceLaw(clients=4, participants=2))
         >>> presence.single[:, 0].tolist(), float(presence.weight.sum())
         ([0.5, 0.5], 1.0)
-        >>> half = Presence.of(PresenceLaw(clients=4, participants=2, available=np.full(4, 0.5), learns_away=False))
+        >>> law = PresenceLaw(clients=4, participants=2, available=np.full(4, 0.5), learns_away=False)
+        >>> half = PresenceMoments.of(law)
         >>> half.single[:, 0].round(6).tolist(), round(float(half.weight.sum()), 6)  # nobody is there with 1/16
-        ([0.125, 0.375, 0.5], 0.9375)
+        ([0.09375, 0.40625, 0.5], 0.9375)
         """
         states = 2 if law.learns_away else 3
         size = law.clients

@@ -11,7 +11,7 @@ Client k's upload pulls at the server's model g by d_k = u_k − g, in errors
     B_kl = E[ω_k d_k z_lᵀ],    D_k = E[ω_k d_k gᵀ],    Z_kl = E[ω_k ω_l d_k d_lᵀ].
 
 Weights, attacks and noise are independent of each other, and the moments of z given the states c of
-:class:`~psofed.theory.steps.presence.Presence` are in :class:`StateMoments`.
+:class:`~psofed.theory.steps.presence.PresenceMoments` are in :class:`StateMoments`.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.theory.moments.layout import Entries
-from psofed.theory.steps.presence import Presence
+from psofed.theory.steps.presence import PresenceMoments
 
 
 class StateMoments(NamedTuple):
@@ -75,7 +75,7 @@ class ReceivedLaw:
 
     Attributes
     ----------
-    presence : Presence
+    presence : PresenceMoments
     entries : Entries
     chance, own, server, variance : array (K,)
         E[t_k], and α, γ and the added variance of an attacked upload.
@@ -90,7 +90,7 @@ class ReceivedLaw:
         Variance that the uplink adds to every value.
     """
 
-    presence: Presence
+    presence: PresenceMoments
     entries: Entries
     chance: FloatArray
     own: FloatArray
