@@ -3,12 +3,14 @@
 - The README is the site's first page.
 - Links that leave docs/ (to source files, examples, the licence) lead to the repository if its address is known
   (``PSOFED_REPO_URL``), and are plain text otherwise.
+- The playground's tables are computed.
 - Formulas between dollar signs become MathML while the site is built: nothing is fetched or computed when it is read.
 """
 
 import html
 import posixpath
 import re
+import sys
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,10 @@ from typing import Any
 from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from playground_tables import script
 
 ROOT = Path(__file__).parent.parent
 MADE = ("api.md", "cli.md", "parts.md")  # by make_pages.py
@@ -40,6 +46,7 @@ def on_files(files: Files, config: Any) -> Files:
     first = File.generated(config, "index.md", content=text)
     first.edit_uri = "../README.md"
     files.append(first)
+    files.append(File.generated(config, "assets/playground_data.js", content=script()))
     for file in files:
         if file.src_uri in MADE:
             file.edit_uri = "make_pages.py"

@@ -1,9 +1,15 @@
 """The documentation site, opened from disk: nothing is fetched, formulas are drawn, search answers."""
 
 import importlib.util
+import random
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import psofed
+from psofed.common.numbers import to_decibels
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "site"
@@ -24,6 +30,37 @@ def test_pages_fit_the_window_and_fetch_nothing(open_page, width: int, scheme: s
             page.get_attribute("body", "data-md-color-scheme")
             == {"light": "default", "dark": "slate"}[scheme]
         )
+
+
+@pytest.fixture
+def playground_tables(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    yield importlib.import_module("playground_tables")
+    sys.modules.pop("playground_tables", None)
+
+
+def test_the_playground_shows_what_predict_gives(open_page, playground_tables) -> None:
+    draw = random.Random(3)
+    address = (SITE / "playground.html").as_uri()
+    page = open_page(address, width=390)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for fleet in playground_tables.FLEETS:
+        first = playground_tables.fleet_scenario(fleet, 1)
+        m, b = draw.randint(1, first.dimension), draw.randint(1, first.num_clients)
+        p, v, mu = draw.choice([0.15, 0.6, 1.0]), draw.choice([0.05, 1.25]), draw.choice([0.021, 0.063, 0.11])
+        metric = draw.choice(playground_tables.METRICS)
+        page.goto(f"{address}#fleet={fleet}&m={m}&b={b}&p={p}&v={v}&mu={mu}&metric={metric}")
+        page.reload()  # the link restores the settings
+        attack = psofed.attacks.Gaussian(num_byzantine=b, probability=p, variance=v)
+        scenario = playground_tables.fleet_scenario(fleet, m, stepsize=mu, attack=attack)
+        level = to_decibels(getattr(psofed.predict(scenario), metric))
+        assert page.inner_text("#pg-value") == f"{level:.2f}\u00a0dB".replace("-", "\u2212"), fleet
+    page.fill("#pg-mu", "35")
+    assert page.inner_text("#pg-sentence").startswith("Unstable: stepsize 0.5 exceeds")
+    page.click("#pg-best")
+    assert not page.inner_text("#pg-sentence").startswith("Unstable")
+    page.reload()
+    assert "mu=" in page.url
 
 
 def test_formulas_are_drawn(open_page) -> None:

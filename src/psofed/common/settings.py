@@ -153,6 +153,8 @@ def takes(settings: Callable[P, S]) -> SettingsFunction[P]:
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
         signature = inspect.signature(function)
         leading = list(signature.parameters.values())[:-1]
+        fields = inspect.signature(settings).parameters
+        names = tuple(fields)
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> R:
@@ -161,10 +163,12 @@ def takes(settings: Callable[P, S]) -> SettingsFunction[P]:
                 if parameter.name not in kwargs:
                     raise TypeError(f"{function.__name__}() needs the argument {parameter.name}")
                 first.append(kwargs.pop(parameter.name))
+            for name in kwargs:
+                if name not in names:
+                    raise UnknownArgumentError(name, names, f"argument of {function.__name__}()")
             return function(*first, settings(*args[len(leading) :], **kwargs))
 
-        fields = inspect.signature(settings).parameters.values()
-        call.__signature__ = signature.replace(parameters=[*leading, *fields])  # type: ignore[attr-defined]
+        call.__signature__ = signature.replace(parameters=[*leading, *fields.values()])  # type: ignore[attr-defined]
         call.__doc__ = _with_settings(function.__doc__ or "", settings)
         return call
 

@@ -62,6 +62,10 @@ def comparison_report(found: "Comparison") -> Report:
     )
 
 
+def _all_metrics(number: int) -> str:
+    return "both metrics" if number == 2 else f"all {_NUMBERS.get(number, number)} metrics"
+
+
 def verdict(found: "Comparison") -> str:
     """Say in a sentence whether theory and simulation agree.
 
@@ -71,12 +75,12 @@ def verdict(found: "Comparison") -> str:
     differ = [titles[row.metric] for row in found.metrics if not row.agrees]
     if differ:
         if len(differ) == len(titles):
-            return f"Theory and simulation differ in all {_NUMBERS.get(len(titles), len(titles))} metrics."
+            return f"Theory and simulation differ in {_all_metrics(len(titles))}."
         return f"Theory and simulation differ in {listed(differ)}."
     undecided = [titles[row.metric] for row in found.metrics if row.is_open]
     settled = len(titles) - len(undecided)
     if not undecided:
-        return f"Theory and simulation agree on all {_NUMBERS.get(len(titles), len(titles))} metrics."
+        return f"Theory and simulation agree on {_all_metrics(len(titles))}."
     heavy = f"a few trials decide the simulated mean of {listed(undecided)}, so these trials cannot tell"
     if not settled:
         return f"Undecided: {heavy}."
