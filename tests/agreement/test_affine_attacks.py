@@ -14,7 +14,7 @@ from psofed import Attack, Data, Scenario, Selection, Uniform
 from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.limits import attack_limits
 
-pytestmark = [pytest.mark.theory, pytest.mark.simulation, pytest.mark.takes(91)]
+pytestmark = [pytest.mark.theory, pytest.mark.simulation, pytest.mark.takes(20)]
 
 
 def make_attack(**options) -> Attack:
@@ -60,7 +60,7 @@ def assert_agrees(scenario: Scenario, trials: int = 256) -> None:
         assert abs(getattr(prediction, metric) - found.mean) <= allowed, (metric, found, prediction.terms)
 
 
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(29)
 @pytest.mark.parametrize("index", range(len(SYSTEMS)))
 @pytest.mark.parametrize("name", ATTACKS)
 def test_simulation_is_where_the_theory_says(name: str, index: int) -> None:

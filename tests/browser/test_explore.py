@@ -21,7 +21,7 @@ import pytest
 import psofed
 from psofed.explore.headline import difference
 
-pytestmark = [pytest.mark.explore, pytest.mark.takes(100)]
+pytestmark = [pytest.mark.explore, pytest.mark.slow, pytest.mark.takes(100)]
 
 if find_spec("panel") is None:  # not imported here, where every worker collects
     pytest.skip("the explorer's extra is not installed", allow_module_level=True)
@@ -189,7 +189,6 @@ def test_sliders_presets_sides_and_copies(
     expect_numbers(page, fleet.replace(num_shared=4), "B")
 
 
-@pytest.mark.slow
 def test_where_theory_refuses_the_page_says_why_and_simulates(
     address: str, open_page: Any, screenshot: Any
 ) -> None:
@@ -208,7 +207,6 @@ def test_where_theory_refuses_the_page_says_why_and_simulates(
     screenshot(page, "explorer_median")
 
 
-@pytest.mark.slow
 def test_a_hostile_link_is_refused_in_words(address: str, open_page: Any) -> None:
     page = open_page(f"{address}&num_clients=1000000000&dimension=5&stepsize=nan")
     message = "The settings of the link are refused: num_clients must be"
@@ -216,7 +214,6 @@ def test_a_hostile_link_is_refused_in_words(address: str, open_page: Any) -> Non
     expect_numbers(page, small_fleet())
 
 
-@pytest.mark.slow
 def test_theory_that_takes_long_says_why_and_can_be_stopped(address: str, open_page: Any) -> None:
     """Round-robin masks of the clients' own take a minute; the form stays awake, and a mistake in it is marked."""
     masks = psofed.Selection(pattern="round-robin", coordinated=False)
@@ -232,7 +229,6 @@ def test_theory_that_takes_long_says_why_and_can_be_stopped(address: str, open_p
     page.locator("#field-num_shared-note", has_text="must be").wait_for(timeout=READY)
 
 
-@pytest.mark.slow
 def test_a_number_of_any_size_leaves_the_page_alive(address: str, open_page: Any) -> None:
     page = open_page(address)
     expect_numbers(page, small_fleet())

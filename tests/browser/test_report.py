@@ -8,7 +8,7 @@ from psofed.paper.model import Quality
 from psofed.paper.page import write_page
 from psofed.paper.reproduce import reproduce
 
-pytestmark = [pytest.mark.paper, pytest.mark.render, pytest.mark.takes(40)]
+pytestmark = [pytest.mark.paper, pytest.mark.render, pytest.mark.slow, pytest.mark.takes(40)]
 
 WIDE, PHONE = 1400, 390
 

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 SITE = ROOT / "site"
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.docs,
     pytest.mark.skipif(not (SITE / "index.html").exists(), reason="`make docs` has not built the site"),
 ]

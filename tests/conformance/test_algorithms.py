@@ -164,6 +164,7 @@ def test_the_algorithm_alone_can_be_changed(algorithm: str) -> None:
         assert with_values(scenario, {"algorithm": algorithm}).algorithm.kind == algorithm
 
 
+@pytest.mark.thinned(4)
 @every_algorithm
 @pytest.mark.parametrize("rule", part_names("aggregation"))
 def test_every_rule_joins_what_is_sent_or_is_refused_by_name(
@@ -180,6 +181,7 @@ def test_every_rule_joins_what_is_sent_or_is_refused_by_name(
     assert not refusal or (rule in refusal and algorithm in refusal)
 
 
+@pytest.mark.thinned(4)
 @every_algorithm
 @pytest.mark.parametrize("kind", part_names("attack"))
 def test_every_attack_runs_on_every_algorithm(small_scenario: Scenario, algorithm: str, kind: str) -> None:
