@@ -48,6 +48,17 @@ _SPEED = re.compile(r"[\d.]+( million client updates per second)")
 _PICTURE = re.compile(r"\((?:[\w.]+/)*images/([\w.]+)\)")
 
 
+def keep_picture(source: Path, target: Path) -> None:
+    """Copy a picture into the repository; a PNG without transparency and as small as it can be."""
+    if source.suffix == ".png":
+        from PIL import Image
+
+        with Image.open(source) as picture:
+            picture.convert("RGB").save(target, optimize=True)
+    else:
+        shutil.copyfile(source, target)
+
+
 def main() -> None:
     """Run the pages that the command line names, or all of them."""
     parser = argparse.ArgumentParser(prog="run_pages.py", description=__doc__.splitlines()[0])
@@ -200,7 +211,7 @@ def _handle(page: Path, check_only: bool) -> str:
             page.write_text(again, encoding="utf-8")
             for picture in pictures_of(text):
                 if (folder / picture).exists():
-                    shutil.copyfile(folder / picture, DOCS / "images" / picture)
+                    keep_picture(folder / picture, DOCS / "images" / picture)
         return _difference(page, text, again)
 
 
