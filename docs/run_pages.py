@@ -7,7 +7,7 @@ the tests use it. A page that agreed is not run again until it, the code or the 
 A page is Markdown with fenced blocks, run in order, in one folder and one Python session:
 
 - ``console``: lines after a ``$`` are run, what follows is what they print; ``…`` stands for any lines. A command that
-  ends in ``&`` runs until the page's end; the next one waits until it has said "Ctrl-C stops";
+  ends in ``&`` runs until the page's end; the next one waits until it has named Ctrl-C;
 - ``python``: is run, and prints into the next block if that has no language;
 - a block after a line that is only a file's name in backticks and a colon is that file.
 
@@ -111,7 +111,7 @@ def run_page(text: str, folder: Path) -> str:
 class Background:
     """Commands of ours that run until a page's end, at a free port in place of the usual one."""
 
-    _USUAL_PORT, _READY = "9092", "Ctrl-C stops"
+    _USUAL_PORT, _READY = "9092", "Ctrl-C"
 
     def __enter__(self) -> "Background":
         with socket.socket() as probe:

@@ -195,8 +195,8 @@ def _mean_near(values, centre, count):
     def body(values, centre, count):
         _bring_lowest(values, values.size)
         first, end = 0, values.size
-        least = 1e-12 * (values[end - 1] - values[0])
         while end - first > count:
+            least = 1e-12 * (values[end - 1] - values[first])
             if (centre - values[first]) - (values[end - 1] - centre) > least:
                 first += 1
             else:

@@ -163,19 +163,20 @@ def mean_of_inner(values: FloatArray, cut: int) -> float:
 def mean_near(values: FloatArray, centre: float, count: int) -> float:
     """Return the mean of the `count` values nearest to a centre; of two that are equally near, the lower counts.
 
-    Distances count as equal if they differ by a rounding error, 10⁻¹² of the values' range.
+    Distances count as equal if they differ by a rounding error, 10⁻¹² of the range of the values that are left.
 
     Examples
     --------
     >>> mean_near(np.array([9.0, 1.0, 4.0, 2.0]), 3.0, 3)
     2.3333333333333335
-    >>> mean_near(np.array([0.1, 0.7, 0.4]), 0.4 + 1e-16, 2)
-    0.25
+    >>> mean_near(np.array([0.1, 0.7, 0.4]), 0.4 + 1e-16, 2), mean_near(np.array([0.0, 2.0, 3.0, 1e30]), 2.0, 2)
+    (0.25, 2.5)
     """
     ordered = np.sort(values)
     first, end = 0, ordered.size
-    least = 1e-12 * (ordered[-1] - ordered[0])
     while end - first > count:
+        # Relative to what is left, so that a distant value does not make all others equal.
+        least = 1e-12 * (ordered[end - 1] - ordered[first])
         if (centre - ordered[first]) - (ordered[end - 1] - centre) > least:
             first += 1
         else:
