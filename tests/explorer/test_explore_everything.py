@@ -119,6 +119,7 @@ def needs_no_field(name: str, scenario: Scenario) -> bool:
         )
         or (name == "data.input_correlation" and not scenario.data.stream.is_independent)
         or (name == "attack.num_byzantine" and bool(scenario.attack and scenario.attack.clients))
+        or (name == "data.rows" and scenario.data.rows is None)
         or name == "model.features"  # is the dimension
     )
 

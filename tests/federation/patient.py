@@ -14,7 +14,7 @@ import numpy as np
 from psofed.aggregations import Mean
 from psofed.federation.server.plausibility import Plausibility
 from psofed.federation.server.step import Combination, ServerStep
-from psofed.federation.server.strategy import ROBUST
+from psofed.federation.server.step import ROBUST
 from psofed.parts.registry import built_in_parts
 
 NODES, DIMENSION, SHARED, STEPSIZE, NOISE, ROUNDS, TAIL = 5, 5, 2, 0.1, 0.01, 200, 10

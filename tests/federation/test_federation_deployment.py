@@ -410,8 +410,8 @@ def test_a_client_without_data_says_so(tmp_path):
     settings = RunSettings(scenario=Scenario(num_clients=1, dimension=3, num_participants=1, iterations=1))
     grid = InProcessGrid({5: client_app})
     grid.contexts[5].run_config = settings.to_config()
-    run_server(grid, settings, Home(tmp_path))
-    assert read_json(tmp_path / "result.json")["bad_replies"] == {"5": {"error": 1}}
+    with pytest.raises(PsofedError, match="no node could name its columns"):
+        run_server(grid, settings, Home(tmp_path))
 
 
 def test_the_prediction_covers_one_sample_per_round_only():

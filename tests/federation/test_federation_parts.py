@@ -222,7 +222,7 @@ def test_synthetic_clients_have_targets_of_their_own_where_the_scenario_says_so(
         (["--byzantine", "--attack", "sign-flop"], "Did you mean `sign-flip`"),
         (["--byzantine", "--attack", "min-max"], "sees what other nodes upload"),
         (["--byzantine", "--attack", "gaussian", "--attack-strength", "-1"], "attack.variance must be"),
-        (["--attack", "gaussian"], "there is no --byzantine"),
+        (["--attack", "gaussian"], "add --byzantine"),
     ],
 )
 def test_a_node_that_cannot_rehearse_its_attack_does_not_start(options, message, psofed_command):

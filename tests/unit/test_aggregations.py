@@ -258,6 +258,21 @@ def test_mda_refuses_more_subsets_than_it_can_try_by_name() -> None:
         Scenario(num_clients=50, dimension=2, num_participants=30, aggregation=MDA(tolerated=6))
 
 
+@pytest.mark.parametrize("excess", [-4e-15, 0.0, 4e-15])
+def test_a_rounding_error_in_a_diameter_does_not_decide_in_mda(combine: Callable, excess: float) -> None:
+    """Without the second or the third update the diameter is 3; without the third, the sum is smaller."""
+    changes = np.array([[0.0, 0.0], [3.0 + excess, 0.0], [0.0, 3.0], [1.0, 0.5]])
+    assert np.allclose(combine(MDA(tolerated=1), changes, np.zeros(2)), [4.0 / 3, 0.5 / 3])
+    # Diameter and sum are equal: the first way leaves out the first update.
+    changes = np.array([[-1.0 + excess], [0.0], [1.0]])
+    assert np.allclose(combine(MDA(tolerated=1), changes, np.zeros(1)), 0.5)
+
+
+def test_a_distant_update_does_not_make_the_others_equal_in_mda(combine: Callable) -> None:
+    changes = np.array([[1e12], [5.0], [0.0], [0.1], [0.2]])
+    assert np.allclose(combine(MDA(tolerated=2), changes, np.zeros(1)), 0.1)
+
+
 @pytest.mark.parametrize("size", [0.1, 1.0, 3.0, 12345.678])
 def test_lengths_that_differ_by_rounding_alone_count_as_equal(size: float) -> None:
     key = length_key(np.array([size, -size]))

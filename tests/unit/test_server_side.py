@@ -41,7 +41,9 @@ def test_the_memory_is_large_enough_for_all_uploads(name: str) -> None:
     changes, (most, joined, numbers, together) = SIZES[name]
     scenario = BASE.replace(**changes)
     streams = [make_stream(0, source, range(LANES)) for source in ("attack", "pre_aggregation", "root")]
-    side = ServerSide(scenario, draw_fleet(scenario), *streams, numbers, WatchPlan(5.0, np.ones((4, 6))))
+    side = ServerSide(
+        scenario, draw_fleet(scenario), streams[:1], *streams[1:], numbers, WatchPlan(5.0, np.ones((4, 6)))
+    )
     met, memory = min(5, joined * numbers), side.rule.memory
     assert memory.numbers.size >= (joined + 3) * met + scratch_size(joined, met)
     assert memory.flags.size >= joined * met
@@ -51,12 +53,16 @@ def test_the_memory_is_large_enough_for_all_uploads(name: str) -> None:
     assert memory.row_of.size == 5
 
     mixing = side.rule.mixing
-    assert mixing.counts.tolist() == [-(-p // 2) for p in range(joined + 1)]
-    assert mixing.memory.mixed.sent.shape == (mixing.counts[-1], together, LANES)
-    assert mixing.memory.mixed.entries.shape == (mixing.counts[-1], together, LANES)
-    assert mixing.memory.mixed.clients.shape == (mixing.counts[-1], LANES)
+    assert mixing.memory.after.tolist() == [-(-p // 2) for p in range(joined + 1)]
+    assert mixing.memory.mixed.sent.shape == (mixing.memory.after[-1], together, LANES)
+    assert mixing.memory.mixed.entries.shape == (mixing.memory.after[-1], together, LANES)
+    assert mixing.memory.mixed.clients.shape == (mixing.memory.after[-1], LANES)
     needed = (
-        joined * together + together + joined + mixing.counts[-1] * joined + scratch_size(joined, together)
+        joined * together
+        + together
+        + joined
+        + mixing.memory.after[-1] * joined
+        + scratch_size(joined, together)
     )
     assert mixing.memory.numbers.size >= needed
     assert mixing.memory.flags.size >= joined * together
@@ -82,10 +88,10 @@ def test_the_memory_is_large_enough_for_all_uploads(name: str) -> None:
 def test_there_is_next_to_no_memory_for_what_there_is_not() -> None:
     scenario = BASE.replace(pre_aggregation=None, defence=None, attack=None)
     streams = [make_stream(0, source, range(LANES)) for source in ("attack", "pre_aggregation", "root")]
-    side = ServerSide(scenario, draw_fleet(scenario), *streams, 2, None)
+    side = ServerSide(scenario, draw_fleet(scenario), streams[:1], *streams[1:], 2, None)
     assert (side.search, side.defence, side.watching) == (None, None, None)
     assert not side.rule.mixing.is_on
-    assert side.rule.mixing.counts.sum() == 0
+    assert side.rule.mixing.memory.after.sum() == 0
     assert side.rule.mixing.memory.numbers.size == 0
 
 

@@ -135,16 +135,14 @@ def test_errors_that_only_fall_or_rise_have_their_lowest_at_an_end() -> None:
 
 
 def made_up_solver(curve: Callable[[np.ndarray], np.ndarray]) -> SimpleNamespace:
-    law = SimpleNamespace(law=SimpleNamespace(rows=2))
     model = SimpleNamespace(
         fleet=SimpleNamespace(noise_variance=np.array([0.2, 0.4]), test_noise_variance=0.3),
-        scenario=SimpleNamespace(is_linear=False),
-        branches=[None],
-        entries=SimpleNamespace(size=1),
-        recursion=lambda stepsize, branch: law,
+        scenario=SimpleNamespace(is_linear=False, data=SimpleNamespace(rows=None)),
     )
     return SimpleNamespace(
-        model=model, curve=lambda stepsize, length: (curve(np.arange(length)), np.zeros(length))
+        model=model,
+        curve=lambda stepsize, length: (curve(np.arange(length)), np.zeros(length)),
+        num_moments=lambda stepsize: 3,
     )
 
 

@@ -320,7 +320,7 @@ def statement_of(attack: Attack) -> Statement:
     --------
     >>> from psofed.attacks import SignFlip
     >>> statement_of(SignFlip(num_byzantine=1, scale=2.0, of="update"))
-    Affine(own=-2.0, server=3.0, offset=0.0, variance=0.0, common_variance=0.0)
+    Affine(own=-2.0, server=3.0, offset=0.0, variance=0.0, common_variance=0.0, is_lost=False)
     """
     statement = attack.affine()
     if statement is None:

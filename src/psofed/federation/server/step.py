@@ -46,7 +46,7 @@ class Combination:
     Examples
     --------
     >>> Combination("median", pre_aggregation="nnm").rule
-    Median()
+    Median(quorum=3)
     """
 
     rule: Aggregation | str | None = None

@@ -18,9 +18,10 @@ class MDA(Aggregation):
 
     Of all ways to leave out f of the P' participants who answered (more than half always stay), the one is taken whose
     remaining updates have the smallest diameter, the largest distance between two of them; of equal diameters, which
-    are common, the one with the smallest sum of squared distances. The server moves by P'/|S_n| of their mean. With
-    f = 0 it is the mean. All ways are tried, so only small cases are allowed: at most 10,000 ways, for example
-    P = 16 with f = 5, or P = 30 with f = 3.
+    are common, the one with the smallest sum of squared distances. Diameters and sums count as equal if they differ by
+    a rounding error, 10⁻¹² of the smaller. The server moves by P'/|S_n| of their mean. With f = 0 it is the mean. All
+    ways are tried, so only small cases are allowed: at most 10,000 ways, for example P = 16 with f = 5, or P = 30 with
+    f = 3.
 
     References
     ----------
@@ -68,6 +69,9 @@ class MDA(Aggregation):
         for j in range(left_out):
             now[j] = best[j] = j
         smallest = least = math.inf
+        # Clipped updates that share no entry are equally far apart but for rounding, which must not decide. The margins
+        # are relative to the smallest values: one distant Byzantine update must not make all others count as equal.
+        below, above = 1.0 - 1e-12, 1.0 + 1e-12
         while True:
             diameter = total = 0.0
             next_out = 0
@@ -82,10 +86,10 @@ class MDA(Aggregation):
                         continue
                     diameter = max(diameter, distances[p, other])
                     total += distances[p, other]
-                if diameter > smallest:
+                if diameter > above * smallest:
                     break
-            if diameter < smallest or (diameter == smallest and total < least):
-                smallest, least = diameter, total
+            if diameter < below * smallest or (diameter <= above * smallest and total < below * least):
+                smallest, least = min(smallest, diameter), total
                 for j in range(left_out):
                     best[j] = now[j]
             # The next way, in lexicographic order.

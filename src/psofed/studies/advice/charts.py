@@ -78,9 +78,9 @@ def _limits(values: FloatArray, others: FloatArray | None = None) -> tuple[float
     values = values[np.isfinite(values)]
     if values.size < 3:
         return None
-    lower, upper = (float(q) for q in np.quantile(values, (0.25, 0.75), method="closest_observation"))
-    reach = max(4 * (upper - lower), 0.5 * abs(upper), 1e-9)
-    inside = values[(values > lower - reach) & (values < upper + reach)]
+    centre = float(np.median(values))
+    reach = max(6 * float(np.median(np.abs(values - centre))), 0.5 * abs(centre), 1e-9)
+    inside = values[np.abs(values - centre) < reach]
     reach = 2 * max(float(np.ptp(inside)), 1e-9)
     everything = values if others is None else np.append(values, others[np.isfinite(others)])
     if everything.min() > inside.min() - reach and everything.max() < inside.max() + reach:

@@ -171,7 +171,7 @@ def ratio_gain(
     --------
     >>> gain = ratio_gain(np.array([0.9, 0.8, 0.85, 0.95, 0.9]), np.array([1.0, 1.1, 0.9, 1.0, 0.9]))
     >>> round(gain.value, 3), [round(end, 3) for end in gain.interval], gain.is_clear
-    (0.102, [0.0, 0.204], True)
+    (0.102, [-0.037, 0.241], False)
     """
     from scipy.special import stdtrit
 
