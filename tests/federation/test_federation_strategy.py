@@ -727,6 +727,28 @@ def test_checkpoints_are_kept_and_the_way_back_is_open(make_app, tmp_path):
     assert all(entry.stat().st_mode & 0o077 == 0 for entry in tmp_path.rglob("*.npz"))
 
 
+@pytest.mark.parametrize("completed", [0, 1, 2])
+def test_a_round_killed_before_its_checkpoint_is_the_newest_is_not_offered(
+    make_app, tmp_path, monkeypatch, completed
+):
+    path = tmp_path / "c.npz"
+    grid = InProcessGrid({node: make_app() for node in NODES})
+    if completed:
+        run(grid, rounds=completed, checkpoint=path)
+
+    def killed(source, target):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("psofed.federation.server.checkpoint.replace_by_link", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(grid, rounds=completed + 1, checkpoint=path, resume=completed > 0)
+    store = CheckpointStore(path)
+    assert store._file(completed + 1).exists()
+    assert store.rounds() == list(range(1, completed + 1))
+    with pytest.raises(PsofedError, match=rf"to_round = {completed + 1}: must be a round with a checkpoint"):
+        store.rollback(completed + 1)
+
+
 def test_a_history_that_was_cut_short_is_no_obstacle(make_app, tmp_path):
     path = tmp_path / "c.npz"
     grid = InProcessGrid({node: make_app() for node in NODES})

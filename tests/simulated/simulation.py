@@ -228,7 +228,7 @@ class Simulation:
     def _roll_back_to(self, where: float) -> None:
         store = CheckpointStore(CHECKPOINT)
         kept = store.rounds()
-        if not kept or not self.disk.exists(CHECKPOINT):  # no round was completed
+        if not kept:
             return
         number = kept[-1] if where < 0.7 else kept[int((where - 0.7) / 0.3 * len(kept))]
         self.world.tell(f"the operator rolls back to round {number}")

@@ -19,7 +19,7 @@ FOUND_BY = {
     "signatures-for-ever": 23,
     "ignore-revocation": 6,
     "rollback-removes-first": 12,
-    "offer-every-round": 47,
+    "offer-every-round": 15,
     "link-without-sync": 4,
     "write-without-sync": 1,
     "history-last": 10,

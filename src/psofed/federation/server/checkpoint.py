@@ -102,8 +102,13 @@ class CheckpointStore:
         ]
 
     def rounds(self) -> list[int]:
-        """Return the completed rounds whose checkpoints are kept, in ascending order."""
+        """Return the completed rounds whose checkpoints are kept, in ascending order.
+
+        If somebody has removed or damaged `path`, all rounds in the folder are offered.
+        """
         numbered = self._numbered()
+        if numbered == [1] and not disk().exists(self.path):
+            return []  # a kill within the first `save` leaves this: the round was written but not completed
         try:
             newest = _from_archive(self.path).round_number
         except PsofedError:
