@@ -1,14 +1,20 @@
 """PSO-Fed for river: clients with ``learn_one`` and ``predict_one``. Needs river, ``pip install river``."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from psofed.common.errors import PsofedError
 from psofed.simulation.row_by_row import RowFederation
 
-try:
-    from river.base import Regressor  # pyright: ignore[reportMissingImports]
-except ImportError as error:
-    raise PsofedError(f"psofed.river needs river; install it with: pip install river ({error})") from None
+if TYPE_CHECKING:
+    Regressor = object  # river is not installed where types are checked
+else:
+    try:
+        from river.base import Regressor
+    except ImportError as _error:
+        raise PsofedError(
+            f"psofed.river needs river; install it with: pip install river ({_error})"
+        ) from None
 
 __all__ = ["FederatedClient", "RiverFederation"]
 

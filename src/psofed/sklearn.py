@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,9 +18,9 @@ try:
     import sklearn.utils as utils
     import sklearn.utils.validation as validation
     from sklearn.exceptions import ConvergenceWarning
-except ImportError as error:
+except ImportError as _error:
     raise PsofedError(
-        f"psofed.sklearn needs scikit-learn; install it with: pip install 'psofed[sklearn]' ({error})"
+        f"psofed.sklearn needs scikit-learn; install it with: pip install 'psofed[sklearn]' ({_error})"
     ) from None
 
 __all__ = ["FederatedRegressor"]
@@ -28,7 +28,15 @@ __all__ = ["FederatedRegressor"]
 _validate_data: Any = validation.validate_data  # its annotations are those of a placeholder
 
 
-class FederatedRegressor(base.RegressorMixin, base.BaseEstimator):
+if TYPE_CHECKING:
+    _Estimator = object  # scikit-learn's classes have no types
+else:
+
+    class _Estimator(base.RegressorMixin, base.BaseEstimator):
+        """scikit-learn's base classes of a regressor."""
+
+
+class FederatedRegressor(_Estimator):
     """Linear regression by clients that share parts of their models (PSO-Fed).
 
     Every row belongs to a client, and row n of each client to iteration n. In each iteration the participants replace

@@ -60,7 +60,7 @@ class OnlineFederation:
     def __init__(self, scenario: Scenario, seed: int) -> None:
         self.scenario = scenario
         self.seed = seed
-        self.iteration = 0
+        self.iteration: int = 0
         clients, dimension = scenario.num_clients, scenario.dimension
         self._models: FloatArray = np.zeros((clients, dimension))
         self._server: FloatArray = np.zeros(dimension)
