@@ -39,6 +39,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = {path.parent.name for path in (ROOT / "src" / "psofed").glob("*/__init__.py")}
 MARKERS = PACKAGES | {"docs"}
 
+# In these folders `make test` runs every third case of tests with this many cases or more; `make test-all` runs all.
+GRIDS, MANY_CASES = ("agreement", "conformance", "exactness"), 24
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--file-times`."""
@@ -71,13 +74,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if (takes := item.get_closest_marker("takes")) is not None:
             seconds[unit_of_work(file)] += takes.args[0]
     items.sort(key=lambda item: -seconds[unit_of_work(_file(item))])
+    cases = Counter(_function(item) for item in items)
     case: Counter[str] = Counter()
     for item in items:
-        if (thinned := item.get_closest_marker("thinned")) is not None:
-            name = item.nodeid.split("[", 1)[0]
-            case[name] += 1
-            if case[name] % thinned.args[0] != 1:
-                item.add_marker(pytest.mark.grid)
+        name = _function(item)
+        case[name] += 1
+        thinned = item.get_closest_marker("thinned")
+        is_grid = cases[name] >= MANY_CASES and Path(_file(item)).parent.name in GRIDS
+        every = thinned.args[0] if thinned is not None else 3 if is_grid else 1
+        if (case[name] - 1) % every:
+            item.add_marker(pytest.mark.grid)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -86,6 +92,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail(
             f"add `pytestmark = pytest.mark.NAME` to {_file(item)}; NAME: {', '.join(sorted(MARKERS))}"
         )
+
+
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.split("[", 1)[0]
 
 
 def _file(item: pytest.Item) -> str:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import os
 import stat
 import subprocess
@@ -236,7 +237,11 @@ def test_a_warning_comes_with_every_address_but_loopback():
     )
 
 
-def test_a_stray_file_among_the_keys_is_skipped_with_one_warning(tmp_path, caplog):
+def test_a_stray_file_among_the_keys_is_skipped_with_one_warning(tmp_path, caplog, monkeypatch):
+    # A SuperLink that an earlier test ran within this process has disabled all loggers.
+    monkeypatch.setattr(logging.getLogger("psofed.federation"), "disabled", False)
+    caplog.set_level(logging.WARNING, logger="psofed.federation")
+
     class Link:
         """The two calls of a SuperLink's Control API that registering needs."""
 
