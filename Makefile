@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Tests start many processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install test test-slow test-all coverage breaks soak simulated byzantine patient bench peers lint format reproduce docs constraints dist dist-oldest clean
+.PHONY: install test test-slow test-ci test-all coverage breaks soak simulated byzantine patient bench peers lint format reproduce docs constraints dist dist-oldest clean
 
 install: $(STAMP)
 
@@ -22,6 +22,10 @@ test: install
 # Tests that take long; `.ci/run` runs them too.
 test-slow: install
 	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
+
+# Both in one run, which keeps all cores busy.
+test-ci: install
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not grid"
 
 # Everything, with all cases of the large grids.
 test-all: install
