@@ -123,6 +123,8 @@ def test_a_sweep_takes_a_path_and_says_what_a_grid_is(folder) -> None:
     ids=lambda arguments: arguments[0] + arguments[-1].rpartition(".")[2],
 )
 def test_a_full_disk_is_one_line_and_leaves_nothing_behind(folder, arguments) -> None:
+    import matplotlib.font_manager  # noqa: F401 (writes its cache before the disk is full)
+
     before = sorted(folder.iterdir())
     # Not measured by `make coverage`, which has to write a file as well.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
