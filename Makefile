@@ -39,16 +39,16 @@ MINUTES ?= 20
 soak: install
 	$(BIN)/python tests/federation/soak.py --minutes $(MINUTES)
 
-# Replays one seed and tells what happened in words; without SEED runs new seeds for MINUTES.
+# Replays one seed and tells what happened in words; without SEED runs seeds that follow from the commit for MINUTES.
 ROUNDS ?= 100
 simulated: install
-	$(BIN)/python tests/simulated --rounds $(ROUNDS) $(if $(SEED),$(SEED) --story,--minutes $(MINUTES))
+	$(BIN)/python tests/simulated --rounds $(ROUNDS) $(if $(SEED),$(SEED) --story,--minutes $(MINUTES) $(if $(BEGIN),--begin $(BEGIN)))
 
 byzantine: install
 	$(BIN)/python tests/federation/byzantine.py
 
 patient: install
-	$(BIN)/python tests/federation/patient.py
+	$(BIN)/python tests/federation/patient.py > docs/tables/federation_patient.csv
 
 # It takes the packages of the Python that it finds first.
 PYRIGHT := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/basedpyright

@@ -3,7 +3,9 @@
 If that changes anything it fails, so that what is committed is up to date.
 """
 
+import importlib
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import MISSING
@@ -17,6 +19,7 @@ from psofed.cli import app
 from psofed.cli.flags import flag_of
 from psofed.common.options import describe as describe_option
 from psofed.common.options import is_required, option_of
+from psofed.parts import contexts
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, built_in_parts
 from psofed.scenario import Data, Evasion, Links, Scenario, Selection
@@ -28,7 +31,11 @@ from psofed.settings.sweep import SweepSettings
 from psofed.settings.theory import ComparisonSettings, PredictionSettings, TuningSettings
 
 DOCS = Path(__file__).parent
-PARTS = DOCS.parent / "src" / "psofed" / "parts"
+sys.path.insert(0, str(DOCS))
+
+from api_reference import describe_object, to_markdown  # noqa: E402
+
+PACKAGE = DOCS.parent / "src" / "psofed"
 
 SETTINGS: dict[str, Any] = {
     "Scenario": Scenario,
@@ -101,13 +108,12 @@ def pages() -> dict[Path, str]:
         DOCS / "settings.md": make_settings_page(),
     }
     for family, folder in FAMILIES.items():
-        file = PARTS / folder / "__init__.py"
-        made[file] = with_type_list(file.read_text(encoding="utf-8"), family)
+        made[PACKAGE / f"{folder}.pyi"] = make_stub(family)
     return made
 
 
 def make_api_page() -> str:
-    """Return the page that the site fills with the docstrings of all public names."""
+    """Return the page with the docstrings of all public names, object by object."""
     if missing := undocumented():
         sys.exit("the Python reference needs\n" + "\n".join(missing))
     groups: dict[str, list[str]] = {"Functions": [], "Classes": [], "Families of parts": [], "Errors": []}
@@ -126,21 +132,34 @@ def make_api_page() -> str:
     lines = [
         "# Python reference",
         "",
-        "What `import psofed` gives, from the docstrings; the list is made by `make docs`. The built-in parts are in",
-        "[their own table](parts.md).",
+        "What `import psofed` gives, from the docstrings; made by `make docs`.",
+        "The built-in parts are in [their own table](parts.md).",
     ]
     for title, names in groups.items():
         lines += ["", f"## {title}"]
         for name in names:
-            lines += ["", f"::: psofed.{name}"]
-    lines += ["", "## scikit-learn and river"]
-    for name in (
-        "sklearn.FederatedRegressor",
-        "simulation.row_by_row.RowFederation",
-        "river.FederatedClient",
-    ):
-        lines += ["", f"::: psofed.{name}"]
-    return "\n".join(lines) + "\n"
+            lines += ["", *describe_object(name, getattr(psofed, name))]
+    lines += [
+        "",
+        "## Arguments of parts",
+        "",
+        "What the methods of a part are shown, as named tuples (`psofed.parts.contexts`).",
+    ]
+    for name, value in vars(contexts).items():
+        if hasattr(value, "_fields"):
+            lines += ["", f"### {name}", "", *to_markdown(inspect.getdoc(value) or "")]
+    lines += [
+        "",
+        "## scikit-learn and river",
+        "",
+        "`psofed.river` has `RiverFederation`, a `RowFederation` whose clients are river's regressors:",
+        "[how to use them](howto/sklearn.md).",
+    ]
+    for name in ("sklearn.FederatedRegressor", "simulation.row_by_row.RowFederation"):
+        module, _, inner = name.rpartition(".")
+        value = getattr(importlib.import_module(f"psofed.{module}"), inner)
+        lines += ["", *describe_object(name, value)]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"
 
 
 def undocumented() -> list[str]:
@@ -218,14 +237,13 @@ def make_parts_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def with_type_list(text: str, family: str) -> str:
-    """Return a family's ``__init__.py`` with the list of its classes for type checkers."""
-    start, end = text.index("if TYPE_CHECKING:\n"), text.index("else:  #")
-    imports = [
-        f"    from {part.__module__} import {part.__name__} as {part.__name__}\n"
+def make_stub(family: str) -> str:
+    """Return the list of a family's classes for type checkers, such as ``psofed/attacks.pyi``."""
+    names = [
+        f"from {part.__module__} import {part.__name__} as {part.__name__}\n"
         for part in built_in_parts(family)
     ]
-    return text[:start] + "if TYPE_CHECKING:\n" + "".join(imports) + text[end:]
+    return "".join(["# For type checkers; written by `make docs`.\n", *names])
 
 
 def _knowledge(part: Any) -> str:

@@ -47,7 +47,7 @@ def explorer(browser: Any, address: str) -> None:
     page.click("#compare")
     page.locator("#network_mse-B:not(.stale)").wait_for()
     page.fill("#field-num_shared", "5")
-    page.locator("#sentence", has_text="Sharing all 5 entries").wait_for()
+    page.locator("#sentence", has_text="Sharing all 5 parameters").wait_for()
     page.locator("#best_stepsize-B:not(.stale)").wait_for()
     save(page, "explorer_compare")
     page.close()

@@ -26,7 +26,6 @@ import re
 import runpy
 import shlex
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -122,7 +121,7 @@ class Background:
 
     def __exit__(self, *_: object) -> None:
         for process in reversed(self._running):  # nodes before their server
-            process.send_signal(signal.SIGINT)
+            process.terminate()  # a shell in the background would let them ignore Ctrl-C
         for process in self._running:
             process.communicate(timeout=60)
 
@@ -282,14 +281,14 @@ def _run_psofed(words: list[str]) -> str:
     """Run one of our commands, as ``main()`` would, in this process: its imports and kernels are there already."""
     from typer.testing import CliRunner
 
-    from psofed.cli import app
+    from psofed.cli import app, explain
     from psofed.common.errors import PsofedError
 
     done = CliRunner().invoke(app, words)
     if done.exception is None or isinstance(done.exception, SystemExit):
         return done.stdout
     if isinstance(done.exception, PsofedError):
-        return f"psofed: {done.exception}\n"
+        return f"psofed: {explain(done.exception, tuple(words))}\n"
     raise done.exception
 
 

@@ -1,9 +1,8 @@
 """Adapt pages for the site that are also read in the repository.
 
-- The README is the site's first page.
 - Links that leave docs/ (to source files, examples, the licence) lead to the repository if its address is known
   (``PSOFED_REPO_URL``), and are plain text otherwise.
-- The playground's tables are computed.
+- The playground's tables are computed, and tutorials are offered as notebooks.
 - Formulas between dollar signs become MathML while the site is built: nothing is fetched or computed when it is read.
 """
 
@@ -21,14 +20,21 @@ from mkdocs.structure.pages import Page
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from notebooks import LESSONS, notebooks
 from playground_tables import script
 
-ROOT = Path(__file__).parent.parent
-MADE = ("api.md", "cli.md", "parts.md")  # by make_pages.py
+MADE = ("api.md", "cli.md", "parts.md", "settings.md")  # by make_pages.py
+# How much a page counts in the search: explanations before lists of names.
+BOOST = {
+    "index.md": 3.0,
+    "glossary.md": 2.0,
+    "howto/tune.md": 2.0,
+    **dict.fromkeys(("own_data.md", "federation.md", "howto/own_part.md", "howto/sklearn.md"), 1.8),
+    **dict.fromkeys(("federation_tests.md", "flower_report.md", "decisions.md", "breaks.md"), 0.5),
+    **dict.fromkeys(MADE, 0.4),
+}
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)[^)\s]*)\)")
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', flags=re.S)
-
-_ROLE = re.compile(r":(?:func|class|meth|mod|attr|data|exc):<code>([^<]+)</code>")
 
 
 def on_config(config: Any) -> Any:
@@ -39,14 +45,10 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Put the README in as the first page; pages made from code are edited where they are made."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    # From the root, pages of docs/ are docs/…; everything else leads out of the site.
-    text = re.sub(r"\]\((?!docs/|https?:|#)([^)]+)\)", r"](../\1)", text).replace("](docs/", "](")
-    first = File.generated(config, "index.md", content=text)
-    first.edit_uri = "../README.md"
-    files.append(first)
+    """Add the playground's tables and the notebooks; pages made from code are edited where they are made."""
     files.append(File.generated(config, "assets/playground_data.js", content=script()))
+    for name, lesson in notebooks().items():
+        files.append(File.generated(config, f"notebooks/{name}", content=lesson))
     for file in files:
         if file.src_uri in MADE:
             file.edit_uri = "make_pages.py"
@@ -54,7 +56,12 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: Any, **_: Any) -> str:
-    """Lead links that leave docs/ to the repository, or nowhere."""
+    """Lead links that leave docs/ to the repository, or nowhere; offer lessons as notebooks; weigh the page."""
+    page.meta.setdefault("search", {"boost": BOOST.get(page.file.src_uri, 1.0)})
+    for name, lesson in LESSONS.items():
+        if page.file.src_uri == lesson:
+            offer = f"[Download this page as a notebook](notebooks/{name}.ipynb){{ download }}"
+            markdown = re.sub(r"^(# .*)$", rf"\1\n\n{offer}", markdown, count=1, flags=re.M)
 
     def lead(match: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.file.src_uri), match[2]))
@@ -82,14 +89,7 @@ def on_page_content(content: str, page: Page, **_: Any) -> str:
             return f'<div class="formula">{made}</div>'
         return f'<span class="long-formula">{made}</span>' if len(source) > 45 else made
 
-    content = _ROLE.sub(lambda match: _reference(match, content), content)
     return _FORMULA.sub(render, content)
-
-
-def _reference(match: re.Match[str], content: str) -> str:
-    """Return a link in the place of a role in a docstring (``:func:`psofed.predict```), if the page has its target."""
-    code = f"<code>{match[1].removeprefix('~')}</code>"
-    return f'<a href="#{match[1]}">{code}</a>' if f'id="{match[1]}"' in content else code
 
 
 def to_mathml(source: str, is_block: bool) -> str:

@@ -15,11 +15,15 @@ from typing import Any, NamedTuple
 # would mostly wait for each other, at full load: the theory's tests take a third of the time without.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import hypothesis
 import numpy as np
 import pytest
 
 from psofed import Aggregation, Attack, Scenario
 from psofed.parts.attacks import Gaussian
+
+hypothesis.settings.register_profile("psofed", deadline=None)  # how long an example takes depends on the load
+hypothesis.settings.load_profile("psofed")
 
 
 @pytest.fixture
@@ -39,8 +43,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = {path.parent.name for path in (ROOT / "src" / "psofed").glob("*/__init__.py")}
 MARKERS = PACKAGES | {"docs"}
 
-# In these folders `make test` runs every third case of tests with this many cases or more; `make test-all` runs all.
-GRIDS, MANY_CASES = ("agreement", "conformance", "exactness"), 24
+# In these folders `make test` runs some cases of tests with many (`_every`); `make test-all` runs all.
+GRIDS = ("agreement", "conformance", "exactness")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -80,8 +84,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name = _function(item)
         case[name] += 1
         thinned = item.get_closest_marker("thinned")
-        is_grid = cases[name] >= MANY_CASES and Path(_file(item)).parent.name in GRIDS
-        every = thinned.args[0] if thinned is not None else 3 if is_grid else 1
+        is_grid = Path(_file(item)).parent.name in GRIDS
+        every = thinned.args[0] if thinned is not None else _every(cases[name]) if is_grid else 1
         if (case[name] - 1) % every:
             item.add_marker(pytest.mark.grid)
 
@@ -92,6 +96,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail(
             f"add `pytestmark = pytest.mark.NAME` to {_file(item)}; NAME: {', '.join(sorted(MARKERS))}"
         )
+
+
+def _every(cases: int) -> int:
+    """Return which share of a grid's cases runs: all of a few, half of a dozen, a fifth of many."""
+    return 5 if cases >= 24 else 2 if cases >= 12 else 1
 
 
 def _function(item: pytest.Item) -> str:

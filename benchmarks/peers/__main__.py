@@ -31,7 +31,11 @@ def main() -> None:
         "--torch-version", default="2.13.0",
         help="of PyTorch; 2.13.0+cpu takes a smaller file where your index has one (%(default)s)",
     )  # fmt: skip
-    parser.add_argument("--write-docs", action="store_true", help="replace the tables in docs/comparison.md")
+    parser.add_argument(
+        "--write-docs",
+        action="store_true",
+        help="replace the tables of the comparison in docs/",
+    )
     parser.add_argument("--tables-only", action="store_true", help="run nothing; take what --out holds")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(names):

@@ -1,4 +1,4 @@
-"""Tables of docs/comparison.md, from what was measured."""
+"""Tables of docs/comparison_tables.md and docs/comparison.md, from what was measured."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Delays of flights, learned by airports together and alone: the numbers and pictures of docs/own_data.md.
+"""Delays of flights, learned by airports together and alone: the numbers and pictures of docs/flights.md.
 
 Run as `python examples/flights/compare.py docs/images`.
 """

@@ -1,2 +1,4 @@
-# For type checkers: psofed/__init__.py puts psofed.parts.availabilities here when it is imported.
-from psofed.parts.availabilities import *
+# For type checkers; written by `make docs`.
+from psofed.parts.availabilities.bernoulli import Bernoulli as Bernoulli
+from psofed.parts.availabilities.markov import Markov as Markov
+from psofed.parts.availabilities.schedule import Schedule as Schedule

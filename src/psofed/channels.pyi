@@ -1,2 +1,5 @@
-# For type checkers: psofed/__init__.py puts psofed.parts.channels here when it is imported.
-from psofed.parts.channels import *
+# For type checkers; written by `make docs`.
+from psofed.parts.channels.lossy import Lossy as Lossy
+from psofed.parts.channels.noisy import Noisy as Noisy
+from psofed.parts.channels.private import Private as Private
+from psofed.parts.channels.quantised import Quantised as Quantised

@@ -1,2 +1,3 @@
-# For type checkers: psofed/__init__.py puts psofed.parts.defences here when it is imported.
-from psofed.parts.defences import *
+# For type checkers; written by `make docs`.
+from psofed.parts.defences.cusum import Cusum as Cusum
+from psofed.parts.defences.none import None_ as None_

@@ -1,2 +1,3 @@
-# For type checkers: psofed/__init__.py puts psofed.parts.delays here when it is imported.
-from psofed.parts.delays import *
+# For type checkers; written by `make docs`.
+from psofed.parts.delays.fixed import Fixed as Fixed
+from psofed.parts.delays.geometric import Geometric as Geometric

@@ -1,2 +1,3 @@
-# For type checkers: psofed/__init__.py puts psofed.parts.models here when it is imported.
-from psofed.parts.models import *
+# For type checkers; written by `make docs`.
+from psofed.parts.models.linear import Linear as Linear
+from psofed.parts.models.rff import Rff as Rff

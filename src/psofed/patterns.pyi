@@ -1,2 +1,3 @@
-# For type checkers: psofed/__init__.py puts psofed.parts.patterns here when it is imported.
-from psofed.parts.patterns import *
+# For type checkers; written by `make docs`.
+from psofed.parts.patterns.random import Random as Random
+from psofed.parts.patterns.round_robin import RoundRobin as RoundRobin

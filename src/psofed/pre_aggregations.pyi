@@ -1,2 +1,4 @@
-# For type checkers: psofed/__init__.py puts psofed.parts.pre_aggregations here when it is imported.
-from psofed.parts.pre_aggregations import *
+# For type checkers; written by `make docs`.
+from psofed.parts.pre_aggregations.arc import ARC as ARC
+from psofed.parts.pre_aggregations.bucketing import Bucketing as Bucketing
+from psofed.parts.pre_aggregations.nnm import NNM as NNM

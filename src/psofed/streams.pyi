@@ -1,2 +1,3 @@
-# For type checkers: psofed/__init__.py puts psofed.parts.streams here when it is imported.
-from psofed.parts.streams import *
+# For type checkers; written by `make docs`.
+from psofed.parts.streams.delay_line import DelayLine as DelayLine
+from psofed.parts.streams.independent import Independent as Independent

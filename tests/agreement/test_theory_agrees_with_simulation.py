@@ -123,7 +123,7 @@ def server_held_grid() -> list[Scenario]:
 def network_grid() -> list[Scenario]:
     small = {"num_clients": 6, "dimension": 3, "num_shared": 1, "iterations": 900}
     noisy = psofed.Links(
-        up=[psofed.channels.Quantised(bits=4, reach=4.0), psofed.channels.Lossy(probability=0.2)],
+        up=[psofed.channels.Quantised(bits=6, reach=16.0), psofed.channels.Lossy(probability=0.2)],
         down=psofed.channels.Noisy(variance=0.01),
     )
     away = psofed.availabilities.Bernoulli(probability=psofed.Uniform(0.2, 0.9), learns="available")
@@ -133,7 +133,15 @@ def network_grid() -> list[Scenario]:
         {"availability": away},
         {"attack": groups, "channel": noisy, "availability": away},
     ]
-    return [scenario_of("random", False, "same", **small | part) for part in parts]
+    late = [
+        ("round-robin", True, psofed.delays.Fixed(iterations=3, weight=0.8)),
+        ("random", False, psofed.delays.Fixed(iterations=2)),
+        ("random", True, psofed.delays.Geometric(ratio=0.5, longest=1, weight=0.8)),
+    ]
+    return [scenario_of("random", False, "same", **small | part) for part in parts] + [
+        scenario_of(pattern, coordinated, "same", delay=delay, **small)
+        for pattern, coordinated, delay in late
+    ]
 
 
 GRIDS = {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.explore, pytest.mark.paper]
+pytestmark = [pytest.mark.explore, pytest.mark.paper, pytest.mark.slow]
 
 
 def test_a_page_from_disk_is_seen(open_page, sideways, tmp_path: Path) -> None:

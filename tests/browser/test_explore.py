@@ -193,7 +193,7 @@ def test_where_theory_refuses_the_page_says_why_and_simulates(
     address: str, open_page: Any, screenshot: Any
 ) -> None:
     page = open_page(f"{address}&{query(small_fleet().replace(aggregation='median'))}")
-    page.locator("#sentence", has_text='"median" is not linear').wait_for(timeout=READY)
+    page.locator("#sentence", has_text='not "median"').wait_for(timeout=READY)
     page.locator("#status", has_text="256 trials simulated").wait_for(timeout=2 * READY)
     simulated = psofed.simulate(small_fleet().replace(aggregation="median"), trials=256)
     assert page.inner_text("#simulated-A") == shown(simulated.network_mse.mean)

@@ -80,12 +80,6 @@ def test_nothing_is_suggested_that_is_not_like_it() -> None:
     assert closest("colour", ["stepsize", "iterations"]) is None
 
 
-def test_options_that_are_misspelt_are_suggested(folder, psofed_command) -> None:
-    done = psofed_command("simulate", "scenario.toml", "--trals", 3)
-    assert done.returncode == 2
-    assert "--trials" in done.stderr
-
-
 def test_a_small_fleet_needs_no_number_of_participants() -> None:
     assert psofed.Scenario(num_clients=3, dimension=2).num_participants == 3
     assert psofed.Scenario(num_clients=30, dimension=2).num_participants == 5
@@ -193,13 +187,6 @@ def test_an_interrupted_sweep_says_what_is_kept_and_goes_on(folder) -> None:
     grid = read_grid("long.toml")
     run_sweep(grid, store=CellStore(cells), progress=lambda done, _: seen.append(done))
     assert seen[0] == kept
-
-
-def test_help_shows_what_stands_in_brackets(monkeypatch, psofed_command) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("TERM", "dumb")
-    done = psofed_command("sweep", "--help")
-    assert "[base] scenario and [grid] lists" in done.stdout
 
 
 @pytest.mark.parametrize(

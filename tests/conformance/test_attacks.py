@@ -93,24 +93,6 @@ def test_an_attack_changes_something_and_keeps_the_model_finite(kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", ATTACKS)
-def test_bits_do_not_depend_on_threads_or_on_the_other_trials(kind: str) -> None:
-    scenario = attacked(kind, byzantine_set="redrawn", coordinated=False)
-    one, many = (simulate(scenario, trials=18, threads=threads) for threads in (1, 3))
-    alone = simulate(scenario, trials=1)
-    for metric in METRICS:
-        assert np.array_equal(one.steady_state[metric], many.steady_state[metric])
-        assert one.steady_state[metric][0] == alone.steady_state[metric][0]
-
-
-@pytest.mark.parametrize("kind", ATTACKS)
-def test_every_attack_survives_toml_and_back(kind: str) -> None:
-    scenario = attacked(kind, byzantine_set="redrawn")
-    assert Scenario.from_toml(scenario.to_toml()) == scenario
-    part = find_part("attack", kind)
-    assert list(scenario.to_mapping()["attack"]) == ["kind", *(n for n in part.options() if n != "clients")]
-
-
-@pytest.mark.parametrize("kind", ATTACKS)
 def test_every_attack_changes_uploads_or_samples_and_says_what_it_knows(kind: str) -> None:
     part = find_part("attack", kind)
     own = [getattr(part, name) is not getattr(Attack, name) for name in ("corrupt", "craft", "poison")]
@@ -129,7 +111,7 @@ def known(kind: str, rng: np.random.Generator, **changes: float) -> tuple:
         "accomplices": rng.normal(size=2), "honest": rng.normal(size=3), **changes,
     }  # fmt: skip
     context = KNOWLEDGE[find_part("attack", kind).knows]
-    return context(**{name: values[name] for name in context._fields})
+    return context(**{name: values[name] for name in context._fields if name in values})
 
 
 def affine_attacks(kind: str) -> list[Attack]:

@@ -7,7 +7,7 @@ from dataclasses import MISSING, FrozenInstanceError
 import numpy as np
 import pytest
 
-from psofed import Scenario, simulate
+from psofed import Scenario
 from psofed.common.options import option_of
 from psofed.parts.attacks import Gaussian
 from psofed.parts.part import Part
@@ -59,14 +59,6 @@ def test_every_part_is_a_value(family: str, kind: str) -> None:
     for name in part.options():
         with pytest.raises(FrozenInstanceError):
             setattr(one, name, None)
-
-
-@pytest.mark.parametrize("algorithm", [part.kind for part in built_in_parts("algorithm")])
-def test_an_attack_that_never_happens_is_no_attack(small_scenario: Scenario, algorithm: str) -> None:
-    scenario = small_scenario.replace(algorithm=algorithm)
-    never = simulate(scenario.replace(attack=Gaussian(num_byzantine=3, probability=0.0)), trials=4)
-    none = simulate(scenario.replace(attack=None), trials=4)
-    assert np.array_equal(never.steady_state["test_mse"], none.steady_state["test_mse"])
 
 
 def test_attacks_and_normals_are_drawn_with_their_stated_moments() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import InvalidValueError, Links, Scenario, Selection, Uniform, simulate
+from psofed import InvalidValueError, Links, NotCoveredError, Scenario, Selection, Uniform, simulate
 from psofed.engine.frames.availability import Attendance
 from psofed.engine.frames.delay import Delays
 from psofed.engine.streams import make_stream
@@ -16,6 +16,7 @@ from psofed.parts.availabilities import Bernoulli, Markov, Schedule
 from psofed.parts.channels import Lossy, Noisy, Private, Quantised
 from psofed.parts.contexts import Transmission
 from psofed.parts.delays import Fixed, Geometric
+from psofed.parts.registry import find_part, part_names
 from psofed.reference.literal import run_trial
 from psofed.results.privacy import gaussian_epsilon
 from psofed.results.traffic import measure_communication
@@ -63,6 +64,33 @@ def test_the_engine_equals_the_literal_form(place: int) -> None:
     assert result.trial_curves is not None
     for metric in ("network_mse", "server_msd", "test_mse"):
         assert np.allclose(result.trial_curves[metric][2], getattr(reference, metric), rtol=1e-10, atol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in part_names("algorithm") if kind != "pso-fed"])
+@pytest.mark.parametrize("knows", [True, False])
+def test_clients_that_hold_no_model_sleep_and_have_links_too(kind: str, knows: bool) -> None:
+    """Two groups of attackers as well; messages get lost both ways, and sometimes nobody is there."""
+    scenario = BASE.replace(
+        algorithm=kind,
+        iterations=20,
+        availability=Bernoulli(probability=0.35, server_knows=knows),
+        channel=Links(
+            up=(Noisy(variance=0.001), Lossy(probability=0.2)),
+            down=(Quantised(bits=6, reach=2.0), Lossy(probability=0.2)),
+        ),
+        attack=[
+            Gaussian(clients=(0, 1), probability=0.5),
+            find_part("attack", "label-poisoning")(clients=(2,)),
+        ],
+    )
+    result, reference = simulate(scenario, trials=3, seed=5, keep_trials=True), run_trial(scenario, 5, 2)
+    assert result.trial_curves is not None
+    for metric in ("network_mse", "server_msd", "test_mse"):
+        assert np.allclose(result.trial_curves[metric][2], getattr(reference, metric), rtol=1e-8, atol=1e-12)
+    assert Scenario.from_toml(scenario.to_toml()) == scenario
+    with pytest.raises(NotCoveredError, match=r"the theory (covers|does not cover) algorithm"):
+        psofed.predict(scenario)
 
 
 def test_data_and_masks_do_not_depend_on_the_network() -> None:

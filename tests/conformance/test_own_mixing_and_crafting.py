@@ -39,7 +39,7 @@ class Grudge(Attack):
 
     knows = "everyone"
 
-    def memory_size(self, num_clients, dimension):
+    def group_memory_size(self, num_clients, dimension):
         return 1 + dimension
 
     def craft(self, conspiracy, out):

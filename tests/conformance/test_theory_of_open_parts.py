@@ -18,7 +18,7 @@ PLAIN = Scenario(
 OPTIONS = {
     "bernoulli": {"probability": 0.6}, "markov": {"probability": 0.6, "mean_time": 5.0},
     "schedule": {"period": 4, "share": 0.5}, "lossy": {"probability": 0.3}, "noisy": {"variance": 0.1},
-    "private": {"clip": 1.0}, "quantised": {"bits": 4, "reach": 4.0}, "fixed": {"iterations": 2},
+    "private": {"clip": 1.0}, "quantised": {"bits": 4, "reach": 12.0}, "fixed": {"iterations": 2},
     "geometric": {"ratio": 0.3, "longest": 3},
 }  # fmt: skip
 
@@ -31,6 +31,7 @@ def changes() -> dict[str, dict]:
         },
         "stepsizes per client": {"stepsize": (0.05, 0.1, 0.2)},
     }
+    found["geometric, one iteration"] = {"delay": psofed.delays.Geometric(ratio=0.3, longest=1)}
     for family in ("availability", "delay", "learner", "algorithm"):
         for kind in part_names(family):
             found[kind] = {family: find_part(family, kind)(**OPTIONS.get(kind, {}))}

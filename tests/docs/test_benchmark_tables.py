@@ -36,12 +36,62 @@ def test_a_row_that_is_not_there_is_refused(writer) -> None:
         writer.part_of(TABLE, 'rows "three"')
 
 
-def test_the_readme_shows_a_part_of_the_page_on_speed(writer) -> None:
-    whole = re.search(
-        r"<!-- bench:simulator -->\n(.*?)\n<!--", (ROOT / "docs/speed.md").read_text("utf-8"), re.S
-    )
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert writer.with_table(readme, "simulator", whole[1]) == readme
+@pytest.mark.parametrize(
+    ("page", "source", "names"),
+    [
+        ("README.md", "docs/speed.md", ["simulator", "fleets"]),
+        (
+            "docs/comparison.md",
+            "docs/comparison_tables.md",
+            ["peers-errors", "peers-bytes", "peers-rates", "costs"],
+        ),
+    ],
+)
+def test_a_page_shows_a_part_of_the_whole_table(writer, page: str, source: str, names: list[str]) -> None:
+    shown, whole = ((ROOT / name).read_text(encoding="utf-8") for name in (page, source))
+    for name in names:
+        table = re.search(rf"<!-- bench:{name} -->\n(.*?)\n<!--", whole, re.S)
+        assert writer.with_table(shown, name, table[1]) == shown
+
+
+# Measured values that a page's sentences repeat, and the page or table where they are measured.
+QUOTED = {
+    ("README.md", "docs/resilience.md"): ["0.14 dB"],
+    ("README.md", "docs/exact_theory.md"): ["57"],
+    ("docs/paper_notes.md", "docs/exact_theory.md"): ["57", "0.12 %"],
+    ("docs/index.md", "docs/tutorial_student.md"): ["a third"],
+    ("docs/comparison.md", "docs/federation_tests.md"): ["1.23 %"],
+    ("docs/exact_theory.md", "docs/tables/theory_agreement.csv"): ["0.02585", "0.03578", "0.07336"],
+    ("docs/algorithms.md", "docs/tables/algorithms_rivals.csv"): [
+        "−16.28",
+        "−18.23",
+        "7.22",
+        "−17.49",
+        "6,128",
+    ],
+    ("docs/algorithms.md", "docs/tables/algorithms_readings.csv"): ["−15.5", "−16.2"],
+    ("docs/aggregations.md", "docs/tables/aggregations_masks.csv"): ["−14.5 ± 0.3", "−36.5 ± 0.1"],
+    ("docs/federation.md", "docs/tables/federation_patient.csv"): ["1.72 · 10¹⁸", "0.0138", "112"],
+    ("docs/deep.md", "docs/tables/deep_attacks.csv"): ["80.4 ± 4.1", "19.7 ± 7.2", "88.8 ± 0.8"],
+}
+
+
+@pytest.mark.parametrize(("page", "source"), QUOTED)
+def test_values_that_a_page_repeats_are_those_of_their_source(page: str, source: str) -> None:
+    quoting, measured = ((ROOT / name).read_text(encoding="utf-8") for name in (page, source))
+    for value in QUOTED[page, source]:
+        assert value in quoting, f"{page} does not say {value}"
+        assert value in measured, f"{source} does not say {value}"
+
+
+def test_sentences_of_the_comparison_repeat_its_tables() -> None:
+    prose = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+    tables = (ROOT / "docs" / "comparison_tables.md").read_text(encoding="utf-8")
+    for level in re.findall(r"−\d+\.\d dB", prose):
+        assert level in tables or level == "−10.9 dB", level  # the last is of a repository without a package
+    for factor in ("190 M", "550", "910", "2,600"):
+        assert factor in tables
+        assert factor.removesuffix(" M") in prose
 
 
 def test_examples_of_the_writer_hold(writer) -> None:

@@ -80,3 +80,33 @@ def test_a_public_name_without_docstring_or_example_is_noticed(monkeypatch) -> N
         "a docstring of psofed.predict",
         "an example in the docstring of psofed.simulate",
     ]
+
+
+def test_the_picture_of_one_lie_is_the_one_its_script_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    one_lie = importlib.import_module("one_lie")
+    drawn = one_lie.picture({m: one_lie.follow(m) for m in (one_lie.DIMENSION, 1)})
+    assert drawn == (ROOT / "docs" / "images" / "one_lie.svg").read_text(encoding="utf-8")
+
+
+def test_a_notebook_has_every_block_of_its_page_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    lessons = importlib.import_module("notebooks")
+    for page in lessons.LESSONS.values():
+        blocks = re.findall(
+            r"^```(\w*)\n(.*?)^```$", (ROOT / "docs" / page).read_text("utf-8"), flags=re.M | re.S
+        )
+        cells = [
+            cell for cell in lessons.notebook(ROOT / "docs" / page)["cells"] if cell["cell_type"] == "code"
+        ]
+        printed = "".join(output["text"] for cell in cells for output in cell["outputs"])
+        sources = "\n".join(cell["source"] for cell in cells)
+        place = 0
+        for language, body in blocks:
+            if language == "python":
+                place = sources.index(body.rstrip("\n"), place)
+            elif language == "console":
+                shown = re.sub(r"^\$ .*\n(?:    .*\n)*", "", body, flags=re.M)
+                assert shown in printed
+            elif not language:
+                assert body in printed

@@ -225,6 +225,111 @@ class _Atoms:
         return matrix @ state @ matrix.T + state[0, 0] * (noise + together)
 
 
+def enumerate_delayed(scenario: Scenario, iterations: int) -> tuple[np.ndarray, np.ndarray]:
+    """Do the same with delays: Y also has the uploads on their way, and a state says whose, when and their masks."""
+    return _DelayedAtoms(scenario).curve(iterations)
+
+
+class _DelayedAtoms(_Atoms):
+    def __init__(self, scenario: Scenario) -> None:
+        self.longest = scenario.delay.longest_delay()
+        super().__init__(scenario)
+        self.size += self.longest * self.k * self.d
+
+    def slot(self, ago: int, k: int) -> slice:
+        """Return the place of the upload that client k made some iterations ago."""
+        return self.block(1 + ago * self.k + k)
+
+    def curve(self, iterations: int) -> tuple[np.ndarray, np.ndarray]:
+        start = np.zeros((self.size, self.size))
+        start[0, 0] = 1.0
+        # A state: the masks of this iteration, and (iterations ago, delay, client, masks) of each upload on its way
+        states = {(index, ()): start / len(self.masks) for index in range(len(self.masks))}
+        network, server = np.zeros(iterations), np.zeros(iterations)
+        for n in range(iterations):
+            server[n] = self.error(sum(states.values()), 0, np.eye(self.d))
+            after: dict = {}
+            for (index, pending), state in states.items():
+                for chance, (there, down, up, _) in self.outcomes:
+                    got = chance * self.download(state, self.masks[index], down)
+                    for k in range(self.k):
+                        error = self.error(got, k + 1, self.fleet.covariances()[k])
+                        network[n] += (error + got[0, 0] * self.fleet.noise_variance[k]) / self.k
+                    for also, attacking in self.patterns:
+                        z = also * (self.learning(there, attacking) @ got.ravel()).reshape(got.shape)
+                        uploads, variances = self.uploads(attacking)
+                        for (share, delays), new in itertools.product(
+                            self.delays(up), range(len(self.masks))
+                        ):
+                            made = tuple((0, delay, k, new) for k, delay in delays)
+                            left, matrix = self.arrive((*pending, *made), uploads)
+                            extended = np.zeros((len(z) + len(variances),) * 2)
+                            extended[: len(z), : len(z)] = z
+                            extended[len(z) :, len(z) :] = z[0, 0] * np.diag(variances)
+                            moved = share / len(self.masks) * matrix @ extended @ matrix.T
+                            key = (new, left)
+                            after[key] = after.get(key, 0.0) + moved
+            states = after
+        return network, server
+
+    def delays(self, senders):
+        """Chances of the delays of the uploads; those that are lost are left out."""
+        delay = self.scenario.delay
+        if delay.kind == "fixed":
+            yield 1.0, [(k, delay.iterations) for k in senders]
+            return
+        law = [(delay.ratio**j * (1 - delay.ratio), j) for j in range(self.longest + 1)]
+        law.append((delay.ratio ** (self.longest + 1), -1))
+        for combination in itertools.product(law, repeat=len(senders)):
+            chance = float(np.prod([c for c, _ in combination]))
+            yield chance, [(k, j) for k, (_, j) in zip(senders, combination, strict=True) if j >= 0]
+
+    def uploads(self, attacking):
+        """Rows of what each client would upload, of Y and of noise, and the noise's variances."""
+        groups = self.scenario.attacks
+        variances = [self.added("up")] * (self.k * self.d)
+        variances += [
+            getattr(group, "variance", 0.0) for group in groups for _ in range((self.k + 1) * self.d)
+        ]
+        rows = np.zeros((self.k, self.d, self.size + len(variances)))
+        unit, own = np.eye(self.d), self.block(0)
+        for k in range(self.k):
+            rows[k, :, self.block(k + 1)] = unit
+            rows[k, :, self.size + k * self.d :][:, : self.d] = unit
+            for g, (group, members) in enumerate(zip(groups, attacking, strict=True)):
+                if k not in members:
+                    continue
+                noise = self.size + (self.k + g * (self.k + 1)) * self.d
+                if group.kind == "gaussian":
+                    rows[k, :, noise + k * self.d :][:, : self.d] = unit
+                elif group.kind == "colluding-gaussian":
+                    rows[k, :, noise + self.k * self.d :][:, : self.d] = unit
+                elif group.kind == "constant-bias":
+                    rows[k, :, 0] += group.bias
+                elif group.kind == "sign-flip":
+                    assert group.of == "update"
+                    rows[k, :, self.block(k + 1)] = -group.scale * unit
+                    rows[k, :, own] = (1 + group.scale) * unit
+        return rows, variances
+
+    def arrive(self, pending, uploads):
+        """Return the uploads still on their way, and the matrix of the next Y."""
+        matrix = np.zeros((self.size, uploads.shape[-1]))
+        matrix[: self.slot(1, 0).start, : self.size] = np.eye(self.size)[: self.slot(1, 0).start]
+        own, unit = self.block(0), np.eye(self.size, uploads.shape[-1])
+        due = [upload for upload in pending if upload[0] == upload[1]]
+        left = tuple((ago + 1, *rest) for ago, *rest in pending if ago < rest[0])
+        for ago, age, k, mask in due:
+            row = uploads[k] if ago == 0 else unit[self.slot(ago, k)]
+            together = self.scenario.delay.grouping == "together"
+            count = sum(together or other[1] == age for other in due)
+            weight = self.scenario.delay.weight**age / count
+            matrix[own] += weight * self.masks[mask][k][:, None] * (row - unit[own])
+        for ago, _, k, _ in left:
+            matrix[self.slot(ago, k)] = uploads[k] if ago == 1 else unit[self.slot(ago - 1, k)]
+        return left, matrix
+
+
 def _subsets(members, lost: float):
     for kept in itertools.product((False, True), repeat=len(members)):
         chance = np.prod([1 - lost if x else lost for x in kept]) if members else 1.0

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from psofed.engine.attackers import draw_shocks, first_word, make_attackers
+from psofed.engine.attackers import byzantine_of, draw_shocks, first_word, group_of, make_attackers
 from psofed.engine.frames import attack, poison
 from psofed.engine.streams import make_stream
 from psofed.parts.contexts import scratch_size
@@ -33,18 +33,26 @@ def _without_compiling(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(module, "first_word", first_word.py_func)
         monkeypatch.setattr(module, "attacks_now", attacks_now)
         monkeypatch.setattr(module, "own_normal", normal_at)
+        monkeypatch.setattr(module, "group_of", group_of.py_func)
+        monkeypatch.setattr(module, "byzantine_of", byzantine_of.py_func)
     monkeypatch.setattr(attack, "common_normal", common_normal)
     with np.errstate(all="ignore"):  # as compiled code does
         yield
+
+
+def members_seen(known: Any) -> float:
+    """A number that depends on who is Byzantine, in this group and in all."""
+    return float(11.0 * known.group @ np.arange(1.0, known.group.size + 1) + 13.0 * known.byzantine.sum())
 
 
 def look_at_all(_: Any, upload: Any) -> float:
     """A number that depends on all that an attacker is shown."""
     found = upload.value + 0.1 * upload.entry + 0.01 * upload.client + 0.001 * upload.iteration
     found += 3.0 * upload.normal + 5.0 * upload.common_normal
+    found += members_seen(upload)
     if hasattr(upload, "server"):
         found += 7.0 * upload.server
-    for others in ("accomplices", "honest"):
+    for others in ("accomplices", "honest", "accomplice_clients"):
         if hasattr(upload, others):
             # In the order of clients.
             found += sum(number / (place + 2) for place, number in enumerate(getattr(upload, others)))
@@ -61,6 +69,7 @@ def craft_of_all(_: Any, known: Any, out: np.ndarray) -> None:
     seen = weights @ known.honest + ranks @ known.honest_shared + 7.0 * known.server + 0.1 * known.entries
     seen += 5.0 * known.common_normals + known.num_clients + 0.1 * known.dimension + 0.01 * known.iteration
     seen += known.memory.sum() + known.accomplices_shared.sum(axis=0)
+    seen += members_seen(known) + 17.0 * known.accomplice_clients.sum() + known.client_memory.size
     known.memory[:] += known.honest.sum()
     for a in range(len(out)):
         out[a] = (a + 1.0) * known.accomplices[a] + seen
@@ -77,8 +86,11 @@ class Witness:
     def crafts_vectors(self) -> bool:
         return self.knows == "all as vectors"
 
-    def memory_size(self, num_clients: int, dimension: int) -> int:
+    def group_memory_size(self, num_clients: int, dimension: int) -> int:
         return self.memory
+
+    def memory_size(self, dimension: int) -> int:
+        return 0
 
 
 FRAMES = {**attack._FRAMES, "all as vectors": attack._make_crafting_frame}
@@ -96,6 +108,8 @@ def test_an_attacker_is_shown_what_it_is_said_to_know(knows: str, byzantine_set:
         fleet = draw_fleet(size, lanes=67)
         attackers = make_attackers(who, byzantine, stream, np.zeros(0), dimension)
         attackers = attackers._replace(memory=np.arange(67 * 2.0).reshape(67, 2))
+        if byzantine_set == "fixed":
+            attackers = attackers._replace(everyone=np.arange(CLIENTS))
         kept, uploads = attackers.memory.copy(), fleet.uploads()
         frame(0, 9, attackers, fleet.target, fleet.errors, uploads)
         received = fleet.received(uploads)
@@ -107,6 +121,8 @@ def test_an_attacker_is_shown_what_it_is_said_to_know(knows: str, byzantine_set:
                 Witness(knows, 2), fleet.models[rows, :, lane], shocks.attacking[9, clients],
                 server=fleet.server[:, lane], clients=clients, iteration=9, normals=shocks.normals[9, clients],
                 common_normals=shocks.common_normals[9], num_clients=CLIENTS, memory=kept[lane],
+                group=np.flatnonzero(shocks.byzantine[9]),
+                byzantine=np.arange(CLIENTS) if byzantine_set == "fixed" else None,
             )  # fmt: skip
             assert np.allclose(received[rows, :, lane], expected, rtol=1e-12, equal_nan=True)
             if knows == "all as vectors":
@@ -120,10 +136,11 @@ def test_an_attacker_on_large_models_is_shown_the_same(knows: str) -> None:
     uploads, server, clients = fleet.models[:, :, 0], fleet.server[:, 0], np.array([1, 2, 4, 5, 6])
     received = uploads.copy()
     frame = attack._GIVEN_FRAMES[knows](lambda _: None, look_at_all)
-    frame(0, np.zeros(0), 9, clients, attacking, server, uploads, normals, common, received)
+    group = np.array([1, 2, 3])
+    frame(0, np.zeros(0), 9, clients, attacking, group, server, uploads, normals, common, received)
     expected = corrupt_uploads(
         Witness(knows), uploads, attacking, server=server, clients=clients, iteration=9, normals=normals,
-        common_normals=common,
+        common_normals=common, group=group,
     )  # fmt: skip
     assert np.allclose(received, expected, rtol=1e-12, equal_nan=True)
 
@@ -131,6 +148,7 @@ def test_an_attacker_on_large_models_is_shown_the_same(knows: str) -> None:
 def test_who_poisons_its_samples_is_shown_what_it_is_said_to_know() -> None:
     def poison_all(_: Any, sample: Any) -> tuple[np.ndarray, float]:
         wrong = sample.inputs + sample.normals * sample.label
+        wrong += members_seen(sample)
         return wrong, sample.label + 0.1 * sample.client + 0.01 * sample.iteration
 
     class Poisoner(NamedTuple):
@@ -151,7 +169,7 @@ def test_who_poisons_its_samples_is_shown_what_it_is_said_to_know() -> None:
             if shocks.attacking[9, k]:
                 wrong, label = poison_sample(
                     Poisoner(lambda sample: poison_all(None, sample)), wrong, label,
-                    normals=shocks.normals[9, k], client=k, iteration=9,
+                    normals=shocks.normals[9, k], client=k, iteration=9, group=np.flatnonzero(byzantine),
                 )  # fmt: skip
             assert np.allclose(x[:, lane], wrong, rtol=1e-12)
             assert np.allclose(v[lane], label - target @ wrong, rtol=1e-12)

@@ -1,6 +1,8 @@
 """Kernels for targets that move and for given samples, against the block form on the same draws."""
 
 import dataclasses
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +11,11 @@ from psofed import Data, Model, NotCoveredError, Scenario, simulate
 from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
 from psofed.parts.models import Linear, Rff
 from psofed.parts.registry import find_part, part_names
-from psofed.reference.block_form import run_reference
 from psofed.reference.draws import draw_trial
 from psofed.reference.literal import run_literally
+
+sys.path.insert(0, str(Path(__file__).parent))
+from block_form import run_reference
 
 pytestmark = [pytest.mark.engine, pytest.mark.parts, pytest.mark.reference]
 

@@ -2,14 +2,18 @@
 
 import dataclasses
 import itertools
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from psofed import Data, Scenario, Selection, simulate
 from psofed.parts.registry import part_names
-from psofed.reference.block_form import run_reference
 from psofed.reference.draws import draw_trial
+
+sys.path.insert(0, str(Path(__file__).parent))
+from block_form import run_reference
 
 pytestmark = [pytest.mark.engine, pytest.mark.reference]
 

@@ -11,11 +11,12 @@ from psofed.algorithms import DeMoA, OnlineFed, RoSDHB
 from psofed.attacks import ColludingGaussian, ConstantBias, DropOut, Gaussian, LabelPoisoning, SignFlip
 from psofed.availabilities import Bernoulli
 from psofed.channels import Lossy, Noisy, Quantised
+from psofed.delays import Fixed, Geometric
 from psofed.learners import NLMS, LeakyLMS
 from psofed.theory.prediction import Prediction
 
 sys.path.insert(0, str(Path(__file__).parent))
-from enumeration_by_atoms import enumerate_opened, enumerate_server_held
+from enumeration_by_atoms import enumerate_delayed, enumerate_opened, enumerate_server_held
 
 pytestmark = [pytest.mark.theory, pytest.mark.takes(12)]
 
@@ -117,6 +118,57 @@ SERVER_HELD = {
 }
 
 
+FLIPPED = SignFlip(clients=[1], probability=0.5, scale=0.7, of="update")
+MIXED = {
+    "stepsize": (0.2, 0.3, 0.5),
+    "learner": LeakyLMS(leakage=0.3),
+    "channel": Links(up=Noisy(variance=0.1), down=Noisy(variance=0.2)),
+    "attack": [FLIPPED, ConstantBias(clients=[0], probability=0.4, bias=0.5)],
+}
+COLLUDING = {
+    "uplink": "redrawn",
+    "attack": ColludingGaussian(clients=[0, 2], probability=0.4, variance=0.5),
+}
+LOSSY = {"channel": Links(up=Lossy(probability=0.3))}
+THREE = {"num_clients": 2, "dimension": 3, "num_shared": 2}
+TWO_CLIENTS = {WHITE: Data(input_variance=(0.4, 1.1)), CORRELATED: Data(input_correlation=0.5)}
+ONE, EACH = True, False
+DELAYED = {
+    "two iterations": (ONE, 6, {"delay": Fixed(iterations=2, weight=0.8)}),
+    "a mask each, updates turned": (EACH, 4, {"delay": Fixed(iterations=1), "attack": FLIPPED}),
+    "leaky LMS, noise, updates turned, bias": (ONE, 5, {"delay": Fixed(iterations=1, weight=0.8), **MIXED}),
+    "lost uploads, known availability": (
+        ONE,
+        3,
+        {
+            "delay": Fixed(iterations=1),
+            "availability": Bernoulli(probability=SHARES, learns="available"),
+            **LOSSY,
+        },
+    ),
+    "uploads of others, colluders": (ONE, 4, {"delay": Fixed(iterations=1, weight=0.8), **COLLUDING}),
+    "two iterations, two of three entries": (
+        ONE,
+        6,
+        {"delay": Fixed(iterations=2), "num_participants": 1, **THREE},
+    ),
+    "lost or at once": (EACH, 3, {"delay": Geometric(ratio=0.4, longest=0)}),
+    "none or one": (ONE, 4, {"delay": Geometric(ratio=0.5, longest=1, weight=0.8), **MIXED}),
+    "none or one, by delay": (
+        ONE,
+        4,
+        {"delay": Geometric(ratio=0.5, longest=1, weight=0.8, grouping="by-delay")},
+    ),
+    "none or one, lost uploads": (ONE, 4, {"delay": Geometric(ratio=0.5, longest=1), **LOSSY}),
+    "none or one, colluders": (
+        ONE,
+        3,
+        {"delay": Geometric(ratio=0.5, longest=1, weight=0.8), "attack": COLLUDING["attack"]},
+    ),
+    "none or one, two of three entries": (ONE, 5, {"delay": Geometric(ratio=0.5, longest=1), **THREE}),
+}
+
+
 def tiny(data: Data, coordinated: bool, **changes) -> Scenario:
     selection = Selection(pattern="random", coordinated=coordinated)
     common = {"num_clients": 3, "dimension": 2, "num_participants": 2, "num_shared": 1, "stepsize": 0.3}
@@ -157,11 +209,24 @@ def test_masks_of_two_of_three_entries_are_those_of_the_enumerated_moments() -> 
     check(scenario, enumerate_server_held(scenario, 6), 6)
 
 
-@pytest.mark.parametrize("name", [*OPENED, *SERVER_HELD])
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("data", [WHITE, CORRELATED], ids=["white", "correlated"])
+@pytest.mark.parametrize("name", DELAYED)
+def test_the_learning_curve_with_delays_is_that_of_the_enumerated_moments(name, data) -> None:
+    coordinated, iterations, changes = DELAYED[name]
+    if changes.get("num_clients") == 2:
+        data = TWO_CLIENTS[data]
+    scenario = tiny(data, coordinated, **changes)
+    check(scenario, enumerate_delayed(scenario, iterations), iterations)
+
+
+@pytest.mark.parametrize("name", [*OPENED, *SERVER_HELD, *DELAYED])
 def test_the_steady_state_is_where_the_learning_curve_ends(name) -> None:
-    scenario = tiny(WHITE, True, **(OPENED | SERVER_HELD)[name])
+    changes = DELAYED[name][2] if name in DELAYED else (OPENED | SERVER_HELD)[name]
+    data = TWO_CLIENTS[WHITE] if changes.get("num_clients") == 2 else WHITE
+    scenario = tiny(data, True, **changes)
     prediction = Prediction(scenario)
-    curve = prediction.learning_curve(800)
+    curve = prediction.learning_curve(400)
     assert prediction.network_mse == pytest.approx(curve.network_mse[-1], rel=1e-6)
     assert prediction.server_msd == pytest.approx(curve.server_msd[-1], rel=1e-6)
     assert prediction.spectral_radius < 1.0

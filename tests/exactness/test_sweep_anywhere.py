@@ -9,11 +9,13 @@ import warnings
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
+import numpy as np
 import pytest
 
+from psofed.data.own_data import from_arrays
 from psofed.parts.attacks import Gaussian
 from psofed.scenario import Scenario
-from psofed.studies.sweeps import Axis, Cell, CellStore, Grid, read_grid, run_cells
+from psofed.studies.sweeps import Axis, Cell, CellStore, Grid, read_grid, run_cells, sweep
 
 pytestmark = [pytest.mark.studies, pytest.mark.takes(18)]
 
@@ -46,10 +48,19 @@ def test_worker_processes_give_the_same_bits(expected):
         assert_same_bits(run_cells(CELLS, executor=executor), expected)
 
 
-def test_a_dask_cluster_of_two_processes_gives_the_same_bits(expected, tmp_path):
+def test_a_dask_cluster_of_two_processes_gives_the_same_bits(expected, tmp_path, monkeypatch):
+    """Of drawn streams and of your own data, whose rows travel once."""
     distributed = pytest.importorskip("distributed")
     from psofed.studies.sweeps.execute import connect
 
+    rng = np.random.default_rng(0)
+    rows = from_arrays(rng.standard_normal((90, 2)), rng.standard_normal(90), np.arange(90) % 3, warmup=5)
+    own, sent, scatter = Scenario.from_data(rows, num_participants=3), [], distributed.Client.scatter
+    monkeypatch.setattr(
+        distributed.Client,
+        "scatter",
+        lambda *given, **named: sent.append(given[1]) or scatter(*given, **named),
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Dask's own making, at start and end
         with distributed.LocalCluster(
@@ -57,10 +68,13 @@ def test_a_dask_cluster_of_two_processes_gives_the_same_bits(expected, tmp_path)
         ) as cluster:
             with connect(cluster.scheduler_address) as executor:
                 found = run_cells(CELLS, executor=executor, store=CellStore(tmp_path))
+                own_found = sweep(own, {"stepsize": [0.01, 0.02]}, trials=2, executor=executor)
             processes = {worker.process.pid for worker in cluster.workers.values()}
     assert len(processes | {os.getpid()}) == 3
     assert_same_bits(found, expected)
     assert_same_bits([CellStore(tmp_path).load(cell) for cell in CELLS], expected)
+    assert_same_bits(own_found.cells, sweep(own, {"stepsize": [0.01, 0.02]}, trials=2).cells)
+    assert sent == [rows]
 
 
 def test_a_killed_sweep_goes_on_where_it_was_and_ends_with_the_same_bits(tmp_path):

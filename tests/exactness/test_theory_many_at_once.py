@@ -56,6 +56,24 @@ def test_lumping_clients_changes_nothing(options, system, monkeypatch: pytest.Mo
     np.testing.assert_allclose(curve.network_mse, plain.learning_curve(60).network_mse, rtol=1e-9)
 
 
+@pytest.mark.parametrize("law", ["uniform", "exponential", "two clusters"])
+def test_a_large_fleet_is_lumped_by_sums_over_its_clients(law: str) -> None:
+    rng = np.random.default_rng(1)
+    clients = 110_000  # more than are lumped by vectors of all clients, unless the variances lie in clusters
+    variance = 0.1 + (
+        rng.exponential(0.3, clients) if law == "exponential" else rng.uniform(0.1, 1.0, clients)
+    )
+    if law == "two clusters":
+        variance = np.where(variance < 0.6, 0.2 + variance / 20, variance)
+    noise = variance * rng.uniform(0.01, 0.03, clients)
+    lumps = Lumps.of(variance, noise, np.zeros(clients), 32)
+    assert lumps.copies.size == 32
+    for pole in (-variance.min(), -variance.max()):
+        expected, shared = (noise / (variance - pole)).sum(), 1.0 / (lumps.input_variance - pole)
+        assert (lumps.copies * lumps.noise_variance) @ shared == pytest.approx(expected, rel=1e-9)
+        assert lumps.copies @ shared == pytest.approx((1.0 / (variance - pole)).sum(), rel=1e-9)
+
+
 def test_many_stepsizes_at_once_are_what_each_is_alone() -> None:
     scenario = fleet_of({"kind": "sign-flip", "of": "update"}, True)
     curve = predict_stepsizes(scenario, [0.02, 0.1, 0.3, 0.9])

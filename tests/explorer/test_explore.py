@@ -33,7 +33,7 @@ from psofed.explore.sides import Side, SideMaker, with_dependents
 from psofed.explore.simulating import TRIALS, simulation_steps
 from psofed.explore.theory import Cache, theory_steps
 from psofed.explore.workers import Pool, TheoryQuestion, Worker
-from psofed.parts.registry import FAMILIES, find_part, part_names
+from psofed.parts.registry import find_part
 from psofed.scenario import Scenario
 
 pytestmark = [pytest.mark.explore, pytest.mark.takes(23)]
@@ -42,11 +42,6 @@ FLEET = psofed.Scenario(
     num_clients=10, dimension=3, num_participants=3, stepsize=0.1, iterations=200,
     attack=psofed.attacks.Gaussian(num_byzantine=3),
 )  # fmt: skip
-
-
-def names(scenario: Scenario) -> list[str]:
-    groups = form_groups(scenario, scenario.to_mapping(), Limits())
-    return [field.name for group in groups for field in group.fields]
 
 
 # Links
@@ -122,49 +117,6 @@ def test_the_users_own_file_may_be_larger_than_the_limits() -> None:
 
 
 # Fields
-
-
-@pytest.mark.parametrize(
-    "family",
-    [
-        "attack",
-        "aggregation",
-        "pre_aggregation",
-        "algorithm",
-        "pattern",
-        "drift",
-        "learner",
-        "stream",
-        "function",
-    ],
-)
-def test_every_kind_can_be_chosen_and_every_option_has_a_field(family: str) -> None:
-    table = {
-        "attack": "attack.kind",
-        "pattern": "selection.pattern",
-        "drift": "drift.kind",
-        "learner": "learner.kind",
-        "stream": "data.stream",
-        "pre_aggregation": "pre_aggregation.kind",
-        "function": "data.function",
-    }
-    for kind in part_names(family):
-        mapping = changed(FLEET.to_mapping(), table.get(family, family), kind)
-        if family == "function":
-            mapping = changed(changed(mapping, "model.kind", "rff"), "data.input_dimension", None)
-            mapping["data"].pop("input_dimension")
-        scenario = make_scenario(mapping, Limits())
-        shown = names(scenario)
-        part = next(part for part in scenario.parts() if part.family == family)
-        assert part.kind == kind
-        for option in part.own_options():
-            assert any(name.endswith(f".{option}") for name in shown), (kind, option)
-
-
-def test_all_families_of_parts_are_in_the_form() -> None:
-    shown = names(FLEET)
-    for family in FAMILIES:
-        assert any(family in name.replace("selection.pattern", "pattern") for name in shown), family
 
 
 def test_a_plugins_attack_has_sliders_of_its_own() -> None:
@@ -271,7 +223,7 @@ def test_an_unstable_stepsize_diverges_in_words() -> None:
 
 def test_theory_that_refuses_says_why() -> None:
     (theory,) = theory_steps(FLEET.replace(aggregation="median"), Cache())
-    assert '"median" is not linear' in theory.refusal
+    assert 'not "median"' in theory.refusal
     assert theory.finished
 
 

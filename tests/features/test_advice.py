@@ -13,6 +13,7 @@ from psofed.settings.advice import AdviceSettings
 from psofed.studies.advice.errors import Trier, cut_into_blocks
 from psofed.studies.advice.groups import estimate_laws, split_by_law
 from psofed.studies.advice.judging import TOLERANCE, Gain, Judge, ratio_gain
+from psofed.studies.advice.what_if import AttackPlan
 
 pytestmark = [pytest.mark.studies, pytest.mark.takes(12)]
 
@@ -50,7 +51,7 @@ def test_targets_that_differ_should_not_be_federated() -> None:
     assert advice.verdict == "stay alone"
     assert advice.answer.startswith("Do not federate: ")
     assert advice.federation.gain.interval[1] < -0.2
-    assert advice.lies == ()
+    assert advice.what_if is None
     assert any("better alone" in station.note for station in advice.stations)
     assert [len(group.clients) for group in advice.groups] == [10]
 
@@ -86,12 +87,12 @@ def test_a_single_client_has_nobody_to_federate_with() -> None:
 
 
 def test_lies_hurt_the_mean_more_than_the_median_and_count_on_the_honest_alone(helpful) -> None:
-    mean, median = helpful.lies
+    mean, median = helpful.what_if.methods
     assert (mean.rule, median.rule) == ("mean", "median")
     assert median.error < mean.error
     assert mean.gain.value < helpful.federation.gain.value
-    assert len(helpful.byzantine) == 4
-    assert helpful.attack["kind"] == "sign-flip"
+    assert len(helpful.what_if.byzantine) == 4
+    assert helpful.what_if.attacks[0]["kind"] == "sign-flip"
     assert "If 4 of the 20 clients were Byzantine" in helpful.sentences[-1]
 
 
@@ -102,8 +103,31 @@ def test_who_lies_and_how_and_the_rule_against_it_can_be_said(aggregation: str, 
         make(6, 30, 0.0), num_participants=6, attack=attack, aggregation=aggregation
     )
     advice = advise(scenario, rule=rule)
-    assert advice.byzantine == ("S01",)
-    assert advice.lies[1].rule == "trimmed-mean"
+    assert advice.what_if.byzantine == ("S01",)
+    assert advice.what_if.methods[1].rule == "trimmed-mean"
+
+
+def test_an_attack_is_moved_to_the_clients_that_federate() -> None:
+    """Unless it names a client that is to be left out."""
+    names, group = tuple(f"S{k:02d}" for k in range(10)), (1, 2, 5, 7, 8)
+    gaussian, flip = psofed.attacks.Gaussian, psofed.attacks.SignFlip
+    groups = Scenario(num_clients=10, dimension=2, attack=[gaussian(clients=[1]), flip(clients=[8])]).attack
+    for attack, moved in (
+        (None, 1),
+        (gaussian(clients=["S01", "S07"]), (0, 3)),
+        (gaussian(clients=["S01", "S09"]), None),
+        (groups, ((0,), (4,))),
+        (gaussian(num_byzantine=2, byzantine_set="redrawn"), ()),
+    ):
+        found = AttackPlan(attack, 0.2, 0, names).within(group)
+        if attack is groups:
+            assert tuple(part.clients for part in found.groups) == moved
+        elif attack is None:
+            assert len(found.clients) == moved
+        else:
+            assert (None if found is None else found.clients) == moved
+    present = psofed.availabilities.Bernoulli(probability=[k / 10 for k in range(10)])
+    assert present.of_clients(group, 10, 0).probability == (0.1, 0.2, 0.5, 0.7, 0.8)
 
 
 def test_flags_tell_a_faulty_sensor_another_law_a_drift_and_too_few_rows_apart() -> None:
@@ -223,7 +247,8 @@ def test_the_answer_is_about_those_who_should_federate(
 ) -> None:
     x, y = law_table(kind, 1)
     names = np.tile([f"S{k:02d}" for k in range(25)], len(y))
-    advice = advise(from_arrays(x.reshape(-1, 4), y.reshape(-1), names), byzantine=0, trials=8)
+    data = from_arrays(x.reshape(-1, 4), y.reshape(-1), names)
+    advice = advise(data, byzantine=0.2 if kind == "two others" else 0, trials=8)
     assert advice.verdict == verdict
     assert [len(group.clients) for group in advice.groups] == sizes
     assert advice.answer.startswith(start)
@@ -233,6 +258,9 @@ def test_the_answer_is_about_those_who_should_federate(
         assert advice.scenario.num_clients == 23
         assert advice.everybody_gain.value < 0 < advice.federation.gain.interval[0]
         assert "--leave-out S23,S24" in advice.report().next_step.command
+        assert (
+            "If 5 of the 23 clients were Byzantine, the honest clients' error in this" in advice.sentences[-1]
+        )
 
 
 def test_a_naive_forecast_that_is_better_is_the_answer() -> None:

@@ -9,7 +9,6 @@ import inspect
 import json
 import pickle
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,12 @@ import pytest
 import psofed
 from psofed import Data, InvalidValueError, NotCoveredError, PsofedError, Scenario
 from psofed.attacks import SignFlip
-from psofed.data.own_data import DataSource, OwnData
-from psofed.explore.opening import tuned
+from psofed.data.own_data import DataSource
 from psofed.federation.deploy.settings import RunSettings
 from psofed.scenario.changes import with_values
+from psofed.studies.advice import tuning
+from psofed.studies.advice.errors import Trier
+from psofed.studies.advice.tuning import tuned_federation
 from psofed.studies.sweeps.cell import Cell
 
 pytestmark = [pytest.mark.data, pytest.mark.scenario, pytest.mark.takes(12)]
@@ -91,6 +92,21 @@ TAKE_NO_SCENARIO = {
 def test_no_public_function_is_forgotten() -> None:
     functions = {name for name in psofed.__all__ if inspect.isfunction(getattr(psofed, name))}
     assert functions == set(USES) | set(OTHER_USES) | TAKE_NO_SCENARIO
+
+
+def test_a_table_beside_the_scenario_is_refused_with_the_way_in(scenario) -> None:
+    rows = scenario.own_data
+    for call in (
+        lambda: psofed.simulate(scenario, data=rows),
+        lambda: psofed.predict(scenario, data=rows),
+        lambda: psofed.compare(scenario, data=rows),
+        lambda: psofed.sweep(scenario, {"num_shared": [1]}, data=rows),
+        lambda: psofed.tune(scenario, measured=rows),
+        lambda: psofed.simulate(rows),
+        lambda: psofed.fit_scenario,
+    ):
+        with pytest.raises((PsofedError, AttributeError), match=r"psofed\.Scenario\.from_data"):
+            call()
 
 
 def drawn(scenario: Scenario) -> Scenario:
@@ -262,12 +278,49 @@ def test_advice_is_kept_as_a_plan(folder, scenario) -> None:
     assert kept == advice.scenario.replace(stepsize=float(f"{advice.scenario.stepsize:.4g}"))
 
 
-def test_the_explorer_opens_at_settings_that_do_best(scenario) -> None:
+@pytest.mark.parametrize("kind", ["one law", "other laws", "law that changes"])
+def test_a_comparison_says_what_the_theory_leaves_out(kind: str) -> None:
+    """Rows drawn at random meet its assumptions; clients' own laws and the rows' order do not."""
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((200, 8, 2))
+    weights = np.full((200, 8, 2), 0.7)
+    if kind == "other laws":
+        weights[:, 5:] *= -1
+    elif kind == "law that changes":
+        weights[170:] *= -1
+    y = (x * weights).sum(axis=2) + rng.standard_normal((200, 8))
+    data = psofed.from_arrays(x.reshape(-1, 2), y.reshape(-1), np.tile(np.arange(8), 200))
+    found = psofed.compare(Scenario.from_data(data, stepsize=0.1, num_participants=8), trials=64)
+    assert found.agrees == (kind != "other laws"), found.verdict
+    assert any(row.is_clear for row in found.orders) == (kind == "law that changes")
+    words = {
+        "one law": "agree on both metrics for rows drawn at random from your table. In the table's own order, diff",
+        "other laws": "it assumes one model that is best for all clients",
+        "law that changes": "rows depend on each other or change in time",
+    }
+    assert words[kind] in found.verdict
+    assert set(found.to_json()["orders"]) == {"network_mse", "server_msd"}
+    assert len(found.plot().axes) == 1
+
+
+def test_the_explorer_opens_at_what_advice_finds_best_for_all_clients(scenario) -> None:
     plain = scenario.replace(attack=None, stepsize=0.9)
-    best = tuned(plain)
-    errors = [psofed.simulate(s, trials=4, tail=ROWS).network_mse.mean for s in (best, plain)]
-    assert errors[0] < 0.7 * errors[1]
-    assert tuned(plain.replace(num_shared=2), keep_shared=True).num_shared == 2
+    found = psofed.advise(plain, byzantine=0)
+    best = tuned_federation(plain)
+    rows = [m for m in found.methods if m.name == "everybody" and m.num_shared == best.num_shared]
+    assert best.stepsize == pytest.approx(rows[0].stepsize, rel=1e-3)
+    assert tuned_federation(plain.replace(num_shared=2), keep_shared=True).num_shared == 2
+
+
+def test_large_tables_are_tuned_on_a_budget(scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "_MOST_UPDATES", 1)
+    monkeypatch.setattr(tuning, "_FEWEST_SAMPLES", 30)
+    seen = []
+    monkeypatch.setattr(
+        tuning, "Trier", lambda s, how: seen.append((s.iterations, how.trials)) or Trier(s, how)
+    )
+    assert tuned_federation(scenario.replace(attack=None)).stepsize < scenario.stepsize
+    assert seen == [(ROWS, 16), (30, 1)]
 
 
 def test_rows_travel_to_processes_once(scenario, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,18 +345,3 @@ def test_rows_travel_to_processes_once(scenario, monkeypatch: pytest.MonkeyPatch
         a.same_bits(b) and a.same_bits(c) for a, b, c in zip(here.cells, there.cells, near.cells, strict=True)
     )
     assert whole.network_mse == psofed.simulate(scenario, trials=2).network_mse
-
-
-def test_a_dask_cluster_is_sent_the_rows_once(scenario) -> None:
-    """A stand-in for Dask's executor, which has a client that scatters and gives futures' values to tasks."""
-    scattered = []
-
-    class Executor(ThreadPoolExecutor):
-        _client = SimpleNamespace(scatter=lambda rows, **_: scattered.append(rows) or rows)
-
-    Executor.__module__ = "distributed.cfexecutor"
-    with Executor(1) as executor:
-        result = psofed.sweep(scenario, {"stepsize": [0.01, 0.02]}, trials=2, executor=executor)
-    assert scattered == [scenario.own_data]
-    assert isinstance(scattered[0], OwnData)
-    assert result.cells[0].estimate("network_mse").mean > 0.7

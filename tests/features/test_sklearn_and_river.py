@@ -134,7 +134,7 @@ def test_without_scikit_learn_the_error_says_what_to_install(monkeypatch):
 
 
 def test_psofed_itself_does_not_import_scikit_learn():
-    assert "sklearn" not in psofed.__dict__.get("_HOME", {})
+    assert "sklearn" not in psofed.__all__
 
 
 def test_clients_that_learn_row_by_row_follow_the_same_recursion():

@@ -4,6 +4,8 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+from clocks import SettableClock
+
 from psofed import Scenario
 from psofed.attacks import Gaussian
 from psofed.common.files import read_json
@@ -31,6 +33,7 @@ class Deployment:
         self.port = free_port()
         make_credentials(self.home.credentials.folder, [], self.names)
         self.nodes = {}
+        self.clock = SettableClock(folder)
 
     def __enter__(self):
         return self
@@ -38,8 +41,8 @@ class Deployment:
     def __exit__(self, *error):
         self.supervisor.stop()
 
-    def psofed(self, name, *arguments):
-        environment = flower_environment(self.folder / "flower")
+    def psofed(self, name, *arguments, environment=None):
+        environment = flower_environment(self.folder / "flower") | (environment or {})
         return self.supervisor.start(name, [*PSOFED, *map(str, arguments)], environment)
 
     def in_here(self, monkeypatch, command, *arguments):
@@ -50,7 +53,9 @@ class Deployment:
             return command("federation", *arguments, "--home", self.home.folder)
 
     def start_server(self, name="server", *more):
-        self.server = self.psofed(name, "server", "--home", self.home.folder, "--port", self.port, *more)
+        """Start the server, on a clock of its own."""
+        arguments = ["server", "--home", self.home.folder, "--port", self.port, *more]
+        self.server = self.psofed(name, *arguments, environment=self.clock.environment)
         self.wait("listening on", self.server)
 
     def start_node(self, k, *more, key=None, authority=None, label=None):

@@ -1,5 +1,7 @@
 """One Byzantine node of five: the mean follows it, the robust rules do not. ``make byzantine`` tries all for real."""
 
+from functools import partial
+
 import byzantine
 import numpy as np
 import patient
@@ -7,7 +9,7 @@ import pytest
 from byzantine import BYZANTINE, HONEST, NAMES, NODES, RULES
 from deployments import Deployment, run_in_process
 
-from psofed.aggregations import FLTrust
+from psofed.aggregations import FLTrust, Mean
 from psofed.common.errors import PsofedError
 from psofed.federation import PSOFed
 from psofed.pre_aggregations import NNM
@@ -74,6 +76,13 @@ def test_a_patient_node_that_stays_within_the_guard_gains_little(step):
     assert bounded < 3 * patient.level("`mean`", None, seeds=1)
     if step != "honest":
         assert patient.level("`mean`", step, seeds=1) > 1e3
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 5])
+def test_honest_nodes_lose_few_replies_to_the_guard(nodes):
+    """One sample a round and one entry of five give the heaviest tails."""
+    run = partial(patient.run, Mean(), 2.0, None, nodes=nodes, shared_entries=1, rounds=60)
+    assert sum(run(seed)[1] for seed in range(3)) <= 1
 
 
 def cost_of_a_turned_model(rule, folder, **changes):

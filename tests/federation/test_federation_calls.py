@@ -1,6 +1,9 @@
 """Which calls the front door passes on: the rule by itself, on generated calls."""
 
+import hashlib
+
 import calls
+import flwr.app
 import pytest
 from calls import FORGERIES, KEY, SESSION, honest_calls
 from flwr.proto.fleet_pb2 import (
@@ -19,12 +22,14 @@ from flwr.proto.message_pb2 import (
 )
 from flwr.proto.node_pb2 import Node
 from flwr.proto.run_pb2 import GetRunRequest
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+from flwr.supercore.object_store.in_memory_object_store import InMemoryObjectStore
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from psofed.federation.flower import NOT_ACTIVATED, Gate, Sender, why_refused
 from psofed.federation.flower.calls import activated_id
-from psofed.federation.flower.trees import BadTreeError, list_objects
+from psofed.federation.flower.trees import BadTreeError, collect_message, list_objects
 
 pytestmark = pytest.mark.federation
 
@@ -218,11 +223,52 @@ def test_a_node_can_neither_fetch_nor_delete_nor_answer_anothers_message():
     assert "no message" in refusal(gate, "get-run", GetRunRequest(node=node, run_id=6))
 
 
-def test_a_message_is_answered_a_few_times_and_then_no_more():
-    """Each push opens a session in the SuperLink, which keeps it until the run ends."""
+def test_a_message_is_answered_once_and_that_answer_repeated_a_few_times():
+    """Each push opens a session in the SuperLink and keeps its objects, both until the run ends."""
+    gate = gate_with_a_question("question")
+    taken = [refusal(gate, "push-messages", calls.reply(7)) is None for _ in range(20)]
+    assert taken == [True] * 3 + [False] * 17
     gate = gate_with_a_question("question")
     taken = [refusal(gate, "push-messages", calls.reply(7, root=f"reply {k}")) is None for k in range(20)]
-    assert taken == [True] * 3 + [False] * 17
+    assert taken == [True] + [False] * 19
+    grown = calls.reply(7, root="reply 0", objects=[calls.object_id("one more")])
+    assert "answered" in refusal(gate, "push-messages", grown)
+
+
+def test_an_object_of_the_server_keeps_its_children():
+    """The SuperLink keeps one entry for an object in all messages: whoever announces it first names its children."""
+    gate = gate_with_a_question("question")
+    sent = calls.object_id("records of question")  # a leaf
+    forged = calls.reply(7, objects=[calls.tree(sent, calls.object_id("never sent"))])
+    assert "other children" in refusal(gate, "push-messages", forged)
+    assert refusal(gate, "push-messages", calls.reply(7, objects=[sent])) is None
+
+
+def test_a_message_is_put_together_from_its_objects_whatever_was_announced_about_them():
+    """Two nodes send the same record; the first gives it a child that never comes, and that the SuperLink believes."""
+    message = flwr.app.Message(
+        flwr.app.RecordDict(
+            {"config": flwr.app.ConfigRecord({"rate": 1}), "empty": flwr.app.ConfigRecord({})}
+        ),
+        dst_node_id=7,
+        message_type="train",
+    )
+    objects = {key: item.deflate() for key, item in get_all_nested_objects(message).items()}
+    shared = flwr.app.ConfigRecord({}).object_id
+    store = InMemoryObjectStore()
+    never = calls.object_id("never sent")
+    store.preregister(5, calls.tree(calls.object_id("forged"), calls.tree(shared, never)))
+    store.preregister(5, get_object_tree(message))
+    for key, content in objects.items():
+        store.put(key, content)
+    believed = list_objects(store.get_object_tree(message.object_id), 100)
+    assert never in believed
+    built = collect_message(message.object_id, objects.__getitem__, 4, 10_000)
+    assert built.content == message.content
+    with pytest.raises(BadTreeError, match="more than 3 objects"):
+        collect_message(message.object_id, objects.__getitem__, 3, 10_000)
+    with pytest.raises(BadTreeError, match="without a head"):
+        collect_message(hashlib.sha256(b"x").hexdigest(), lambda key: b"x", 3, 10)
 
 
 def test_the_gate_forgets_old_messages():

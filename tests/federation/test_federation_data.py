@@ -17,10 +17,11 @@ from psofed.federation.client.online import ALL_AT_ONCE, read_stream
 from psofed.federation.client.sources import Position
 from psofed.federation.client.state import latest_state
 from psofed.federation.deploy.app import ReadyMadeApp, client_app, run_server
-from psofed.federation.deploy.export import ExportedModel, load_model, predict_rows
+from psofed.federation.deploy.export import ExportedModel, load_model, predict_rows, save_model
 from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.protocol.archive import read_archive
+from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet.measured import best_weights
 
@@ -409,6 +410,31 @@ def test_the_model_is_exported_and_predicts_in_the_targets_own_unit(tmp_path, su
         new.write_text(table)
         with pytest.raises(PsofedError, match=message):
             list(predict_rows(load_model(Path(out)), new, features))
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_an_onnx_file_predicts_what_psofed_predicts(tmp_path, scaled):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(0)
+    scaling = Standardiser(3, warmup=2, clip=1.5) if scaled else None
+    if scaling is not None:
+        for x in rng.normal(size=(20, 3)) * [1.0, 9.0, 0.0]:  # the third never varies
+            scaling.take(np.where(rng.random(3) < 0.2, np.nan, x), float(rng.normal(5.0)))
+    names = ColumnNames(("wind", "pressure", "height"), "output", units=("m/s", "Pa", "m", "kW"))
+    model = ExportedModel({"w": np.array([1.0, -2.0, 0.5])}, 7, "session", scaling, names)
+    save_model(model, tmp_path / "model.onnx")
+    rows = rng.normal(size=(50, 3)) * [1.0, 9.0, 0.0]
+    if scaled:
+        rows[rng.random(rows.shape) < 0.1] = np.nan
+    lines = [",".join("" if np.isnan(x) else repr(float(x)) for x in row) for row in rows]
+    (tmp_path / "rows.csv").write_text("wind,pressure,height\n" + "\n".join(lines) + "\n")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    (predicted,) = session.run(None, {"features": rows})
+    np.testing.assert_allclose(predicted, list(predict_rows(model, tmp_path / "rows.csv")), rtol=1e-12)
+    about = session.get_modelmeta().custom_metadata_map
+    assert json.loads(about["columns"]) == names.to_mapping()
+    with pytest.raises(PsofedError, match=r"export a \.json or \.npz"):
+        load_model(tmp_path / "model.onnx")
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"model": 9}', b"PK\x03\x04"])

@@ -4,6 +4,8 @@ import dataclasses
 import json
 import logging
 import os
+import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -320,7 +322,7 @@ def test_what_only_the_simulator_can_do_is_refused(change):
 def test_the_app_that_is_submitted_carries_settings_and_no_paths(tmp_path):
     home = Home(tmp_path)
     settings = RunSettings(scenario=Scenario(num_clients=6, dimension=3))
-    write_app(home, settings)
+    write_app(home, settings.to_config())
     import tomllib
 
     written = tomllib.loads((home.app / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
@@ -518,17 +520,17 @@ def test_help_imports_nothing_of_flower():
 
 def test_a_run_can_be_drawn_beside_its_prediction(finished, tmp_path):
     from psofed.federation.deploy.demo import RunPrediction
-    from psofed.federation.deploy.outcome import plot_federation
+    from psofed.federation.deploy.outcome import FederationOutcome
     from psofed.render.figures import save_figure
 
     result = read_json(finished.result)
     flat = [0.1] * 60
-    figure = plot_federation(result, RunPrediction(flat, flat, [0.05] * 60, [0.2] * 60))
+    figure = FederationOutcome(result, RunPrediction(flat, flat, [0.05] * 60, [0.2] * 60)).plot()
     save_figure(figure, tmp_path / "curve.svg")
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert "server MSD, theory" in labels
     assert "server MSD, 90 % of simulated runs" in labels
-    assert len(plot_federation(result).axes[0].get_legend().get_texts()) == 2
+    assert len(FederationOutcome(result).plot().axes[0].get_legend().get_texts()) == 2
 
 
 def test_the_status_is_shown_by_name(finished):
@@ -584,6 +586,28 @@ def test_figures_for_prometheus(finished):
         text = page.read().decode()
     assert "psofed_round 60.0" in text
     assert "psofed_running 0.0" in text
+    reported = [float(value) for value in re.findall(r"psofed_node_squared_error{.*} (\S+)", text)]
+    assert len(reported) == 4
+    assert f"psofed_network_mse {np.mean(reported)}"[:30] in text
+
+
+def test_the_dashboard_asks_for_metrics_that_exist(tmp_path):
+    pytest.importorskip("prometheus_client")
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    from psofed.federation.deploy.metrics import FederationCollector
+
+    suspects = {"a": {"out": True, "since_round": 3}}
+    run = {"conduct": {"counts": {"a": {"nan": 2}}}, "suspects": suspects, "errors": {"a": 0.5}}
+    write_json(Home(tmp_path).status, run)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(FederationCollector(Home(tmp_path)))
+    offered = set(re.findall(r"^# TYPE (\w+)", generate_latest(registry).decode(), flags=re.M))
+    dashboard = read_json(Path(__file__).parents[2] / "examples" / "federation" / "grafana.json")
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    asked = {name for query in queries for name in re.findall(r"psofed_\w+", query)}
+    assert asked <= offered, asked - offered
+    assert offered <= asked | {"psofed_rounds"}, "a metric that the dashboard does not show"
 
 
 def test_a_second_run_never_replaces_a_result_unasked(finished):
@@ -595,3 +619,71 @@ def test_a_second_run_never_replaces_a_result_unasked(finished):
     check_free(finished, force=True)
     with only_one(finished.run_lock, ""), pytest.raises(PsofedError, match="in progress"):
         check_free(finished, force=True)
+
+
+def test_a_server_continues_its_own_runs_and_not_those_that_another_has_left_behind(tmp_path, monkeypatch):
+    """Whoever starts a killed server again says `resume`; a second continuation would be in its way."""
+    from psofed.federation.deploy.keeper import RunKeeper
+
+    continued = []
+    monkeypatch.setattr(RunKeeper, "_continue", lambda self, run: continued.append(run))
+    home = Home(tmp_path)
+    write_json(home.status, {"round": 3, "state": "running", "run": "1"})
+    keeper = RunKeeper(home)
+    for _ in range(4):
+        keeper.look()
+    assert continued == []
+    write_json(
+        home.status, {"round": 3, "state": "running", "run": "2"}
+    )  # what `resume` has submitted, and died
+    for _ in range(4):
+        keeper.look()
+    assert continued == ["2", "2"]
+    for damaged in ("{", "[]", "{}"):
+        home.status.write_text(damaged)
+        keeper.look()
+    assert continued == ["2", "2"]
+
+
+def test_a_run_without_a_completed_round_is_not_continued_from_the_one_that_it_replaces(
+    finished, tmp_path, psofed_command
+):
+    from psofed.federation.deploy.submit import has_completed_round
+    from psofed.federation.server.checkpoint import CheckpointStore
+
+    assert has_completed_round(finished)
+    home = Home(tmp_path)
+    shutil.copy(finished.checkpoint, home.checkpoint)
+    replaced = CheckpointStore(home.checkpoint).session()
+    write_json(
+        home.status, {"round": 0, "state": "interrupted", "replaces": replaced}
+    )  # as `submit` writes it
+    assert not has_completed_round(home)
+    told = psofed_command("federation", "resume", "--home", tmp_path)
+    assert (told.returncode, told.stderr.count("\n")) == (2, 1)
+    assert "belongs to an earlier run" in told.stderr
+    write_json(home.status, {"round": 0, "state": "interrupted", "replaces": "the session before"})
+    assert has_completed_round(home)
+
+
+def test_a_checkpoint_survives_a_power_loss_before_a_resumed_run_builds_on_it(finished):
+    from psofed.common.disk import Disk, use_disk
+    from psofed.federation.server.checkpoint import CheckpointStore
+    from psofed.federation.server.sessions import load_usable
+
+    done = []
+
+    class Watched(Disk):
+        """Notes syncs of folders and reads."""
+
+        def sync_folder(self, folder):
+            done.append(("sync", folder))
+            super().sync_folder(folder)
+
+        def read(self, path):
+            done.append(("read", path))
+            return super().read(path)
+
+    with use_disk(Watched()):
+        load_usable(CheckpointStore(finished.checkpoint))
+    assert done[:2] == [("sync", finished.checkpoint.parent), ("read", finished.checkpoint)]

@@ -17,7 +17,9 @@ from psofed.federation.testing import InProcessGrid
 
 pytestmark = pytest.mark.federation
 
-PAGE = (Path(__file__).parents[2] / "docs" / "federation.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "federation.md").read_text(encoding="utf-8")
+WIRE = (DOCS / "wire.md").read_text(encoding="utf-8")
 MODULES = [m.name for m in pkgutil.walk_packages(psofed.federation.__path__, "psofed.federation.")]
 
 
@@ -38,13 +40,13 @@ def test_the_page_explains_every_kind_of_bad_reply():
 
 
 def test_the_pages_test_vectors_are_those_of_the_code():
-    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \| (\d) \| `([0-9a-f ]+)` \|$", PAGE, flags=re.M)
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \| (\d) \| `([0-9a-f ]+)` \|$", WIRE, flags=re.M)
     assert len(rows) >= 3
     for seed, node, n, purpose, words in rows:
         derived = derive_words(int(seed), int(node), int(n), int(purpose), 4)
         assert " ".join(f"{int(word):016x}" for word in derived) == words
     masks = re.findall(
-        r"^\| (\S+) \| (\S+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| `([0-9 ]+)` \|$", PAGE, re.M
+        r"^\| (\S+) \| (\S+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| `([0-9 ]+)` \|$", WIRE, re.M
     )
     assert len(masks) >= 4
     for pattern, coordinated, seed, dimension, shared, n, node, entries in masks:

@@ -28,7 +28,7 @@ from psofed.federation.deploy.submit import follow, submit
 from psofed.federation.flower import FleetConnection, UnreachableError
 from psofed.federation.flower.link import SECRET_HEADER
 
-pytestmark = [pytest.mark.federation, pytest.mark.takes(26)]
+pytestmark = [pytest.mark.federation, pytest.mark.slow, pytest.mark.takes(26)]
 
 NAMES = ["node-0", "node-1", "node-2", "mallory"]
 HONEST = NAMES[:3]

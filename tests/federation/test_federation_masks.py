@@ -125,7 +125,7 @@ def test_the_words_are_those_of_an_independent_implementation(seed, node, n, pur
 
 
 def test_the_masks_are_the_specified_ones():
-    """The vectors of docs/federation.md; a change here needs a new version of the derivation."""
+    """The vectors of docs/wire.md; a change here needs a new version of the derivation."""
     assert DerivedMasks(seed=0, dimension=20, num_shared=5).indices(1, 0).tolist() == [6, 7, 8, 10, 11]
     own = DerivedMasks(seed=42, dimension=20, num_shared=5, coordinated=False)
     assert own.indices(3, 12345678901234567890).tolist() == [1, 3, 9, 11, 12]

@@ -9,7 +9,7 @@ from families import family, living
 
 from psofed.federation.deploy.processes import Supervisor, wait_until
 
-pytestmark = [pytest.mark.federation, pytest.mark.takes(30)]
+pytestmark = [pytest.mark.federation, pytest.mark.slow, pytest.mark.takes(30)]
 
 
 @pytest.mark.parametrize("end", ["interrupt", "kill"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from psofed import Data, Scenario
@@ -35,6 +35,7 @@ def test_a_line_counts_once_it_is_complete(tmp_path):
     assert second.ends[-1].offset == path.stat().st_size
 
 
+@settings(deadline=None)
 @given(cuts=st.lists(st.integers(0, 200), max_size=8), limit=st.integers(1, 5))
 def test_however_a_file_grows_every_sample_is_read_once(tmp_path_factory, cuts, limit):
     path = tmp_path_factory.mktemp("csv") / "grows.csv"
@@ -144,6 +145,40 @@ def test_parquet_files_that_come_to_a_folder_are_read_in_turn(tmp_path):
     assert source.read(first.ends[0], 2).inputs.ravel().tolist() == [2, 3]
     with pytest.raises(PsofedError, match=r"1 features \(x\)"):
         TableSource(tmp_path / "a.parquet", 3).read(Position(), 1)
+
+
+def test_a_parquet_file_that_was_replaced_is_read_from_its_beginning(tmp_path, caplog):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "r.parquet"
+
+    def write(values):
+        parquet.write_table(pyarrow.table({"x": values, "y": values}), path)
+
+    source = TableSource(path, 1)
+    write([float(v) for v in range(6)])
+    end = source.read(Position(), 5).end_after(Position())
+    write([float(v) for v in range(9)])  # the same rows, and more
+    assert source.read(end, 99).targets.tolist() == [5, 6, 7, 8]
+    for other in ([float(v) for v in range(50, 60)], [7.0]):  # longer, and shorter
+        write(other)
+        with caplog.at_level("WARNING", "psofed.federation"):
+            assert source.read(end, 99).targets.tolist() == other
+        assert "was replaced by another file" in caplog.text
+
+
+def test_units_that_a_node_states_are_the_runs(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("wind,output\n1,2\n")
+    run = ColumnNames(("wind",), "output", units=("m/s", "kW"))
+    for units, message in (
+        ((("wind", "knots"),), r"t\.csv has wind in knots; the run's columns are wind \(m/s\)"),
+        ((("rain", "mm"),), "states a unit of rain, unknown to the run"),
+    ):
+        with pytest.raises(PsofedError, match=message):
+            TableSource(path, 1, units=units).choose(run)
+    assert TableSource(path, 1, units=(("wind", "m/s"),)).choose(run).features == ("wind",)
 
 
 def test_without_pyarrow_the_error_says_what_to_install(tmp_path, monkeypatch):

@@ -727,6 +727,10 @@ def test_checkpoints_are_kept_and_the_way_back_is_open(make_app, tmp_path):
     assert all(entry.stat().st_mode & 0o077 == 0 for entry in tmp_path.rglob("*.npz"))
 
 
+def _killed(source, target):
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("completed", [0, 1, 2])
 def test_a_round_killed_before_its_checkpoint_is_the_newest_is_not_offered(
     make_app, tmp_path, monkeypatch, completed
@@ -736,10 +740,7 @@ def test_a_round_killed_before_its_checkpoint_is_the_newest_is_not_offered(
     if completed:
         run(grid, rounds=completed, checkpoint=path)
 
-    def killed(source, target):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("psofed.federation.server.checkpoint.replace_by_link", killed)
+    monkeypatch.setattr("psofed.federation.server.checkpoint.replace_by_link", _killed)
     with pytest.raises(KeyboardInterrupt):
         run(grid, rounds=completed + 1, checkpoint=path, resume=completed > 0)
     store = CheckpointStore(path)
@@ -747,6 +748,24 @@ def test_a_round_killed_before_its_checkpoint_is_the_newest_is_not_offered(
     assert store.rounds() == list(range(1, completed + 1))
     with pytest.raises(PsofedError, match=rf"to_round = {completed + 1}: must be a round with a checkpoint"):
         store.rollback(completed + 1)
+
+
+def test_a_session_that_replaces_another_is_not_offered_before_its_first_round_is_complete(
+    make_app, tmp_path, monkeypatch
+):
+    path = tmp_path / "c.npz"
+    grid = InProcessGrid({node: make_app() for node in NODES})
+    older, _ = run(grid, rounds=3, checkpoint=path)
+    with monkeypatch.context() as patch:
+        patch.setattr("psofed.federation.server.checkpoint.replace_by_link", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(grid, rounds=1, checkpoint=path)  # as `psofed federation run --force` does
+    store = CheckpointStore(path)
+    assert store.session() == older.state.session
+    assert store.rounds() == [2, 3]  # round 1 is the new session's, which is incomplete
+    assert store.rollback(2).session == older.state.session
+    newer, _ = run(grid, rounds=1, checkpoint=path)
+    assert (store.session(), store.rounds()) == (newer.state.session, [1])
 
 
 def test_a_history_that_was_cut_short_is_no_obstacle(make_app, tmp_path):

@@ -10,7 +10,7 @@ from psofed.cli.federation_run import _check_learned
 from psofed.common.files import read_json
 from psofed.federation.deploy.processes import Supervisor, flower_environment, free_port, wait_until
 
-pytestmark = [pytest.mark.federation, pytest.mark.takes(23)]
+pytestmark = [pytest.mark.federation, pytest.mark.slow, pytest.mark.takes(23)]
 
 PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()"]
 STATIONS = ("north", "south", "west")

@@ -1,6 +1,7 @@
 """Simulate the federation from seeds: ``python tests/simulated --help``."""
 
 import argparse
+import subprocess
 import sys
 import time
 import warnings
@@ -15,7 +16,7 @@ from plans import draw_plan  # noqa: E402
 from shrinking import promise_of, shrink, tell  # noqa: E402
 from simulation import Finding, simulate  # noqa: E402
 
-PAGE = Path(__file__).parents[2] / "docs" / "federation.md"
+PAGE = Path(__file__).parents[2] / "docs" / "federation_tests.md"
 BEGIN, END = "<!-- breaks: python tests/simulated --rounds 20 --breaks --write -->", "<!-- end of breaks -->"
 
 
@@ -27,7 +28,7 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=100, help="rounds of each simulation (default: 100)")
     parser.add_argument("--minutes", type=float, help="run one seed after the other for that long")
-    parser.add_argument("--begin", type=int, default=1000, help="the first seed of --minutes (default: 1000)")
+    parser.add_argument("--begin", type=int, help="first seed of --minutes (default: from the commit's id)")
     parser.add_argument(
         "--story", action="store_true", help="tell what happened in seeds without a finding as well"
     )
@@ -36,13 +37,14 @@ def main() -> int:
     )
     parser.add_argument("--most", type=int, default=150, help="seeds to try for each break (default: 150)")
     parser.add_argument(
-        "--write", action="store_true", help="write the table of --breaks into docs/federation.md"
+        "--write", action="store_true", help="write the table of --breaks into docs/federation_tests.md"
     )
     options = parser.parse_args()
     if options.breaks is not None:
         return show_breaks(options.breaks or list(BREAKS), options.rounds, options.most, options.write)
     if options.minutes is not None:
-        return run_for(options.minutes, options.begin, options.rounds)
+        begin = seed_of_commit() if options.begin is None else options.begin
+        return run_for(options.minutes, begin, options.rounds)
     return max([replay(seed, options.rounds, options.story) for seed in options.seeds or [0]])
 
 
@@ -61,22 +63,41 @@ def replay(seed: int, rounds: int, story: bool) -> int:
 
 
 def run_for(minutes: float, begin: int, rounds: int) -> int:
-    """Run seeds until the time is over or a promise is broken, and count the faults."""
-    end, seed, faults, cpu = time.monotonic() + 60 * minutes, begin, Counter[str](), time.process_time()
+    """Run seeds until the time is over; report every finding, then a table of the faults by kind."""
+    print(f"Seeds from {begin} on, {rounds} rounds each", flush=True)
+    end, seed, cpu = time.monotonic() + 60 * minutes, begin, time.process_time()
+    faults, findings, simulated = Counter[str](), Counter[str](), 0.0
     while time.monotonic() < end:
         try:
-            faults += simulate(draw_plan(seed, rounds)).faults
+            simulation = simulate(draw_plan(seed, rounds))
         except Finding as finding:
-            print(f"seed {seed}: {finding}\nShortening it …", flush=True)
-            print(tell(shrink(finding)))
-            print(f"Replay it: make simulated SEED={seed} ROUNDS={rounds}")
-            return 1
+            simulation = finding.simulation
+            findings[promise_of(finding)] += 1
+            print(
+                f"seed {seed}: {finding}\nReplay it: make simulated SEED={seed} ROUNDS={rounds}", flush=True
+            )
+            if sum(findings.values()) == 1:
+                print("Shortening it …", flush=True)
+                print(tell(shrink(finding)), flush=True)
+        faults += simulation.faults
+        simulated += simulation.world.now
         seed += 1
     cpu = time.process_time() - cpu
-    print(f"{seed - begin} seeds of {rounds} rounds in {cpu:.0f} CPU s, every promise kept. Faults:")
-    for kind, count in sorted(faults.items()):
-        print(f"  {count:6d}  {kind}")
-    return 0
+    print(
+        f"{seed - begin} seeds (from {begin} on) of {rounds} rounds, {simulated / 3600:.1f} simulated hours in "
+        f"{cpu / 60:.0f} CPU minutes, {sum(faults.values())} faults, "
+        f"{sum(findings.values()) or 'no'} broken promises {dict(findings) or ''}\n"
+    )
+    print("| fault | times |\n|---|---|")
+    print("\n".join(f"| {kind} | {count:,} |" for kind, count in sorted(faults.items())))
+    return 1 if findings else 0
+
+
+def seed_of_commit() -> int:
+    """Return a first seed that follows from the current commit, so that each commit meets new luck."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return 1000 + (int(commit[:7], 16) if commit else 0)
 
 
 def show_breaks(names: list[str], rounds: int, most: int, write: bool) -> int:

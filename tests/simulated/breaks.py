@@ -59,9 +59,9 @@ def _filter_late() -> list[Change]:
 def _pull_as_flower_does(grid: Any, message_id: str) -> list[Message]:
     """Pull all that is there, and raise BadTreeError if any of it cannot be built."""
     pulled = []
-    for proto, tree in replies._pull_all(grid._runtime_client, message_id):
+    for proto in replies._pull_all(grid._runtime_client, message_id):
         bounds = replies.ReplyBounds(objects=10**6, bytes=10**9, seconds=180.0)
-        pulled.append(replies._collect(grid._runtime_client, proto.metadata, tree, bounds))
+        pulled.append(replies._collect(grid._runtime_client, proto.metadata, bounds))
     return pulled
 
 

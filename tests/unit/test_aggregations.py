@@ -33,8 +33,6 @@ from psofed.parts.aggregations import (
 from psofed.parts.aggregations._krum import length_key
 from psofed.parts.models import Rff
 from psofed.parts.plain import combine_uploads
-from psofed.reference.block_form import run_reference
-from psofed.reference.draws import draw_trial
 from psofed.scenario.changes import with_values
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine]
@@ -244,12 +242,6 @@ def test_another_rule_starts_from_its_own_options() -> None:
 def test_what_is_no_rule_is_refused() -> None:
     with pytest.raises(InvalidValueError, match=r"aggregation must be .*psofed.aggregations"):
         Scenario(num_clients=5, dimension=2, aggregation=Rff())
-
-
-def test_the_block_form_refuses_what_it_does_not_know(small_scenario: Scenario) -> None:
-    scenario = small_scenario.replace(aggregation="median")
-    with pytest.raises(NotCoveredError, match=r"block form"):
-        run_reference(scenario, draw_trial(scenario, 0, 0))
 
 
 def test_mda_refuses_more_subsets_than_it_can_try_by_name() -> None:

@@ -379,7 +379,7 @@ def test_a_strength_found_by_search_takes_the_server_farther_than_any_one_of_the
 def test_mimic_settles_on_one_victim_that_stands_out() -> None:
     """Client 5 of 8 alone has an update that always points the same way."""
     rng, attack = np.random.default_rng(0), Mimic(num_byzantine=2, warm_up=20, probability=1.0)
-    memory, copied = np.zeros(attack.memory_size(8, 3)), []
+    memory, copied = np.zeros(attack.group_memory_size(8, 3)), []
     for n in range(60):
         uploads = rng.normal(size=(8, 3)) * 0.1
         uploads[5] += (0.5, -0.5, 0.0) if n < 20 else (-9.0, 9.0, 9.0)

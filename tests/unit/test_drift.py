@@ -108,7 +108,7 @@ def test_the_msd_right_after_a_jump_is_the_jumps_square() -> None:
         ({"kind": "jump", "size": 1.0, "at": -3}, "drift.at must be at least 0"),
         (
             {"kind": "jump", "size": 1.0, "at": 5, "variance": 1.0},
-            'drift.variance must be left out, since "jump" has no such option',
+            'drift.variance must be left out: the drift "jump" has no such option',
         ),
         ({"kind": "sinusoid", "amplitude": 1.0, "period": 1}, "drift.period must be at least 2"),
     ],

@@ -128,7 +128,7 @@ def test_sizes_that_contradict_are_named(changes: dict, message: str) -> None:
         ({"kind": "rff", "seed": -1}, "model.seed must be at least 0"),
         (
             {"features": 5},
-            'model.features must be left out, since "linear" has no such option',
+            'model.features must be left out: the model "linear" has no such option',
         ),
     ],
 )

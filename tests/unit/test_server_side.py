@@ -97,7 +97,7 @@ def test_there_is_next_to_no_memory_for_what_there_is_not() -> None:
 
 def test_as_much_may_be_kept_as_is_said_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     each, mimic = Momentum(keep=0.9, take=0.1, absent=1.0), Mimic(num_byzantine=1)
-    kept = mimic.memory_size(4, 3)
+    kept = mimic.group_memory_size(4, 3)
     monkeypatch.setattr(momentum, "MOST_MEMORY", 4 * 3)
     monkeypatch.setattr(plain, "MOST_MEMORY", kept)
     assert momentum.make_memories(each, 4, 3, LANES).values.shape == (4, 3, LANES)

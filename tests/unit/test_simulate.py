@@ -29,12 +29,12 @@ def test_one_client_that_shares_all_is_plain_lms() -> None:
 
 def test_the_server_keeps_what_nobody_shares() -> None:
     """One participant, one entry of two: in the first iteration the other entry must stay at zero."""
-    from psofed.reference.block_form import run_reference
     from psofed.reference.draws import draw_trial
+    from psofed.reference.literal import run_literally
 
     scenario = Scenario(num_clients=2, dimension=2, num_participants=1, iterations=1)
     draws = draw_trial(scenario, seed=0, trial=0)
-    server = run_reference(scenario, draws).models[1, 0]
+    server = run_literally(scenario, 0, 0).models[1, 0]
     shared = draws.upload_masks[0, draws.uploaders[0]][0]
     assert server[~shared] == 0.0
     assert server[shared] != 0.0
@@ -127,12 +127,11 @@ def test_communication_counts_numbers_and_bytes() -> None:
 
 def test_test_instances_fewer_than_entries_are_evaluated_directly() -> None:
     """Both forms of the test set must agree with the reference; here N_t < D."""
-    from psofed.reference.block_form import run_reference
-    from psofed.reference.draws import draw_trial
+    from psofed.reference.literal import run_literally
 
     data = Data(test_instances=3, test_input_variance=2.0)
     scenario = Scenario(num_clients=5, dimension=6, num_shared=2, iterations=20, data=data,
                         attack=Gaussian(num_byzantine=2))  # fmt: skip
     result = simulate(scenario, trials=2, seed=9, keep_trials=True)
-    reference = run_reference(scenario, draw_trial(scenario, 9, 1))
+    reference = run_literally(scenario, 9, 1)
     assert np.allclose(result.trial_curves["test_mse"][1], reference.test_mse, rtol=1e-10)

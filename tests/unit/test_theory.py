@@ -12,6 +12,9 @@ from typer.testing import CliRunner
 import psofed
 from psofed import Attack, Data, Scenario, Selection
 from psofed.cli import app
+from psofed.explore.exports import Origin, as_command
+from psofed.explore.headline import sentence
+from psofed.explore.theory import Cache, theory_steps
 from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.stability import mean_square_stepsize_bound
 from psofed.theory.tuning import tune
@@ -29,7 +32,7 @@ def make_attack(**options) -> Attack:
 
 RUNNER = CliRunner()
 KEYS = ["network_mse", "server_msd", "test_mse", "terms", "spectral_radius", "max_stepsize"]
-KEYS += ["mean_max_stepsize", "optimal_stepsize", "theory", "scenario"]
+KEYS += ["mean_max_stepsize", "optimal_stepsize", "theory", "theory_title", "scenario"]
 
 
 def attacked(**changes) -> Scenario:
@@ -195,7 +198,7 @@ def test_what_is_not_covered_is_refused_by_name() -> None:
     biased = attacked(attack=make_attack(num_byzantine=3, kind="constant-bias"))
     with pytest.raises(psofed.NotCoveredError, match=r"paper's theory.*constant-bias"):
         psofed.predict(biased, theory="paper")
-    with pytest.raises(psofed.NotCoveredError, match=r"constant-bias.*walks"):
+    with pytest.raises(psofed.NotCoveredError, match=r"constant-bias.*drifts"):
         psofed.predict(biased.replace(drift=psofed.drifts.RandomWalk(variance=0.01)))
     with pytest.raises(psofed.NotCoveredError, match="median"):
         psofed.predict(attacked(aggregation="median"))
@@ -406,7 +409,27 @@ def test_masks_may_state_their_second_moments_as_a_matrix(coordinated: bool) -> 
 def test_a_server_that_hears_nothing_is_not_called_unstable(kind: str) -> None:
     attack = make_attack(kind=kind, num_byzantine=3, probability=1.0)
     silent = Scenario(num_clients=3, dimension=2, attack=attack)
-    with pytest.raises(psofed.NotCoveredError, match="never hears"):
+    with pytest.raises(psofed.NotCoveredError, match="learns nothing"):
         psofed.predict(silent)
     now_and_then = silent.replace(attack=attack.replace(probability=0.9))
     assert psofed.predict(now_and_then).is_stable
+
+
+def test_a_delay_line_is_predicted_under_the_independence_assumption_if_asked(tmp_path: Path) -> None:
+    line = Data(stream=psofed.streams.DelayLine(pole=0.5))
+    scenario = Scenario(num_clients=4, dimension=2, iterations=50, data=line)
+    with pytest.raises(psofed.NotCoveredError, match=r'delay-line.*theory = "independence"'):
+        psofed.predict(scenario)
+    exact = psofed.predict(scenario.replace(data=Data(input_correlation=0.5)))
+    assert psofed.predict(scenario, theory="independence").network_mse == exact.network_mse
+    assert (
+        "independence assumption"
+        in psofed.compare(scenario, theory="independence", trials=2).report().to_text()
+    )
+    file = tmp_path / "line.toml"
+    file.write_text(scenario.to_toml(), encoding="utf-8")
+    printed = RUNNER.invoke(app, ["predict", str(file), "--theory", "independence", "--json"]).stdout
+    assert json.loads(printed)["theory_title"] == "theory under the independence assumption"
+    answer = next(theory_steps(scenario, Cache()))
+    assert sentence(scenario, answer).startswith("Under the independence assumption, sharing 1 of 2")
+    assert "--theory independence" in as_command(scenario, Origin(), predictable=True)

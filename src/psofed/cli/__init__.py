@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -9,7 +10,8 @@ import typer
 from typer.core import TyperArgument
 
 from psofed._version import __version__
-from psofed.common.errors import PsofedError
+from psofed.cli.flags import add_command
+from psofed.common.errors import NotCoveredError, PsofedError
 from psofed.common.notices import listen
 from psofed.common.suggest import did_you_mean
 
@@ -39,36 +41,15 @@ def make_app(commands: tuple[str, ...]) -> typer.Typer:
     )
     made.callback()(_root)
     for name in commands:
-        _register(made, name)
+        module = import_module(f"psofed.cli.{name}")
+        if name == "federation":
+            group = typer.Typer(name=name, help=module.HELP, no_args_is_help=True)
+            for function in module.COMMANDS:
+                add_command(group, function)
+            made.add_typer(group)
+        else:
+            add_command(made, getattr(module, name))
     return made
-
-
-def _register(made: typer.Typer, name: str) -> None:
-    """Import a command and add it."""
-    module: Any
-    if name == "example":
-        from psofed.cli import example as module
-    elif name == "advise":
-        from psofed.cli import advise as module
-    elif name == "simulate":
-        from psofed.cli import simulate as module
-    elif name == "plot":
-        from psofed.cli import plot as module
-    elif name == "predict":
-        from psofed.cli import predict as module
-    elif name == "tune":
-        from psofed.cli import tune as module
-    elif name == "compare":
-        from psofed.cli import compare as module
-    elif name == "sweep":
-        from psofed.cli import sweep as module
-    elif name == "explore":
-        from psofed.cli import explore as module
-    elif name == "reproduce":
-        from psofed.cli import reproduce as module
-    else:
-        from psofed.cli import federation as module
-    module.register(made)
 
 
 def _show_version(value: bool) -> None:
@@ -88,14 +69,14 @@ def _root(
 def main() -> None:
     """Run the command line; a user's mistake ends with exit code 2 and one line, never a traceback."""
     listen(lambda text: print(f"psofed: {text}", file=sys.stderr))
+    typed = tuple(name for name in sys.argv[1:2] if name in COMMANDS)
     try:
         try:
-            typed = tuple(name for name in sys.argv[1:2] if name in COMMANDS)
             code = make_app(typed or COMMANDS)(prog_name="psofed", standalone_mode=False)
         finally:
             sys.stdout.flush()
     except PsofedError as error:
-        _refuse(str(error))
+        _refuse(explain(error, typed))
     except click.UsageError as error:
         _refuse(_usage(error))
     except click.Abort:
@@ -111,6 +92,12 @@ def main() -> None:
         _forget_output()
         _refuse(f"{error.filename or 'output'}: {reason_of(error)}")
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def explain(error: PsofedError, typed: tuple[str, ...]) -> str:
+    """Return what is wrong, and which command may answer where theory does not; `typed` begins with the command."""
+    is_theory = isinstance(error, NotCoveredError) and typed[:1] in (("predict",), ("tune",), ("compare",))
+    return f"{error}; try `psofed simulate`" if is_theory else str(error)
 
 
 def _refuse(message: str) -> NoReturn:

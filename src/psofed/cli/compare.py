@@ -2,23 +2,17 @@
 
 import typer
 
-from psofed.cli.flags import Given, command
-from psofed.cli.inputs import OptionalScenario, TableOptions, read_table
+from psofed.cli.flags import Given
+from psofed.cli.inputs import ScenarioInput
 from psofed.cli.outputs import PlotOutput, progress
 from psofed.common.settings import call_with
 from psofed.settings.data import DataSettings
 from psofed.settings.theory import ComparisonSettings
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    command(app)(compare)
-
-
 def compare(
-    source: OptionalScenario,
     settings: ComparisonSettings,
-    table: TableOptions,
+    source: ScenarioInput,
     reading: Given[DataSettings],
     output: PlotOutput,
 ) -> None:
@@ -26,12 +20,12 @@ def compare(
 
     With --data, both are about your table. Exit code 0 if they agree, 1 if not.
     """
-    scenario = source.fit(read_table(table, reading))
+    scenario = source.fit(reading)
     output.check()
     from psofed.studies.comparison import compare as run_comparison
 
     with progress("simulating") as report:
         comparison = call_with(run_comparison, scenario, settings.replace(progress=report))
     output.draw(comparison)
-    output.show(comparison.to_json(), comparison.report(), file=source.file)
+    output.show(comparison.to_json, comparison.report, file=source.file)
     raise typer.Exit(0 if comparison.agrees else 1)

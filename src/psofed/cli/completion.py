@@ -5,21 +5,6 @@ Nothing is imported before the user presses Tab.
 
 from collections.abc import Iterator
 
-# Fields whose values are names of parts, and their families.
-_KINDS = {
-    "attack.kind": "attack",
-    "aggregation": "aggregation",
-    "algorithm": "algorithm",
-    "selection.pattern": "pattern",
-    "model.kind": "model",
-    "drift.kind": "drift",
-    "pre_aggregation.kind": "pre_aggregation",
-    "learner.kind": "learner",
-    "data.stream": "stream",
-    "data.stream.kind": "stream",
-    "data.function": "function",
-}
-
 
 def complete_settings(incomplete: str) -> Iterator[str]:
     """Complete ``--set``: fields first, then the values of those that are names.
@@ -29,7 +14,7 @@ def complete_settings(incomplete: str) -> Iterator[str]:
     >>> list(complete_settings("steps")), list(complete_settings("selection.pattern=r"))
     (['stepsize='], ['selection.pattern=random', 'selection.pattern=round-robin'])
     """
-    from psofed.scenario.mapping import field_names
+    from psofed.scenario.mapping import families_of_names, field_names
     from psofed.scenario.scenario import UPLINKS
 
     field, equals, value = incomplete.partition("=")
@@ -37,10 +22,11 @@ def complete_settings(incomplete: str) -> Iterator[str]:
         yield from sorted(f"{name}=" for name in field_names() if name.startswith(incomplete))
         return
     words: tuple[str, ...] = {"uplink": UPLINKS, "selection.coordinated": ("true", "false")}.get(field, ())
-    if field in _KINDS:
+    family = families_of_names().get(field)
+    if family is not None:
         from psofed.parts.registry import part_names
 
-        words = part_names(_KINDS[field])
+        words = part_names(family)
     yield from (f"{field}={word}" for word in words if word.startswith(value))
 
 

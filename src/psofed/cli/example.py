@@ -2,13 +2,7 @@
 
 import typer
 
-from psofed.cli.flags import command
 from psofed.cli.outputs import Output, print_json
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    command(app)(example)
 
 
 def example(output: Output) -> None:

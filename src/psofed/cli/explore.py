@@ -4,8 +4,8 @@ from pathlib import Path
 
 import typer
 
-from psofed.cli.flags import Given, command
-from psofed.cli.inputs import OptionalScenario, TableOptions, read_table
+from psofed.cli.flags import Given
+from psofed.cli.inputs import ScenarioInput
 from psofed.cli.outputs import Output, print_json
 from psofed.common.errors import PsofedError
 from psofed.common.options import option
@@ -13,7 +13,7 @@ from psofed.settings.data import DataSettings
 from psofed.settings.explorer import ExplorerSettings
 
 
-class OpeningScenario(OptionalScenario):
+class OpeningScenario(ScenarioInput):
     """The scenario that the page opens with."""
 
     file: Path | None = option(
@@ -24,32 +24,25 @@ class OpeningScenario(OptionalScenario):
     )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    command(app)(explore)
-
-
 def explore(
-    source: OpeningScenario,
     settings: ExplorerSettings,
-    table: TableOptions,
+    source: OpeningScenario,
     reading: Given[DataSettings],
     output: Output,
 ) -> None:
     """Explore the theory with sliders, on a page that only this machine can open. Ctrl-C stops it.
 
     With --data, covariances and noise are measured in your table. Unless you give a stepsize, the page opens with the
-    stepsize and the number of shared parameters that do best on it.
+    stepsize and the number of shared parameters that psofed advise finds best for all clients together.
     """
     source.load()
-    data = read_table(table, reading)
     scenario = None
-    if source.file is not None or data is not None:
-        scenario = source.fit(data, {} if data is None else {"num_participants": data.num_clients})
+    if source.file is not None or source.data is not None:
+        scenario = source.fit(reading, everybody=True)
         if scenario.data.rows is not None and not source.gives("stepsize"):
-            from psofed.explore.opening import tuned
+            from psofed.studies.advice.tuning import tuned_federation
 
-            scenario = tuned(scenario, keep_shared=source.gives("num_shared"))
+            scenario = tuned_federation(scenario, keep_shared=source.gives("num_shared"))
     elif source.changes:
         raise PsofedError(f"--set {source.changes[0]} needs a FILE or --data TABLE to change.")
     try:

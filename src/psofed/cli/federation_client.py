@@ -2,23 +2,18 @@
 
 from pathlib import Path
 
-import typer
-
 from psofed.cli.federation_common import ready, say
-from psofed.cli.flags import command
 from psofed.cli.inputs import Plugins
 from psofed.federation.protocol.node_options import NodeOptions
 
 _COUNTED = 1000  # rows of a file that are counted before the first round
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app)(client)
-
-
 def client(options: NodeOptions, plugins: Plugins) -> None:
-    """Run one node until Ctrl-C."""
+    """Run one client of a federation, a node, until Ctrl-C.
+
+    It learns from its own data, which stay on this machine, and exchanges parameters with the server.
+    """
     with ready():
         from psofed.federation.deploy.app import ReadyMadeApp
         from psofed.federation.deploy.node import LongLivedNode

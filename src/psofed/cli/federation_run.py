@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from psofed.cli.federation_common import HomeFolder, ready, say
-from psofed.cli.flags import Given, command
+from psofed.cli.flags import Given
 from psofed.cli.inputs import Plugins, ScenarioFile
 from psofed.cli.outputs import Output, PlotOutput, print_json, progress
 from psofed.common.options import option
@@ -48,7 +48,7 @@ class RollbackOptions(Settings):
 class ExportOptions(Settings):
     """Where a model goes."""
 
-    out: Path = option(metavar="FILE", text="file to write, .npz or .json")
+    out: Path = option(metavar="FILE", text="file to write: .npz, .json, or .onnx for other programs")
     scaling: Path | None = option(
         default=None, metavar="DIR", text="folder of a client whose scaling to store with the model"
     )
@@ -69,12 +69,6 @@ class PredictOptions(Settings):
 _said: dict[str, str] = {}  # the nodes' last remarks, in the one run that a command follows
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    for function in (demo, run, resume, stop, rollback, export, predict):
-        command(app)(function)
-
-
 def demo(options: DemoOptions, home: DemoHome, output: PlotOutput) -> None:
     """Run a federation of real processes on this machine, with TLS, node keys and one Byzantine node."""
     with ready():
@@ -93,13 +87,7 @@ def demo(options: DemoOptions, home: DemoHome, output: PlotOutput) -> None:
                 on_round=lambda status: _show_round(status, update),
                 supernodes=options.supernodes,
             )
-        prediction = predict_demo(settings)
-        _draw(result, prediction, output)
-        if output.as_json:
-            curve = None if prediction is None else vars(prediction)
-            print_json({**result, "prediction": curve})
-            return
-        _print_outcome(result, prediction, place)
+        _show_outcome(result, predict_demo(settings), place, output)
 
 
 def run(
@@ -148,12 +136,19 @@ def resume(options: ResumeOptions, home: HomeFolder, output: PlotOutput, plugins
     """Continue the last run from its last completed round."""
     with ready():
         plugins.load()
+        from psofed.common.errors import PsofedError
         from psofed.common.files import read_json
         from psofed.federation.deploy.settings import RunSettings
+        from psofed.federation.deploy.submit import has_completed_round
         from psofed.federation.server.checkpoint import CheckpointStore
         from psofed.federation.server.sessions import load_usable
 
         place = home.open()
+        if place.checkpoint.exists() and not has_completed_round(place):
+            raise PsofedError(
+                f"the latest run has completed no round, and {place.checkpoint} belongs to an earlier run; "
+                "start the latest again with `psofed federation run --force`"
+            )
         load_usable(CheckpointStore(place.checkpoint))  # a damaged one is reported before the run begins
         chosen = RunSettings.from_config(read_json(place.settings))
         rounds = options.rounds or chosen.scenario.iterations
@@ -176,6 +171,7 @@ def rollback(options: RollbackOptions, home: HomeFolder) -> None:
         state = CheckpointStore(place.checkpoint).rollback(options.to_round)
         if place.status.exists():
             status = read_json(place.status)
+            status.pop("replaces", None)  # the run that the checkpoint belongs to is the one to continue
             write_json(place.status, {**status, "round": state.round_number, "state": "rolled back"})
         typer.echo(f"back at round {state.round_number}; `psofed federation resume` continues from there")
 
@@ -230,11 +226,7 @@ def _submit_and_follow(
     with progress("federation", "rounds") as update:
         patience = settings.wait_for_nodes + settings.deadline + settings.interval + 60.0
         result = follow(home, identity, patience, on_progress=lambda status: _show_round(status, update))
-    _draw(result, None, output)
-    if output.as_json:
-        print_json(result)
-    else:
-        _print_outcome(result, None, home)
+    _show_outcome(result, None, home, output)
     _check_learned(result)
 
 
@@ -244,14 +236,6 @@ def _check_learned(result: dict[str, Any]) -> None:
         return
     say("nobody has learned anything: no reply with a sample was accepted")
     raise typer.Exit(1)
-
-
-def _draw(result: dict[str, Any], prediction: Any, output: PlotOutput) -> None:
-    if output.plot is not None:
-        from psofed.federation.deploy.outcome import plot_federation
-        from psofed.render.figures import save_figure
-
-        save_figure(plot_federation(result, prediction), output.plot)
 
 
 def _pace(settings: "RunSettings") -> str:
@@ -279,9 +263,10 @@ def _show_round(status: dict[str, Any], update: Any) -> None:
     _said.update(last["remarks"])
 
 
-def _print_outcome(result: dict[str, Any], prediction: Any, home: "Home") -> None:
-    from psofed.federation.deploy.outcome import federation_report
-    from psofed.render.text import print_report
+def _show_outcome(result: dict[str, Any], prediction: Any, home: "Home", output: PlotOutput) -> None:
+    from psofed.federation.deploy.outcome import FederationOutcome
 
-    print_report(federation_report(result, prediction))
-    typer.echo(f"\nResult in {home.result} and {home.result.with_suffix('.nc')}; logs in {home.logs}")
+    files = f"Result in {home.result} and {home.result.with_suffix('.nc')}; logs in {home.logs}."
+    outcome = FederationOutcome(result, prediction, files)
+    output.draw(outcome)
+    output.show(outcome.to_json, outcome.report)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import typer
 
 from psofed.cli.federation_common import HomeFolder, ready, say
-from psofed.cli.flags import command
 from psofed.cli.inputs import Plugins
 from psofed.cli.outputs import Output, print_json
 from psofed.common.options import option
@@ -46,12 +45,6 @@ class WatchOption(Settings):
     watch: bool = option(default=False, text="refresh every second until Ctrl-C")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    for function in (certs, revoke, server, status):
-        command(app)(function)
-
-
 def certs(options: CertificateOptions, home: HomeFolder) -> None:
     """Create missing certificates and keys: the authority, the server's certificate and the nodes' keys."""
     with ready():
@@ -80,7 +73,10 @@ def revoke(node: NodeName, home: HomeFolder) -> None:
 
 
 def server(options: ServerOptions, home: HomeFolder, plugins: Plugins) -> None:
-    """Run the server until Ctrl-C: a SuperLink on loopback, and the front door that nodes connect to."""
+    """Run the server that nodes connect to, until Ctrl-C.
+
+    Flower's SuperLink listens on this machine only. Nodes reach it through a gateway that checks their keys.
+    """
     with ready():
         plugins.load()
         from psofed.common.files import read_json

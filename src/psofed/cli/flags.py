@@ -2,8 +2,7 @@
 
 A command is a function of settings values::
 
-    @command(app)
-    def simulate(source: OptionalScenario, run: SimulationSettings, reading: Given[DataSettings]) -> None:
+    def simulate(source: ScenarioInput, run: SimulationSettings, reading: Given[DataSettings]) -> None:
         ...
 
 Every field of these values becomes an option (or an argument, if it is positional), grouped in ``--help`` by the
@@ -27,7 +26,6 @@ from psofed.common.errors import InvalidValueError, MissingValueError
 from psofed.common.options import Option, in_words, is_required, option_of, value_type
 from psofed.common.settings import Settings
 
-F = TypeVar("F", bound=Callable[..., None])
 S = TypeVar("S", bound=Settings)
 
 
@@ -56,17 +54,12 @@ class Given(Generic[S]):
         return make(self.kind, self.values)
 
 
-def command(app: typer.Typer, name: str | None = None) -> Callable[[F], F]:
+def add_command(app: typer.Typer, function: Callable[..., None]) -> None:
     """Add a function of settings values to the command line; other parameters are Typer's."""
-
-    def register(function: F) -> F:
-        # Typer would keep the line breaks of the docstring.
-        paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
-        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-        app.command(name, help=text)(flattened(function))
-        return function
-
-    return register
+    # Typer would keep the line breaks of the docstring.
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    app.command(help=text)(flattened(function))
 
 
 def flattened(function: Callable[..., None]) -> Callable[..., None]:
@@ -78,10 +71,10 @@ def flattened(function: Callable[..., None]) -> Callable[..., None]:
         if name not in groups:
             parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
             continue
-        kind, _ = groups[name]
+        kind, is_deferred = groups[name]
         for field in kind.options().values():
             if option_of(field).flag is not None:
-                parameters.append(_parameter(kind, field))
+                parameters.append(_parameter(kind, field, is_deferred))
     names = [parameter.name for parameter in parameters]
     assert len(set(names)) == len(names), f"two settings of {function.__name__} have the same name"
 
@@ -146,23 +139,6 @@ def flag_of(field: "dataclasses.Field[Any]") -> str:
     return about.flag or f"--{field.name.replace('_', '-')}"
 
 
-def as_words(settings: Settings) -> list[str]:
-    """Return what one would type for settings, without fields that have their default.
-
-    Examples
-    --------
-    >>> from psofed.settings.data import DataSettings
-    >>> as_words(DataSettings("station", "y", ["wind", "rain"]))
-    ['--client-column', 'station', '--target-column', 'y', '--features', 'wind,rain']
-    """
-    words: list[str] = []
-    for name, field in settings.options().items():
-        value = getattr(settings, name)
-        if option_of(field).flag is not None and (is_required(field) or value != field.default):
-            words += [flag_of(field), ",".join(value) if isinstance(value, tuple) else str(value)]
-    return words
-
-
 class _Value(click.ParamType):
     """Reads one value of a setting; its range is checked when the settings are made."""
 
@@ -196,11 +172,11 @@ class _Names(click.ParamType):
 _METAVARS = {"int": "N", "float": "NUMBER", "Path": "PATH", "Sequence[str]": "A,B,…", "str": "TEXT"}
 
 
-def _parameter(kind: type[Settings], field: "dataclasses.Field[Any]") -> inspect.Parameter:
+def _parameter(kind: type[Settings], field: "dataclasses.Field[Any]", is_deferred: bool) -> inspect.Parameter:
     about, (value, _) = option_of(field), value_type(field)
     annotation: Any = str | None
     settings: dict[str, Any] = {
-        "help": _help(about),
+        "help": _help(about, is_required(field) and not about.positional and not is_deferred),
         "rich_help_panel": None if about.positional else about.group or kind.group or None,
         "metavar": about.metavar or ("|".join(about.choices) if about.choices else _METAVARS.get(value)),
         "show_default": not is_required(field) and field.default not in (None, ()),
@@ -241,9 +217,9 @@ def _parameter(kind: type[Settings], field: "dataclasses.Field[Any]") -> inspect
     )
 
 
-def _help(about: Option) -> str:
+def _help(about: Option, required: bool) -> str:
     text = about.text.replace("[", "\\[")  # Rich would read a bracket as markup
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
+    return f"{text[:1].upper()}{text[1:]}.{' Required.' if required else ''}" if text else ""
 
 
 def _path() -> click.ParamType:

@@ -1,6 +1,7 @@
 """Inputs of commands: a scenario with changes, a table, and modules with custom parts."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,11 +39,12 @@ class Plugins(Settings):
                 load_plugin(plugin)
 
 
-class Changes(Settings):
-    """Changes of a scenario."""
+class ScenarioFile(Plugins):
+    """A scenario file, with changes."""
 
-    group = "Scenario"
-
+    file: Path | None = option(
+        positional=True, metavar="FILE", text="scenario, a TOML file (see `psofed example`)"
+    )
     changes: Sequence[str] = option(
         default=(),
         flag="--set",
@@ -52,21 +54,53 @@ class Changes(Settings):
         text="change a field, such as attack.variance=1.0; repeatable",
     )
 
+    def read(
+        self,
+        defaults: Mapping[str, Any] | None = None,
+        rows: "OwnData | None" = None,
+        *,
+        open_data: bool = True,
+    ) -> "Scenario":
+        """Return the scenario of the file with the changes; `rows` take the place of its ``[data]`` table.
 
-class ScenarioFile(Plugins, Changes):
-    """A scenario file, with changes."""
-
-    file: Path = option(positional=True, metavar="FILE", text="scenario, a TOML file (see `psofed example`)")
-
-    def read(self, open_data: bool = True) -> "Scenario":
-        """Return the scenario of the file with the changes; its table is opened or not."""
-        from psofed.scenario.file import read_scenario
+        Parameters
+        ----------
+        defaults : mapping
+            Fields that neither the file nor a change needs to give.
+        rows : OwnData, optional
+            The user's table.
+        open_data : bool
+            Whether to open the table that the file names.
+        """
+        from psofed.scenario.changes import set_values
+        from psofed.scenario.mapping import scenario_from_mapping
 
         self.load()
+        mapping = {**(defaults or {}), **self.content}
+        if rows is not None:
+            named = mapping.get("data")
+            if isinstance(named, Mapping) and "file" in named:
+                raise PsofedError(
+                    f"{self.file} reads {named['file']}: leave out --data, or choose another table with "
+                    "--set data.file=TABLE."
+                )
+            mapping["data"] = {"rows": rows}
+        changes = self.values()
+        folder = Path() if self.file is None else self.file.parent
         try:
-            return read_scenario(self.file, changes=self.values(), open_data=open_data)
+            return scenario_from_mapping(set_values(mapping, changes), folder=folder, opening=open_data)
         except (InvalidValueError, UnknownFieldError) as error:
-            raise self.located(error) from None
+            for text in self.changes:
+                if text.partition("=")[0].strip() == error.field:
+                    raise error.at(f"--set {text}") from None
+            raise (error if self.file is None else error.at(str(self.file))) from None
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """The file's content, read once and not checked yet."""
+        from psofed.scenario.file import read_mapping
+
+        return {} if self.file is None else read_mapping(self.file)
 
     def values(self) -> dict[str, Any]:
         """Return the changes by field; a path that is typed is relative to the current folder."""
@@ -79,93 +113,53 @@ class ScenarioFile(Plugins, Changes):
 
     def gives(self, field: str) -> bool:
         """Whether the file or a change gives a field."""
-        from psofed.scenario.file import read_mapping
-
-        return field in self.values() or (self.file is not None and field in read_mapping(self.file))
-
-    @property
-    def folder(self) -> Path:
-        """Where paths in the file start from."""
-        return Path() if self.file is None else self.file.parent
-
-    def located(self, error: PsofedError) -> PsofedError:
-        """Return an error that quotes the ``--set`` that caused it."""
-        for text in self.changes:
-            if text.partition("=")[0].strip() == getattr(error, "field", None):
-                return error.at(f"--set {text}")
-        return error
+        return field in self.values() or field in self.content
 
 
-class OptionalScenario(ScenarioFile):
-    """A scenario file that may be left out where there is a table."""
+class ScenarioInput(ScenarioFile):
+    """A scenario file, or a table of the user's that takes the place of its ``[data]``."""
 
-    file: Path | None = option(  # type: ignore[assignment]
+    file: Path | None = option(
         default=None,
         positional=True,
         metavar="FILE",
         text="scenario, a TOML file (see `psofed example`); optional with --data",
     )
-
-    def fit(self, data: "OwnData | None", defaults: Mapping[str, Any] | None = None) -> "Scenario":
-        """Return the scenario; with `data`, these take the place of the file's ``[data]`` table.
-
-        With a table of its own, `defaults` are fields that neither the file nor ``--set`` need to give.
-        """
-        from psofed.scenario.changes import set_values
-        from psofed.scenario.file import read_mapping
-        from psofed.scenario.mapping import scenario_from_mapping
-
-        if data is None and self.file is None:
-            raise PsofedError(
-                "No scenario. Give a FILE (`psofed example > scenario.toml` writes one) or --data TABLE."
-            )
-        self.load()
-        changes = self.values()
-        mapping = {**(defaults or {}), **({} if self.file is None else read_mapping(self.file))}
-        if data is not None:
-            named = mapping.get("data")
-            if isinstance(named, Mapping) and "file" in named:
-                raise PsofedError(
-                    f"{self.file} reads {named['file']}: leave out --data, or choose another table with "
-                    "--set data.file=TABLE."
-                )
-            mapping["data"] = {"rows": data}
-        try:
-            return scenario_from_mapping(set_values(mapping, changes), folder=self.folder, opening=True)
-        except (InvalidValueError, UnknownFieldError) as error:
-            located = self.located(error)
-            raise (
-                located if located is not error or self.file is None else error.at(str(self.file))
-            ) from None
-
-
-class TableOptions(Settings):
-    """The user's own table."""
-
-    group = "Your data"
-
     data: Path | None = option(
         default=None,
+        group="Your data",
         metavar="TABLE",
         text="learn from your own data: a CSV or Parquet file, one row per observation",
     )
 
+    def fit(self, reading: Given[DataSettings], *, everybody: bool = False) -> "Scenario":
+        """Return the scenario, with the rows of the table if there is one.
 
-def read_table(table: TableOptions, reading: Given[DataSettings]) -> "OwnData | None":
-    """Return the data that the options name; None if they name none."""
-    if table.data is None:
-        if reading.flags:
-            raise PsofedError(f"{reading.flags[0]} describes a table: add --data TABLE.")
-        return None
-    try:
-        settings = reading.make()
-    except MissingValueError as error:
-        from psofed.data.frames import read_header
+        With `everybody`, all clients of a table participate unless the file or ``--set`` gives another number.
+        """
+        rows = self._open_table(reading)
+        if rows is None and self.file is None:
+            raise PsofedError(
+                "No scenario. Give a FILE (`psofed example > scenario.toml` writes one) or --data TABLE."
+            )
+        return self.read(
+            {"num_participants": rows.num_clients} if rows is not None and everybody else {}, rows
+        )
 
-        listed = ", ".join(read_header(table.data))
-        raise PsofedError(
-            f"--data {table.data} needs {error.field}. The table has the columns {listed}."
-        ) from None
-    from psofed.data.own_data import read_data
+    def _open_table(self, reading: Given[DataSettings]) -> "OwnData | None":
+        if self.data is None:
+            if reading.flags:
+                raise PsofedError(f"{reading.flags[0]} describes a table: add --data TABLE.")
+            return None
+        try:
+            settings = reading.make()
+        except MissingValueError as error:
+            from psofed.data.frames import read_header
 
-    return call_with(read_data, table.data, settings)
+            listed = ", ".join(read_header(self.data))
+            raise PsofedError(
+                f"--data {self.data} needs {error.field}. The table has the columns {listed}."
+            ) from None
+        from psofed.data.own_data import read_data
+
+        return call_with(read_data, self.data, settings)

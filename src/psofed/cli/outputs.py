@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,14 +25,21 @@ class Output(Settings):
 
     as_json: bool = option(default=False, flag="--json", text="print JSON instead of a report")
 
-    def show(self, json_value: Any, report: "Report", *, file: Path | None = None, rows: int = 40) -> None:
-        """Print the result: as JSON, or the report with the next step."""
+    def show(
+        self,
+        to_json: Callable[[], Any],
+        report: "Callable[[], Report]",
+        *,
+        file: Path | None = None,
+        rows: int = 40,
+    ) -> None:
+        """Print the result: as JSON, or the report with the next step. Only what is printed is made."""
         if self.as_json:
-            print_json(json_value)
+            print_json(to_json())
             return
         from psofed.render.text import print_report
 
-        print_report(report, file="" if file is None else str(file), rows=rows)
+        print_report(report(), file="" if file is None else str(file), rows=rows)
 
 
 class PlotOutput(Output):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from psofed.cli.completion import complete_metrics
-from psofed.cli.flags import command
 from psofed.cli.inputs import Plugins
 from psofed.cli.outputs import print_json
 from psofed.common.errors import PsofedError
@@ -53,11 +52,6 @@ class SweepLayout(Settings):
         repeat=True,
         text="draw only the points with this value; repeatable",
     )
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    command(app)(plot)
 
 
 def plot(source: SavedResult, layout: SweepLayout) -> None:

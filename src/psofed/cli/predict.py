@@ -1,14 +1,18 @@
 """``psofed predict``: predict what simulating a scenario will show."""
 
-import typer
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
-from psofed.cli.flags import Given, command
-from psofed.cli.inputs import OptionalScenario, TableOptions, read_table
+from psofed.cli.flags import Given
+from psofed.cli.inputs import ScenarioInput
 from psofed.cli.outputs import Output
 from psofed.common.options import option
 from psofed.common.settings import call_with
 from psofed.settings.data import DataSettings
 from psofed.settings.theory import PredictionSettings
+
+if TYPE_CHECKING:
+    from psofed.render import Report
 
 
 class PredictionOutput(Output):
@@ -17,15 +21,9 @@ class PredictionOutput(Output):
     curve: bool = option(default=False, text="also predict the learning curve")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    command(app)(predict)
-
-
 def predict(
-    source: OptionalScenario,
     settings: PredictionSettings,
-    table: TableOptions,
+    source: ScenarioInput,
     reading: Given[DataSettings],
     output: PredictionOutput,
 ) -> None:
@@ -35,14 +33,16 @@ def predict(
     """
     from psofed.theory.prediction import predict as run_prediction
 
-    prediction = call_with(run_prediction, source.fit(read_table(table, reading)), settings)
-    value, report = prediction.to_json(), prediction.report()
-    if output.curve:
+    prediction = call_with(run_prediction, source.fit(reading), settings)
+
+    def to_json() -> dict[str, Any]:
+        curve = asdict(prediction.learning_curve()) if output.curve else {}
+        curves = {name: values.tolist() for name, values in curve.items()}
+        return {**prediction.to_json(), **({"curve": curves} if curves else {})}
+
+    def report() -> "Report":
         from psofed.theory.reports import curve_table
 
-        curve = prediction.learning_curve()
-        value["curve"] = {
-            name: getattr(curve, name).tolist() for name in ("network_mse", "server_msd", "test_mse")
-        }
-        report = report.adding(tables=(curve_table(prediction),))
-    output.show(value, report, file=source.file)
+        return prediction.report().adding(tables=(curve_table(prediction),) if output.curve else ())
+
+    output.show(to_json, report, file=source.file)

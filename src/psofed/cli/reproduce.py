@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from psofed.cli.completion import complete_figures
-from psofed.cli.flags import command
 from psofed.cli.outputs import Output, print_json, progress
 from psofed.cli.sweep import Cluster, stopped_by_hand
 from psofed.common.options import option
@@ -42,11 +42,6 @@ class FigureOutput(Output):
     )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    command(app)(reproduce)
-
-
 def reproduce(settings: FigureSettings, cluster: Cluster, output: FigureOutput) -> None:
     """Reproduce the paper's figures: simulation, the paper's theory, the exact theory, the printed points.
 
@@ -61,6 +56,7 @@ def reproduce(settings: FigureSettings, cluster: Cluster, output: FigureOutput) 
 
 def _reproduce_figures(settings: FigureSettings, cluster: Cluster, output: FigureOutput) -> None:
     from psofed.paper.model import Quality
+    from psofed.paper.report import reproduction_report
     from psofed.paper.reproduce import choose_figures
     from psofed.paper.reproduce import reproduce as make_figures
     from psofed.paper.reproduction import drawing_helpers, save_reproduction
@@ -78,18 +74,13 @@ def _reproduce_figures(settings: FigureSettings, cluster: Cluster, output: Figur
         typer.echo(f"psofed: {len(store.damaged)} damaged points were simulated again", err=True)
     with drawing_helpers(len(made.figures)) as helpers, progress("writing", "steps") as report:
         claims, page = save_reproduction(made, output.out, helpers, report)
-    if output.as_json:
+
+    def to_json() -> dict[str, Any]:
         documents = [data.to_json() for data in made.figures.values()]
         about = {"claims": [claim.to_json() for claim in claims], "report": str(page)}
-        print_json({**documents[0], **about} if len(documents) == 1 else {"figures": documents, **about})
-        return
-    for data in made.figures.values():
-        error = data.worst_standard_error_db
-        typer.echo(f"{data.name}  {data.title} ({data.trials} trials, standard errors up to {error:.3f} dB)")
-    for claim in claims:
-        condition = f": {claim.condition}" if claim.condition else ""
-        typer.echo(f"{claim.verdict:>14}  {claim.statement}{condition}")
-    typer.echo(f"Open {page} for the figures and the verdicts.")
+        return {**documents[0], **about} if len(documents) == 1 else {"figures": documents, **about}
+
+    output.show(to_json, lambda: reproduction_report(made, claims, page))
 
 
 def _reproduce_resilience(settings: FigureSettings, cluster: Cluster, output: FigureOutput) -> None:

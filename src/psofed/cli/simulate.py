@@ -1,11 +1,10 @@
 """``psofed simulate``: simulate a scenario and report the result."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from psofed.cli.flags import Given, command
-from psofed.cli.inputs import OptionalScenario, TableOptions, read_table
+from psofed.cli.flags import Given
+from psofed.cli.inputs import ScenarioInput
 from psofed.cli.outputs import PlotOutput, progress
 from psofed.common.errors import PsofedError
 from psofed.common.options import option
@@ -13,8 +12,11 @@ from psofed.common.settings import call_with
 from psofed.settings.data import DataSettings
 from psofed.settings.simulation import SimulationSettings
 
+if TYPE_CHECKING:
+    from psofed.render import Report
 
-class SimulatedScenario(OptionalScenario):
+
+class SimulatedScenario(ScenarioInput):
     """A scenario file, and one to compare it with."""
 
     versus: Path | None = option(
@@ -30,15 +32,9 @@ class SimulationOutput(PlotOutput):
     out: Path | None = option(default=None, text="save the result as NetCDF (.nc)")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    command(app)(simulate)
-
-
 def simulate(
-    source: SimulatedScenario,
     run: SimulationSettings,
-    table: TableOptions,
+    source: SimulatedScenario,
     reading: Given[DataSettings],
     output: SimulationOutput,
 ) -> None:
@@ -49,9 +45,9 @@ def simulate(
 
     With --versus, a second scenario is simulated on the same draws and the difference is reported.
     """
-    data = read_table(table, reading)
-    scenario = source.fit(data)
-    other = None if source.versus is None else source.replace(file=source.versus).fit(data)
+    scenario = source.fit(reading)
+    rows = None if source.data is None else scenario.own_data
+    other = None if source.versus is None else source.replace(file=source.versus).read(rows=rows)
     output.check()
     if output.out is not None:
         from psofed.results.netcdf import check_netcdf_name
@@ -68,18 +64,24 @@ def simulate(
             second = call_with(run_simulation, other, run.replace(progress=report))
         difference = (result - second).named(*_names(source))
         output.draw(difference)
-        both = {"versus": second.to_json(), "difference": difference.to_json()}
-        output.show(result.to_json() | both, difference.report())
+
+        def both() -> dict[str, Any]:
+            return {**result.to_json(), "versus": second.to_json(), "difference": difference.to_json()}
+
+        output.show(both, difference.report)
         return
     if output.out is not None:
         result.save(output.out)
     output.draw(result)
-    answer = result.report()
-    if result.diverged_trials.size and not output.as_json:
+
+    def answer() -> "Report":
+        if not result.diverged_trials.size:
+            return result.report()
         from psofed.theory.reports import with_remedy
 
-        answer = with_remedy(answer, scenario)
-    output.show(result.to_json(), answer, file=table.data or source.file)
+        return with_remedy(result.report(), scenario)
+
+    output.show(result.to_json, answer, file=source.data or source.file)
 
 
 def _names(source: SimulatedScenario) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from psofed.cli.flags import Given, command
+from psofed.cli.flags import Given
 from psofed.cli.inputs import Plugins
 from psofed.cli.outputs import PlotOutput, progress
 from psofed.common.options import option
@@ -43,11 +43,6 @@ class SweepOutput(PlotOutput):
     )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    command(app)(sweep)
-
-
 def sweep(source: GridFile, given: Given[SweepSettings], cluster: Cluster, output: SweepOutput) -> None:
     """Simulate every combination of values in a grid file.
 
@@ -75,7 +70,7 @@ def sweep(source: GridFile, given: Given[SweepSettings], cluster: Cluster, outpu
     if output.out is not None:
         result.save(output.out)
     output.draw(result)
-    output.show(result.to_json(), result.report(), file=source.grid, rows=200)
+    output.show(result.to_json, result.report, file=source.grid, rows=200)
 
 
 @contextmanager

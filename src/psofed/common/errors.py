@@ -107,6 +107,8 @@ class UnknownFieldError(PsofedError, ValueError):
         What it should have been.
     elsewhere : sequence of str
         Full names of settings in other tables, for suggestions.
+    hint : str
+        What to do instead; by default the setting that looks most like it, or all.
 
     Examples
     --------
@@ -116,18 +118,23 @@ class UnknownFieldError(PsofedError, ValueError):
     """
 
     def __init__(
-        self, field: str, known: Sequence[str], what: str = "field", elsewhere: Sequence[str] = ()
+        self,
+        field: str,
+        known: Sequence[str],
+        what: str = "field",
+        elsewhere: Sequence[str] = (),
+        hint: str = "",
     ) -> None:
         table, dot, _ = field.rpartition(".")
         # Full names, as the user would write them.
         full = [name if "." in name or what != "field" else f"{table}{dot}{name}" for name in known]
-        hint = did_you_mean(field, elsewhere) or did_you_mean(field, full)
-        if not hint:
-            hint = f" Known: {', '.join(known)}." if known else " None are accepted here."
-        super().__init__(f"Unknown {what} `{field}`.{hint}")
+        advice = f" {hint}" if hint else did_you_mean(field, elsewhere) or did_you_mean(field, full)
+        if not advice:
+            advice = f" Known: {', '.join(known)}." if known else " None are accepted here."
+        super().__init__(f"Unknown {what} `{field}`.{advice}")
         self.field = field
         self.known: tuple[str, ...] = tuple(known)
-        self._arguments = (field, tuple(known), what, tuple(elsewhere))
+        self._arguments = (field, tuple(known), what, tuple(elsewhere), hint)
 
     def renamed(self, field: str) -> Self:
         """Return the same error about `field`."""

@@ -63,9 +63,19 @@ class Option:
     repeat : bool
         Whether a tuple is given by repeating the option, instead of separating values by commas.
     group : str
-        Heading in ``--help``, if it is not that of its class.
+        Heading in ``--help`` or in the explorer, if it is not that of its class.
     complete : callable, optional
         Completion in the shell: candidates for an incomplete word.
+    label : str
+        What charts and the explorer call it, if that is not its name.
+    slider : tuple of float, optional
+        Usual ends of its slider in the explorer, if these are not its range.
+    log : bool
+        Whether the slider is logarithmic.
+    words : tuple of str
+        What the explorer calls each of its `choices`, or true and false.
+    absent : str
+        What the explorer calls None.
     """
 
     text: str = ""
@@ -82,6 +92,11 @@ class Option:
     repeat: bool = False
     group: str = ""
     complete: Completion | None = None
+    label: str = ""
+    slider: tuple[float, float] | None = None
+    log: bool = False
+    words: tuple[str, ...] = ()
+    absent: str = "none"
 
 
 class _Declared(TypedDict, total=False):
@@ -101,6 +116,11 @@ class _Declared(TypedDict, total=False):
     repeat: bool
     group: str
     complete: Completion | None
+    label: str
+    slider: tuple[float, float] | None
+    log: bool
+    words: tuple[str, ...]
+    absent: str
 
 
 # Type checkers recognise a default only by its name, so pass it by name.
@@ -115,7 +135,7 @@ def option(
 ) -> Any:
     """Declare a setting; without a `default` it is required. See :class:`Option` for the other arguments.
 
-    The default may be passed by position, but type checkers then believe that there is none.
+    Pass the default by keyword: type checkers do not see a positional one.
 
     Examples
     --------

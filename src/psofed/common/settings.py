@@ -165,7 +165,11 @@ def takes(settings: Callable[P, S]) -> SettingsFunction[P]:
                 first.append(kwargs.pop(parameter.name))
             for name in kwargs:
                 if name not in names:
-                    raise UnknownArgumentError(name, names, f"argument of {function.__name__}()")
+                    # A scenario holds its clients: a table has no other way in.
+                    is_table = name in ("data", "measured") and leading[0].name in ("scenario", "base")
+                    hint = f"Make the scenario with psofed.Scenario.from_data({name}, …)." if is_table else ""
+                    what = f"argument of {function.__name__}()"
+                    raise UnknownArgumentError(name, names, what, hint=hint)
             return function(*first, settings(*args[len(leading) :], **kwargs))
 
         call.__signature__ = signature.replace(parameters=[*leading, *fields.values()])  # type: ignore[attr-defined]

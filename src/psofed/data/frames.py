@@ -41,7 +41,7 @@ class TableFrame:
     delimiter : str
         What separated the fields.
     content : bytes
-        The file, to find a row's line in; empty where there are no lines.
+        The file, to find a row's line in; empty if it has no lines.
     """
 
     data: "pandas.DataFrame"

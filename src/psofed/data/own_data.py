@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # A client needs at least this many samples after its warm-up.
 FEWEST_SAMPLES = 10
 _MOST_LISTED = 5
+_SHORT_WARMUP = 3  # rows for the first means, if there are too few for the usual number
 _LARGEST = 1e100
 
 
@@ -66,7 +67,7 @@ class OwnData(Reported):
         return hash(self.digest)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "OwnData":
-        return self  # nobody can change it, and it may be large
+        return self  # it cannot change, and may be large
 
     @cached_property
     def digest(self) -> str:
@@ -247,6 +248,11 @@ class DataSource:
         return hash(self.digest or (self.file, self.reading))
 
     @property
+    def source(self) -> "DataSource":
+        """Itself, as :attr:`OwnData.source`."""
+        return self
+
+    @property
     def num_clients(self) -> int:
         """K; 0 while the table is not read."""
         return len(self.clients)
@@ -401,8 +407,15 @@ def stream_table(table: ClientTable, settings: StreamSettings) -> OwnData:
         clipped += samples[2]
     if not kept:
         first, reason = next(iter(left_out.items()))
-        others = "" if len(left_out) == 1 else f"; so it is, or alike, with all {len(left_out)} clients"
-        raise PsofedError(f"{table.path}: client {first} cannot take part: {reason}{others}")
+        others = "" if len(left_out) == 1 else f"; all {len(left_out)} clients fail for similar reasons"
+        longest = max(map(len, table.targets), default=0)
+        enough = longest < fewest and longest >= _SHORT_WARMUP + FEWEST_SAMPLES and wanted <= fewest
+        hint = (
+            f". Try --warmup {_SHORT_WARMUP}, which needs {_SHORT_WARMUP + FEWEST_SAMPLES} rows"
+            if enough
+            else ""
+        )
+        raise PsofedError(f"{table.path}: client {first} cannot take part: {reason}{others}{hint}")
     if not any(x.any() for x in inputs):
         raise PsofedError(
             f"{table.path}: all features are constant ({', '.join(table.features)}), so there is nothing to learn"

@@ -361,7 +361,7 @@ def _times(data: "pandas.DataFrame", name: str) -> FloatArray | None:
 
 
 def _out_of_order(times: FloatArray, owner: NDArray[np.int64], names: tuple[str, ...]) -> str:
-    """Return a client whose rows go back in time; empty if there is none."""
+    """Return a client whose rows go back in time, or an empty string."""
     order = np.argsort(owner, kind="stable")
     back = (times[order][1:] < times[order][:-1]) & (owner[order][1:] == owner[order][:-1])
     return names[owner[order][1:][back][0]] if back.any() else ""

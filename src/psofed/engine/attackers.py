@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.common.types import BoolArray, FloatArray
+from psofed.common.types import BoolArray, FloatArray, IntArray
 from psofed.engine.choice import choose, make_choice_scratch
 from psofed.engine.compiling import compiled
 from psofed.engine.hooks import AttackState
@@ -29,18 +29,45 @@ def make_attackers(
     stream: Stream,
     options: FloatArray,
     dimension: int = 0,
+    everyone: NDArray[np.bool_] | None = None,
 ) -> AttackState:
-    """Return the attack state of several trials; `is_byzantine` (K,) is the Byzantine set where it is fixed."""
-    size = 0 if attack is None else attack.memory_size(len(is_byzantine), dimension)
+    """Return the attack state of several trials.
+
+    `is_byzantine` (K,) is the Byzantine set where it is fixed, and `everyone` (K,) that of all groups, by default the
+    same.
+    """
+    clients, lanes = len(is_byzantine), stream.key.size
+    size = 0 if attack is None else attack.group_memory_size(clients, dimension)
+    own_size = 0 if attack is None else attack.memory_size(dimension)
+    members = np.flatnonzero(is_byzantine)
     redrawn = attack.num_byzantine if attack is not None and attack.byzantine_set == "redrawn" else -1
     return AttackState(
         stream=stream,
         probability=0.0 if attack is None else attack.probability,
         redrawn=redrawn,
-        is_byzantine=np.repeat(is_byzantine[:, None], stream.key.size, axis=1),
+        is_byzantine=np.repeat(is_byzantine[:, None], lanes, axis=1),
         options=options,
-        memory=np.zeros((stream.key.size, size)),
+        memory=np.zeros((lanes, size)),
+        members=np.tile(np.concatenate([members, np.flatnonzero(~is_byzantine)]), (lanes, 1)),
+        sizes=np.full(lanes, members.size),
+        everyone=members if everyone is None else np.flatnonzero(everyone),
+        client_memory=np.zeros((lanes, clients, own_size)),
     )
+
+
+@compiled(inline=True)
+def group_of(attackers: AttackState, lane: int) -> IntArray:
+    """Return the Byzantine clients of the group in a trial."""
+    members: IntArray = attackers.members[lane][: attackers.sizes[lane]]
+    return members
+
+
+@compiled(inline=True)
+def byzantine_of(attackers: AttackState, lane: int) -> IntArray:
+    """Return the Byzantine clients of all groups in a trial; a set that is redrawn is the only one."""
+    fixed: IntArray = attackers.everyone[: attackers.everyone.size]
+    redrawn: IntArray = attackers.members[lane][: attackers.sizes[lane]]
+    return redrawn if attackers.redrawn >= 0 else fixed
 
 
 @compiled(inline=True)
@@ -87,6 +114,13 @@ def redraw_byzantine(n: int, attackers: AttackState) -> None:
     for j in range(count):
         for lane in range(lanes):
             is_byzantine[chosen[j, lane], lane] = True
+    for lane in range(lanes):
+        size = 0
+        for k in range(num_clients):
+            if is_byzantine[k, lane]:
+                attackers.members[lane, size] = k
+                size += 1
+        attackers.sizes[lane] = size
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,14 +129,15 @@ class Shocks:
 
     Attributes
     ----------
-    attacking : bool array (N, K)
-        β_{k,n} τ_{k,n}: whether client k is Byzantine and attacks.
+    byzantine, attacking : bool array (N, K)
+        β_{k,n}, whether client k is Byzantine, and β_{k,n} τ_{k,n}, whether it attacks too.
     normals : array (N, K, D)
         Each client's standard normals.
     common_normals : array (N, D)
         Standard normals common to all clients.
     """
 
+    byzantine: NDArray[np.bool_]
     attacking: NDArray[np.bool_]
     normals: FloatArray
     common_normals: FloatArray
@@ -113,16 +148,21 @@ def draw_shocks(
 ) -> Shocks:
     """Draw all random numbers of one trial's attack; kernels draw the same numbers one at a time."""
     clients = len(is_byzantine)
-    attacking = np.zeros((iterations, clients), np.bool_)
+    byzantine, attacking = np.zeros((2, iterations, clients), np.bool_)
     normals, common = np.zeros((iterations, clients, dimension)), np.zeros((iterations, dimension))
     if attack is not None:
-        _fill_shocks(make_attackers(attack, is_byzantine, stream, np.zeros(0)), attacking, normals, common)
-    return Shocks(attacking, normals, common)
+        attackers = make_attackers(attack, is_byzantine, stream, np.zeros(0))
+        _fill_shocks(attackers, byzantine, attacking, normals, common)
+    return Shocks(byzantine, attacking, normals, common)
 
 
 @compiled
 def _fill_shocks(
-    attackers: AttackState, attacking: BoolArray, normals: FloatArray, common: FloatArray
+    attackers: AttackState,
+    byzantine: BoolArray,
+    attacking: BoolArray,
+    normals: FloatArray,
+    common: FloatArray,
 ) -> None:
     iterations, clients, dimension = normals.shape
     key, gamma = attackers.stream.key[0], attackers.stream.gamma[0]
@@ -132,6 +172,7 @@ def _fill_shocks(
             common[n, i] = common_normal(key, gamma, n, dimension, i)
         for k in range(clients):
             word = first_word(n, clients, k, dimension)
+            byzantine[n, k] = attackers.is_byzantine[k, 0]
             attacking[n, k] = attackers.is_byzantine[k, 0] and attacks_now(
                 key, gamma, word, attackers.probability
             )

@@ -34,7 +34,7 @@ from psofed.common.notices import notify
 from psofed.common.options import option_of, value_type
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import own_cache
-from psofed.engine.hooks import AGGREGATION, DRAW
+from psofed.engine.hooks import AGGREGATION, CHANNEL, DRAW
 from psofed.parts import vectors
 from psofed.parts.part import Part
 
@@ -218,7 +218,7 @@ _MAKES_ARRAYS = {"empty", "zeros", "full", "copy"}
 
 
 # Rules and streams work on a handful of numbers, just written.
-_SHORT = (AGGREGATION, DRAW)
+_SHORT = (AGGREGATION, CHANNEL, DRAW)
 
 
 @contextmanager

@@ -25,14 +25,17 @@ class ChoiceScratch(NamedTuple):
 
     Attributes
     ----------
+    size : int
+        Number of things to choose from.
     first : array (lanes,)
         Address of each lane's first word, for the caller to fill in.
     places, displaced : array (any, lanes)
         For a choice of few.
     numbers, swapped : arrays (size,) and (count,)
-        For a choice of many.
+        For a choice of many; else empty.
     """
 
+    size: int
     first: WordArray
     places: IndexArray
     displaced: IndexArray
@@ -43,10 +46,10 @@ class ChoiceScratch(NamedTuple):
 @compiled(inline=True)
 def make_choice_scratch(size: int, count: int, lanes: int) -> ChoiceScratch:
     """Return scratch for drawing `count` of `size` numbers."""
-    few = min(count, _FEW)
+    few, many = (count, 0) if count <= _FEW else (0, count)
     return ChoiceScratch(
-        np.empty(lanes, np.uint64), np.empty((few, lanes), np.int32), np.empty((few, lanes), np.int32),
-        np.arange(size), np.empty(count, np.int64),
+        size, np.empty(lanes, np.uint64), np.empty((few, lanes), np.int32), np.empty((few, lanes), np.int32),
+        np.arange(size if many else 0), np.empty(many, np.int64),
     )  # fmt: skip
 
 
@@ -59,6 +62,9 @@ def choose(
     if count <= _FEW and lanes % WIDTH == 0:
         for lane in range(0, lanes, WIDTH):
             _choose_few(key, gamma, count, scratch, out, row, lane)
+    elif count <= _FEW:
+        for lane in range(lanes):
+            _choose_few_of_lane(key, gamma, count, scratch, out, row, lane)
     else:
         for lane in range(lanes):
             _choose_many(key, gamma, count, scratch, out, row, lane)
@@ -78,7 +84,7 @@ def _choose_few(
 
     What stands in a place is what the last draw that went there displaced, else the place's own number.
     """
-    lanes, size = key.size, scratch.numbers.size
+    lanes, size = key.size, scratch.size
     step = load(gamma, lane)
     word = load(key, lane) + load(scratch.first, lane) * step
     for c in range(count):
@@ -96,6 +102,29 @@ def _choose_few(
         store(scratch.places, c * lanes + lane, place)
         store(scratch.displaced, c * lanes + lane, mine)
         store(out, (row + c) * lanes + lane, chosen)
+
+
+@compiled(inline=True)
+def _choose_few_of_lane(
+    key: WordArray,
+    gamma: WordArray,
+    count: int,
+    scratch: ChoiceScratch,
+    out: IndexArray,
+    row: int | np.int64,
+    lane: int,
+) -> None:
+    """Choose as :func:`_choose_few` in one lane."""
+    places, displaced = scratch.places, scratch.displaced
+    for c in range(count):
+        word = mix_word(key[lane] + (scratch.first[lane] + np.uint64(c)) * gamma[lane])
+        place = c + bounded(word, scratch.size - c)
+        chosen, mine = place, np.int64(c)
+        for earlier in range(c):
+            other, moved = places[earlier, lane], np.int64(displaced[earlier, lane])
+            chosen = moved if other == place else chosen
+            mine = moved if other == c else mine
+        places[c, lane], displaced[c, lane], out[row + c, lane] = place, mine, chosen
 
 
 @compiled(inline=True)

@@ -21,6 +21,7 @@ def corrupt_compiled(
     iteration: int,
     normals: FloatArray,
     common_normals: FloatArray,
+    group: NDArray[Any] | None = None,
     **known: Any,
 ) -> FloatArray:
     """Return the uploads as the server receives them, as :func:`psofed.parts.plain.corrupt_uploads` does.
@@ -39,10 +40,12 @@ def corrupt_compiled(
         # Such an attack works on whole vectors already.
         return corrupt_uploads(
             attack, uploads, attacking, server=server, clients=clients, iteration=iteration, normals=normals,
-            common_normals=common_normals, **known,
+            common_normals=common_normals, group=group, **known,
         )  # fmt: skip
     received = uploads.copy()
     arrays = [np.ascontiguousarray(array, np.float64) for array in (server, uploads, normals, common_normals)]
     corrupt = corrupt_function(attack)
-    corrupt(iteration, np.asarray(clients, np.int64), np.ascontiguousarray(attacking), *arrays, received)
+    those = np.asarray(clients, np.int64)
+    group = those[attacking] if group is None else np.asarray(group, np.int64)
+    corrupt(iteration, those, np.ascontiguousarray(attacking), group, *arrays, received)
     return received

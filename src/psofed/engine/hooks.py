@@ -30,7 +30,13 @@ class AttackState(NamedTuple):
     options : array (any,)
         Values of the attack's fields.
     memory : array (lanes, any)
-        Memory of the attack across iterations.
+        Memory of the whole group across iterations.
+    members, sizes : int arrays (lanes, K) and (lanes,)
+        Numbers of the Byzantine clients of this group, ascending, and how many there are.
+    everyone : int array (any,)
+        Numbers of the Byzantine clients of all groups, where the sets are fixed.
+    client_memory : array (lanes, K, any)
+        Memory of each client.
     """
 
     stream: Stream
@@ -39,6 +45,10 @@ class AttackState(NamedTuple):
     is_byzantine: BoolArray
     options: FloatArray
     memory: FloatArray
+    members: IntArray
+    sizes: IntArray
+    everyone: IntArray
+    client_memory: FloatArray
 
 
 class Uploads(NamedTuple):
@@ -152,19 +162,27 @@ class MixMemory(NamedTuple):
 
 _VECTOR, _MATRIX, _CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
 _STREAM = types.NamedUniTuple(uint64[::1], 2, Stream)
-ATTACKERS = types.NamedTuple((_STREAM, float64, int64, boolean[:, ::1], _VECTOR, _MATRIX), AttackState)
+ATTACKERS = types.NamedTuple(
+    (
+        _STREAM, float64, int64, boolean[:, ::1], _VECTOR, _MATRIX, int64[:, ::1], int64[::1], int64[::1], _CUBE,
+    ),
+    AttackState,
+)  # fmt: skip
 UPLOADS = types.NamedTuple((int32[:, ::1], int32[:, :, ::1], _CUBE, int64[::1]), Uploads)
 
 # attack(token, n, attackers, target (D,), server (D, lanes), uploads)
 ATTACK = types.void(int64, int64, ATTACKERS, _VECTOR, _MATRIX, UPLOADS)
 
-# corrupt(token, options, n, clients (P,), attacking (P,), server (D,), uploads (P, D), normals (P, D), common (D,),
-#         received (P, D))
+# corrupt(token, options, n, clients (P,), attacking (P,), group (any,), server (D,), uploads (P, D), normals (P, D),
+#         common (D,), received (P, D))
 #   uploads        models, not errors, of one server; NaN where an entry is not sent
 CORRUPT = types.void(
-    int64, float64[::1], int64, int64[::1], boolean[::1], float64[::1], float64[:, ::1], float64[:, ::1], float64[::1],
-    float64[:, ::1],
+    int64, float64[::1], int64, int64[::1], boolean[::1], int64[::1], float64[::1], float64[:, ::1], float64[:, ::1],
+    float64[::1], float64[:, ::1],
 )  # fmt: skip
+
+# remember(token, n, attackers, target (D,), clients (K, D, lanes))
+REMEMBER = types.void(int64, int64, ATTACKERS, _VECTOR, _CUBE)
 
 # poison(token, n, k, attackers, target (D,), inputs (D, lanes), noise (lanes,))
 #   inputs, noise  x and ν = y − wᵀx, to be changed into the x' and y' − wᵀx' that client k learns from
@@ -202,6 +220,14 @@ SELECTION = types.void(
     int64, _VECTOR, int64, _STREAM, int32[:, :, ::1], int64, int64, boolean, int32[:, :, :, ::1]
 )
 
+# choose(token, options, n, stream, target (D,), clients (K, D, lanes), memory (lanes, K, any), wrong (1,),
+#        out (K, M, lanes))
+#   wrong          set to 1 if a mask has other than M distinct entries
+CHOOSE = types.void(int64, _VECTOR, int64, _STREAM, _VECTOR, _CUBE, _CUBE, int64[::1], int32[:, :, ::1])
+
+# note(token, options, n, is_upload, target (D,), shared, memory (lanes, K, any))
+NOTE = types.void(int64, _VECTOR, int64, boolean, _VECTOR, UPLOADS, _CUBE)
+
 # move(token, options, first, stream, direction (D, lanes), position (D, lanes), out (T, D, lanes))
 DRIFT = types.void(int64, _VECTOR, int64, _STREAM, _MATRIX, _MATRIX, _CUBE)
 
@@ -210,11 +236,14 @@ AVAILABILITY = types.void(
     int64, _VECTOR, int64, _STREAM, _VECTOR, _MATRIX, boolean[:, ::1], boolean[:, :, ::1]
 )
 
-# transmit(token, options, n, num_clients, stream, target (D,), receiver (P, M, lanes), messages, numbers (4 · M,),
-#          places (M,))
+# transmit(token, options, n, num_clients, stream, target (D,), receiver (P, M, lanes), messages, draws,
+#          drawn (P, M, lanes), numbers (4 · M,), places (M,), memory (lanes · K · any,))
 #   receiver       the receivers' own values, as errors
 #   messages       to be changed in place
-CHANNEL = types.void(int64, _VECTOR, int64, int64, _STREAM, _VECTOR, _CUBE, UPLOADS, _VECTOR, _PLACES)
+#   draws, drawn   what the channel draws for every value, and the random numbers
+CHANNEL = types.void(
+    int64, _VECTOR, int64, int64, _STREAM, _VECTOR, _CUBE, UPLOADS, int64, _CUBE, _VECTOR, _PLACES, _VECTOR
+)
 
 # delay(token, options, first, stream, num_clients, clients (T, P, lanes), out (T, P, lanes))
 DELAY = types.void(int64, _VECTOR, int64, _STREAM, int64, int32[:, :, ::1], int64[:, :, ::1])
@@ -247,12 +276,15 @@ APPLY = types.void(int64, int64, float64, _VECTOR, _MATRIX, _MATRIX, _MATRIX, _M
 
 take_attack: HookTaker = hook_taker(ATTACK)
 take_corrupt: HookTaker = hook_taker(CORRUPT)
+take_remember: HookTaker = hook_taker(REMEMBER)
 take_poison: HookTaker = hook_taker(POISON)
 take_aggregation: HookTaker = hook_taker(AGGREGATION)
 take_defence: HookTaker = hook_taker(DEFENCE)
 take_mix: HookTaker = hook_taker(MIX)
 take_function: HookTaker = hook_taker(FUNCTION)
 take_selection: HookTaker = hook_taker(SELECTION)
+take_choose: HookTaker = hook_taker(CHOOSE)
+take_note: HookTaker = hook_taker(NOTE)
 take_drift: HookTaker = hook_taker(DRIFT)
 take_availability: HookTaker = hook_taker(AVAILABILITY)
 take_channel: HookTaker = hook_taker(CHANNEL)

@@ -199,11 +199,14 @@ def to_float32(typing_context, x):
 
 @instruction
 def to_float64(typing_context, x):
-    """Return a float32 as float64; a float64 as it is."""
+    """Return a float32 or an unsigned integer as float64; a float64 as it is."""
     result = _like(x, types.float64)
 
     def emit(context, builder, sig, args):
-        return args[0] if result == x else builder.fpext(args[0], context.get_value_type(result))
+        if result == x:
+            return args[0]
+        convert = builder.uitofp if isinstance(_element(x), types.Integer) else builder.fpext
+        return convert(args[0], context.get_value_type(result))
 
     return result(x), emit
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
 from psofed.engine.bodies import Hook, raise_python_error, release
@@ -11,13 +12,15 @@ from psofed.engine.frames.availability import Attendance
 from psofed.engine.frames.channel import ChannelSide, make_channels, transmit
 from psofed.engine.frames.delay import Delays, DelaySide
 from psofed.engine.hooks import Uploads
-from psofed.engine.participation import draw_from_available, draw_participants, find_reached
+from psofed.engine.participation import draw_from_available, draw_participants, fill_places, find_reached
 from psofed.engine.streams import Stream, make_stream
+from psofed.parts.plain import check_size
 
 if TYPE_CHECKING:
     from psofed.scenario import Scenario
 
 _EVERYBODY = np.zeros((0, 0, 0), np.bool_)
+_ALL_LEARN = np.zeros((0, 0, 0), np.uint8)
 
 
 class NetworkSide(NamedTuple):
@@ -29,8 +32,8 @@ class NetworkSide(NamedTuple):
         Whether each participant downloads, and whether each uploader uploads; all do if it is empty.
     asked : int array (T, lanes)
         Number of clients that were asked to upload.
-    learns : bool array (T, K, lanes), or empty
-        Whether each client learns; all do if it is empty.
+    learns : uint8 array (T, K, lanes), or empty
+        1 for each client that learns, 0 for the others; all do if it is empty.
     up, down : ChannelSide
         The channels.
     received, held, held_memory : arrays (P, M, lanes), (D, lanes) and (lanes, any)
@@ -42,13 +45,32 @@ class NetworkSide(NamedTuple):
     downloads: BoolArray
     uploads: BoolArray
     asked: IntArray
-    learns: BoolArray
+    learns: NDArray[np.uint8]
     up: ChannelSide
     down: ChannelSide
     received: FloatArray
     held: FloatArray
     held_memory: FloatArray
     delay: DelaySide
+
+
+class MessageSizes(NamedTuple):
+    """Sizes of messages.
+
+    Attributes
+    ----------
+    participants : int
+        Largest number of clients that take part in an iteration.
+    up, down : int
+        Values in an upload and in a download.
+    entries_up : int
+        Number of different entries that uploads may hold.
+    """
+
+    participants: int
+    up: int
+    down: int
+    entries_up: int
 
 
 class Drawn(NamedTuple):
@@ -78,11 +100,19 @@ class Network:
         Seed of all randomness.
     trials : range
         Which trials.
+    sizes : MessageSizes, optional
+        Of messages that are not M entries of |S_n| participants.
     """
 
-    def __init__(self, scenario: "Scenario", seed: int, trials: range) -> None:
-        lanes, participants, shared = len(trials), scenario.num_participants, scenario.num_shared
-        self._scenario = scenario
+    def __init__(
+        self, scenario: "Scenario", seed: int, trials: range, sizes: "MessageSizes | None" = None
+    ) -> None:
+        lanes = len(trials)
+        if sizes is None:
+            shared = scenario.num_shared
+            sizes = MessageSizes(scenario.num_participants, shared, shared, scenario.dimension)
+        self._scenario, self._sizes = scenario, sizes
+        participants, shared = sizes.participants, sizes.up
         availability, links, delay = scenario.availability, scenario.channel, scenario.delay
         self._attendance: Attendance | None = None
         if availability is not None:
@@ -91,14 +121,19 @@ class Network:
         series = ((), ()) if links is None else (links.up, links.down)
         sides: list[ChannelSide] = []
         hooks: list[Hook] = []
-        for source, channels in zip(("channel_up", "channel_down"), series, strict=True):
+        for source, channels, size in zip(
+            ("channel_up", "channel_down"), series, (sizes.up, sizes.down), strict=True
+        ):
             streams = [make_stream(seed, source, trials, place) for place in range(len(channels))]
-            side, own = make_channels(channels, streams, participants, shared, lanes)
+            entries = sizes.entries_up if source == "channel_up" else scenario.dimension
+            memory = [scenario.num_clients * channel.memory_size(entries) for channel in channels]
+            check_size(f"channel.{source.removeprefix('channel_')}", sum(memory))
+            side, own = make_channels(channels, streams, participants, size, lanes, memory)
             sides.append(side)
             hooks += own
         self._up, self._down = sides
         self._hooks: tuple[Hook, ...] = tuple(hooks)
-        self._received = np.empty((participants, shared, lanes))
+        self._received = np.empty((participants, sizes.down, lanes))
         self._held = np.empty((scenario.dimension, lanes))
         kept = (
             0 if scenario.learner.kind == "lms" else len(scenario.learner.initial_memory(scenario.dimension))
@@ -111,8 +146,18 @@ class Network:
         counts = links is not None and any(channel.kind == "private" for channel in links.up)
         self.upload_counts: IntArray = np.zeros((scenario.num_clients if counts else 0, lanes), np.int64)
 
-    def draw(self, first: int, count: int, participation: Stream, uplink: Stream | None) -> "Drawn":
-        """Draw `count` iterations from number `first` on."""
+    def draw(
+        self,
+        first: int,
+        count: int,
+        participation: Stream,
+        uplink: Stream | None,
+        exchanges: IntArray | None = None,
+    ) -> "Drawn":
+        """Draw `count` iterations from number `first` on.
+
+        ``exchanges`` (T,) says how many of those drawn take part, where that is not the same in every iteration.
+        """
         scenario = self._scenario
         there = None if self._attendance is None else self._attendance.draw(first, count)
         participants, downloads, asked = self._draw_participants(participation, first, count, there)
@@ -121,11 +166,21 @@ class Network:
             uploaders, uploads, asked = self._draw_participants(uplink, first, count, there)
         if not self.is_on:
             return Drawn(participants, uploaders, None)
+        if exchanges is not None:
+            if there is not None and scenario.availability is not None and scenario.availability.server_knows:
+                fill_places(there, asked, participants)
+            is_asked = np.arange(participants.shape[1])[None, :, None] < exchanges[:, None, None]
+            downloads = uploads = (
+                downloads & is_asked
+                if downloads.size
+                else np.broadcast_to(is_asked, participants.shape).copy()
+            )
+            asked = np.minimum(asked, exchanges[:, None])
         if self.upload_counts.size:
             _count_uploads(uploaders, uploads, self.upload_counts)
-        learns = _EVERYBODY
+        learns = _ALL_LEARN
         if there is not None and scenario.availability is not None:
-            learns = there if scenario.availability.learns == "available" else _EVERYBODY
+            learns = there.view(np.uint8) if scenario.availability.learns == "available" else _ALL_LEARN
         side = NetworkSide(
             downloads=downloads,
             uploads=uploads,
@@ -144,12 +199,13 @@ class Network:
         self, stream: Stream, first: int, count: int, there: BoolArray | None
     ) -> tuple[IndexArray, BoolArray, IntArray]:
         """Return participants, whether each is reached, and how many were asked."""
-        scenario, lanes = self._scenario, stream.key.size
-        out = np.empty((count, scenario.num_participants, lanes), np.int32)
-        asked = np.full((count, lanes), scenario.num_participants)
+        scenario, lanes, most = self._scenario, stream.key.size, self._sizes.participants
+        out = np.empty((count, most, lanes), np.int32)
+        asked = np.full((count, lanes), most)
         if there is not None and scenario.availability is not None and scenario.availability.server_knows:
-            draw_from_available(stream.key, stream.gamma, first, there, asked, out)
-            return out, np.arange(scenario.num_participants)[None, :, None] < asked[:, None, :], asked
+            reached = np.empty(out.shape, np.bool_)
+            draw_from_available(stream.key, stream.gamma, first, there, asked, reached, out)
+            return out, reached, asked
         draw_participants(stream.key, stream.gamma, first, scenario.num_clients, out)
         if not self.is_on:
             return out, _EVERYBODY, asked
@@ -164,6 +220,16 @@ class Network:
 
     def __del__(self) -> None:
         release(*getattr(self, "_hooks", ()))
+
+
+@compiled(allocates=False)
+def download(server: FloatArray, participants: IndexArray, entries: IndexArray, clients: FloatArray) -> None:
+    """Let all participants (P, lanes) download their ``entries`` (P, M, lanes)."""
+    for p in range(entries.shape[0]):
+        for m in range(entries.shape[1]):
+            for lane in range(entries.shape[2]):
+                i = entries[p, m, lane]
+                clients[participants[p, lane], i, lane] = server[i, lane]
 
 
 @compiled(allocates=False)
@@ -182,25 +248,25 @@ def download_through(
     """Let participants that are reached download, unless ``left`` (K, lanes; may be empty) is above 0."""
     num_participants, num_shared, lanes = entries.shape
     received, own, is_partial = network.received, network.down.receiver, network.downloads.size > 0
-    if network.down.addresses.size == 0:
-        for p in range(num_participants):
-            for lane in range(lanes):
-                k = participants[p, lane]
-                if (is_partial and not network.downloads[t, p, lane]) or (left.size and left[k, lane] != 0):
-                    continue
-                for m in range(num_shared):
-                    clients[k, entries[p, m, lane], lane] = server[entries[p, m, lane], lane]
+    if network.down.addresses.size == 0 and not is_partial and left.size == 0:
+        download(server, participants, entries, clients)
         return
     for p in range(num_participants):
-        for lane in range(lanes):
-            k = participants[p, lane]
-            takes = not (is_partial and not network.downloads[t, p, lane])
-            takes = takes and not (left.size and left[k, lane] != 0)
+        for m in range(num_shared):
+            for lane in range(lanes):
+                received[p, m, lane] = server[entries[p, m, lane], lane]
+        if is_partial or left.size:
+            for lane in range(lanes):
+                is_out = left.size > 0 and left[participants[p, lane], lane] != 0
+                if is_out or (is_partial and not network.downloads[t, p, lane]):
+                    for m in range(num_shared):
+                        received[p, m, lane] = np.nan
+    if network.down.addresses.size:
+        for p in range(num_participants):
             for m in range(num_shared):
-                i = entries[p, m, lane]
-                received[p, m, lane] = server[i, lane] if takes else np.nan
-                own[p, m, lane] = clients[k, i, lane]
-    transmit(network.down, n, clients.shape[0], target, Uploads(participants, entries, received, asked))
+                for lane in range(lanes):
+                    own[p, m, lane] = clients[participants[p, lane], entries[p, m, lane], lane]
+        transmit(network.down, n, clients.shape[0], target, Uploads(participants, entries, received, asked))
     for p in range(num_participants):
         for m in range(num_shared):
             for lane in range(lanes):

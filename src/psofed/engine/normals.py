@@ -11,8 +11,10 @@ Functions that are inlined take a number, or a vector of lanes (:mod:`psofed.eng
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled
 from psofed.engine.lanes import (
+    WIDTH,
     Vector,
     bits_of,
     exponent_bits,
@@ -25,6 +27,7 @@ from psofed.engine.lanes import (
     store,
     subtract_bits,
     to_float32,
+    to_float64,
 )
 from psofed.engine.streams import _MIX_1, _MIX_2, WordArray
 
@@ -43,7 +46,7 @@ _COS_3, _COS_4 = _f32(-0.020810570567846298), _f32(0.0008581625297665596)
 _ONE, _MINUS_ONE, _TWO, _MINUS_2_LN2 = _f32(1), _f32(-1), _f32(2), _f32(-2) * _f32(np.log(2))
 _2_POW_M31, _2_POW_M32, _2_POW_M33 = _f32(2.0**-31), _f32(2.0**-32), _f32(2.0**-33)
 _SQRT_HALF_BITS = _f32(2**-0.5).view(np.int32)
-_27, _30, _31, _32 = (np.uint64(bits) for bits in (27, 30, 31, 32))
+_11, _27, _30, _31, _32 = (np.uint64(bits) for bits in (11, 27, 30, 31, 32))
 
 # Words that are hashed ahead of the normals made of them.
 WORDS_AHEAD = 8
@@ -108,9 +111,25 @@ def bounded(word: np.uint64, limit: int) -> np.int64:
 
 
 @compiled(inline=True)
-def unit_uniform(word: np.uint64) -> float:
-    """Return a float64 in [0, 1), a multiple of 2⁻⁵³."""
-    return np.float64(word >> np.uint64(11)) * 2.0**-53
+def unit_uniform(word: Vector) -> float:
+    """Return a float64 in [0, 1), a multiple of 2⁻⁵³, from a hashed word."""
+    uniform: float = to_float64(word >> _11) * 2.0**-53
+    return uniform
+
+
+@compiled(allocates=False)
+def fill_uniforms(key: WordArray, gamma: WordArray, first: int, count: int, out: FloatArray) -> None:
+    """Fill `count` rows of ``out`` (rows, lanes) with uniforms, from word number `first` of each lane's stream."""
+    lanes = key.size
+    for lane in range(0, lanes - lanes % WIDTH, WIDTH):
+        step = load(gamma, lane)
+        word = load(key, lane) + np.uint64(first) * step
+        for j in range(count):
+            store(out, j * lanes + lane, unit_uniform(mix_word(word)))
+            word = word + step
+    for lane in range(lanes - lanes % WIDTH, lanes):
+        for j in range(count):
+            out[j, lane] = unit_uniform(mix_word(key[lane] + np.uint64(first + j) * gamma[lane]))
 
 
 @compiled(inline=True)

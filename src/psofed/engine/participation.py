@@ -25,34 +25,53 @@ def draw_participants(
 
 @compiled
 def draw_from_available(
-    key: WordArray, gamma: WordArray, first: int, available: BoolArray, counts: IntArray, out: IndexArray
+    key: WordArray,
+    gamma: WordArray,
+    first: int,
+    available: BoolArray,
+    counts: IntArray,
+    reached: BoolArray,
+    out: IndexArray,
 ) -> None:
     """Draw participants from the clients in ``available`` (T, K, lanes), all of them if there are too few.
 
-    ``counts`` (T, lanes) receives their number; the places beyond it in ``out`` hold client 0.
+    ``counts`` (T, lanes) receives their number. The places beyond it in ``out`` (T, P, lanes) hold client 0, and are
+    false in ``reached``.
     """
     iterations, participants, lanes = out.shape
     clients = available.shape[1]
-    numbers, there = np.empty((clients + 1, lanes), np.int32), np.empty(lanes, np.int64)
+    numbers = np.empty(clients + 1, np.int32)
     for t in range(iterations):
         for lane in range(lanes):
-            there[lane] = 0
-        # Over lanes inside, so that one trial need not wait for another.
-        for k in range(clients):
-            for lane in range(lanes):
-                numbers[there[lane], lane] = k
-                there[lane] += available[t, k, lane]
-        for lane in range(lanes):
-            count = min(participants, there[lane])
+            there = 0
+            for k in range(clients):
+                numbers[there] = k
+                there += available[t, k, lane]
+            count = min(participants, there)
             counts[t, lane] = count
             word = key[lane] + np.uint64((first + t) * participants) * gamma[lane]
             for c in range(count):
-                place = c + bounded(mix_word(word), there[lane] - c)
+                place = c + bounded(mix_word(word), there - c)
                 word += gamma[lane]
-                out[t, c, lane] = numbers[place, lane]
-                numbers[place, lane] = numbers[c, lane]
+                out[t, c, lane] = numbers[place]
+                numbers[place] = numbers[c]
             for c in range(count, participants):
                 out[t, c, lane] = 0
+            for c in range(participants):
+                reached[t, c, lane] = c < count
+
+
+@compiled
+def fill_places(available: BoolArray, counts: IntArray, out: IndexArray) -> None:
+    """Put different clients that are not in ``available`` (T, K, lanes) into places of ``out`` beyond ``counts``."""
+    iterations, participants, lanes = out.shape
+    for t in range(iterations):
+        for lane in range(lanes):
+            place = counts[t, lane]
+            for k in range(available.shape[1]):
+                if place < participants and not available[t, k, lane]:
+                    out[t, place, lane] = k
+                    place += 1
 
 
 @compiled

@@ -6,13 +6,22 @@ import numpy as np
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.bodies import raise_python_error, release
+from psofed.engine.frames.choosing import check_choosing, choose_masks, make_choosing
 from psofed.engine.frames.drift import TargetMoves
 from psofed.engine.frames.learner import make_learning
 from psofed.engine.frames.selection import Selector
 from psofed.engine.frames.stream import make_inputs
-from psofed.engine.inputs import WHITE, make_input_model
-from psofed.engine.lanes import empty_lanes
+from psofed.engine.inputs import make_input_model
+from psofed.engine.lanes import WIDTH, empty_lanes
 from psofed.engine.network import Drawn, Network
+from psofed.engine.over_clients import (
+    AFTER_LEARNING,
+    BEFORE_LEARNING,
+    ClientLanes,
+    SharedLearning,
+    make_client_lanes,
+    threads_for,
+)
 from psofed.engine.pso_fed_kernel import Exchanges, Extras, ModelState, advance, make_scratch
 from psofed.engine.samples import Chunk, FunctionSamples, TrialSamples
 from psofed.engine.server_side import ServerSide, attack_streams
@@ -28,14 +37,43 @@ if TYPE_CHECKING:
 # About how many bytes of participants and masks are drawn ahead at a time.
 _CHUNK_BYTES = 4_000_000
 
-_SOURCES = ("data", "participation", "uplink", "masks", "test", "root", "pre_aggregation")
+# About how many client updates are made at a time: whoever watches or stops a run waits for no more.
+_CHUNK_UPDATES = 100_000_000
+
+_SOURCES = ("data", "participation", "uplink", "masks", "root", "pre_aggregation")
 
 # What the kernel is handed where it needs none.
 _NO_INPUTS, _NO_RESIDUALS, _NO_MOVES = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0)), np.zeros((0, 0, 0))
 
 
+def is_plain(scenario: "Scenario") -> bool:
+    """Tell whether clients make LMS steps on independent white samples of one fixed target."""
+    data = scenario.data
+    is_white = data.stream.is_independent and data.covariances is None and data.correlation == 0.0
+    return (
+        is_white
+        and data.rows is None
+        and data.target_spread == 0.0
+        and scenario.is_linear
+        and scenario.drift is None
+        and scenario.learner.kind == "lms"
+        and not any(attack.poisons_samples() for attack in scenario.attacks)
+    )
+
+
 class PsoFedRun:
-    """Several trials of PSO-Fed in lock step.
+    """Several trials of PSO-Fed in lock step, or one trial with its lanes over clients.
+
+    Parameters
+    ----------
+    scenario, fleet, seed
+        What is simulated.
+    trials : range
+        A multiple of WIDTH trials; a single one where :func:`is_plain`.
+    samples, plan
+        Given samples, and what a defence needs to know.
+    threads : int
+        Threads that share the clients of a single trial.
 
     Attributes
     ----------
@@ -59,17 +97,19 @@ class PsoFedRun:
         trials: range,
         samples: TrialSamples | None = None,
         plan: "WatchPlan | None" = None,
+        threads: int = 1,
     ) -> None:
         self._scenario = scenario
+        self._is_plain = is_plain(scenario)
         lanes = len(trials)
         self._streams = {source: make_stream(seed, source, trials) for source in _SOURCES}
         if samples is None and not scenario.is_linear:
             samples = FunctionSamples(scenario, fleet, self._streams["data"])
         self.samples: TrialSamples | None = samples
         self._tests_on_next = samples is not None and samples.tests_on_next
-        self._test_set = (
-            NO_TESTS if self._tests_on_next else draw_test_set(scenario, fleet, self._streams["test"])
-        )
+        # A single trial is measured in all lanes of a vector.
+        test_stream = make_stream(seed, "test", range(trials.start, trials.start + max(lanes, WIDTH)))
+        self._test_set = NO_TESTS if self._tests_on_next else draw_test_set(scenario, fleet, test_stream)
         self._moves = (
             None
             if scenario.drift is None
@@ -82,6 +122,7 @@ class PsoFedRun:
             scenario.selection.pattern, scenario.selection.coordinated, self._streams["masks"],
             scenario.num_clients, scenario.dimension, scenario.num_shared,
         )  # fmt: skip
+        self._choosing = make_choosing(scenario, self._streams["masks"])
         self._network = Network(scenario, seed, trials)
         # Root data are drawn as y = wᵀx + ν; for other streams there are none.
         root = self._streams["root"] if samples is None else None
@@ -103,12 +144,27 @@ class PsoFedRun:
         )
         self.server: FloatArray = empty_lanes(scenario.dimension, lanes)
         self.server[:] = fleet.target[:, None]
-        self.clients: FloatArray = empty_lanes(scenario.num_clients, scenario.dimension, lanes)
-        self.clients[:] = self.server
+        self._over_clients: ClientLanes | None = None
+        self._shared: SharedLearning | None = None
+        self.clients: FloatArray
+        if lanes == 1:
+            data = self._streams["data"]
+            threads = threads_for(scenario.num_clients, threads)
+            own = make_client_lanes(self._inputs, self._learning.stepsizes, fleet.target, data, threads)
+            self._over_clients = own
+            self.clients = own.models[:, : scenario.num_clients].T[:, :, None]
+            if threads > 1:
+                self._shared = SharedLearning(own, data, threads)
+        else:
+            self.clients = empty_lanes(scenario.num_clients, scenario.dimension, lanes)
+            self.clients[:] = self.server
+        if self._choosing is not None:
+            choose_masks(self._choosing, 0, self._target, self.clients)
         exchanged = scenario.num_participants * (scenario.num_shared + 1) * lanes
         if scenario.availability is not None:
             exchanged += scenario.num_clients * lanes // 8
-        self.chunk: int = int(np.clip(_CHUNK_BYTES // (8 * exchanged), 1, 512))
+        most = int(np.clip(_CHUNK_UPDATES // (scenario.num_clients * lanes), 1, 512))
+        self.chunk: int = int(np.clip(_CHUNK_BYTES // (8 * exchanged), 1, most))
         self.client_squares: FloatArray = np.zeros((scenario.num_clients, lanes))
         self.watched_from = 0
         if samples is not None:
@@ -129,27 +185,34 @@ class PsoFedRun:
         given = None if self.samples is None else self.samples.chunk(first, len(metrics))
         uplink = self._streams["uplink"] if self._scenario.uplink == "redrawn" else None
         drawn = self._network.draw(first, len(metrics), self._streams["participation"], uplink)
-        advance(
-            first,
-            self._streams["data"],
-            self._inputs,
-            self._learning.stepsizes,
-            self._draw_exchange(first, len(metrics), drawn),
-            self._server_side.attack,
-            self._server_side.search,
-            self._server_side.defence,
-            self._server_side.rule,
-            self._test_set,
-            self._target,
-            self._make_extras(first, len(metrics), given),
-            drawn.network,
-            self._server_side.groups,
-            ModelState(self.clients, self.server, self.client_squares),
-            self._scratch,
-            metrics,
-        )
+        over_clients, network = self._over_clients, drawn.network
+        exchange, extras = (
+            self._draw_exchange(first, len(metrics), drawn), self._make_extras(first, len(metrics), given),
+        )  # fmt: skip
+
+        def call(over: ClientLanes | None) -> None:
+            side, remembered = self._server_side, self.clients if over is None else _NO_MOVES
+            advance(
+                first, self._streams["data"], self._inputs, self._learning.stepsizes, exchange, side.attack,
+                side.search, side.defence, side.rule, self._test_set, self._target, extras, network, side.groups,
+                self._choosing, over, ModelState(self.clients, self.server, self.client_squares, remembered),
+                self._scratch, metrics,
+            )  # fmt: skip
+
+        if over_clients is None:
+            call(None)
+        elif self._shared is None:
+            call(over_clients._replace(stop=len(metrics)))
+        else:
+            learns = None if network is None or not network.learns.size else network.learns
+            for t in range(len(metrics)):
+                call(over_clients._replace(phase=BEFORE_LEARNING, start=t, stop=t + 1))
+                metrics[t, 0, 0] = self._shared.learn(first + t, t, learns)
+                call(over_clients._replace(phase=AFTER_LEARNING, start=t, stop=t + 1))
         self._server_side.check()
         self._network.check()
+        if self._choosing is not None:
+            check_choosing(self._choosing, self._scenario)
         raise_python_error(self._learning.hook, self._stream.hook)
         if given is not None:
             # The kernel divides by all clients; those without a sample do not count.
@@ -159,15 +222,7 @@ class PsoFedRun:
                 metrics[:, 2] *= share[:, None]
 
     def _make_extras(self, first: int, count: int, given: Chunk | None) -> Extras | None:
-        availability = self._scenario.availability
-        is_plain = (
-            self._scenario.learner.kind == "lms"
-            and self._stream.is_independent
-            and self._inputs.shape == WHITE
-            and not any(attack.poisons_samples() for attack in self._scenario.attacks)
-            and (availability is None or availability.learns == "always")
-        )
-        if given is None and self._moves is None and is_plain and not self._offsets.size:
+        if self._is_plain and given is None:
             return None
         return Extras(
             given is not None,
@@ -182,11 +237,21 @@ class PsoFedRun:
         )
 
     def __del__(self) -> None:
+        shared: SharedLearning | None = getattr(self, "_shared", None)
+        if shared is not None:
+            shared.close()
         if hasattr(self, "_stream"):
             release(self._learning.hook, self._stream.hook)
+        if getattr(self, "_choosing", None) is not None:
+            release(self._choosing.choose, self._choosing.note)  # type: ignore[union-attr]
 
     def _draw_exchange(self, first: int, count: int, drawn: Drawn) -> Exchanges:
         participants, uploaders = drawn.participants, drawn.uploaders
+        if self._choosing is not None:
+            # The kernel writes the masks.
+            size, (clients, lanes) = self._scenario.num_shared, participants.shape[1:]
+            empty = np.zeros((2, count, clients, size, lanes), np.int32)
+            return Exchanges(participants, empty[0], uploaders, empty[1])
         if self._scenario.selection.coordinated:
             # What is uploaded is what all download next.
             entries = self._selector.draw(first, count + 1, participants)
@@ -197,3 +262,31 @@ class PsoFedRun:
             uploaders,
             self._selector.draw(first + 1, count, uploaders),
         )
+
+
+class TrialByTrial:
+    """Few trials of one large fleet, each with its lanes over clients (:func:`is_plain` only).
+
+    Attributes
+    ----------
+    chunk : int
+        How many iterations :meth:`advance` should be asked for at a time.
+    """
+
+    watching = None
+
+    def __init__(self, scenario: "Scenario", fleet: "Fleet", seed: int, trials: range, threads: int) -> None:
+        self._runs = [PsoFedRun(scenario, fleet, seed, range(j, j + 1), threads=threads) for j in trials]
+        self.chunk: int = self._runs[0].chunk
+
+    @property
+    def upload_counts(self) -> IntArray:
+        """How often each client has uploaded, shape (K, trials); empty unless a channel is private."""
+        return np.hstack([run.upload_counts for run in self._runs])
+
+    def advance(self, first: int, metrics: FloatArray) -> None:
+        """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, trial]``."""
+        own = np.empty((*metrics.shape[:2], 1))
+        for trial, run in enumerate(self._runs):
+            run.advance(first, own)
+            metrics[:, :, trial] = own[:, :, 0]

@@ -10,18 +10,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
+from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.attackers import redraw_byzantine
 from psofed.engine.compiling import compiled
+from psofed.engine.frames.choosing import ChoosingSide, choose_masks, copy_masks, note_shared
 from psofed.engine.frames.delay import pass_time, weigh_by_delay
 from psofed.engine.frames.learner import Learning, step_client
 from psofed.engine.frames.stream import Inputs, draw_input
-from psofed.engine.hooks import Uploads, take_attack, take_poison
+from psofed.engine.hooks import Uploads, take_attack
 from psofed.engine.inputs import InputModel
-from psofed.engine.lanes import WIDTH, empty_lanes, fma, load, spread, store, to_float64
+from psofed.engine.lanes import WIDTH, empty_lanes, fma, load, pick_if_equal, spread, store, to_float64
 from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product
-from psofed.engine.network import NetworkSide, download_through, silence_unreached, upload_through
+from psofed.engine.network import NetworkSide, download, download_through, silence_unreached, upload_through
 from psofed.engine.normals import WORDS_AHEAD, next_normals
+from psofed.engine.over_clients import AFTER_LEARNING, BEFORE_LEARNING, WHOLE, ClientLanes, learn_over_clients
 from psofed.engine.samples import error_on_next, has_sample, take_sample
 from psofed.engine.search import corrupt_at_best
 from psofed.engine.server_side import (
@@ -33,6 +35,8 @@ from psofed.engine.server_side import (
     aggregate,
     corrupt_by_groups,
     leave_out,
+    poison_samples,
+    remember_models,
 )
 from psofed.engine.streams import Stream, WordArray
 from psofed.engine.test_set import TestSet, test_error
@@ -98,11 +102,14 @@ class ModelState(NamedTuple):
         Errors w − w_{k,n} and w − w_n.
     client_squares : array (K, lanes)
         Sums of each client's squared errors (given samples only).
+    remembered : array (K, D, lanes)
+        `clients`, for attackers that remember models; empty where lanes are clients, which such attackers cannot have.
     """
 
     clients: FloatArray
     server: FloatArray
     client_squares: FloatArray
+    remembered: FloatArray
 
 
 class Scratch(NamedTuple):
@@ -171,6 +178,8 @@ def advance(
     extras: Extras | None,
     network: NetworkSide | None,
     groups: GroupSide | None,
+    choosing: ChoosingSide | None,
+    over_clients: ClientLanes | None,
     state: ModelState,
     scratch: Scratch,
     metrics: FloatArray,
@@ -191,7 +200,7 @@ def advance(
         Numba compiles the kernel for each, as for `extras`.
     target : array (D,)
         w, for the hooks.
-    search, extras, network, groups : SearchSide, Extras, NetworkSide, GroupSide, or None
+    search, extras, network, groups, choosing, over_clients : SearchSide, Extras, NetworkSide, GroupSide, …, or None
         Numba compiles the kernel for each, and without them leaves out what it takes to handle them.
     scratch : Scratch
         What it works in.
@@ -199,41 +208,62 @@ def advance(
     corrupt = take_attack(attack.corrupt)
     clients, server = state.clients, state.server
     num_clients, lanes = clients.shape[0], clients.shape[2]
-    words = scratch.normals.shape[0] // 2
-    for lane in range(lanes):
-        scratch.counter[lane] = data.key[lane] + np.uint64(first * num_clients * words) * data.gamma[lane]
-    for t in range(metrics.shape[0]):
-        if extras is None:
-            _measure(server, tests, metrics, t)
+    start, stop = 0, metrics.shape[0]
+    if over_clients is None:
+        words = scratch.normals.shape[0] // 2
+        for lane in range(lanes):
+            scratch.counter[lane] = data.key[lane] + np.uint64(first * num_clients * words) * data.gamma[lane]
+    else:
+        start, stop = over_clients.start, over_clients.stop
+    for t in range(start, stop):
+        if over_clients is not None:
+            if over_clients.phase != AFTER_LEARNING:
+                _measure_one(server, tests, over_clients, metrics, t)
+                _let_download(t, first, exchange, defence, network, target, scratch, state)
         else:
-            _measure_in_general(server, tests, extras, scratch, metrics, t)
-        if network is not None:
-            left = scratch.nobody
-            if defence is not None and not defence.excluded_download:
-                left = defence.watching.left
-            download_through(
-                t, first + t, network, server, target, exchange.participants[t], exchange.downloaded[t], left,
-                scratch.asked, clients,
-            )  # fmt: skip
-        elif defence is None or defence.excluded_download:
-            _download(t, server, exchange.participants, exchange.downloaded, clients)
-        else:
-            _download_unless_out(
-                t, server, exchange.participants, exchange.downloaded, defence.watching.left, clients
-            )
-        if extras is None:
-            _learn(data.gamma, inputs.scale, inputs.noise_deviation, stepsizes, scratch, clients, metrics, t)
+            if extras is None:
+                _measure(server, tests, metrics, t)
+            else:
+                _measure_in_general(server, tests, extras, scratch, metrics, t)
+            if choosing is not None:
+                copy_masks(choosing, exchange.participants[t], exchange.downloaded[t])
+            _let_download(t, first, exchange, defence, network, target, scratch, state)
+            if choosing is not None:
+                _note_downloads(
+                    t, first + t, choosing, network, defence, target, exchange, scratch.asked, clients
+                )
+        if over_clients is not None:
+            if over_clients.phase == WHOLE:
+                padded = over_clients.models.shape[1]
+                if network is not None and network.learns.size:
+                    total = learn_over_clients(first + t, t, 0, padded, data, network.learns, over_clients)
+                else:
+                    total = learn_over_clients(first + t, t, 0, padded, data, None, over_clients)
+                metrics[t, 0, 0] = (1.0 / num_clients) * total
+            elif over_clients.phase == BEFORE_LEARNING:
+                continue
+        elif extras is None:
+            if network is not None and network.learns.size:
+                _learn(data.gamma, inputs, stepsizes, network.learns, scratch, clients, metrics, t)
+            else:
+                _learn(data.gamma, inputs, stepsizes, None, scratch, clients, metrics, t)
         else:
             _learn_in_general(
                 first, t, data, inputs, attack, groups, target, extras, network, scratch, state, metrics
             )
+        remember_models(attack, groups, first + t, target, state.remembered)
         uploaders, uploaded = exchange.uploaders[t], exchange.uploaded[t]
+        if choosing is not None:
+            choose_masks(choosing, first + t + 1, target, clients)
+            copy_masks(choosing, uploaders, uploaded)
         _upload(clients, uploaders, uploaded, scratch.sent)
         uploads = Uploads(uploaders, uploaded, scratch.sent, scratch.asked)
         if network is not None:
             silence_unreached(t, network, scratch.sent)
             for lane in range(lanes):
                 scratch.asked[lane] = network.asked[t, lane]
+        if choosing is not None:
+            note_shared(choosing, first + t, True, target, uploads)
         if groups is not None:
             corrupt_by_groups(attack, groups, first + t, target, server, uploads)
         elif search is not None:
@@ -249,6 +279,44 @@ def advance(
         if network is not None and network.delay.by_delay:
             weigh_by_delay(network.delay, server, uploads)
         aggregate(rule, first + t, target, uploads, scratch.distance, server)
+
+
+@compiled(allocates=False)
+def _let_download(
+    t: int,
+    first: int,
+    exchange: Exchanges,
+    defence: DefenceSide | None,
+    network: NetworkSide | None,
+    target: FloatArray,
+    scratch: Scratch,
+    state: ModelState,
+) -> None:
+    """Let the participants download."""
+    participants, entries, clients, server = (
+        exchange.participants[t], exchange.downloaded[t], state.clients, state.server,
+    )  # fmt: skip
+    left = scratch.nobody
+    if defence is not None and not defence.excluded_download:
+        left = defence.watching.left
+    if network is not None:
+        download_through(
+            t, first + t, network, server, target, participants, entries, left, scratch.asked, clients
+        )
+    elif left.size == 0:
+        download(server, participants, entries, clients)
+    else:
+        _download_unless_out(server, participants, entries, left, clients)
+
+
+@compiled(allocates=False)
+def _measure_one(server: FloatArray, tests: TestSet, lanes: ClientLanes, metrics: FloatArray, t: int) -> None:
+    """Write the server's MSD and test MSE where the lanes are clients; the test set is in all of them."""
+    for i in range(server.shape[0]):
+        for lane in range(WIDTH):
+            lanes.server[i, lane] = server[i, 0]
+    _measure(lanes.server, tests, lanes.measured, 0)
+    metrics[t, 1, 0], metrics[t, 2, 0] = lanes.measured[0, 1, 0], lanes.measured[0, 2, 0]
 
 
 @compiled(allocates=False)
@@ -280,9 +348,9 @@ def _measure_in_general(
 @compiled(allocates=False)
 def _learn(
     gamma: WordArray,
-    scale: FloatArray,
-    deviation: FloatArray,
+    inputs: InputModel,
     stepsizes: FloatArray,
+    learns: NDArray[np.uint8] | None,
     scratch: Scratch,
     clients: FloatArray,
     metrics: FloatArray,
@@ -290,10 +358,11 @@ def _learn(
 ) -> None:
     """Let every client make its step on a white sample x = ς_k z, and write the network MSE.
 
-    What :func:`_learn_in_general` does too, bit for bit, but x is formed where it is used and never written down.
+    The same as :func:`_learn_in_general`, bit for bit, but x is formed where it is used and never stored.
     """
     num_clients, dimension, lanes = clients.shape
     counter, hashed, normals = scratch.counter, scratch.hashed, scratch.normals
+    scale, deviation = inputs.scale, inputs.noise_deviation
     for lane in range(0, lanes, WIDTH):
         squares = spread(0.0)
         for k in range(num_clients):
@@ -308,7 +377,12 @@ def _learn(
             step = -stepsizes[k] * error
             for i in range(dimension):
                 x = scale[k] * to_float64(load(normals, i * lanes + lane))
-                store(clients, first + i * lanes, fma(x, step, load(clients, first + i * lanes)))
+                entry = load(clients, first + i * lanes)
+                after = fma(x, step, entry)
+                if learns is not None:
+                    does = load(learns, (t * num_clients + k) * lanes + lane)
+                    after = pick_if_equal(does, spread(np.uint8(1)), after, entry)
+                store(clients, first + i * lanes, after)
         store(metrics, 3 * t * lanes + lane, (1.0 / num_clients) * squares)
 
 
@@ -363,7 +437,7 @@ def _learn_in_general(
             _copy_absent(network.learns[t, k], clients[k], network.held)
             _copy_absent_rows(network.learns[t, k], extras.learning.memory[k], network.held_memory)
         if poisons:
-            _poison(first + t, k, attack, groups, target, sample, error)
+            poison_samples(first + t, k, attack, groups, target, sample, error)
             add_inner_product(error, sample, clients, k * dimension, dimension)
             step_client(extras.learning, first + t, k, target, sample, error, clients)
         else:
@@ -375,7 +449,7 @@ def _learn_in_general(
 
 
 @compiled(allocates=False)
-def _copy_absent(learns: BoolArray, numbers: FloatArray, out: FloatArray) -> None:
+def _copy_absent(learns: NDArray[np.uint8], numbers: FloatArray, out: FloatArray) -> None:
     """Copy the columns (D, lanes) of trials in which a client does not learn."""
     for i in range(out.shape[0]):
         for lane in range(out.shape[1]):
@@ -384,7 +458,7 @@ def _copy_absent(learns: BoolArray, numbers: FloatArray, out: FloatArray) -> Non
 
 
 @compiled(allocates=False)
-def _copy_absent_rows(learns: BoolArray, numbers: FloatArray, out: FloatArray) -> None:
+def _copy_absent_rows(learns: NDArray[np.uint8], numbers: FloatArray, out: FloatArray) -> None:
     """Copy the rows (lanes, any) of trials in which a client does not learn."""
     for lane in range(out.shape[0]):
         if not learns[lane]:
@@ -393,52 +467,45 @@ def _copy_absent_rows(learns: BoolArray, numbers: FloatArray, out: FloatArray) -
 
 
 @compiled(allocates=False)
-def _poison(
-    n: int,
-    k: int,
-    attack: AttackSide,
-    groups: GroupSide | None,
-    target: FloatArray,
-    sample: FloatArray,
-    error: FloatArray,
-) -> None:
-    """Let the attackers among client k's trials change its sample; no client belongs to two groups."""
-    if groups is None:
-        take_poison(attack.poison)(attack.token, n, k, attack.attackers, target, sample, error)
-    else:
-        for side in groups.sides:
-            if side.on_samples:
-                take_poison(side.poison)(side.token, n, k, side.attackers, target, sample, error)
-
-
-@compiled(allocates=False)
-def _download(
-    t: int, server: FloatArray, participants: IndexArray, entries: IndexArray, clients: FloatArray
-) -> None:
-    _, num_participants, num_shared, lanes = entries.shape
-    for p in range(num_participants):
-        for m in range(num_shared):
-            for lane in range(lanes):
-                i = entries[t, p, m, lane]
-                clients[participants[t, p, lane], i, lane] = server[i, lane]
-
-
-@compiled(allocates=False)
 def _download_unless_out(
-    t: int,
-    server: FloatArray,
-    participants: IndexArray,
-    entries: IndexArray,
-    left: IntArray,
-    clients: FloatArray,
+    server: FloatArray, participants: IndexArray, entries: IndexArray, left: IntArray, clients: FloatArray
 ) -> None:
-    _, num_participants, num_shared, lanes = entries.shape
-    for p in range(num_participants):
-        for m in range(num_shared):
-            for lane in range(lanes):
-                i, k = entries[t, p, m, lane], participants[t, p, lane]
+    for p in range(entries.shape[0]):
+        for m in range(entries.shape[1]):
+            for lane in range(entries.shape[2]):
+                i, k = entries[p, m, lane], participants[p, lane]
                 if left[k, lane] == 0:
                     clients[k, i, lane] = server[i, lane]
+
+
+@compiled(allocates=False)
+def _note_downloads(
+    t: int,
+    n: int,
+    choosing: ChoosingSide,
+    network: NetworkSide | None,
+    defence: DefenceSide | None,
+    target: FloatArray,
+    exchange: Exchanges,
+    asked: IntArray,
+    clients: FloatArray,
+) -> None:
+    """Let a pattern with a memory see the values that arrived at participants."""
+    participants, entries, taken = exchange.participants[t], exchange.downloaded[t], choosing.taken
+    for p in range(taken.shape[0]):
+        for lane in range(taken.shape[2]):
+            k = participants[p, lane]
+            takes = True
+            if network is not None:
+                takes = network.downloads.size == 0 or network.downloads[t, p, lane]
+            if defence is not None:
+                takes = takes and (defence.excluded_download or defence.watching.left[k, lane] == 0)
+            for m in range(taken.shape[1]):
+                arrived = takes
+                if network is not None and network.down.addresses.size:
+                    arrived = takes and not np.isnan(network.received[p, m, lane])
+                taken[p, m, lane] = clients[k, entries[p, m, lane], lane] if arrived else np.nan
+    note_shared(choosing, n, False, target, Uploads(participants, entries, taken, asked))
 
 
 @compiled(allocates=False)

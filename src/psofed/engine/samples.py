@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from psofed.scenario import Scenario
 
 _KEPT_BYTES = 64 << 20  # of a table's chunks
+_ROWS = 21  # which of a trial's seeds draws rows
 
 # cos(2πr) in r² for |r| ≤ ½: Chebyshev fit of degree 9, largest error 6e-14.
 _COSINE = np.polynomial.chebyshev.Chebyshev.interpolate(
@@ -153,6 +154,10 @@ class TableSamples:
                 self._kept[first, count] = found
         return found
 
+    def drawn(self, seed: int, trials: range, iterations: int) -> "DrawnRows":
+        """Return the same rows drawn at random, other ones in every trial."""
+        return DrawnRows(self._inputs, self._residuals, seed, trials, iterations)
+
     def _gather(self, first: int, count: int) -> Chunk:
         clients, dimension = len(self._inputs), self._inputs[0].shape[1]
         inputs = np.zeros((count, clients, dimension, 1))
@@ -165,6 +170,49 @@ class TableSamples:
             residuals[has, k, 0] = labels[n[has] % len(labels)]
             active += has
         return Chunk(inputs, residuals, active)
+
+
+class DrawnRows:
+    """Rows of a table drawn independently of each other: in every iteration each client gets any of its own.
+
+    Trials differ. This is the stationary stream with the table's moments that the theory describes.
+
+    Parameters
+    ----------
+    inputs, residuals : sequences of arrays (samples_k, D) and (samples_k,)
+        As of :class:`TableSamples`.
+    seed : int
+    trials : range
+    iterations : int
+    """
+
+    tests_on_next = True
+
+    def __init__(
+        self,
+        inputs: Sequence[FloatArray],
+        residuals: Sequence[FloatArray],
+        seed: int,
+        trials: range,
+        iterations: int,
+    ) -> None:
+        self._inputs, self._residuals = inputs, residuals
+        lengths = [len(labels) for labels in residuals]
+        self._rows = np.empty((iterations, len(inputs), len(trials)), np.int32)
+        for lane, trial in enumerate(trials):
+            draws = np.random.default_rng((seed, trial, _ROWS)).integers(lengths, size=self._rows.shape[:2])
+            self._rows[:, :, lane] = draws
+        self.bytes_per_iteration: int = 8 * len(inputs) * (inputs[0].shape[1] + 1) * len(trials)
+
+    def chunk(self, first: int, count: int) -> Chunk:
+        """Return the rows drawn for iterations `first` … `first + count − 1`."""
+        rows = self._rows[first : first + count]
+        inputs = np.empty((len(rows), len(self._inputs), self._inputs[0].shape[1], rows.shape[2]))
+        residuals = np.empty(rows.shape)
+        for k, (own, labels) in enumerate(zip(self._inputs, self._residuals, strict=True)):
+            inputs[:, k] = own[rows[:, k]].transpose(0, 2, 1)
+            residuals[:, k] = labels[rows[:, k]]
+        return Chunk(inputs, residuals, np.full(len(rows), len(self._inputs)))
 
 
 def draw_function_tests(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> FloatArray:

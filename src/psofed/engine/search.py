@@ -36,7 +36,7 @@ def corrupt_at_best(
         _copy(search.clean, sent)
         tried = AttackState(
             attackers.stream, attackers.probability, attackers.redrawn, attackers.is_byzantine, search.options[g],
-            attackers.memory,
+            attackers.memory, attackers.members, attackers.sizes, attackers.everyone, attackers.client_memory,
         )  # fmt: skip
         corrupt(attack.token, n, tried, target, server, uploads)
         for i in range(dimension):

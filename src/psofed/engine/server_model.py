@@ -13,25 +13,29 @@ from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.attackers import redraw_byzantine
 from psofed.engine.bodies import Hook, raise_python_error, release
 from psofed.engine.compiling import compiled
+from psofed.engine.frames.channel import transmit
 from psofed.engine.frames.exchange import exchange_hooks
 from psofed.engine.frames.stream import Inputs, draw_input, make_inputs
-from psofed.engine.hooks import Uploads, take_apply, take_attack, take_decode, take_encode, take_poison
+from psofed.engine.hooks import Uploads, take_apply, take_attack, take_decode, take_encode
 from psofed.engine.inputs import InputModel, make_input_model
 from psofed.engine.lanes import WIDTH
 from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product
 from psofed.engine.momentum import Memories, make_memories, read_out, take_in
+from psofed.engine.network import MessageSizes, Network, NetworkSide
 from psofed.engine.normals import WORDS_AHEAD, mix_word, next_normals, normal_pair, unit_uniform
-from psofed.engine.participation import draw_participants
 from psofed.engine.search import corrupt_at_best
 from psofed.engine.server_side import (
     AttackSide,
     DefenceSide,
+    GroupSide,
     RuleSide,
     SearchSide,
     ServerSide,
     aggregate,
     attack_streams,
+    corrupt_by_groups,
     leave_out,
+    poison_samples,
 )
 from psofed.engine.streams import Stream, WordArray, make_stream
 from psofed.engine.test_set import TestSet, draw_test_set, test_error
@@ -101,9 +105,18 @@ class ServerModelRun:
         )
         self.server: FloatArray = np.repeat(fleet.target[:, None], lanes, axis=1)
         # What attacks and aggregation rules take for the model before the exchange.
+        self._network = Network(
+            scenario, seed, trials,
+            MessageSizes(self._most, exchange.numbers, scenario.dimension, exchange.numbers),
+        )  # fmt: skip
         self._base = fleet.target.copy() if exchange.sends_model else np.zeros(exchange.numbers)
         self._target = fleet.target.copy()
         self.chunk: int = int(np.clip(_CHUNK_BYTES // (4 * self._most * lanes), 1, 512))
+
+    @property
+    def upload_counts(self) -> IntArray:
+        """How often each client has uploaded, shape (K, lanes); empty unless a channel is private."""
+        return self._network.upload_counts
 
     @property
     def watching(self) -> "Watching | None":
@@ -113,9 +126,10 @@ class ServerModelRun:
     def advance(self, first: int, metrics: FloatArray) -> None:
         """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, lane]``."""
         scenario, stream = self._scenario, self._streams["participation"]
-        participants = np.empty((len(metrics), self._most, stream.key.size), np.int32)
-        draw_participants(stream.key, stream.gamma, first, scenario.num_clients, participants)
-        exchanges = [self._traffic.exchanges_in(n) for n in range(first, first + len(metrics))]
+        exchanges = np.array(
+            [self._traffic.exchanges_in(n) for n in range(first, first + len(metrics))], np.int64
+        )
+        drawn = self._network.draw(first, len(metrics), stream, None, exchanges)
         _advance(
             first,
             self._streams["data"],
@@ -123,9 +137,11 @@ class ServerModelRun:
             self._inputs,
             self._stepsizes,
             scenario.mean_stepsize,
-            participants,
-            np.array(exchanges, np.int64),
+            drawn.participants,
+            exchanges,
+            drawn.network,
             self._server_side.attack,
+            self._server_side.groups,
             self._server_side.search,
             self._server_side.defence,
             self._server_side.rule,
@@ -141,6 +157,7 @@ class ServerModelRun:
             metrics,
         )
         self._server_side.check()
+        self._network.check()
         raise_python_error(*self._hooks, self._over_time.hook)
 
     def __del__(self) -> None:
@@ -183,7 +200,9 @@ def _advance(
     stepsize: float,
     participants: IndexArray,
     exchanges: IntArray,
+    network: NetworkSide | None,
     attack: AttackSide,
+    groups: GroupSide | None,
     search: SearchSide | None,
     defence: DefenceSide | None,
     rule: RuleSide,
@@ -198,7 +217,11 @@ def _advance(
     server: FloatArray,
     metrics: FloatArray,
 ) -> None:
-    corrupt, poison = take_attack(attack.corrupt), take_poison(attack.poison)
+    corrupt = take_attack(attack.corrupt)
+    poisons = attack.on_samples
+    if groups is not None:
+        for side in groups.sides:
+            poisons = poisons or side.on_samples
     encode, decode, apply = hooks.encode, hooks.decode, hooks.apply
     encode_, decode_, apply_ = (
         take_encode(encode.address),
@@ -238,6 +261,8 @@ def _advance(
         entries[:, i] = i
     sent_entries = entries[:most, :numbers].copy()
     joined_entries = entries[:, :joined_size].copy()
+    # The server's model as each participant has it, as errors.
+    down_entries = entries[:most, :dimension].copy()
     asked, all_asked = np.empty(lanes, np.int64), np.empty(lanes, np.int64)
     for lane in range(lanes):
         all_asked[lane] = num_clients
@@ -264,6 +289,10 @@ def _advance(
         for p in range(count):
             for lane in range(lanes):
                 place[participants[t, p, lane], lane] = p
+        if network is not None and count:
+            _download(
+                t, first + t, network, server, target, participants[t], down_entries, asked, num_clients
+            )
         for k in range(num_clients):
             for lane in range(0, lanes, WIDTH):
                 next_normals(lane, counter, data.gamma, hashed, drawn)
@@ -274,11 +303,22 @@ def _advance(
             add_squares(metrics, 3 * t, clean, 0, 1)
             # Metrics are of the clean sample, the update of the poisoned one.
             learnt = clean
-            if count and attack.on_samples:
-                poison(attack.token, first + t, k, attack.attackers, target, sample, error)
-                add_inner_product(error, sample, server, 0, dimension)
+            if count and poisons:
+                poison_samples(first + t, k, attack, groups, target, sample, error)
+                if network is None:
+                    add_inner_product(error, sample, server, 0, dimension)
                 learnt = error
-            if count:
+            if count and network is not None:
+                for lane in range(lanes):
+                    p = place[k, lane]
+                    if p >= 0:
+                        place[k, lane] = -1
+                        received = error[lane]
+                        for i in range(dimension):
+                            received += network.received[p, i, lane] * sample[i, lane]
+                        for i in range(dimension):
+                            updates[p, i, lane] = stepsizes[k] * received * sample[i, lane]
+            elif count:
                 for lane in range(lanes):
                     p = place[k, lane]
                     if p >= 0:
@@ -310,14 +350,36 @@ def _advance(
             for p in range(count):
                 for i in range(dimension):
                     for lane in range(lanes):
-                        sends[p, i, lane] += server[i, lane]
+                        if network is None:
+                            sends[p, i, lane] += server[i, lane]
+                        else:
+                            sends[p, i, lane] += network.received[p, i, lane]
         for lane in range(lanes):
             asked[lane] = count
+        if network is not None:
+            for lane in range(lanes):
+                asked[lane] = network.asked[t, lane]
+            for p in range(count):
+                for lane in range(lanes):
+                    is_there = network.uploads[t, p, lane]
+                    for i in range(dimension):
+                        is_there = is_there and not np.isnan(network.received[p, i, lane])
+                    if not is_there:
+                        for i in range(numbers):
+                            sends[p, i, lane] = np.nan
         uploads = Uploads(participants[t][:count], sent_entries[:count], sends, asked)
-        if search is not None:
+        if groups is not None:
+            corrupt_by_groups(attack, groups, n, base, server if sends_model else nothing, uploads)
+        elif search is not None:
             corrupt_at_best(attack, search, rule, n, base, server, uploads, change)
         elif attack.on_uploads:
             corrupt(attack.token, n, attack.attackers, base, server if sends_model else nothing, uploads)
+        if network is not None and network.up.addresses.size:
+            for p in range(count):
+                for i in range(numbers):
+                    for lane in range(lanes):
+                        network.up.receiver[p, i, lane] = server[i, lane] if sends_model else 0.0
+            transmit(network.up, n, num_clients, base, uploads)
         if defence is not None:
             leave_out(defence, n, server if sends_model else nothing, uploads)
         if sends_model:
@@ -348,6 +410,29 @@ def _advance(
         for i in range(dimension):
             for lane in range(lanes):
                 server[i, lane] -= change[i, lane]
+
+
+@compiled
+def _download(
+    t: int,
+    n: int,
+    network: NetworkSide,
+    server: FloatArray,
+    target: FloatArray,
+    participants: IndexArray,
+    entries: IndexArray,
+    asked: IntArray,
+    num_clients: int,
+) -> None:
+    """Write the server's model as each participant receives it into ``network.received``; NaN where nothing arrives."""
+    received = network.received
+    for p in range(received.shape[0]):
+        for i in range(received.shape[1]):
+            for lane in range(received.shape[2]):
+                received[p, i, lane] = server[i, lane] if network.downloads[t, p, lane] else np.nan
+                network.down.receiver[p, i, lane] = target[i]  # clients hold no model
+    if network.down.addresses.size:
+        transmit(network.down, n, num_clients, target, Uploads(participants, entries, received, asked))
 
 
 @compiled

@@ -12,7 +12,7 @@ from psofed.engine.attackers import make_attackers
 from psofed.engine.bodies import NO_HOOK, Hook, raise_python_error, release
 from psofed.engine.compiling import compiled
 from psofed.engine.frames.aggregation import aggregation_hook, make_memory
-from psofed.engine.frames.attack import attack_hook
+from psofed.engine.frames.attack import attack_hook, remember_hook
 from psofed.engine.frames.defence import defence_hook, make_watching
 from psofed.engine.frames.poison import poison_hook
 from psofed.engine.frames.pre_aggregation import make_mix_memory, mix_hook
@@ -26,6 +26,8 @@ from psofed.engine.hooks import (
     take_attack,
     take_defence,
     take_mix,
+    take_poison,
+    take_remember,
 )
 from psofed.engine.root_data import RootSet, draw_root, own_step
 from psofed.engine.streams import Stream, make_stream
@@ -50,6 +52,8 @@ class AttackSide(NamedTuple):
         Addresses of hooks; 0 for the ones that are not called.
     token : int
         What they are called with.
+    remember, remember_token : int
+        Likewise, of what attackers remember of their models.
     attackers : AttackState
         Who attacks when.
     """
@@ -59,6 +63,8 @@ class AttackSide(NamedTuple):
     corrupt: int
     poison: int
     token: int
+    remember: int
+    remember_token: int
     attackers: AttackState
 
 
@@ -217,10 +223,10 @@ class ServerSide:
         joined = scenario.most_uploads
         rule, dimension = scenario.aggregation, max(numbers, scenario.dimension)
         made = [
-            _make_attack(attack, scenario, fleet, stream, dimension)
+            _make_attack(attack, scenario, fleet, stream)
             for attack, stream in zip(scenario.attacks, streams, strict=False)
-        ] or [_make_attack(None, scenario, fleet, streams[0], dimension)]
-        own = tuple(hook for _, hook in made)
+        ] or [_make_attack(None, scenario, fleet, streams[0])]
+        own = tuple(hook for _, hooks in made for hook in hooks)
         self.attack: AttackSide = made[0][0]
         uploads, lanes = (participants, numbers, streams[0].key.size), streams[0].key.size
         self.groups: GroupSide | None = None
@@ -283,23 +289,39 @@ def attack_streams(scenario: "Scenario", seed: int, trials: Any) -> list[Stream]
 
 
 def _make_attack(
-    attack: Attack | None, scenario: "Scenario", fleet: "Fleet", stream: Stream, dimension: int
-) -> tuple[AttackSide, Hook]:
-    """Return one group of attackers, or nobody, and its hook."""
-    check_memory(attack, scenario.num_clients, dimension)
+    attack: Attack | None, scenario: "Scenario", fleet: "Fleet", stream: Stream
+) -> tuple[AttackSide, tuple[Hook, Hook]]:
+    """Return one group of attackers, or nobody, and its hooks: of the attack, and of what it remembers."""
     poisons = attack is not None and attack.poisons_samples()
+    dimension = scenario.dimension
+    if not (poisons or scenario.algorithm.holds_models):
+        dimension = scenario.algorithm.exchange(scenario).numbers
+    check_memory(attack, scenario.num_clients, dimension)
     corrupt = NO_HOOK if attack is None or poisons else attack_hook(attack)
     poison = poison_hook(attack) if attack is not None and poisons else NO_HOOK
     own = poison if poisons else corrupt
+    remembers = attack is not None and attack.remembers_models()
+    if attack is not None and remembers and not scenario.algorithm.holds_models:
+        raise NotCoveredError(
+            f'attack.kind = "{attack.kind}" remembers the models of its clients, which hold none with algorithm = '
+            f'"{scenario.algorithm.kind}"; use algorithm = "pso-fed"'
+        )
+    remember = remember_hook(attack) if attack is not None and remembers else NO_HOOK
+    # The set is fixed wherever there are several groups.
+    everyone = fleet.byzantine_mask(scenario.attack) if len(scenario.attacks) > 1 else None
     side = AttackSide(
         on_uploads=attack is not None and not poisons,
         on_samples=poisons,
         corrupt=corrupt.address,
         poison=poison.address,
         token=own.token,
-        attackers=make_attackers(attack, fleet.byzantine_mask(attack), stream, own.options, dimension),
+        remember=remember.address,
+        remember_token=remember.token,
+        attackers=make_attackers(
+            attack, fleet.byzantine_mask(attack), stream, own.options, dimension, everyone
+        ),
     )
-    return side, own
+    return side, (own, remember)
 
 
 def _make_search(
@@ -314,6 +336,11 @@ def _make_search(
         raise NotCoveredError(
             f'attack.kind = "{attack.kind}" searches its strength against the rule, which cannot be combined with '
             "[availability], [channel] or [delay]"
+        )
+    if attack.memory_size(scenario.dimension):
+        raise NotCoveredError(
+            f'attack.kind = "{attack.kind}" searches its strength against the rule, so it cannot keep a memory '
+            "for each client"
         )
     if len(scenario.attacks) > 1:
         raise NotCoveredError(
@@ -346,6 +373,25 @@ def _shared_by_all(scenario: "Scenario", numbers: int) -> int:
 
 
 @compiled(allocates=False)
+def poison_samples(
+    n: int,
+    k: int,
+    attack: AttackSide,
+    groups: GroupSide | None,
+    target: FloatArray,
+    sample: FloatArray,
+    error: FloatArray,
+) -> None:
+    """Let the attackers among client k's trials change its sample; no client belongs to two groups."""
+    if groups is None:
+        take_poison(attack.poison)(attack.token, n, k, attack.attackers, target, sample, error)
+    else:
+        for side in groups.sides:
+            if side.on_samples:
+                take_poison(side.poison)(side.token, n, k, side.attackers, target, sample, error)
+
+
+@compiled(allocates=False)
 def corrupt_by_groups(
     attack: AttackSide, groups: GroupSide, n: int, target: FloatArray, server: FloatArray, uploads: Uploads
 ) -> None:
@@ -370,6 +416,19 @@ def corrupt_by_groups(
         for m in range(shared):
             for lane in range(lanes):
                 sent[p, m, lane] = changed[p, m, lane]
+
+
+@compiled(allocates=False)
+def remember_models(
+    attack: AttackSide, groups: GroupSide | None, n: int, target: FloatArray, clients: FloatArray
+) -> None:
+    """Let attackers that remember models see those of their clients, after the local step."""
+    if groups is not None:
+        for side in groups.sides:
+            if side.remember != 0:
+                take_remember(side.remember)(side.remember_token, n, side.attackers, target, clients)
+    elif attack.remember != 0:
+        take_remember(attack.remember)(attack.remember_token, n, attack.attackers, target, clients)
 
 
 @compiled(allocates=False)

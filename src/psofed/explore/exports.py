@@ -15,6 +15,7 @@ from psofed.parts.attack_groups import AttackGroups
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, plugin_of
 from psofed.scenario import Scenario
+from psofed.scenario.describe import changed_fields
 
 _END = "END"
 
@@ -47,8 +48,10 @@ def as_command(scenario: Scenario, origin: Origin, predictable: bool) -> str:
     loading = [word for plugin in origin.plugins for word in ("--plugin", plugin)]
     verbs = ["predict"] if predictable else []
     lines = [f"cat > scenario.toml <<'{_END}'", scenario.to_toml().rstrip("\n"), _END]
+    theory = [] if scenario.data.stream.is_independent else ["--theory", "independence"]
     for verb in (*verbs, "simulate"):
-        lines.append(shlex.join(["psofed", verb, "scenario.toml", *loading]))
+        options = theory if verb == "predict" else []
+        lines.append(shlex.join(["psofed", verb, "scenario.toml", *loading, *options]))
     return "\n".join(lines) + "\n"
 
 
@@ -69,7 +72,8 @@ def as_python(scenario: Scenario, origin: Origin, predictable: bool) -> str:
     else:
         lines.append(f"scenario = {_call('psofed.Scenario', _changed_fields(scenario), indent=True)}")
     if predictable:
-        lines.append("print(psofed.predict(scenario).network_mse)")
+        theory = "" if scenario.data.stream.is_independent else ', theory="independence"'
+        lines.append(f"print(psofed.predict(scenario{theory}).network_mse)")
     lines.append("print(psofed.simulate(scenario).network_mse)")
     return "\n".join(lines) + "\n"
 
@@ -131,19 +135,8 @@ def _curve_rows(curve: Curve | None) -> Iterator[tuple[Any, ...]]:
 
 
 def _changed_fields(value: Any) -> dict[str, str]:
-    """Return the fields of a dataclass that differ from their defaults, as Python expressions."""
-    changed = {}
-    for field in dataclasses.fields(value):
-        now = getattr(value, field.name)
-        if field.default is not dataclasses.MISSING:
-            default = field.default
-        elif field.default_factory is not dataclasses.MISSING:
-            default = field.default_factory()
-        else:
-            default = dataclasses.MISSING
-        if default is dataclasses.MISSING or now != default:
-            changed[field.name] = _expression(now)
-    return changed
+    """Return the fields that differ from their defaults, as Python expressions."""
+    return {name: _expression(held) for name, held in changed_fields(value).items()}
 
 
 def _expression(value: Any) -> str:

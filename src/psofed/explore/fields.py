@@ -1,50 +1,30 @@
 """The form: every setting of a scenario with its range, choices and explanation, as plain values.
 
-Types, ranges, choices and explanations come from the settings' own declarations (:func:`psofed.option`), also those of
-a plugin's parts. This module only decides what stands where, what it is called and how far a slider reaches.
+Groups, labels, types, ranges, choices and explanations come from the settings' own declarations
+(:func:`psofed.option`), also those of a plugin's parts, so a new setting appears here by itself. This module only
+decides what does not apply to a scenario, and what is kept from the user's file.
 """
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from psofed.common.options import describe, option_of, value_type
+from psofed.common.options import Option, describe, option_of, value_type
+from psofed.common.per_client import Uniform
+from psofed.common.settings import Settings
 from psofed.explore.settings import Limits, variance_range
 from psofed.explore.sliders import rounded_up, slider_range, slider_step, value_text
-from psofed.parts.network import Channel
 from psofed.parts.part import Part
-from psofed.parts.registry import find_part, part_names
-from psofed.scenario import Data, Scenario
-from psofed.scenario.mapping import CHANNEL_TABLES, INNER
+from psofed.parts.registry import part_names
+from psofed.scenario import Evasion, Scenario
+from psofed.scenario.mapping import CHANNEL_TABLES, KIND_TABLES, OPTIONAL
+from psofed.scenario.tables import PartCheck, TableCheck
 
-_LABELS = {
-    "num_shared": "shared parameters M",
-    "stepsize": "stepsize μ",
-    "selection.coordinated": "masks are drawn",
-    "uplink": "uploads come from",
-    "num_clients": "clients K",
-    "dimension": "parameters D",
-    "num_participants": "participants",
-    "attack.num_byzantine": "Byzantine clients",
-    "attack.clients": "or which clients",
-    "attack.probability": "probability of attack",
-    "attack.byzantine_set": "Byzantine clients are",
-    "data.input_correlation": "input correlation ρ",
-    "data.target_spread": "spread of client targets",
-    "data.test_input_variance": "test input variance",
-    "data.test_instances": "test set size",
-    "data.fleet_seed": "fleet seed",
-    "data.input_dimension": "dimension of x",
-    "evasion.epsilon": "largest change ε",
-}
-_CHOICES = {
-    "selection.coordinated": {"true": "for all clients", "false": "for each client"},
-    "uplink": {"same": "the same clients", "redrawn": "other clients"},
-    "attack.byzantine_set": {"fixed": "always the same", "redrawn": "redrawn"},
-    "evasion.norm": {"": "not at all", "2": "by ε in the 2-norm", "inf": "by ε per entry"},
-}
-_YES_NO = {"true": "yes", "false": "no"}
-_OPEN_GROUPS = ("Sharing", "Attack", "Fleet")
+_GROUPS = (
+    "Sharing", "Attack", "Fleet", "Defence and algorithm", "Data", "Network", "Drift", "Adversarial inputs"
+)  # fmt: skip
+_OPEN_GROUPS = _GROUPS[:3]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,18 +87,12 @@ def form_groups(scenario: Scenario, mapping: Mapping[str, Any], limits: Limits) 
         The explorer's.
     """
     form = _Form(scenario, mapping, limits)
-    groups = {
-        "Sharing": form.sharing(),
-        "Attack": form.attack(),
-        "Fleet": form.fleet(),
-        "Defence and algorithm": form.defence(),
-        "Data": form.data(),
-        "Network": form.network(),
-        "Drift": form.drift(),
-        "Adversarial inputs": form.evasion(),
-    }
-    made = [Group(title, tuple(fields), title in _OPEN_GROUPS) for title, fields in groups.items()]
-    return tuple(group for group in made if group.fields)
+    groups: dict[str, list[Field]] = {title: [] for title in _GROUPS}
+    for name, declared in Scenario.options().items():
+        groups[option_of(declared).group] += form.setting(scenario, name)
+    return tuple(
+        Group(title, tuple(fields), title in _OPEN_GROUPS) for title, fields in groups.items() if fields
+    )
 
 
 def field_for_error(groups: tuple[Group, ...], name: str) -> str | None:
@@ -144,163 +118,118 @@ def field_for_error(groups: tuple[Group, ...], name: str) -> str | None:
 class _Form:
     def __init__(self, scenario: Scenario, mapping: Mapping[str, Any], limits: Limits) -> None:
         self._scenario, self._mapping, self._limits = scenario, mapping, limits
-        self._own_data = scenario.data.rows is not None  # which fixes the clients' number and inputs
 
-    def sharing(self) -> Iterator[Field]:
-        scenario = self._scenario
-        yield self._field("num_shared", ends=(1, scenario.dimension))
-        yield self._field("stepsize", ends=(1e-3, 2.0), log=True)
-        yield self._kinds("learner.kind", "learner", "learner", scenario.learner)
-        yield from self._options("learner", scenario.learner)
-        yield self._kinds("selection.pattern", "mask pattern", "pattern", scenario.selection.pattern)
-        yield from self._options("selection", scenario.selection.pattern)
-        yield self._field("selection.coordinated")
-        yield self._field("uplink")
-
-    def fleet(self) -> Iterator[Field]:
-        scenario, limits = self._scenario, self._limits
-        if not self._own_data:
-            yield self._field(
-                "num_clients", ends=(1, min(max(200, scenario.num_clients), limits.num_clients))
-            )
-            yield self._field("dimension", ends=(1, min(max(20, scenario.dimension), limits.dimension)))
-        yield self._field("num_participants", ends=(1, scenario.num_clients))
-        shortest, longest = min(100, scenario.iterations), max(10_000, scenario.iterations)
-        yield self._field("iterations", ends=(shortest, longest), log=True)
-
-    def attack(self) -> Iterator[Field]:
-        scenario, attack = self._scenario, self._scenario.attack
-        if len(scenario.attacks) > 1:
-            kinds = " and ".join(f"{group.num_byzantine} {group.kind}" for group in scenario.attacks)
-            yield _kept("attack", "groups of attackers", kinds, "from the file")
+    def setting(self, holder: Settings, path: str) -> Iterator[Field]:
+        """Yield the fields of one setting of `holder`: one, or those of the table or part that it holds."""
+        key = path.rpartition(".")[2]
+        about, value = option_of(holder.options()[key]), getattr(holder, key)
+        if (kept := self._kept(path)) is not None:
+            yield kept
+        elif not self._applies(path):
             return
-        yield self._kinds("attack.kind", "kind", "attack", attack, none="no attack")
-        if attack is None:
-            return
-        if not attack.clients:
-            yield self._field("attack.num_byzantine", ends=(0, scenario.num_clients))
-        yield self._field("attack.clients")
-        yield self._field("attack.probability")
-        strength = attack.strength_field()
-        for name in sorted(attack.own_options(), key=lambda name: name != strength):
-            yield self._field(f"attack.{name}")
-        yield self._field("attack.byzantine_set")
-
-    def defence(self) -> Iterator[Field]:
-        scenario = self._scenario
-        yield self._kinds("aggregation", "aggregation rule", "aggregation", scenario.aggregation)
-        yield from self._options("aggregation_options", scenario.aggregation)
-        before, watch = scenario.pre_aggregation, scenario.defence
-        yield self._kinds("pre_aggregation.kind", "pre-aggregation", "pre_aggregation", before, none="none")
-        yield from self._options("pre_aggregation", before)
-        yield self._kinds("defence.kind", "defence", "defence", watch, none="none")
-        yield from self._options("defence", watch)
-        yield self._kinds("algorithm", "algorithm", "algorithm", scenario.algorithm)
-        yield from self._options("algorithm_options", scenario.algorithm)
-
-    def data(self) -> Iterator[Field]:
-        scenario, data = self._scenario, self._scenario.data
-        if self._own_data:
-            yield _kept("num_clients", "clients K", str(scenario.num_clients), "from your table")
-            yield _kept("data", "inputs and noise", "measured", "in your table")
+        elif path == "evasion":
+            yield from self._evasion()
+        elif isinstance(about.check, TableCheck):
+            table = about.check.kind() if value is None else value
+            for name in table.options():
+                yield from self.setting(table, f"{path}.{name}")
+        elif isinstance(about.check, PartCheck):
+            yield from self._part(path, about, value)
+        elif isinstance(holder.options()[key].default, Uniform):
+            yield from self._variance(holder, path)
         else:
-            yield from self._variance("noise_variance", "noise variance", 0.1)
-            if data.covariances is None:
-                yield from self._variance("input_variance", "input variance", 2.0)
-                if data.stream.is_independent:
-                    yield self._field("data.input_correlation", ends=(-0.95, 0.95))
-            else:
-                size = f"{scenario.num_clients} matrices, {scenario.dimension} by {scenario.dimension}"
-                yield _kept("data.covariances", "input covariances", size, "from the file")
-            yield self._field("data.target_spread", ends=(0.0, rounded_up(0.5, data.target_spread)))
-            yield self._field("data.test_input_variance", ends=(0.05, 2.0))
-            yield self._field("data.test_instances", ends=(1, max(200, data.test_instances)))
-            yield self._field("data.fleet_seed", ends=(0, 100))
-        yield self._kinds("model.kind", "model", "model", scenario.model)
-        # The number of features is the dimension, which has its own slider unless there is a table.
-        yield from self._options("model", scenario.model, skipped=() if self._own_data else ("features",))
-        if not self._own_data:
-            yield self._kinds("data.stream", "inputs over time", "stream", data.stream)
-            yield from self._options("data.stream", data.stream)
-            yield self._kinds("data.function", "function", "function", data.function, none="linear, y = wᵀx")
-            yield from self._options("data.function", data.function)
-            if not scenario.is_linear:
-                yield self._field("data.input_dimension", ends=(1, 20), value=scenario.input_dimension)
+            yield self._field(holder, path)
 
-    def network(self) -> Iterator[Field]:
+    def _applies(self, path: str) -> bool:
+        """Whether a setting means something in this scenario, and is not another one in disguise."""
+        scenario, data = self._scenario, self._scenario.data
+        if data.rows is not None and path in ("num_clients", "dimension", "data", "drift", "evasion"):
+            return False  # fixed by the table, or meaningless with one
+        return {
+            "attack.num_byzantine": scenario.attack is None or not scenario.attack.clients,
+            "data.covariances": False,
+            "data.input_variance": data.covariances is None,
+            "data.input_correlation": data.covariances is None and data.stream.is_independent,
+            "data.input_dimension": not scenario.is_linear,
+            "data.rows": False,
+            "model.features": data.rows
+            is not None,  # otherwise it is the dimension, which has its own slider
+        }.get(path, True)
+
+    def _kept(self, path: str) -> Field | None:
+        """Return the field of a setting that comes from the user's file or table, and cannot be changed here."""
         scenario = self._scenario
-        yield self._kinds(
-            "availability.kind", "availability", "availability", scenario.availability, none="always"
-        )
-        yield from self._options("availability", scenario.availability)
-        for direction in ("up", "down"):
-            table, channels = f"channel.{direction}", self._channels(direction)
-            if len(channels) > 1:
-                kinds = ", then ".join(channel.kind for channel in channels)
-                yield _kept(table, f"channel {direction}", kinds, "several in series, from the file")
-                continue
-            channel = channels[0] if channels else None
-            yield self._kinds(f"{table}.kind", f"channel {direction}", "channel", channel, none="perfect")
-            yield from self._options(table, channel)
-        yield self._kinds("delay.kind", "uploads arrive", "delay", scenario.delay, none="at once")
-        yield from self._options("delay", scenario.delay)
+        size = f"{scenario.num_clients} matrices, {scenario.dimension} by {scenario.dimension}"
+        kinds = " and ".join(f"{group.num_byzantine} {group.kind}" for group in scenario.attacks)
+        kept = {}
+        if len(scenario.attacks) > 1:
+            kept["attack"] = ("groups of attackers", kinds, "from the file")
+        if scenario.data.rows is not None:
+            kept["num_clients"] = ("clients K", str(scenario.num_clients), "from your table")
+            kept["data"] = ("inputs and noise", "measured", "in your table")
+        elif scenario.data.covariances is not None:
+            kept["data.covariances"] = ("input covariances", size, "from the file")
+        for table in CHANNEL_TABLES:
+            series = getattr(scenario.channel, table.removeprefix("channel."), ())
+            if len(series) > 1:
+                kinds = ", then ".join(channel.kind for channel in series)
+                kept[table] = (table.replace(".", " "), kinds, "several in series, from the file")
+        if path not in kept:
+            return None
+        label, value, hint = kept[path]
+        return Field(path, label, hint, "kept", value)
 
-    def _channels(self, direction: str) -> tuple[Channel, ...]:
-        links = self._scenario.channel
-        return () if links is None else getattr(links, direction)
+    def _part(self, path: str, about: Option, value: Any) -> Iterator[Field]:
+        """Yield a part's kind and its options."""
+        assert isinstance(about.check, PartCheck)
+        family = about.check.family
+        part: Part | None = (value[0] if value else None) if isinstance(value, tuple) else value
+        has_table = path in (*KIND_TABLES, *CHANNEL_TABLES)
+        # The family's own "none" is shown in the form's words.
+        is_optional = path in OPTIONAL
+        kinds = [kind for kind in part_names(family) if not (is_optional and kind == "none")]
+        choices = ((("", about.absent),) if is_optional else ()) + tuple((kind, kind) for kind in kinds)
+        kind, hint = ("", "") if part is None else (part.kind, part.summary())
+        yield Field(f"{path}.kind" if has_table else path, _label(path, about), hint, "choice", kind, choices)
+        if part is not None:
+            for name in part.options():
+                yield from self.setting(part, f"{path if has_table else part.table}.{name}")
 
-    def drift(self) -> Iterator[Field]:
-        if not self._own_data:
-            drift = self._scenario.drift
-            yield self._kinds("drift.kind", "target", "drift", drift, none="constant")
-            yield from self._options("drift", drift)
-
-    def evasion(self) -> Iterator[Field]:
-        if self._own_data:
-            return
-        evasion = self._scenario.evasion
-        hint = "inputs changed to increase the error as much as possible"
-        value = "" if evasion is None else self._value("evasion", "norm", evasion.norm)
-        choices = tuple(_CHOICES["evasion.norm"].items())
-        yield Field("evasion.norm", "inputs are changed", hint, "choice", value_text(value), choices)
+    def _evasion(self) -> Iterator[Field]:
+        """Yield the norm, which may be none, and what applies with one."""
+        evasion, about = self._scenario.evasion, option_of(Evasion.options()["norm"])
+        value = "" if evasion is None else self._value("evasion.norm", evasion.norm)
+        choices = (("", about.absent), *zip(about.choices, about.words, strict=True))
+        yield Field("evasion.norm", about.label, about.text, "choice", value_text(value), choices)
         if evasion is not None:
-            yield self._field("evasion.epsilon", ends=(0.0, rounded_up(0.5, evasion.epsilon)))
+            yield self._field(evasion, "evasion.epsilon")
 
-    # Single fields
-
-    def _options(self, table: str, part: Part | None, skipped: tuple[str, ...] = ()) -> Iterator[Field]:
-        for name in () if part is None else part.options():
-            if name not in skipped:
-                yield self._field(f"{table}.{name}")
-
-    def _variance(self, name: str, label: str, usual: float) -> Iterator[Field]:
+    def _variance(self, holder: Settings, path: str) -> Iterator[Field]:
         """Yield the two ends of a range of variances, or one text field if each client has its own."""
-        about = option_of(Data.options()[name])
-        ends = variance_range(self._value("data", name, getattr(self._scenario.data, name)))
+        key = path.rpartition(".")[2]
+        about = option_of(holder.options()[key])
+        ends = variance_range(self._value(path, getattr(holder, key)))
         if ends is None:
-            yield self._field(f"data.{name}", label=label)
+            yield self._field(holder, path)
             return
-        for key, end, word in (("low", ends[0], "from"), ("high", ends[1], "to")):
-            yield _number(
-                f"data.{name}.{key}", f"{label} {word}", about.text, end, (0.0, rounded_up(usual, end))
-            )
+        for name, end, word in (("low", ends[0], "from"), ("high", ends[1], "to")):
+            range_ = _usual_range(about, end)
+            yield _number(f"{path}.{name}", f"{_label(path, about)} {word}", about.text, end, range_)
 
-    def _field(
-        self, path: str, *, label: str = "", ends: tuple[float, float] | None = None, log: bool = False,
-        value: Any = None,
-    ) -> Field:  # fmt: skip
-        """Return the field of a setting, as its declaration says; `ends` and `log` are those of its slider."""
-        table, _, key = path.rpartition(".")
-        holder = self._holder(table, key)
-        declared = holder.options()[key]
+    def _field(self, holder: Settings, path: str) -> Field:
+        """Return the field of a plain setting, as its declaration says."""
+        key = path.rpartition(".")[2]
+        declared, given = holder.options()[key], getattr(holder, key)
         about, (type_name, _) = option_of(declared), value_type(declared)
-        label = label or _LABELS.get(path, key.replace("_", " "))
-        value = self._value(table, key, getattr(holder, key)) if value is None else value
-        words = _CHOICES.get(path, _YES_NO if type_name == "bool" else {c: c for c in about.choices})
-        if words:
-            return Field(path, label, about.text, "choice", value_text(value), tuple(words.items()))
+        label = _label(path, about)
+        value = self._value(path, self._scenario.input_dimension if path == "data.input_dimension" else given)
+        if about.choices or type_name == "bool":
+            choices = about.choices or ("true", "false")
+            words = about.words or (("yes", "no") if type_name == "bool" else choices)
+            pairs = tuple(zip(choices, words, strict=True))
+            return Field(path, label, about.text, "choice", value_text(value), pairs)
         # A slider has no position for "not given".
-        is_open = ends is None and getattr(holder, key) is None and declared.default is None
+        is_open = given is None and declared.default is None and about.slider is None
         # A value that may differ between clients has a slider while it is one number.
         is_number = type_name in ("int", "float") or (
             about.check is not None and isinstance(value, float | int)
@@ -309,40 +238,39 @@ class _Form:
             shown = "" if value == () else value_text(value)
             return Field(path, label, about.text or describe(declared), "text", shown)
         integer = type_name == "int"
-        if ends is None:
-            default = declared.default if isinstance(declared.default, int | float) else getattr(holder, key)
+        if path == "attack.num_byzantine":
+            ends, log = (0.0, float(self._scenario.num_clients)), False
+        elif about.slider is not None:
+            low, high = _usual_range(about, value)
+            ends, log = (low, min(high, getattr(self._limits, path, high))), about.log
+        else:
+            default = declared.default if isinstance(declared.default, int | float) else given
             top = float(getattr(holder, about.high) if isinstance(about.high, str) else about.high)
             low, high, log = slider_range(about, top, default, value, integer, self._scenario)
             ends = (low, high)
         return _number(path, label, about.text, value, ends, integer=integer, log=log)
 
-    def _kinds(self, name: str, label: str, family: str, part: Part | None, none: str = "") -> Field:
-        # The family's own "none" is shown in the form's words.
-        kinds = [kind for kind in part_names(family) if not (none and kind == "none")]
-        choices = (("", none),) if none else ()
-        hint = "" if part is None else find_part(family, part.kind).summary()
-        value = "" if part is None else part.kind
-        return Field(name, label, hint, "choice", value, (*choices, *((kind, kind) for kind in kinds)))
-
-    def _holder(self, table: str, key: str) -> Any:
-        """Return the value that has a setting: the scenario, one of its tables or parts."""
-        scenario = self._scenario
-        if table == "selection":
-            return scenario.selection if key in scenario.selection.options() else scenario.selection.pattern
-        if table in INNER:
-            return getattr(scenario.data, table.removeprefix("data."))
-        if table in CHANNEL_TABLES:
-            return self._channels(table.removeprefix("channel."))[0]
-        return getattr(scenario, table.removesuffix("_options")) if table else scenario
-
-    def _value(self, table: str, key: str, default: Any) -> Any:
+    def _value(self, path: str, default: Any) -> Any:
         """Return what was typed into a field, else the valid scenario's value."""
-        outer, _, inner = table.partition(".")
-        values = self._mapping.get(outer, {}) if table else self._mapping
-        values = values.get(inner) if inner and isinstance(values, Mapping) else values
+        *tables, key = path.split(".")
+        values: Any = self._mapping
+        for table in tables:
+            values = values.get(table) if isinstance(values, Mapping) else None
         if isinstance(values, Mapping) and key in values:
             return values[key]
-        return {"uniform": [default.low, default.high]} if hasattr(default, "low") else default
+        return {"uniform": [default.low, default.high]} if isinstance(default, Uniform) else default
+
+
+def _label(path: str, about: Option) -> str:
+    return about.label or path.rpartition(".")[2].replace("_", " ")
+
+
+def _usual_range(about: Option, value: Any) -> tuple[float, float]:
+    """Return the usual ends of a slider, or ends that include the value."""
+    assert about.slider is not None
+    low, high = about.slider
+    is_lower = isinstance(value, int | float) and math.isfinite(value) and about.low <= value < low
+    return float(value) if is_lower else low, rounded_up(high, value)
 
 
 def _number(
@@ -354,7 +282,3 @@ def _number(
         name, label, hint, "number", value_text(value), low=low, high=high, scale="log" if log else "linear",
         step=1 if integer else slider_step(low, high), integer=integer,
     )  # fmt: skip
-
-
-def _kept(name: str, label: str, value: str, hint: str) -> Field:
-    return Field(name, label, hint, "kept", value)

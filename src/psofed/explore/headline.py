@@ -94,6 +94,8 @@ def sentence(scenario: Scenario, theory: Theory, metric: str = "network_mse") ->
     if theory.point is None:
         return f"{what} …"
     value = theory.point.value(metric)
+    if not scenario.data.stream.is_independent:
+        what = f"Under the independence assumption, {what[:1].lower()}{what[1:]}"
     if math.isnan(value):
         return f"{what}: theory does not cover the {METRIC_TITLES[metric]} of this model."
     text = f"{what} {_gives(value)}"
@@ -104,6 +106,8 @@ def sentence(scenario: Scenario, theory: Theory, metric: str = "network_mse") ->
     if theory.full is None:
         return f"{text}; sharing all …"
     full = theory.full.value(metric)
+    if math.isnan(full):  # not covered
+        return f"{text}."
     better = _better(theory.full_best, scenario, metric)
     return f"{text}; sharing all {_gives(full)}{better}{_divergence(theory.full_most_byzantine, scenario, full)}."
 
@@ -268,7 +272,11 @@ def _gives(value: float) -> str:
 def _better(best: Optimum | None, scenario: Scenario, metric: str) -> str:
     """Return what the best stepsize would give, unless it is the current one."""
     point = None if best is None else best.point
-    if point is None or abs(point.stepsize / scenario.common_stepsize - 1) < 0.02:
+    if (
+        point is None
+        or math.isnan(point.value(metric))
+        or abs(point.stepsize / scenario.common_stepsize - 1) < 0.02
+    ):
         return ""
     return f" ({decibels(point.value(metric))} at its best stepsize, {point.stepsize:.3g})"
 

@@ -15,7 +15,16 @@ from psofed.common.validation import check_choice, check_integer
 from psofed.results import METRIC_TITLES
 from psofed.scenario import Scenario
 from psofed.scenario.changes import parse_setting, set_values
-from psofed.scenario.mapping import INNER, TABLE_NAMES, scenario_from_mapping
+from psofed.scenario.mapping import (
+    CHANNEL_TABLES,
+    INNER,
+    KIND_TABLES,
+    NAMED,
+    OPTIONAL,
+    TABLE_NAMES,
+    families_of_names,
+    scenario_from_mapping,
+)
 
 if TYPE_CHECKING:
     from psofed.data.own_data import OwnData
@@ -113,11 +122,9 @@ def form_mapping(scenario: Scenario) -> dict[str, Any]:
     return mapping
 
 
-# Optional parts
-_OPTIONAL_KINDS = (
-    "attack.kind", "drift.kind", "pre_aggregation.kind", "defence.kind", "availability.kind", "delay.kind",
-    "channel.up.kind", "channel.down.kind",
-)  # fmt: skip
+# Fields that may be empty, with the table that is then left out
+_OPTIONAL_KINDS = {f"{table}.kind": table for table in OPTIONAL if table in (*KIND_TABLES, *CHANNEL_TABLES)}
+_OPTIONAL_KINDS |= {table: table for table in OPTIONAL if table in INNER}
 
 
 def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
@@ -138,17 +145,20 @@ def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]
         ends = [value, high] if key == "low" else [low, value]
         return set_values(mapping, {table: ends[0] if ends[0] == ends[1] else {"uniform": ends}})
     if name in _OPTIONAL_KINDS and value == "":
-        return set_values(mapping, {table: None})
+        return set_values(mapping, {_OPTIONAL_KINDS[name]: None})
     if name == "evasion.norm":
         return _with_evasion(mapping, value)
     if name == "attack.clients" and value in ("", []):
         count = len(mapping.get("attack", {}).get("clients") or ()) or 1
         return set_values(mapping, {"attack.num_byzantine": count})
-    if name == "data.function":
-        return _with_function(mapping, value)
     result = set_values(mapping, {name: value})
-    if name in (*_OPTIONAL_KINDS, "learner.kind", "model.kind", "data.stream") and isinstance(value, str):
-        _give_starting_values(result, name if name in INNER else table, value)
+    if (
+        name in families_of_names()
+        and name not in NAMED
+        and name != "selection.pattern"
+        and isinstance(value, str)
+    ):
+        _give_starting_values(result, name.removesuffix(".kind"), value)
     if name == "dimension" and "features" in result.get("model", {}):
         result["model"]["features"] = value
     if name == "model.features":
@@ -266,13 +276,6 @@ def from_query(query: str, has_data: bool = False) -> PageSettings | None:
         raise PsofedError("The link has settings for B but none for A.")
     ordered = {name: sides[name] for name in SIDES if name in sides}
     return PageSettings(ordered, frozenset(own_data), metric)
-
-
-def _with_function(mapping: Mapping[str, Any], kind: Any) -> dict[str, Any]:
-    result = set_values(mapping, {"data.function": kind})
-    if kind == "":
-        del result["data"]["function"]
-    return result
 
 
 def _with_evasion(mapping: Mapping[str, Any], norm: Any) -> dict[str, Any]:

@@ -39,6 +39,8 @@ class Side:
         Numbers of the newest questions.
     asked_at : float
         Time of the newest question about the theory, by the monotonic clock.
+    form : tuple, optional
+        The draft and the scenario that the form was last made of, and the form.
     """
 
     draft: dict[str, Any]
@@ -52,6 +54,7 @@ class Side:
     theory_number: int = 0
     simulation_number: int = 0
     asked_at: float = 0.0
+    form: tuple[dict[str, Any], Scenario, tuple[Group, ...]] | None = None
 
     @property
     def own_data(self) -> bool:
@@ -83,8 +86,11 @@ class SideMaker:
         return Side(form_mapping(scenario), scenario, preset)
 
     def groups(self, side: Side) -> tuple[Group, ...]:
-        """Return the form of a side."""
-        return form_groups(side.scenario, side.draft, self._limits)
+        """Return the form of a side, made once for each draft."""
+        if side.form is None or side.form[0] is not side.draft or side.form[1] is not side.scenario:
+            groups = form_groups(side.scenario, side.draft, self._limits)
+            side.form = (side.draft, side.scenario, groups)
+        return side.form[2]
 
     def from_link(self, mapping: dict[str, Any], own_data: bool) -> Side:
         """Return a side from a link's settings; invalid ones are marked at their fields and otherwise ignored.

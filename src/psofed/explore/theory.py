@@ -47,7 +47,7 @@ class Known:
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        self.prediction: Prediction = Prediction(scenario)
+        self.prediction: Prediction = Prediction(scenario, theory_of(scenario))
         self.model: TheoryModel = self.prediction.model
         self.points: dict[float, Point] = {}
         self.grid: set[float] = set()  # stepsizes of the curve over the stepsize
@@ -66,6 +66,13 @@ class Known:
             )
             self.seconds = time.thread_time() - started
         return self.points[stepsize]
+
+    def point_or_nan(self, stepsize: float) -> Point:
+        """Return the same, with NaN where the theory does not cover this stepsize."""
+        try:
+            return self.point(stepsize)
+        except NotCoveredError:
+            return self.points.setdefault(stepsize, _nowhere(stepsize))
 
     @property
     def is_slow(self) -> bool:
@@ -92,7 +99,12 @@ class Known:
         if not (has_optimum(self.model) or self.model.has_direction) or not 0 < self.limit < math.inf:
             return None
         tolerance = 3e-2 if self.is_slow else 1e-3
-        best = minimise(lambda mu: self.point(mu).value(metric), self.limit, tolerance)
+
+        def error(stepsize: float) -> float:
+            value = self.point_or_nan(stepsize).value(metric)
+            return math.inf if math.isnan(value) else value
+
+        best = minimise(error, self.limit, tolerance)
         return best if best > 1e-5 * self.limit else None
 
 
@@ -137,7 +149,7 @@ def theory_steps(scenario: Scenario, cache: Cache, metric: str = "network_mse") 
     yield theory
     full_scenario = scenario.replace(num_shared=scenario.dimension)
     full = cache.of(full_scenario)
-    yield (theory := replace(theory, full=full.point(scenario.common_stepsize)))
+    yield (theory := replace(theory, full=full.point_or_nan(scenario.common_stepsize)))
     for points in _over_stepsizes(known, _coarse(known)):
         yield (theory := replace(theory, stepsizes=points))
     curves = _learning_curve(known, scenario, point)
@@ -196,7 +208,7 @@ def _fine(known: Known) -> list[float]:
 
 def _over_stepsizes(known: Known, stepsizes: Sequence[float]) -> Iterator[tuple[Point, ...]]:
     def grid_point(stepsize: float) -> Point:
-        point = known.point(stepsize)
+        point = known.point_or_nan(stepsize)
         known.grid.add(stepsize)
         return point
 
@@ -209,7 +221,7 @@ def _over_shared(scenario: Scenario, cache: Cache, is_slow: bool) -> Iterator[tu
 
     def design(count: int) -> Design:
         changed = scenario.replace(num_shared=count)
-        return Design(count, values_sent(changed), cache.of(changed).point(scenario.common_stepsize))
+        return Design(count, values_sent(changed), _design_point(cache, changed))
 
     return _in_batches(counts, design)
 
@@ -220,7 +232,7 @@ def _over_participants(full: Scenario, cache: Cache) -> Iterator[tuple[Design, .
 
     def design(count: int) -> Design:
         changed = full.replace(num_participants=count)
-        return Design(count, values_sent(changed), cache.of(changed).point(full.common_stepsize))
+        return Design(count, values_sent(changed), _design_point(cache, changed))
 
     return _in_batches(counts, design)
 
@@ -272,7 +284,23 @@ def _evasion_bounds(point: Prediction) -> tuple[float, float] | None:
 
 def _optimum(known: Known, metric: str) -> Optimum:
     stepsize = known.best_stepsize(metric)
-    return Optimum(None if stepsize is None else known.point(stepsize))
+    return Optimum(None if stepsize is None else known.point_or_nan(stepsize))
+
+
+def theory_of(scenario: Scenario) -> str:
+    """Return which theory the explorer shows: the exact one, under the independence assumption if it must be."""
+    return "exact" if scenario.data.stream.is_independent else "independence"
+
+
+def _design_point(cache: Cache, scenario: Scenario) -> Point:
+    try:
+        return cache.of(scenario).point_or_nan(scenario.common_stepsize)
+    except NotCoveredError:
+        return _nowhere(scenario.common_stepsize)
+
+
+def _nowhere(stepsize: float) -> Point:
+    return Point(stepsize, math.nan, math.nan, math.nan)
 
 
 def _most_byzantine(scenario: Scenario) -> int | None:

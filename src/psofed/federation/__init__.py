@@ -5,69 +5,7 @@ ClientApp. Someone with machines uses ``psofed federation …``. Needs ``pip ins
 Nothing of Flower is imported outside this package.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from psofed.federation.client.online import online_regression
-    from psofed.federation.client.sharing import partial_sharing
-    from psofed.federation.protocol.column_names import ColumnNames
-    from psofed.federation.protocol.masks import DerivedMasks, MaskSource, Sharing, SuppliedMasks
-    from psofed.federation.protocol.models import arrays_of, load_into
-    from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
-    from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
-    from psofed.federation.server.step import Combination
-    from psofed.federation.server.strategy import PSOFed
-    from psofed.federation.server.suspects import plan_defence
-
-_HOME = {
-    "ColumnNames": "protocol.column_names",
-    "Combination": "server.step",
-    "DerivedMasks": "protocol.masks",
-    "DerivedParticipants": "server.participants",
-    "MaskSource": "protocol.masks",
-    "PSOFed": "server.strategy",
-    "ReplyLimits": "protocol.run_options",
-    "RoundPlan": "protocol.run_options",
-    "ParticipantSource": "server.participants",
-    "Sharing": "protocol.masks",
-    "SuppliedMasks": "protocol.masks",
-    "arrays_of": "protocol.models",
-    "load_into": "protocol.models",
-    "online_regression": "client.online",
-    "partial_sharing": "client.sharing",
-    "plan_defence": "server.suspects",
-}
-
-__all__ = [
-    "ColumnNames",
-    "Combination",
-    "DerivedMasks",
-    "DerivedParticipants",
-    "MaskSource",
-    "PSOFed",
-    "ParticipantSource",
-    "ReplyLimits",
-    "RoundPlan",
-    "Sharing",
-    "SuppliedMasks",
-    "arrays_of",
-    "load_into",
-    "online_regression",
-    "partial_sharing",
-    "plan_defence",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'psofed.federation' has no attribute {name!r}")
-    require_flower()
-    return getattr(import_module(f"psofed.federation.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+from psofed.common.lazy import lazy_names
 
 
 def require_flower() -> None:
@@ -78,3 +16,6 @@ def require_flower() -> None:
 
     if find_spec("flwr") is None:
         raise PsofedError("the federation needs Flower; install it with: pip install 'psofed[federation]'")
+
+
+__getattr__, __dir__, __all__ = lazy_names(__file__, require_flower)

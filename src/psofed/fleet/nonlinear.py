@@ -9,7 +9,7 @@ follow, so PSO-Fed's recursion and theory apply with w° for w and Var e for the
 are estimated from the same sample; the theory uses them for features.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -18,7 +18,6 @@ from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_inputs
 from psofed.parts.base import Model
-from psofed.parts.models.linear import Linear
 from psofed.scenario import Data, Scenario
 
 # Samples of the whole fleet from which moments are estimated.
@@ -92,18 +91,6 @@ def measure_features(scenario: Scenario) -> Fleet:
         correlation=0.0,
         explicit_covariances=moments.covariances,
     )
-
-
-def linear_scenario(scenario: Scenario, covariances: FloatArray, noise_variance: FloatArray) -> Scenario:
-    """Return `scenario` with the paper's model on Gaussian streams of the given moments."""
-    symmetric = (covariances + covariances.transpose(0, 2, 1)) / 2
-    data = replace(
-        Data(),
-        covariances=symmetric,  # type: ignore[arg-type]
-        noise_variance=tuple(noise_variance.tolist()),
-        test_instances=scenario.data.test_instances,
-    )
-    return scenario.replace(model=Linear(), data=data)
 
 
 def estimate_moments(scenario: Scenario) -> StreamMoments:

@@ -14,6 +14,7 @@ from psofed.common.csv_text import csv_text
 from psofed.common.files import write_atomically, write_json
 from psofed.common.numbers import finite_or_none, to_decibels
 from psofed.common.types import FloatArray
+from psofed.results.metric_difference import DECIBELS_PER_NEPER
 from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
 from psofed.studies.sweeps import Cell, CellResult
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     import xarray
 
 KINDS = ("simulation", "paper-theory", "exact-theory", "published")
-
-_DECIBELS_PER_NEPER = 10 / math.log(10)
 
 CellResults = Callable[[Cell], CellResult]
 
@@ -71,7 +70,7 @@ class FigureSeries:
     @property
     def standard_error_db(self) -> FloatArray | None:
         """Standard error in decibels."""
-        return None if self.standard_error is None else _DECIBELS_PER_NEPER * self.standard_error / self.y
+        return None if self.standard_error is None else DECIBELS_PER_NEPER * self.standard_error / self.y
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""

@@ -6,24 +6,20 @@ the page's own buttons to them.
 """
 
 import html
-import os
-import platform
-from datetime import UTC, datetime
-from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from psofed._version import __version__
 from psofed.common.files import atomic_path
 from psofed.paper.charts import HEADLINE, make_headline, make_panels
 from psofed.paper.claims import NOT_IN_PAPER
 from psofed.paper.findings import answer, find_findings
 from psofed.paper.page_claims import claim_sections, figure_links, figure_title, verdict_tiles
 from psofed.paper.page_figures import figure_section, headline_figure
-from psofed.paper.published import published_table
+from psofed.paper.report import ROUGH, run_table
 from psofed.paper.reproduce import Reproduction
 from psofed.paper.typeset import typeset
 from psofed.paper.verdict import Claim
+from psofed.render import Table
 from psofed.render.numbers import counted
 from psofed.render.pages import bokeh_script, embed
 
@@ -38,19 +34,6 @@ def write_page(reproduction: Reproduction, claims: list[Claim], seconds: float, 
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
-
-
-def describe_machine() -> dict[str, str]:
-    """Return processor, cores, system and the versions that matter."""
-    packages = ("numpy", "scipy", "numba", "xarray", "matplotlib", "bokeh")
-    return {
-        "processor": _processor(),
-        "cores": str(os.cpu_count()),
-        "system": f"{platform.system()} {platform.machine()}",
-        "psofed": __version__,
-        "Python": platform.python_version(),
-        **{name: version(name) for name in packages},
-    }
 
 
 def _page(reproduction: Reproduction, claims: list[Claim], seconds: float) -> str:
@@ -87,7 +70,7 @@ and order hardly change.</p>
 <noscript><p class="card fails">The charts need JavaScript. The tables below them, and the files beside this page, do
 not.</p></noscript>
 {sections}
-{_run_section(reproduction, seconds)}
+{_run_section(run_table(reproduction, seconds))}
 </main>
 {bokeh_script()}
 {script}
@@ -118,11 +101,7 @@ def _opening(reproduction: Reproduction, claims: list[Claim], picture: str) -> s
         f'<p class="muted">See {figure_links(finding.figures)}.</p></li>'
         for finding in find_findings(reproduction.figures)
     )
-    rough = (
-        '<p class="muted rough">A quick run with few trials: differences near the noise are rough.</p>'
-        if reproduction.quality.quick
-        else ""
-    )
+    rough = f'<p class="muted rough">{ROUGH}</p>' if reproduction.quality.quick else ""
     return f"""<section id="answer">
 <h1>Does sharing less keep a federation accurate when clients are Byzantine?</h1>
 <p class="answer">{typeset(answer(reproduction.figures))}</p>{rough}
@@ -145,30 +124,12 @@ paired (equal seeds give equal draws); ± is one standard error.{note}</p>
 """
 
 
-def _run_section(reproduction: Reproduction, seconds: float) -> str:
-    facts = {
-        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "wall time": f"{seconds:.1f} s (simulation with theory beside it {reproduction.simulation_seconds:.1f} s, "
-        f"rest of the theory {reproduction.theory_seconds:.1f} s)",
-        "cells": f"{reproduction.computed_cells} simulated in this run, {reproduction.cells} in all",
-        "quality": "quick" if reproduction.quality.quick else "full",
-        "seed": str(reproduction.quality.seed),
-        **describe_machine(),
-        "printed points": published_table()["source"],
-    }
+def _run_section(table: Table) -> str:
     rows = "".join(
-        f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>" for name, value in facts.items()
+        f"<dt>{html.escape(str(name))}</dt><dd>{html.escape(str(value))}</dd>" for name, value in table.rows
     )
-    return f'<h2 id="run">How it was made</h2><dl class="facts">{rows}</dl>'
+    return f'<h2 id="run">{table.title}</h2><dl class="facts">{rows}</dl>'
 
 
 def _resource(name: str) -> str:
     return files("psofed.paper").joinpath(name).read_text("utf-8")
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()

@@ -36,7 +36,7 @@ def matrix_chart(matrix: Matrix, occasion: str, metric: str, mode: str = "equal 
     title = (
         f"{METRIC_TITLES[metric]} at {mode}, {occasion} attacks: {settings['num_byzantine']} of 100 clients Byzantine, "
         f"attack probability {settings['probability']:g} ({matrix.trials} trials)\n"
-        "mean [95 % interval]; ~ median, where a few trials decide the mean; ↑ trials carried away"
+        "mean [95 % interval]; ~ median, where a few extreme trials dominate the mean; ↑ trials carried away"
     )
     width, height = max(0.62 * len(RULES), 4.5), max(0.43 * len(ATTACKS), 5.0)
     size = (width * len(matrix.shared), height)

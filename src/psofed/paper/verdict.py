@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from psofed.common.numbers import to_decibels
 from psofed.common.types import FloatArray
 from psofed.render.numbers import fixed
+from psofed.results.metric_difference import ratio_of_means
 
 HOLDS, CONDITIONAL, FAILS, UNDECIDED = "holds", "holds only if", "does not hold", "undecided"
 
 _OPPOSITES = {"above": "below", "rises": "falls", "falls": "rises", "grows": "shrinks"}
-_DECIBELS_PER_NEPER = 10 / math.log(10)
 
 
 @dataclass(frozen=True)
@@ -60,21 +59,11 @@ class DecibelDifference:
 
 
 def paired_difference(first: FloatArray, second: FloatArray) -> DecibelDifference:
-    """Return how far the mean of `first` lies above that of `second`, of trials on the same draws.
-
-    With means a and b, the difference is 10 log10(a/b); its standard error follows from the trials'
-    differences first/a − second/b, in which all that both have in common cancels.
-
-    Examples
-    --------
-    >>> paired_difference(np.array([2.0, 4.0]), np.array([1.0, 2.0])).standard_error
-    0.0
-    """
-    a, b = float(first.mean()), float(second.mean())
-    if not (math.isfinite(a) and math.isfinite(b)):
-        return DecibelDifference(math.inf if not math.isfinite(a) else -math.inf)
-    spread = np.std(first / a - second / b, ddof=1) / math.sqrt(first.size)
-    return DecibelDifference(to_decibels(a / b), _DECIBELS_PER_NEPER * float(spread))
+    """Return how far the mean of `first` lies above that of `second`, of trials on the same draws."""
+    for values, lost in ((first, math.inf), (second, -math.inf)):
+        if not np.isfinite(values).all():
+            return DecibelDifference(lost)
+    return DecibelDifference(*ratio_of_means(first, second))
 
 
 @dataclass(frozen=True)

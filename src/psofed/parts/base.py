@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from psofed.common.errors import InvalidValueError, MissingValueError
 from psofed.common.options import option, option_of
 from psofed.common.validation import check_integer
-from psofed.parts.part import Part
+from psofed.parts.part import Part, takes_memory
+from psofed.parts.traffic import BITS_PER_NUMBER
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
         Innovation,
         Mask,
         Message,
+        Moment,
         Observation,
         Received,
         Residual,
         Sample,
+        Shared,
         Step,
     )
     from psofed.parts.features import FeatureMap
@@ -36,7 +39,9 @@ class Attack(Part):
     """Poisoning by Byzantine clients, each time with some probability.
 
     An attack changes what is uploaded, number by number with :meth:`corrupt` or as vectors with :meth:`craft`, or what
-    is learned from, with :meth:`poison`: it has one of the three.
+    is learned from, with :meth:`poison`: it has one of the three. With :meth:`memory_size` it keeps numbers for each
+    client, which ``corrupt(self, upload, memory)`` and ``poison(self, sample, memory)`` take as another argument, and
+    which :meth:`remember` may change after every local step.
 
     Parameters
     ----------
@@ -59,25 +64,31 @@ class Attack(Part):
         Why :meth:`affine` states nothing, for whoever asks for a prediction.
     """
 
-    family: ClassVar[str] = "attack"
-    table: ClassVar[str] = "attack"
     methods: ClassVar[tuple[str, ...]] = ("corrupt", "craft", "poison")
     knows: ClassVar[str] = "upload"
     not_affine_because: ClassVar[str] = "it does not state its moments"
 
     num_byzantine: int = option(  # type: ignore[assignment]  # default: the length of `clients`
-        default=None, low=0, text="|S_B|: number of Byzantine clients"
+        default=None, low=0, text="|S_B|: number of Byzantine clients", label="Byzantine clients"
     )
     clients: Sequence[int | str] = option(
-        default=(), text="which clients are Byzantine: numbers, or names in your own data"
+        default=(),
+        text="which clients are Byzantine: numbers, or names in your own data",
+        label="or which clients",
     )
     probability: float = option(
-        default=0.2, low=0.0, high=1.0, text="p_a: probability that a participating Byzantine client attacks"
+        default=0.2,
+        low=0.0,
+        high=1.0,
+        text="p_a: probability that a participating Byzantine client attacks",
+        label="attack probability",
     )
     byzantine_set: str = option(
         default="fixed",
         choices=("fixed", "redrawn"),
         text="same Byzantine clients throughout, or redrawn",
+        label="Byzantine clients are",
+        words=("always the same", "redrawn"),
     )
 
     def __post_init__(self) -> None:
@@ -98,23 +109,31 @@ class Attack(Part):
                 "attack.clients", list(names), 'empty with attack.byzantine_set = "redrawn"'
             )
 
-    def corrupt(self, upload: Any) -> float:
+    def corrupt(self, upload: Any, *args: Any, **kwargs: Any) -> float:
         """Return the number that arrives instead of ``upload.value``; NaN for one that is not sent.
 
         What `upload` is follows from :attr:`knows`.
         """
         raise NotImplementedError
 
+    def remember(self, moment: "Moment", memory: "FloatArray") -> None:
+        """Change the memory of a Byzantine client after its local step, in every iteration."""
+        raise NotImplementedError
+
+    def memory_size(self, dimension: int) -> int:
+        """Return how many numbers are kept for each client, zeros at first."""
+        return 0
+
     def craft(self, conspiracy: "Conspiracy", out: "FloatArray") -> None:
         """Write the updates that arrive instead of the attackers' into ``out`` (A, E), which holds the honest ones.
 
         Of each row, the entries that the attacker shares are sent. It is called where somebody attacks and, if
-        :meth:`memory_size` is not 0, in every other iteration too, with A = 0.
+        :meth:`group_memory_size` is not 0, in every other iteration too, with A = 0.
         """
         raise NotImplementedError
 
-    def memory_size(self, num_clients: int, dimension: int) -> int:
-        """Return how many numbers :meth:`craft` keeps from iteration to iteration."""
+    def group_memory_size(self, num_clients: int, dimension: int) -> int:
+        """Return how many numbers :meth:`craft` keeps for the whole group from iteration to iteration."""
         return 0
 
     def strengths(self) -> tuple[float, ...]:
@@ -125,7 +144,7 @@ class Attack(Part):
         """
         return ()
 
-    def poison(self, sample: "Sample") -> "tuple[FloatArray, float]":
+    def poison(self, sample: "Sample", *args: Any, **kwargs: Any) -> "tuple[FloatArray, float]":
         """Return the inputs and the label that an attacker learns from instead of the sample's."""
         raise NotImplementedError
 
@@ -151,6 +170,11 @@ class Attack(Part):
         return cls.poison is not Attack.poison
 
     @classmethod
+    def remembers_models(cls) -> bool:
+        """Tell whether it sees its clients' models after every local step."""
+        return cls.remember is not Attack.remember
+
+    @classmethod
     def crafts_vectors(cls) -> bool:
         """Tell whether it changes uploads as vectors, instead of entry by entry."""
         return cls.craft is not Attack.craft
@@ -172,7 +196,7 @@ class Attack(Part):
         """Return the kind and the options as in TOML."""
         plain = super().to_mapping()
         plain.pop("num_byzantine" if self.clients else "clients")
-        return {"kind": self.kind, **plain}
+        return plain
 
     def byzantine_mask(self, num_clients: int, names: Sequence[str] = ()) -> "NDArray[np.bool_]":
         """Return who is Byzantine where the set is fixed, shape (K,).
@@ -230,7 +254,6 @@ class Aggregation(Part):
         Whether the server holds `root_size` samples.
     """
 
-    family: ClassVar[str] = "aggregation"
     table: ClassVar[str] = "aggregation_options"
     methods: ClassVar[tuple[str, ...]] = ("combine",)
     over: ClassVar[str] = "entries"
@@ -261,8 +284,6 @@ class PreAggregation(Part):
     sees the mixed uploads as if participants had sent them.
     """
 
-    family: ClassVar[str] = "pre_aggregation"
-    table: ClassVar[str] = "pre_aggregation"
     methods: ClassVar[tuple[str, ...]] = ("weigh",)
 
     def weigh(self, updates: "AllUpdates", out: "FloatArray") -> None:
@@ -272,10 +293,6 @@ class PreAggregation(Part):
     def uploads_after(self, participants: int) -> int:
         """Return the number of mixed uploads, at most `participants`."""
         return participants
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the kind and the options as in TOML."""
-        return {"kind": self.kind, **super().to_mapping()}
 
 
 class Defence(Part):
@@ -309,8 +326,6 @@ class Defence(Part):
         Number of values it keeps for each client.
     """
 
-    family: ClassVar[str] = "defence"
-    table: ClassVar[str] = "defence"
     methods: ClassVar[tuple[str, ...]] = ("suspicion",)
     memory_size: ClassVar[int] = 1
 
@@ -344,21 +359,32 @@ class Defence(Part):
         """
         raise NotImplementedError
 
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the kind and the options as in TOML."""
-        return {"kind": self.kind, **super().to_mapping()}
-
 
 class Pattern(Part):
-    """Which M of the D entries a client shares in an iteration."""
+    """Which M of the D entries a client shares in an iteration.
 
-    family: ClassVar[str] = "pattern"
+    A pattern with a memory, ``select(self, mask, memory, out)`` and :meth:`memory_size`, chooses for every client after
+    its local step and sees its model. :meth:`remember` may change the memory whenever the client has shared entries.
+    """
+
     table: ClassVar[str] = "selection"
     methods: ClassVar[tuple[str, ...]] = ("select",)
 
-    def select(self, mask: "Mask", out: "NDArray[np.int64]") -> None:
-        """Write M different entries from 0 to D − 1 into ``out`` (M,)."""
+    def select(self, mask: "Mask", *args: Any, **kwargs: Any) -> None:
+        """Write M different entries from 0 to D − 1 into ``out`` (M,), the last argument."""
         raise NotImplementedError
+
+    def memory_size(self, dimension: int) -> int:
+        """Return how many numbers are kept for each client, zeros at first."""
+        return 0
+
+    def remember(self, shared: "Shared", memory: "FloatArray") -> None:
+        """Change the memory of a client that has just downloaded or uploaded entries."""
+
+    @classmethod
+    def has_memory(cls) -> bool:
+        """Tell whether masks depend on the clients' models and on what is remembered of them."""
+        return takes_memory(cls.select)
 
     def mask_moments(self, dimension: int, num_shared: int) -> "tuple[float, float | FloatArray] | None":
         """Return E[S(i)], alike in all entries, and E[S(i) S(j)], of masks independent over time; else None.
@@ -375,8 +401,6 @@ class Pattern(Part):
 class Drift(Part):
     """How the target moves while it is learned."""
 
-    family: ClassVar[str] = "drift"
-    table: ClassVar[str] = "drift"
     methods: ClassVar[tuple[str, ...]] = ("move",)
 
     def move(self, step: "Step") -> "FloatArray":
@@ -398,10 +422,6 @@ class Drift(Part):
         """Return the iteration of the jump, for jumps."""
         return None
 
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the kind and the options as in TOML."""
-        return {"kind": self.kind, **super().to_mapping()}
-
 
 class Learner(Part):
     """The local step of a client: from its model v after the download, with e = y − vᵀx on a sample (x, y).
@@ -411,8 +431,6 @@ class Learner(Part):
     may keep a memory.
     """
 
-    family: ClassVar[str] = "learner"
-    table: ClassVar[str] = "learner"
     methods: ClassVar[tuple[str, ...]] = ("gain", "learn")
 
     def gain(self, residual: "Residual") -> float:
@@ -445,10 +463,6 @@ class Learner(Part):
     def steps_along_input(cls) -> bool:
         """Whether it has :meth:`gain` instead of :meth:`learn`."""
         return cls.gain is not Learner.gain
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the kind and the options as in TOML."""
-        return {"kind": self.kind, **super().to_mapping()}
 
 
 class InputStream(Part):
@@ -489,8 +503,6 @@ class Model(Part):
         How many there are, where the model says so; it is then the scenario's dimension.
     """
 
-    family: ClassVar[str] = "model"
-    table: ClassVar[str] = "model"
     methods: ClassVar[tuple[str, ...]] = ("make_features",)
 
     def make_features(self, input_dimension: int, dimension: int) -> "FeatureMap":
@@ -502,10 +514,6 @@ class Model(Part):
         """Number of features, where the model determines it."""
         return None
 
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the kind and the options as in TOML."""
-        return {"kind": self.kind, **super().to_mapping()}
-
 
 class Function(Part):
     """A function to be learned: a client observes y = f(x) + ν.
@@ -516,7 +524,6 @@ class Function(Part):
         How many entries x has; any number if None.
     """
 
-    family: ClassVar[str] = "function"
     table: ClassVar[str] = "data.function"
     methods: ClassVar[tuple[str, ...]] = ("value",)
     num_inputs: ClassVar[int | None] = None
@@ -547,9 +554,9 @@ class Algorithm(Part):
         Whether clients hold models; only the engine can run such an algorithm.
     """
 
-    family: ClassVar[str] = "algorithm"
     table: ClassVar[str] = "algorithm_options"
     methods: ClassVar[tuple[str, ...]] = ("traffic",)
+    also_needs: ClassVar[tuple[str, ...]] = ("exchange", "encode")
     holds_models: ClassVar[bool] = False
 
     def check(self, scenario: "Scenario") -> None:
@@ -560,18 +567,12 @@ class Algorithm(Part):
         if not self.holds_models and scenario.learner.kind != "lms":
             allowed = f'"lms" with algorithm = "{self.kind}", whose clients hold no model'
             raise InvalidValueError("learner.kind", scenario.learner.kind, allowed)
-        network = {
-            "availability": scenario.availability,
-            "channel": scenario.channel,
-            "delay": scenario.delay,
-        }
-        if not self.holds_models and len(scenario.attacks) > 1:
-            allowed = f'one attack with algorithm = "{self.kind}", whose clients hold no model'
-            raise InvalidValueError("attack", f"{len(scenario.attacks)} groups", allowed)
-        for name, value in network.items():
-            if not self.holds_models and value is not None:
-                allowed = f'left out with algorithm = "{self.kind}", whose clients hold no model'
-                raise InvalidValueError(name, getattr(value, "kind", "given"), allowed)
+        if not self.holds_models and scenario.delay is not None:
+            allowed = (
+                f'left out with algorithm = "{self.kind}", whose clients hold no model: a late update belongs to a '
+                "model that the server no longer has"
+            )
+            raise InvalidValueError("delay", scenario.delay.kind, allowed)
 
     def traffic(self, scenario: "Scenario") -> "Traffic":
         """Return the cost and the frequency of exchanges."""
@@ -607,6 +608,11 @@ class Algorithm(Part):
             allowed = f"at most {scenario.num_clients} per iteration (num_clients; see spend_budget)"
             raise InvalidValueError(f'exchanges of algorithm "{self.kind}"', most, allowed)
         return max(scenario.num_participants, most)
+
+    def sends_numbers(self, scenario: "Scenario") -> bool:
+        """Tell whether an upload consists of whole numbers, and not of a few bits of each."""
+        bits = self.traffic(scenario).bits_up
+        return self.holds_models or bits == BITS_PER_NUMBER * self.exchange(scenario).numbers
 
     def num_joined(self, scenario: "Scenario") -> int:
         """Return the largest number of uploads or momenta that the aggregation rule combines."""

@@ -9,7 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.common.types import FloatArray
+from psofed.common.types import FloatArray, IntArray
+
+_NOBODY: IntArray = np.zeros(0, np.int64)
+_NO_MODEL: FloatArray = np.zeros(0)
 
 
 class Upload(NamedTuple):
@@ -25,6 +28,10 @@ class Upload(NamedTuple):
         A standard normal number of this client, iteration and entry alone.
     common_normal : float
         A standard normal number of this iteration and entry, the same for all attackers.
+    group : int array (any,)
+        The Byzantine clients of this attack, ascending, whether or not they attack in this iteration.
+    byzantine : int array (any,)
+        The Byzantine clients of all groups, ascending.
     """
 
     value: float
@@ -33,6 +40,8 @@ class Upload(NamedTuple):
     iteration: int
     normal: float
     common_normal: float
+    group: IntArray = _NOBODY
+    byzantine: IntArray = _NOBODY
 
 
 class UploadAndServer(NamedTuple):
@@ -45,6 +54,8 @@ class UploadAndServer(NamedTuple):
     normal: float
     common_normal: float
     server: float
+    group: IntArray = _NOBODY
+    byzantine: IntArray = _NOBODY
 
 
 class UploadAndAccomplices(NamedTuple):
@@ -55,6 +66,8 @@ class UploadAndAccomplices(NamedTuple):
     accomplices : array (count,)
         Clean numbers of this entry by all who attack in this iteration, the client itself included, in the order
         of clients.
+    accomplice_clients : int array (count,)
+        Who sent them.
     """
 
     value: float
@@ -65,6 +78,9 @@ class UploadAndAccomplices(NamedTuple):
     common_normal: float
     server: float
     accomplices: FloatArray
+    accomplice_clients: IntArray = _NOBODY
+    group: IntArray = _NOBODY
+    byzantine: IntArray = _NOBODY
 
 
 class UploadAndEveryone(NamedTuple):
@@ -86,6 +102,9 @@ class UploadAndEveryone(NamedTuple):
     server: float
     accomplices: FloatArray
     honest: FloatArray
+    accomplice_clients: IntArray = _NOBODY
+    group: IntArray = _NOBODY
+    byzantine: IntArray = _NOBODY
 
 
 class Conspiracy(NamedTuple):
@@ -104,6 +123,10 @@ class Conspiracy(NamedTuple):
         Who they are.
     accomplices, accomplices_shared : arrays (A, E)
         Likewise, of those who attack now: what they would honestly send.
+    accomplice_clients : int array (A,)
+        Who they are.
+    group, byzantine : int arrays
+        The Byzantine clients of this attack, and of all groups, whether or not they attack now.
     server : array (E,)
         The server's own numbers.
     entries : int array (E,)
@@ -113,7 +136,9 @@ class Conspiracy(NamedTuple):
     num_clients, dimension, iteration : int
         K, D and n.
     memory : array (any,)
-        Kept from iteration to iteration, zeros at first; its length is ``memory_size``.
+        Kept from iteration to iteration, zeros at first; its length is ``group_memory_size``.
+    client_memory : array (K, any)
+        The memory of each client, zeros at first and filled by ``remember``; of the size ``memory_size``.
     scratch : array (any,)
         Scratch memory of at least P² + 2 · P + 2 · E numbers.
     """
@@ -131,6 +156,26 @@ class Conspiracy(NamedTuple):
     iteration: int
     memory: FloatArray
     scratch: FloatArray
+    accomplice_clients: IntArray
+    group: IntArray
+    byzantine: IntArray
+    client_memory: FloatArray
+
+
+class Moment(NamedTuple):
+    """A Byzantine client after its local step: the argument of an attack's ``remember``.
+
+    Attributes
+    ----------
+    model : array (D,)
+        The client's model.
+    client, iteration : int
+        Whose, and when.
+    """
+
+    model: FloatArray
+    client: int
+    iteration: int
 
 
 # Values of `Attack.knows`, from least to most, and the context that each gives.
@@ -155,6 +200,8 @@ class Sample(NamedTuple):
         Standard normal numbers of this client and iteration.
     client, iteration : int
         Whose, and when.
+    group, byzantine : int arrays
+        The Byzantine clients of this attack, and of all groups, ascending.
     """
 
     inputs: FloatArray
@@ -162,6 +209,8 @@ class Sample(NamedTuple):
     normals: FloatArray
     client: int
     iteration: int
+    group: IntArray = _NOBODY
+    byzantine: IntArray = _NOBODY
 
 
 class Residual(NamedTuple):
@@ -333,6 +382,9 @@ class Mask(NamedTuple):
         Random numbers in [0, 1), fresh for this mask.
     client_uniform : float
         A random number in [0, 1), drawn once for this client.
+    model : array (D,)
+        The client's model after its local step in the iteration before, zeros at first. Only patterns with a memory are
+        shown it.
     """
 
     iteration: int
@@ -341,6 +393,29 @@ class Mask(NamedTuple):
     num_shared: int
     uniforms: FloatArray
     client_uniform: float
+    model: FloatArray = _NO_MODEL
+
+
+class Shared(NamedTuple):
+    """Entries that a client has just downloaded or uploaded: the argument of a pattern's ``remember``.
+
+    Attributes
+    ----------
+    entries : int array (count,)
+        Which entries of the model.
+    values : array (count,)
+        The client's values of them: those that arrived, or those it sends before any attack and channel.
+    client, iteration : int
+        Whose, and when.
+    is_upload : bool
+        Whether they are uploaded; otherwise they were downloaded.
+    """
+
+    entries: IntArray
+    values: FloatArray
+    client: int
+    iteration: int
+    is_upload: bool
 
 
 class Step(NamedTuple):

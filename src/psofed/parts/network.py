@@ -4,10 +4,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.options import option
-from psofed.common.per_client import PerClient, check_count, draw_per_client, plain_per_client
+from psofed.common.per_client import PerClient, Uniform, check_count, draw_per_client, plain_per_client
 from psofed.parts.part import Part
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Self
+
     from psofed.common.types import FloatArray
     from psofed.parts.contexts import Departure, Presence, Transmission
 
@@ -28,9 +31,11 @@ class Availability(Part):
         not available makes no step.
     """
 
-    family: ClassVar[str] = "availability"
-    table: ClassVar[str] = "availability"
+    methods: ClassVar[tuple[str, ...]] = ("is_available",)
     is_memoryless: ClassVar[bool] = False  # whether clients and iterations are independent, as theory needs
+    not_memoryless_because: ClassVar[str] = (
+        "it does not state that clients and iterations are independent of each other (is_memoryless = True)"
+    )
 
     server_knows: bool = option(
         default=True, text="whether participants are drawn from the available clients only"
@@ -64,6 +69,18 @@ class Availability(Part):
         seed = np.random.SeedSequence(fleet_seed, spawn_key=(_SHARES,))
         return draw_per_client(self.time_share, num_clients, seed)
 
+    def of_clients(self, clients: "Sequence[int]", num_clients: int, fleet_seed: int) -> "Self":
+        """Return the availability of some of `num_clients` clients: those that differ keep their own values."""
+        shares = self.shares(num_clients, fleet_seed)
+        changes = {}
+        for name in self.options():
+            value = getattr(self, name)
+            if isinstance(value, Uniform):
+                value = tuple(shares.tolist())
+            if isinstance(value, tuple):
+                changes[name] = tuple(value[k] for k in clients)
+        return self.replace(**changes)
+
     def expected_participants(self, num_clients: int, wanted: int, fleet_seed: int) -> float:
         """Return how many of `wanted` participants take part on average, clients being independent of each other."""
         import numpy as np
@@ -92,19 +109,24 @@ class Availability(Part):
 class Channel(Part):
     """Effect of a link on the values of a message, up or down.
 
+    A channel with a memory has :meth:`memory_size` and another argument, ``transmit(self, transmission, memory, out)``.
+
     Attributes
     ----------
     draws : str
         Random numbers that :meth:`transmit` is shown for each value: ``"normals"``, ``"uniforms"`` or ``"none"``.
     """
 
-    family: ClassVar[str] = "channel"
-    table: ClassVar[str] = "channel"
+    methods: ClassVar[tuple[str, ...]] = ("transmit",)
     draws: ClassVar[str] = "none"
 
-    def transmit(self, transmission: "Transmission", out: "FloatArray") -> None:
-        """Write the values that arrive into ``out`` (M,); NaN for a value that is lost."""
+    def transmit(self, transmission: "Transmission", *args: Any, **kwargs: Any) -> None:
+        """Write the values that arrive into ``out`` (M,), the last argument; NaN for a value that is lost."""
         raise NotImplementedError
+
+    def memory_size(self, dimension: int) -> int:
+        """Return how many numbers are kept for each client of the link, zeros at first."""
+        return 0
 
     def body(self) -> str:
         """Return the name of the method that does what :meth:`transmit` does, for kinds with a faster one."""
@@ -125,10 +147,6 @@ class Channel(Part):
         """Return the probability that a whole message is lost, if that is all that happens; what theory needs."""
         return None
 
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the kind and the options as in TOML."""
-        return {"kind": self.kind, **super().to_mapping()}
-
 
 class Delay(Part):
     """How many iterations an upload takes to arrive.
@@ -145,8 +163,8 @@ class Delay(Part):
         are added, g ← g + Σ_l α^l (1/|A_{n,l}|) Σ S (u − g).
     """
 
-    family: ClassVar[str] = "delay"
-    table: ClassVar[str] = "delay"
+    methods: ClassVar[tuple[str, ...]] = ("duration",)
+    also_needs: ClassVar[tuple[str, ...]] = ("longest_delay",)
 
     weight: float = option(default=1.0, low=0.0, high=1.0, text="α: weight per iteration of delay")
     grouping: str = option(
@@ -163,6 +181,10 @@ class Delay(Part):
         """Return the longest delay of an upload that arrives."""
         raise NotImplementedError
 
+    def chances(self) -> tuple[float, ...] | None:
+        """Return the probabilities of delays 0, 1, …, if all uploads are independent and alike; what theory needs."""
+        return None
+
     def most_at_once(self) -> int:
         """Return how many uploads of one client may arrive in the same iteration."""
         return self.longest_delay() + 1
@@ -174,7 +196,3 @@ class Delay(Part):
             field = next((name for name in self.own_options() if getattr(self, name) == longest), "longest")
             allowed = f"at most {iterations - 1} (one less than the iterations)"
             raise InvalidValueError(f"delay.{field}", longest, allowed)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the kind and the options as in TOML."""
-        return {"kind": self.kind, **super().to_mapping()}

@@ -2,7 +2,7 @@
 
 import re
 from collections import namedtuple
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, dataclass_transform
 
 from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
@@ -17,23 +17,28 @@ class Part(Settings):
     Attributes
     ----------
     family : str
-        Its role in a scenario: ``"attack"``, ``"aggregation"``, ….
+        Its role in a scenario: ``"attack"``, ``"aggregation"``, …; the base class's name in snake_case unless given.
     table : str
-        The TOML table that holds its options, for messages.
+        The TOML table that holds its options; the family unless given.
     kind : str
         Its name in TOML and on the command line; the class's name in kebab-case unless given.
-    methods : tuple of str
-        Methods of which every part of the family has at least one. A class without any is refused when it is made,
-        unless its name begins with an underscore, which marks a custom base class.
+    methods, also_needs : tuple of str
+        Methods of which every part of the family has at least one, and others that it must have. A class without them
+        is refused when it is made, unless its name begins with an underscore, which marks a custom base class.
     """
 
     family: ClassVar[str] = ""
+    table: ClassVar[str] = ""
     kind: ClassVar[str] = ""
     methods: ClassVar[tuple[str, ...]] = ()
+    also_needs: ClassVar[tuple[str, ...]] = ()
     Fields: ClassVar[Any] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if Part in cls.__bases__:
+            cls.family = cls.family or kebab_case(cls.__name__).replace("-", "_")
+            cls.table = cls.table or cls.family
         if "kind" not in cls.__dict__:
             cls.kind = kebab_case(cls.__name__)
         # Compiled bodies take this for `self`. Numba's cache on disk requires that it can be imported by name.
@@ -64,6 +69,11 @@ class Part(Settings):
                 cls._refuse(name, value)
         return super().from_mapping(values)
 
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the options as in TOML, with the kind where it stands in the same table."""
+        plain = super().to_mapping()
+        return {"kind": self.kind, **plain} if self.table == self.family else plain
+
     @classmethod
     def _refuse(cls, name: str, value: Any) -> None:
         from psofed.parts.registry import find_part, part_names
@@ -71,22 +81,28 @@ class Part(Settings):
         field, known = f"{cls.table}.{name}", cls.options()
         elsewhere = (find_part(cls.family, other).options() for other in part_names(cls.family))
         if any(name in options for options in elsewhere):
+            family = cls.family.replace("_", "-")
             reads = ", ".join(cls.own_options()) or "no options"
             raise InvalidValueError(
-                field, value, f'left out, since "{cls.kind}" has no such option (it has {reads})'
+                field, value, f'left out: the {family} "{cls.kind}" has no such option (it has {reads})'
             )
         raise UnknownFieldError(field, tuple(known))
 
     @classmethod
     def check_methods(cls) -> None:
-        """Refuse a class that has none of its family's methods."""
-        base = cls._family_base()
-        if cls.methods and all(getattr(cls, name) is getattr(base, name) for name in cls.methods):
+        """Refuse a class that has none of its family's methods, or lacks one that every part of the family needs."""
+        base, family = cls._family_base(), cls.family.replace("_", "-")
+        missing = [
+            name for name in (*cls.methods, *cls.also_needs) if getattr(cls, name) is getattr(base, name)
+        ]
+        if cls.methods and set(cls.methods) <= set(missing):
             wanted = " or ".join(cls.methods)
-            family = cls.family.replace("_", "-")
             raise PsofedError(
                 f'{family} "{cls.kind}" ({cls.__qualname__}) needs a method {wanted}; it has none.'
             )
+        for name in cls.also_needs:
+            if name in missing:
+                raise PsofedError(f'{family} "{cls.kind}" ({cls.__qualname__}) needs a method {name}.')
 
     @classmethod
     def _family_base(cls) -> Any:
@@ -97,6 +113,18 @@ class Part(Settings):
         """Return the fields that are specific to this kind."""
         common = cls._family_base().options()
         return {name: field for name, field in cls.options().items() if name not in common}
+
+
+def takes_memory(method: Callable[..., Any]) -> bool:
+    """Return whether a part's method has an argument ``memory``: what it keeps of each client.
+
+    Examples
+    --------
+    >>> takes_memory(lambda self, upload, memory: 0.0), takes_memory(lambda self, upload: 0.0)
+    (True, False)
+    """
+    code = getattr(method, "__code__", None)
+    return code is not None and "memory" in code.co_varnames[: code.co_argcount]
 
 
 def kebab_case(name: str) -> str:

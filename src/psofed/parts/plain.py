@@ -23,6 +23,7 @@ from psofed.parts.contexts import (
     UploadAndEveryone,
     scratch_size,
 )
+from psofed.parts.part import takes_memory
 
 # Largest memory of an attack or a learner, in values per trial; more would exhaust the machine's memory.
 MOST_MEMORY = 20_000_000
@@ -31,9 +32,17 @@ MOST_MEMORY = 20_000_000
 LARGEST = 1e150
 
 
+def check_size(name: str, size: int) -> None:
+    """Refuse a part that keeps more values per trial than the limit."""
+    if size > MOST_MEMORY:
+        raise NotCoveredError(f"{name} keeps {size:,} values per trial; the limit is {MOST_MEMORY:,}")
+
+
 def check_memory(attack: Attack | None, num_clients: int, dimension: int) -> None:
     """Refuse an attack whose memory exceeds the limit."""
-    size = 0 if attack is None else attack.memory_size(num_clients, dimension)
+    size = 0
+    if attack is not None:
+        size = attack.group_memory_size(num_clients, dimension) + num_clients * attack.memory_size(dimension)
     if attack is not None and size > MOST_MEMORY:
         raise NotCoveredError(
             f'attack.kind = "{attack.kind}" needs {size:,} values of memory for {num_clients} clients and '
@@ -63,6 +72,9 @@ def corrupt_uploads(
     common_normals: FloatArray,
     num_clients: int | None = None,
     memory: FloatArray | None = None,
+    client_memory: FloatArray | None = None,
+    group: NDArray[Any] | None = None,
+    byzantine: NDArray[Any] | None = None,
 ) -> FloatArray:
     """Return the uploads as the server receives them.
 
@@ -85,7 +97,11 @@ def corrupt_uploads(
     num_clients : int, optional
         K; by default just enough for the `clients`.
     memory : array (any,), optional
-        What the attack keeps from iteration to iteration, if anything; it is changed.
+        Memory of the whole group, if the attack keeps one; it is changed.
+    client_memory : array (K, any), optional
+        Memory of each client, likewise.
+    group, byzantine : int arrays, optional
+        Byzantine clients of this attack and of all groups; by default those who attack, and the group.
 
     Examples
     --------
@@ -99,13 +115,20 @@ def corrupt_uploads(
     """
     received = uploads.copy()
     shared = ~np.isnan(uploads)
+    total = int(clients.max(initial=-1)) + 1 if num_clients is None else num_clients
+    if client_memory is None:
+        client_memory = np.zeros((total, attack.memory_size(len(server))))
+    group = np.asarray(clients)[attacking] if group is None else group
+    members = (group, group if byzantine is None else byzantine)
     if attack.crafts_vectors():
-        total = int(clients.max(initial=-1)) + 1 if num_clients is None else num_clients
-        kept = np.zeros(attack.memory_size(total, len(server))) if memory is None else memory
+        kept = np.zeros(attack.group_memory_size(total, len(server))) if memory is None else memory
         if attacking.any() or kept.size:
-            _craft(attack, received, attacking, server, clients, iteration, common_normals, total, kept)
+            _craft(
+                attack, received, attacking, server, clients, iteration, common_normals, total, kept,
+                (*members, client_memory),
+            )  # fmt: skip
         return received
-    context = KNOWLEDGE[attack.knows]
+    context, has_memory = KNOWLEDGE[attack.knows], takes_memory(attack.corrupt)
     for p in np.flatnonzero(attacking):
         for i in np.flatnonzero(shared[p]):
             random = float(normals[p, i]), float(common_normals[i])
@@ -116,7 +139,13 @@ def corrupt_uploads(
                 own += (uploads[shared[:, i] & attacking, i],)
             if context is UploadAndEveryone:
                 own += (uploads[shared[:, i] & ~attacking, i],)
-            received[p, i] = attack.corrupt(context(*own))
+            if context in (UploadAndAccomplices, UploadAndEveryone):
+                own += (np.asarray(clients)[shared[:, i] & attacking],)
+            own += members
+            seen = context(*own)
+            received[p, i] = (
+                attack.corrupt(seen, client_memory[clients[p]]) if has_memory else attack.corrupt(seen)
+            )
     return received
 
 
@@ -130,6 +159,7 @@ def _craft(
     common_normals: FloatArray,
     num_clients: int,
     memory: FloatArray,
+    members: tuple[Any, Any, FloatArray],
 ) -> None:
     sent = ~np.isnan(received)
     entries = np.flatnonzero(sent.any(axis=0))
@@ -140,7 +170,7 @@ def _craft(
         Conspiracy(
             changes[~attacking], shared[~attacking], np.asarray(clients)[~attacking], changes[attacking],
             shared[attacking], own, entries, common_normals[entries], num_clients, len(server), iteration, memory,
-            np.empty(scratch_size(*changes.shape)),
+            np.empty(scratch_size(*changes.shape)), np.asarray(clients)[attacking], *members,
         ),
         crafted,
     )  # fmt: skip
@@ -193,10 +223,28 @@ def corrupt_at_best(
 
 
 def poison_sample(
-    attack: Attack, inputs: FloatArray, label: float, *, normals: FloatArray, client: int, iteration: int
+    attack: Attack,
+    inputs: FloatArray,
+    label: float,
+    *,
+    normals: FloatArray,
+    client: int,
+    iteration: int,
+    memory: FloatArray | None = None,
+    group: NDArray[Any] | None = None,
+    byzantine: NDArray[Any] | None = None,
 ) -> tuple[FloatArray, float]:
-    """Return the sample that an attacking client learns from instead of the given one."""
-    return attack.poison(Sample(inputs.copy(), label, normals, client, iteration))
+    """Return the sample that an attacking client learns from instead of the given one.
+
+    `memory` (any,) is the client's; `group` and `byzantine` are the Byzantine clients of this attack and of all groups.
+    """
+    group = np.array([client]) if group is None else group
+    seen = Sample(
+        inputs.copy(), label, normals, client, iteration, group, group if byzantine is None else byzantine
+    )
+    if takes_memory(attack.poison):
+        return attack.poison(seen, np.zeros(attack.memory_size(inputs.size)) if memory is None else memory)
+    return attack.poison(seen)
 
 
 def mix_uploads(

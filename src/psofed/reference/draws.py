@@ -17,6 +17,7 @@ from psofed.engine.test_set import draw_test_instances
 from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.measured import table_samples
 from psofed.parts.contexts import Innovation
+from psofed.parts.watching import Watch
 from psofed.scenario import Scenario
 
 
@@ -52,6 +53,27 @@ class Draws:
     test_inputs: FloatArray
     test_noise: FloatArray
     moves: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceRun:
+    """Models and errors of the recursion, iteration by iteration.
+
+    Attributes
+    ----------
+    models : array (N + 1, K + 1, D)
+        w_n (row 0) and w_{k,n} (rows 1 … K) at the start of each iteration, and after the last.
+    network_mse, server_msd, test_mse : array (N,)
+        The metrics of each iteration.
+    watch : Watch or None
+        What a defence has kept; None without one.
+    """
+
+    models: FloatArray
+    network_mse: FloatArray
+    server_msd: FloatArray
+    test_mse: FloatArray
+    watch: Watch | None = None
 
 
 def draw_trial(scenario: Scenario, seed: int, trial: int) -> Draws:
@@ -168,6 +190,8 @@ def _draw_participants(scenario: Scenario, stream: Stream) -> NDArray[np.bool_]:
 def _draw_masks(scenario: Scenario, stream: Stream) -> NDArray[np.bool_]:
     # One more than there are iterations: the last upload already uses the mask of the next.
     shape = (scenario.iterations + 1, scenario.num_clients)
+    if scenario.selection.pattern.has_memory() and scenario.num_shared < scenario.dimension:
+        return np.zeros((*shape, scenario.dimension), np.bool_)  # they depend on the models
     everyone = np.broadcast_to(np.arange(scenario.num_clients, dtype=np.int32), shape)[:, :, None].copy()
     selector = Selector(
         scenario.selection.pattern, scenario.selection.coordinated, stream,

@@ -1,8 +1,7 @@
 """PSO-Fed written literally, client by client, under any attack and any aggregation rule.
 
-:mod:`psofed.reference.block_form` is the paper's block form, which holds for attacks that add something and for the
-mean. Here attack and rule are the parts themselves, run as plain Python (:mod:`psofed.parts.plain`), on models and not
-on errors. Slow; the fast engine is tested against it on the same draws.
+Attack and rule are the parts themselves, run as plain Python (:mod:`psofed.parts.plain`), on models and not on errors.
+Slow; the fast engine is tested against it on the same draws.
 """
 
 from typing import Any
@@ -20,27 +19,21 @@ from psofed.parts.plain import (
     combine_uploads,
     corrupt_at_best,
     mix_uploads,
-    poison_sample,
 )
 from psofed.parts.watching import Watch, WatchPlan
-from psofed.reference.block_form import ReferenceRun, is_covered, run_reference
-from psofed.reference.draws import draw_mix_uniforms, draw_trial
+from psofed.reference.draws import ReferenceRun, draw_mix_uniforms, draw_trial
+from psofed.reference.masks import LiteralMasks
 from psofed.reference.network import LiteralGroups, LiteralNetwork
 from psofed.reference.server_model import run_server_model_reference
 from psofed.scenario import Scenario
 
 
 def run_trial(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | None = None) -> ReferenceRun:
-    """Run one trial in the paper's block form where it applies, else literally.
-
-    `plan` is what a defence needs to know; without it nobody is watched.
-    """
+    """Run one trial literally; `plan` is what a defence needs to know, and without it nobody is watched."""
     if scenario.data.rows is not None:
         raise NotCoveredError("the reference recursions run on drawn streams, not on your own data")
     if not scenario.algorithm.holds_models:
         return run_server_model_reference(scenario, seed, trial, plan)
-    if is_covered(scenario) and scenario.defence is None:
-        return run_reference(scenario, draw_trial(scenario, seed, trial))
     return run_literally(scenario, seed, trial, plan)
 
 
@@ -58,12 +51,13 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
         LiteralNetwork(scenario, seed, trial),
         LiteralGroups(scenario, seed, trial, scenario.dimension),
     )
+    masks = LiteralMasks(scenario, seed, trial)
     iterations, clients, dimension = draws.inputs.shape
     start = draw_fleet(scenario).target
     root = _draw_root(scenario, seed, trial, start)
     watch = None if plan is None or scenario.defence is None else Watch(scenario.defence, plan, clients)
     stays_behind = watch is not None and not scenario.defence.excluded_download  # type: ignore[union-attr]
-    memory = np.zeros(0 if attack is None else attack.memory_size(clients, dimension))
+    memory = np.zeros(0 if attack is None else attack.group_memory_size(clients, dimension))
     learners = [_Client(scenario.learner, k, mu, dimension) for k, mu in enumerate(scenario.draw_stepsizes())]
     models = np.zeros((iterations + 1, clients + 1, dimension))
     network_mse, server_msd, test_mse = np.zeros(iterations), np.empty(iterations), np.empty(iterations)
@@ -75,24 +69,29 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
         test_mse[n] = np.mean((test_outputs - draws.test_inputs @ server) ** 2)
         participants = network.draw_participants(n, draws.participants[n], "participation")
         participants = participants[network.reached(n, participants)]
+        download_masks = masks.current.copy() if masks.is_on else draws.download_masks[n]
         for k in range(clients):
             if k in participants and not (stays_behind and watch is not None and watch.is_out[k]):
-                shared = np.where(draws.download_masks[n, k], server, np.nan)
+                shared = np.where(download_masks[k], server, np.nan)
                 received = network.transmit("down", n, k, shared, local[k])
+                masks.note(n, k, received, is_upload=False)
                 local[k] = np.where(np.isnan(received), local[k], received)
             x = draws.inputs[n, k]
             y = target @ x + draws.noise[n, k]
             network_mse[n] += (y - local[k] @ x) ** 2 / clients
-            for member, shock in zip(scenario.attacks, groups.shocks, strict=True):
-                if member.poisons_samples() and shock.attacking[n, k]:
-                    x, y = poison_sample(member, x, y, normals=shock.normals[n, k], client=k, iteration=n)
+            x, y = groups.poison(n, k, x, y)
             if network.learns(n, k):
                 local[k] = learners[k].step(local[k], x, y, n)
+        groups.remember(n, local)
+        masks.choose(n + 1, local)
+        upload_masks = masks.current if masks.is_on else draws.upload_masks[n]
         source = "uplink" if scenario.uplink == "redrawn" else "participation"
         uploaders = network.draw_participants(n, draws.uploaders[n], source)
-        uploads = np.where(draws.upload_masks[n, uploaders], local[uploaders], np.nan)
+        uploads = np.where(upload_masks[uploaders], local[uploaders], np.nan)
         there = network.reached(n, uploaders)
         uploads[~there] = np.nan
+        for p, k in enumerate(uploaders):
+            masks.note(n, int(k), uploads[p], is_upload=True)
         pre, uniforms = scenario.pre_aggregation, draw_mix_uniforms(scenario, seed, trial, n, uploaders)
         own_step = None
         if root is not None:
@@ -103,7 +102,7 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
                 attack, scenario.aggregation, pre, uploads, shocks.attacking[n, uploaders], server=server,
                 uniforms=uniforms, own_step=own_step, clients=uploaders, iteration=n,
                 normals=shocks.normals[n, uploaders], common_normals=shocks.common_normals[n],
-                num_clients=clients, memory=memory,
+                num_clients=clients, memory=memory, group=np.flatnonzero(shocks.byzantine[n]),
             )  # fmt: skip
         else:
             uploads[there] = groups.corrupt(n, uploaders[there], uploads[there], server)

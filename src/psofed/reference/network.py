@@ -10,9 +10,10 @@ from psofed.engine.attackers import Shocks, draw_shocks
 from psofed.engine.frames.channel import draw_channel_numbers
 from psofed.engine.streams import Stream, make_stream
 from psofed.fleet import draw_fleet
-from psofed.parts.contexts import Departure, Presence, Transmission
+from psofed.parts.contexts import Departure, Moment, Presence, Transmission
 from psofed.parts.network import Channel
-from psofed.parts.plain import corrupt_uploads
+from psofed.parts.part import takes_memory
+from psofed.parts.plain import corrupt_uploads, poison_sample
 from psofed.scenario import Scenario
 
 
@@ -40,15 +41,24 @@ class LiteralNetwork:
     scenario: Scenario
     seed: int
     trial: int
+    numbers: int | None = None  # in an upload, where these are not the model's entries
     _pending: list[tuple[int, int, int, FloatArray]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.available: NDArray[np.bool_] = self._draw_availability()
-        links = self.scenario.channel
+        links, clients = self.scenario.channel, self.scenario.num_clients
         self._channels: dict[str, tuple[Channel, ...]] = {
             "up": () if links is None else links.up,
             "down": () if links is None else links.down,
         }
+        self._memories: dict[tuple[str, int], FloatArray] = {
+            (direction, place): np.zeros((clients, channel.memory_size(self._entries(direction))))
+            for direction, channels in self._channels.items()
+            for place, channel in enumerate(channels)
+        }
+
+    def _entries(self, direction: str) -> int:
+        return self.numbers if self.numbers is not None and direction == "up" else self.scenario.dimension
 
     def _stream(self, source: str, index: int = 0) -> Stream:
         return make_stream(self.seed, source, [self.trial], index)
@@ -75,10 +85,14 @@ class LiteralNetwork:
         scenario = self.scenario
         if scenario.availability is None or not scenario.availability.server_knows:
             return np.flatnonzero(everyone)
+        return np.sort(self.draw_available(n, scenario.num_participants, source))
+
+    def draw_available(self, n: int, most: int, source: str) -> NDArray[np.int64]:
+        """Return at most `most` clients that are available in iteration n, in the order in which they are drawn."""
         there = np.flatnonzero(self.available[n]).tolist()
-        words = self._stream(source).words(n * scenario.num_participants, scenario.num_participants)[:, 0]
+        words = self._stream(source).words(n * most, most)[:, 0]
         chosen = [_take(there, place, word) for place, word in enumerate(words[: len(there)].tolist())]
-        return np.sort(np.array(chosen, np.int64))
+        return np.array(chosen, np.int64)
 
     def reached(self, n: int, clients: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which of the clients are available in iteration n."""
@@ -104,14 +118,15 @@ class LiteralNetwork:
             )
             out = np.empty(entries.size)
             nothing = np.zeros(0)
-            channel.transmit(
-                Transmission(
-                    values[entries], receiver[entries], entries, k, n,
-                    normals[entries] if channel.draws == "normals" else nothing,
-                    uniforms[entries] if channel.draws == "uniforms" else nothing, own,
-                ),
-                out,
+            seen = Transmission(
+                values[entries], receiver[entries], entries, k, n,
+                normals[entries] if channel.draws == "normals" else nothing,
+                uniforms[entries] if channel.draws == "uniforms" else nothing, own,
             )  # fmt: skip
+            if takes_memory(channel.transmit):
+                channel.transmit(seen, self._memories[direction, place][k], out)
+            else:
+                channel.transmit(seen, out)
             values[entries] = out
         return values
 
@@ -162,23 +177,51 @@ class LiteralGroups:
             )
             for group, attack in enumerate(scenario.attacks)
         ]  # fmt: skip
+        clients = scenario.num_clients
         self._memories = [
-            np.zeros(attack.memory_size(scenario.num_clients, self.dimension)) for attack in scenario.attacks
+            np.zeros(attack.group_memory_size(clients, self.dimension)) for attack in scenario.attacks
         ]
+        self._client_memories = [
+            np.zeros((clients, attack.memory_size(self.dimension))) for attack in scenario.attacks
+        ]
+
+    def _members(self, group: int, n: int) -> dict[str, NDArray[np.int64]]:
+        """Return the Byzantine clients of a group and of all groups in iteration n."""
+        everyone = np.any([shocks.byzantine[n] for shocks in self.shocks], axis=0)
+        own = self.shocks[group].byzantine[n]
+        return {"group": np.flatnonzero(own), "byzantine": np.flatnonzero(everyone)}
+
+    def poison(self, n: int, k: int, x: FloatArray, y: float) -> tuple[FloatArray, float]:
+        """Return the sample that client k learns from in iteration n."""
+        for place, (attack, shocks) in enumerate(zip(self.scenario.attacks, self.shocks, strict=True)):
+            if attack.poisons_samples() and shocks.attacking[n, k]:
+                x, y = poison_sample(
+                    attack, x, y, normals=shocks.normals[n, k], client=k, iteration=n,
+                    memory=self._client_memories[place][k], **self._members(place, n),
+                )  # fmt: skip
+        return x, y
+
+    def remember(self, n: int, models: FloatArray) -> None:
+        """Let attackers that remember models see those (K, D) of their clients."""
+        for place, (attack, shocks) in enumerate(zip(self.scenario.attacks, self.shocks, strict=True)):
+            for k in range(len(models)) if attack.remembers_models() else ():
+                if attack.byzantine_set == "redrawn" or shocks.byzantine[n, k]:
+                    attack.remember(Moment(models[k].copy(), k, n), self._client_memories[place][k])
 
     def corrupt(
         self, n: int, clients: NDArray[np.int64], uploads: FloatArray, server: FloatArray
     ) -> FloatArray:
         """Return the uploads (P, D) after all groups' attacks, each of which sees those before any."""
         received = uploads.copy()
-        for attack, shocks, memory in zip(self.scenario.attacks, self.shocks, self._memories, strict=True):
+        for place, (attack, shocks) in enumerate(zip(self.scenario.attacks, self.shocks, strict=True)):
             if attack.poisons_samples():
                 continue
             attacking = shocks.attacking[n, clients]
             changed = corrupt_uploads(
                 attack, uploads, attacking, server=server, clients=clients, iteration=n,
                 normals=shocks.normals[n, clients], common_normals=shocks.common_normals[n],
-                num_clients=self.scenario.num_clients, memory=memory,
+                num_clients=self.scenario.num_clients, memory=self._memories[place],
+                client_memory=self._client_memories[place], **self._members(place, n),
             )  # fmt: skip
             received[attacking] = changed[attacking]
         return received

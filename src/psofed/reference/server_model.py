@@ -10,17 +10,16 @@ import numpy as np
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
-from psofed.engine.attackers import draw_shocks
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.participation import draw_participants
 from psofed.engine.streams import Stream, make_stream
 from psofed.fleet import draw_fleet
 from psofed.parts.contexts import Message, Received
-from psofed.parts.plain import LARGEST, combine_uploads, corrupt_uploads, mix_uploads, poison_sample
+from psofed.parts.plain import LARGEST, combine_uploads, mix_uploads
 from psofed.parts.traffic import Exchange, Momentum
 from psofed.parts.watching import Watch, WatchPlan
-from psofed.reference.block_form import ReferenceRun
-from psofed.reference.draws import Draws, draw_mix_uniforms, draw_trial
+from psofed.reference.draws import ReferenceRun, draw_mix_uniforms, draw_trial
+from psofed.reference.network import LiteralGroups, LiteralNetwork
 from psofed.scenario import Scenario
 
 
@@ -35,11 +34,6 @@ def run_server_model_reference(
     draws, fleet = draw_trial(scenario, seed, trial), draw_fleet(scenario)
     target, stepsizes = fleet.target, scenario.draw_stepsizes()
     participants = _ordered_participants(scenario, algorithm.most_participants(scenario), seed, trial)
-    # The attack's draws depend on how many numbers are sent, here not always the model's entries.
-    shocks = draw_shocks(
-        scenario.attack, make_stream(seed, "attack", [trial]), fleet.byzantine_mask(scenario.attack),
-        scenario.iterations, exchange.numbers,
-    )  # fmt: skip
     own = make_stream(seed, "algorithm", [trial])
     test_outputs = draws.test_inputs @ target + draws.test_noise
     models = np.zeros((scenario.iterations + 1, 1, scenario.dimension))
@@ -51,7 +45,10 @@ def run_server_model_reference(
     watched = plan is not None and scenario.defence is not None
     watch = Watch(scenario.defence, plan, scenario.num_clients) if watched else None  # type: ignore[arg-type]
     attack = scenario.attack
-    kept = np.zeros(0 if attack is None else attack.memory_size(scenario.num_clients, exchange.numbers))
+    # An attack's draws depend on how many numbers are sent, which are not always the model's entries.
+    uploading = LiteralGroups(scenario, seed, trial, exchange.numbers)
+    poisoning = LiteralGroups(scenario, seed, trial, scenario.dimension)
+    network, availability = LiteralNetwork(scenario, seed, trial, exchange.numbers), scenario.availability
     if attack is not None and attack.strengths():
         raise NotCoveredError(
             f'the literal form does not search the strength of "{attack.kind}" against the rule'
@@ -62,19 +59,28 @@ def run_server_model_reference(
         server_msd[n] = np.sum((model - target) ** 2)
         test_mse[n] = np.mean((test_outputs - draws.test_inputs @ model) ** 2)
         models[n + 1] = model
-        clients = np.sort(participants[n, : traffic.exchanges_in(n)])
-        if not clients.size:
+        count = traffic.exchanges_in(n)
+        if not count:
             continue
+        asked = participants[n]
+        if availability is not None and availability.server_knows:
+            asked = network.draw_available(n, participants.shape[1], "participation")
+        clients = np.sort(asked[:count])
+        there = network.reached(n, clients)
         random = _own_draws(scenario, exchange, own, n, clients)
-        updates = np.empty((len(clients), scenario.dimension))
+        updates, received = np.full((2, len(clients), scenario.dimension), np.nan)
         for p, k in enumerate(clients):
-            x, y = _sample(scenario, draws, target, n, k)
-            updates[p] = stepsizes[k] * (y - x @ model) * x
+            if there[p]:
+                received[p] = network.transmit("down", n, int(k), model, np.zeros(scenario.dimension))
+            there[p] = there[p] and not np.isnan(received[p]).any()
+            x = draws.inputs[n, k]
+            x, y = poisoning.poison(n, int(k), x, float(target @ x + draws.noise[n, k]))
+            updates[p] = stepsizes[k] * (y - x @ received[p]) * x
         if exchange.client_momentum is not None:
             own_momenta = _remember(exchange.client_momentum, own_momenta, clients, updates)
             updates = own_momenta[clients]
-        sent = np.empty((len(clients), exchange.numbers))
-        for p in range(len(clients)):
+        sent = np.full((len(clients), exchange.numbers), np.nan)
+        for p in np.flatnonzero(there).tolist():
             algorithm.encode(
                 Message(
                     updates[p],
@@ -86,13 +92,10 @@ def run_server_model_reference(
                 sent[p],
             )
         base = model if exchange.sends_model else np.zeros(exchange.numbers)
-        uploads = sent + base
-        if scenario.attack is not None and not scenario.attack.poisons_samples():
-            uploads = corrupt_uploads(
-                scenario.attack, uploads, shocks.attacking[n, clients], server=base, clients=clients, iteration=n,
-                normals=shocks.normals[n, clients], common_normals=shocks.common_normals[n],
-                num_clients=scenario.num_clients, memory=kept,
-            )  # fmt: skip
+        uploads = sent + (received if exchange.sends_model else 0.0)
+        uploads[there] = uploading.corrupt(n, clients[there], uploads[there], base)
+        for p, k in enumerate(clients):
+            uploads[p] = network.transmit("up", n, int(k), uploads[p], base)
         if watch is not None:
             uploads[watch.judge(uploads, base, clients, n)] = np.nan
         if exchange.sends_model:
@@ -101,11 +104,12 @@ def run_server_model_reference(
             continue
 
         receive = partial(
-            Received, participants=len(clients), stepsize=scenario.mean_stepsize, normals=random["normals"],
+            Received, participants=count, stepsize=scenario.mean_stepsize, normals=random["normals"],
             uniforms=random["uniforms"],
         )  # fmt: skip
         if algorithm.decodes() and not exchange.decode_joined:
-            uploads = np.array([_decode(scenario, receive(numbers)) for numbers in uploads])
+            rows = [_decode(scenario, receive(numbers)) for numbers in uploads]
+            uploads = np.array(rows).reshape(len(clients), scenario.dimension)
         if exchange.server_momentum is not None:
             server_momenta = _remember(exchange.server_momentum, server_momenta, clients, uploads)
             clients, uploads = np.arange(scenario.num_clients), server_momenta
@@ -132,7 +136,7 @@ def _remember(momentum: Momentum, memory: FloatArray, clients: Any, updates: Flo
 def _mix(
     scenario: Scenario, seed: int, trial: int, n: int, clients: Any, uploads: FloatArray, server: FloatArray
 ) -> FloatArray:
-    if scenario.pre_aggregation is None:
+    if scenario.pre_aggregation is None or not len(uploads):
         return uploads
     uniforms = draw_mix_uniforms(scenario, seed, trial, n, clients)
     return mix_uploads(scenario.pre_aggregation, uploads, server, uniforms=uniforms)
@@ -143,16 +147,6 @@ def _decode(scenario: Scenario, received: Received) -> FloatArray:
     with np.errstate(invalid="ignore"):
         scenario.algorithm.decode(received, out)
     return out
-
-
-def _sample(scenario: Scenario, draws: Draws, target: FloatArray, n: int, k: int) -> tuple[FloatArray, float]:
-    """Return the sample of client k in iteration n."""
-    x = draws.inputs[n, k]
-    y = float(target @ x + draws.noise[n, k])
-    attack, shocks = scenario.attack, draws.shocks
-    if attack is not None and attack.poisons_samples() and shocks.attacking[n, k]:
-        return poison_sample(attack, x, y, normals=shocks.normals[n, k], client=int(k), iteration=n)
-    return x, y
 
 
 def _ordered_participants(scenario: Scenario, most: int, seed: int, trial: int) -> Any:

@@ -11,7 +11,7 @@ from psofed.common.toml import parse_toml
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
 from psofed.results.defence import DEFENCE_LONG_NAMES, DefenceRecord
-from psofed.results.metrics import EVASION_LONG_NAMES, LONG_NAMES, METRIC_TITLES
+from psofed.results.metrics import LONG_NAMES, METRIC_TITLES, measured_metrics
 from psofed.scenario import Scenario
 from psofed.scenario.file import mapping_to_toml
 
@@ -30,8 +30,10 @@ def simulation_to_dataset(result: "SimulationResult") -> "xarray.Dataset":
     import xarray
 
     variables: dict[str, Any] = {}
-    for metric, words in LONG_NAMES.items():
-        variables[metric] = variable("trial", result.steady_state[metric], f"steady-state {words}, by trial")
+    for metric, values in result.steady_state.items():
+        variables[metric] = variable("trial", values, f"steady-state {LONG_NAMES[metric]}, by trial")
+    for metric in METRIC_TITLES:
+        words = LONG_NAMES[metric]
         variables[f"{metric}_tail_change"] = variable(
             "trial", result.tail_change[metric], f"second half of the tail less its first: {words}"
         )
@@ -45,9 +47,6 @@ def simulation_to_dataset(result: "SimulationResult") -> "xarray.Dataset":
             variables[f"{metric}_trial_curves"] = variable(
                 ("trial", "iteration"), result.trial_curves[metric], f"{words}, of each trial"
             )
-    for metric, values in (result.evasion or {}).items():
-        words = EVASION_LONG_NAMES[metric]
-        variables[metric] = variable("trial", values, f"steady-state {words}, by trial")
     fleet = result.fleet
     variables["diverged_at"] = variable(
         "trial", result.diverged_at, "iteration in which the trial was seen to diverge, or -1", "iterations"
@@ -128,7 +127,7 @@ def simulation_from_dataset(data: "xarray.Dataset") -> "SimulationResult":
         seed=int(data.attrs["seed"]),
         tail=int(data.attrs["tail"]),
         bin_width=bin_width,
-        steady_state=by_metric(""),
+        steady_state={metric: numbers(data, metric, ("trial",)) for metric in measured_metrics(scenario)},
         tail_change=by_metric("_tail_change"),
         curve=by_metric("_curve", ("iteration",)),
         curve_standard_error=by_metric("_curve_standard_error", ("iteration",)),
@@ -138,9 +137,6 @@ def simulation_from_dataset(data: "xarray.Dataset") -> "SimulationResult":
         version=str(data.attrs["version"]),
         details=details,
         notes=tuple(json.loads(data.attrs.get("notes", "[]"))),
-        evasion=None
-        if scenario.evasion is None
-        else {metric: numbers(data, metric, ("trial",)) for metric in EVASION_LONG_NAMES},
         defence=_defence_record(data, scenario, fleet) if "first_excluded_at" in data else None,
     )
 
@@ -153,9 +149,8 @@ def simulation_to_dataframe(result: "SimulationResult", table: str) -> "pandas.D
 
     check_choice("table", table, TABLES)
     if table == "trials":
-        columns = {metric: result.steady_state[metric] for metric in METRIC_TITLES} | (result.evasion or {})
         return pandas.DataFrame(
-            {"trial": np.arange(result.trials), **columns, "diverged_at": result.diverged_at}
+            {"trial": np.arange(result.trials), **result.steady_state, "diverged_at": result.diverged_at}
         )
     if table == "curve":
         parts = [

@@ -169,7 +169,7 @@ def difference(a: "SimulationResult", b: "SimulationResult", paired: bool | None
     reasons = why_not_paired(a, b) if paired is not False else ("as asked",)
     if paired and reasons:
         raise PsofedError(f"these results are not pairs: {'; '.join(reasons)}")
-    first, second = ({**result.steady_state, **(result.evasion or {})} for result in (a, b))
+    first, second = a.steady_state, b.steady_state
     names = name_by_settings(a.scenario, b.scenario)
     if not reasons:
         return paired_metrics(first, second, names)

@@ -52,7 +52,7 @@ class Estimate:
     median_interval : (float, float)
         95 % confidence interval of the median, between two order statistics; NaN with fewer than six trials.
     is_heavy_tailed : bool
-        Whether a few trials decide the mean; then quote the median.
+        Whether a few extreme trials dominate the mean; then quote the median.
     """
 
     mean: float
@@ -148,7 +148,7 @@ def is_heavy_tailed(values: FloatArray) -> bool:
 
 
 def is_unfair(influence: FloatArray) -> bool:
-    """Tell whether a few trials decide a mean of `influence`, relative values around 0 of either sign."""
+    """Tell whether a few extreme trials dominate a mean of `influence`, relative values around 0 of either sign."""
     return len(influence) >= 3 and float(np.ptp(influence)) > 0.0 and _is_skewed(influence)
 
 

@@ -30,7 +30,7 @@ from psofed.results.estimates import (
 )
 
 Statistic = Literal["ratio of means", "median of ratios", "ratio of medians"]
-_DECIBELS_PER_NEPER = 10 / math.log(10)
+DECIBELS_PER_NEPER = 10 / math.log(10)
 
 
 @dataclass(frozen=True)
@@ -116,15 +116,12 @@ def paired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFIDEN
         )
     if not any(diverged) and not (is_heavy_tailed(a) or is_heavy_tailed(b)):
         mean_a, mean_b = float(a.mean()), float(b.mean())
-        if mean_a > 0 and mean_b > 0:
-            influence = a / mean_a - b / mean_b
-            if not is_unfair(influence):
-                error = float(np.std(influence, ddof=1)) / math.sqrt(len(a))
-                reach = _DECIBELS_PER_NEPER * students_factor(len(a), confidence) * error
-                value = to_decibels(mean_a / mean_b)
-                return MetricDifference(
-                    value, (value - reach, value + reach), "ratio of means", *counts, diverged, confidence
-                )
+        if mean_a > 0 and mean_b > 0 and not is_unfair(a / mean_a - b / mean_b):
+            value, error = ratio_of_means(a, b)
+            reach = students_factor(len(a), confidence) * error
+            return MetricDifference(
+                value, (value - reach, value + reach), "ratio of means", *counts, diverged, confidence
+            )
     ratios = pair_decibels(a, b)
     undecided = np.isnan(ratios)
     low, high = np.where(undecided, -math.inf, ratios), np.where(undecided, math.inf, ratios)
@@ -133,6 +130,19 @@ def paired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFIDEN
     # Where most pairs diverged together, nothing can be said.
     value = _median(ratios[~undecided]) if 2 * int(undecided.sum()) < len(ratios) else math.nan
     return MetricDifference(value, interval, "median of ratios", *counts, diverged, confidence)
+
+
+def ratio_of_means(a: FloatArray, b: FloatArray) -> tuple[float, float]:
+    """Return 10 log₁₀(ā/b̄) of pairs and its standard error, by the delta method: from the influence a_i/ā − b_i/b̄.
+
+    Examples
+    --------
+    >>> ratio_of_means(np.array([2.0, 4.0]), np.array([1.0, 2.0]))[1]
+    0.0
+    """
+    mean_a, mean_b = float(a.mean()), float(b.mean())
+    error = float(np.std(a / mean_a - b / mean_b, ddof=1)) / math.sqrt(len(a))
+    return to_decibels(mean_a / mean_b), DECIBELS_PER_NEPER * error
 
 
 def unpaired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFIDENCE) -> MetricDifference:
@@ -154,7 +164,7 @@ def unpaired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFID
             else 1.0
         )
         factor = float(stdtrit(freedom, (1 + confidence) / 2))
-        value, reach = _ratio(a, b), _DECIBELS_PER_NEPER * factor * math.sqrt(sum(parts))
+        value, reach = _ratio(a, b), DECIBELS_PER_NEPER * factor * math.sqrt(sum(parts))
         return MetricDifference(
             value, (value - reach, value + reach), "ratio of means", 0, 0, diverged, confidence
         )

@@ -14,7 +14,7 @@ from psofed.fleet import Fleet
 from psofed.render import Report, Reported
 from psofed.results.defence import DefenceRecord
 from psofed.results.estimates import Estimate, estimate, find_unsteady
-from psofed.results.metrics import METRIC_TITLES
+from psofed.results.metrics import EVASION_TITLES
 from psofed.results.traffic import Communication, measure_communication
 from psofed.scenario import Scenario
 
@@ -43,7 +43,9 @@ class SimulationResult(Reported):
     bin_width : int
         Iterations averaged into one point of the learning curve.
     steady_state : dict of arrays (trials,)
-        Steady state of each trial, by metric; infinite where it diverged.
+        Steady state of each trial, by metric; infinite where it diverged. With ``[evasion]`` also the mean square error
+        on adversarial inputs, at the server (``"evasion_test_mse"``) and over all clients
+        (``"evasion_network_mse"``).
     tail_change : dict of arrays (trials,)
         Second half of the tail less its first.
     curve, curve_standard_error : dict of arrays (bins,)
@@ -60,9 +62,6 @@ class SimulationResult(Reported):
         What should be known of how it was computed, such as a part that Numba could not compile.
     defence : DefenceRecord or None
         Who was left out when; None without a defence.
-    evasion : dict of arrays (trials,), or None
-        With ``[evasion]``: mean square error over the tail on inputs moved to hurt most, at the server
-        (``"evasion_test_mse"``) and over all clients (``"evasion_network_mse"``).
     """
 
     scenario: Scenario
@@ -81,7 +80,6 @@ class SimulationResult(Reported):
     details: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     defence: DefenceRecord | None = None
-    evasion: dict[str, FloatArray] | None = None
 
     @property
     def network_mse(self) -> Estimate:
@@ -100,8 +98,14 @@ class SimulationResult(Reported):
 
     def estimates(self) -> dict[str, Estimate]:
         """Return the steady state of everything that was measured, by metric."""
-        found = {metric: self.steady_state[metric] for metric in METRIC_TITLES} | (self.evasion or {})
-        return {metric: estimate(values) for metric, values in found.items()}
+        return {metric: estimate(values) for metric, values in self.steady_state.items()}
+
+    @property
+    def evasion(self) -> dict[str, FloatArray] | None:
+        """Steady states on adversarial inputs, by metric; None without ``[evasion]``."""
+        return {
+            metric: self.steady_state[metric] for metric in EVASION_TITLES if metric in self.steady_state
+        } or None
 
     @property
     def trials(self) -> int:

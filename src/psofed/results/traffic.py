@@ -105,19 +105,23 @@ class Communication:
 
 def measure_communication(scenario: Scenario) -> Communication:
     """Count the traffic of a scenario's algorithm."""
-    traffic = scenario.algorithm.traffic(scenario)
+    algorithm, traffic = scenario.algorithm, scenario.algorithm.traffic(scenario)
     participants, availability, links = scenario.num_participants, scenario.availability, scenario.channel
     taking_part = 1.0
     if availability is not None:
         seed = scenario.data.fleet_seed
-        taking_part = (
-            availability.expected_participants(scenario.num_clients, participants, seed) / participants
-        )
+        most = algorithm.most_participants(scenario)
+        taking_part = availability.expected_participants(scenario.num_clients, most, seed) / most
+    bits_up = BITS_PER_NUMBER if links is None else links.bits_up
+    if scenario.selection.pattern.has_memory() and scenario.num_shared < scenario.dimension:
+        # The server cannot derive such masks: a client names the entries that it wants and those that it sends.
+        bits_up += 2 * (scenario.dimension - 1).bit_length()
     return Communication(
         traffic,
         participants * scenario.dimension,
         scenario.iterations,
-        BITS_PER_NUMBER if links is None else links.bits_up,
+        # Of an algorithm that sends no whole numbers, a channel saves no bits.
+        bits_up if algorithm.sends_numbers(scenario) else BITS_PER_NUMBER,
         BITS_PER_NUMBER if links is None else links.bits_down,
         taking_part,
     )

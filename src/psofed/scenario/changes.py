@@ -169,11 +169,11 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
     """Put parts among the changes into the mapping `changed`, whole (None: no such part); return the others."""
     others = {}
     for dotted, value in changes.items():
-        if dotted in CHANNEL_TABLES and (value is None or value == "none"):
-            if isinstance(changed.get("channel"), dict):
-                changed["channel"].pop(dotted.removeprefix("channel."), None)
-        elif dotted in OPTIONAL and (value is None or value == "none"):
-            changed.pop(dotted, None)
+        if dotted in OPTIONAL and (value is None or value == "none"):
+            outer, _, inner = dotted.rpartition(".")
+            holder = changed.get(outer) if outer else changed
+            if isinstance(holder, dict):
+                holder.pop(inner, None)
         elif dotted in (*KIND_TABLES, *CHANNEL_TABLES, *INNER) and isinstance(value, str):
             others[f"{dotted}.kind"] = value
         elif dotted == "attack" and isinstance(value, list | tuple):

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from psofed.common.options import option_of
 from psofed.data.own_data import DataSource, OwnData
 from psofed.render import Column, Report, Table
 from psofed.render.numbers import significant
@@ -76,21 +77,28 @@ def short_repr(value: Any, **defaults: Any) -> str:
     >>> Scenario(num_clients=50, dimension=5, stepsize=0.1, attack=Gaussian(num_byzantine=15))
     Scenario(num_clients=50, dimension=5, stepsize=0.1, attack=Gaussian(num_byzantine=15))
     """
-    shown = []
+    texts = {name: _short_value(held) for name, held in changed_fields(value, **defaults).items()}
+    shown = [
+        f"{name}={text if len(text) <= _LONGEST or '(' in text[:20] else text[:_LONGEST] + '…'}"
+        for name, text in texts.items()
+    ]
+    return f"{type(value).__name__}({', '.join(shown)})"
+
+
+def changed_fields(value: Any, **defaults: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that differ from their defaults, or from those given."""
+    changed = {}
     for field in dataclasses.fields(value):
         held = getattr(value, field.name)
         default = field.default_factory() if callable(field.default_factory) else field.default
         if field.repr and field.init and not _same(held, defaults.get(field.name, default)):
-            text = _short_value(held)
-            shown.append(
-                f"{field.name}={text if len(text) <= _LONGEST or '(' in text[:20] else text[:_LONGEST] + '…'}"
-            )
-    return f"{type(value).__name__}({', '.join(shown)})"
+            changed[field.name] = held
+    return changed
 
 
 def _short_value(held: Any) -> str:
     if isinstance(held, OwnData | DataSource):
-        source = held.source if isinstance(held, OwnData) else held
+        source = held.source
         return f"{source.num_clients} clients of {source.name}" if source.clients else source.name
     return short_repr(held) if dataclasses.is_dataclass(held) else repr(held)
 
@@ -123,28 +131,18 @@ def _same(value: Any, default: Any) -> bool:
         return False
 
 
-# Names of fields that people read, along the axes of charts.
-_TITLES = {
-    "num_shared": "shared parameters M",
-    "stepsize": "stepsize μ",
-    "num_clients": "clients K",
-    "dimension": "parameters D",
-    "num_participants": "participants",
-    "iterations": "iterations",
-    "aggregation": "aggregation rule",
-    "attack.num_byzantine": "Byzantine clients",
-    "attack.probability": "attack probability",
-    "attack.variance": "attack variance",
-    "attack.strength": "attack strength",
-}
-
-
 def field_title(name: str) -> str:
     """Return what a field, or fields that vary together, are called in a chart.
 
     Examples
     --------
-    >>> field_title("num_shared"), field_title("data.noise_variance")
-    ('shared parameters M', 'data.noise_variance')
+    >>> field_title("num_shared"), field_title("attack.variance"), field_title("data.noise_variance")
+    ('shared parameters M', 'attack variance', 'data.noise_variance')
     """
-    return _TITLES.get(name, name)
+    from psofed.parts.base import Attack
+    from psofed.scenario.scenario import Scenario
+
+    table, _, key = name.rpartition(".")
+    field = {"": Scenario.options(), "attack": Attack.options()}.get(table, {}).get(key)
+    label = "" if field is None else option_of(field).label
+    return label or (f"attack {key.replace('_', ' ')}" if table == "attack" else name)

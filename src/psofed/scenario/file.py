@@ -6,6 +6,7 @@ from typing import Any
 
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.toml import parse_toml, read_toml, toml_value
+from psofed.data.own_data import OwnData
 from psofed.parts.registry import load_plugin
 from psofed.scenario.changes import set_values
 from psofed.scenario.mapping import SEEN, TABLE_NAMES, scenario_from_mapping, scenario_to_mapping
@@ -16,9 +17,9 @@ EXAMPLE = """\
 # Every value but num_clients and dimension may be left out; the defaults are the paper's.
 
 num_clients = 50                 # K: clients (sensors, phones, gateways)
-dimension = 5                    # D: entries of the model
+dimension = 5                    # D: parameters of the model
 num_participants = 5             # |S_n|: clients the server talks to in each iteration
-num_shared = 1                   # M: entries a participant exchanges each way, 1 to dimension
+num_shared = 1                   # M: parameters a participant exchanges each way, 1 to dimension
 stepsize = 0.15                  # mu: of the clients' steps; or num_clients numbers, or {uniform = [0.05, 0.15]}
 iterations = 3000
 algorithm = "pso-fed"            # or "online-fed", "rosdhb", …: docs/algorithms.md; see [algorithm_options]
@@ -27,7 +28,7 @@ uplink = "same"                  # who downloaded uploads (the paper's equations
                                  # the paper, and in `psofed federation run` a robust rule
 
 [selection]
-pattern = "random"               # which entries are shared: "random" or "round-robin"
+pattern = "random"               # which parameters are shared: "random" or "round-robin"
 coordinated = true               # one mask for all clients, or one for each
 
 [model]
@@ -129,7 +130,7 @@ def read_scenario(
         raise (error if getattr(error, "field", None) in (changes or {}) else error.at(str(path))) from None
 
 
-def as_scenario(value: "Scenario | str | Path", name: str = "scenario") -> Scenario:
+def as_scenario(value: Any, name: str = "scenario") -> Scenario:
     """Return a scenario as it is, or read from its file; refuse anything else by name.
 
     Examples
@@ -143,6 +144,10 @@ def as_scenario(value: "Scenario | str | Path", name: str = "scenario") -> Scena
         return value
     if isinstance(value, str | Path):
         return read_scenario(value)
+    if isinstance(value, OwnData):
+        raise PsofedError(
+            f"{name} is a table. Make a scenario of it with psofed.Scenario.from_data(data, …)."
+        )
     raise InvalidValueError(name, value, "a psofed.Scenario, or the path of its TOML file")
 
 

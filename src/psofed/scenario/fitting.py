@@ -41,7 +41,7 @@ def check_fit(scenario: "Scenario", rows: OwnData | DataSource) -> None:
     InvalidValueError
         By name, with what the rows determine.
     """
-    source = rows.source if isinstance(rows, OwnData) else rows
+    source = rows.source
     if rows.num_clients:
         _check("num_clients", scenario.num_clients, rows.num_clients, f"the clients in {source.name}")
     if rows.num_columns and isinstance(scenario.model, Linear):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, MissingValueError, PsofedError, UnknownFieldError
+from psofed.common.options import option_of
 from psofed.common.per_client import Uniform
 from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.learners.lms import LMS
@@ -13,36 +14,31 @@ from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names, plugin_of
 from psofed.scenario.fitting import fitted_to
 from psofed.scenario.scenario import Scenario
-from psofed.scenario.tables import Data, Evasion, Links, Selection
+from psofed.scenario.tables import Data, Evasion, Links, PartCheck, Selection, TableCheck
 from psofed.settings.data import DataSettings
 
-# Tables that hold a part's kind and options; parts whose name stands outside of their table; and plain tables.
-KIND_TABLES = ("learner", "model", "drift", "pre_aggregation", "attack", "defence", "availability", "delay")
-# Tables within tables that hold a part or, in a list, several in series.
-CHANNEL_TABLES = ("channel.up", "channel.down")
+_CHECKS = {name: option_of(field).check for name, field in Scenario.options().items()}
+# Parts whose name stands outside of their table; tables that hold a part's kind and options; and plain tables.
 NAMED = {"aggregation": "aggregation_options", "algorithm": "algorithm_options"}
-# Parts inside another table, and their families.
-INNER = {"data.stream": "stream", "data.function": "function"}
-_PLAIN_TABLES = {"selection": Selection, "data": Data, "evasion": Evasion}
-TABLE_NAMES = (
-    "selection",
-    "learner",
-    "model",
-    "data",
-    "drift",
-    "pre_aggregation",
-    "availability",
-    "channel",
-    "delay",
-    "attack",
-    "defence",
-    "evasion",
-    *NAMED.values(),
+KIND_TABLES = tuple(
+    name for name, check in _CHECKS.items() if isinstance(check, PartCheck) and name not in NAMED
 )
+_PLAIN_TABLES = {name: check.kind for name, check in _CHECKS.items() if isinstance(check, TableCheck)}
+# Tables within tables that hold a part or, in a list, several in series.
+CHANNEL_TABLES = tuple(f"channel.{direction}" for direction in Links.options())
+# Parts inside another table, and their families.
+INNER: dict[str, str] = {
+    f"data.{name}": _check.family
+    for name, field in Data.options().items()
+    if isinstance(_check := option_of(field).check, PartCheck)
+}
+TABLE_NAMES = (*(name for name in _CHECKS if name in (*KIND_TABLES, *_PLAIN_TABLES)), *NAMED.values())
 # Tables that may be left out; "none" means the same.
 OPTIONAL = (
-    "drift", "pre_aggregation", "attack", "defence", "evasion", "availability", "channel", "delay", *CHANNEL_TABLES,
-)  # fmt: skip
+    *(name for name in TABLE_NAMES if name in _CHECKS and Scenario.options()[name].default is None),
+    *(table for table in INNER if Data.options()[table.removeprefix("data.")].default is None),
+    *CHANNEL_TABLES,
+)
 DEFAULT_KIND = {
     "learner": "lms",
     "model": "linear",
@@ -111,7 +107,11 @@ def field_names() -> list[str]:
     """Return the full name of every field of a scenario, including those of all built-in parts."""
     names = [f.name for f in dataclasses.fields(Scenario) if f.name not in TABLE_NAMES]
     for table, kind in _PLAIN_TABLES.items():
-        names += [f"{table}.{f.name}" for f in dataclasses.fields(kind) if f.name != "rows"]
+        names += [
+            f"{table}.{name}"
+            for name in kind.options()
+            if f"{table}.{name}" not in ("data.rows", *CHANNEL_TABLES)
+        ]
     names += [f"data.{name}" for name in ("file", *DataSettings.options())]
     # The attack first: among fields with the same name, users mean its field most often.
     tables = {family: family for family in ("attack", *KIND_TABLES)} | {"pattern": "selection"}
@@ -123,6 +123,23 @@ def field_names() -> list[str]:
         if family in (*KIND_TABLES, "channel") or table in INNER:
             names.append(f"{table}.kind")
     return list(dict.fromkeys([*names, "attack.strength"]))
+
+
+def families_of_names() -> dict[str, str]:
+    """Return the fields whose values are names of parts, with their families: ``attack.kind`` is an attack's.
+
+    Examples
+    --------
+    >>> [families_of_names()[field] for field in ("attack.kind", "aggregation", "channel.up.kind")]
+    ['attack', 'aggregation', 'channel']
+    """
+    tables = {
+        **dict(zip(KIND_TABLES, KIND_TABLES, strict=True)),
+        **INNER,
+        **dict.fromkeys(CHANNEL_TABLES, "channel"),
+    }
+    fields = {f"{table}.kind": family for table, family in tables.items()}
+    return {"selection.pattern": "pattern", **INNER, **dict(zip(NAMED, NAMED, strict=True)), **fields}
 
 
 def part_from_table(family: str, value: Any, table: str = "") -> Part:
@@ -190,7 +207,7 @@ def plain_value(value: Any) -> Any:
         options = value.to_mapping()
         return {"kind": value.kind, **options} if options else value.kind
     if isinstance(value, Data) and value.rows is not None:
-        source = value.rows.source if isinstance(value.rows, OwnData) else value.rows
+        source = value.rows.source
         seen = {name: getattr(source, name) for name in SEEN if getattr(source, name)}
         return source.to_mapping() | {name: plain_value(entry) for name, entry in seen.items()}
     if dataclasses.is_dataclass(value):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
-from psofed.common.options import Check, option
+from psofed.common.options import option
 from psofed.common.per_client import PerClient, Uniform, draw_per_client, per_client
 from psofed.common.settings import Settings
 from psofed.common.validation import check_integer
@@ -24,21 +24,12 @@ from psofed.parts.models.linear import Linear
 from psofed.parts.network import Availability, Delay
 from psofed.parts.part import Part
 from psofed.scenario.fitting import check_fit, fitted_to
-from psofed.scenario.tables import Data, Evasion, Links, Selection, a_part, as_part
+from psofed.scenario.tables import Data, Evasion, Links, PartCheck, Selection, TableCheck, as_part
 
 if TYPE_CHECKING:
     from psofed.common.types import FloatArray
 
 UPLINKS = ("same", "redrawn")
-
-
-def _a_table(kind: type[Settings]) -> Check:
-    def check(name: str, value: Any) -> Any:
-        if not isinstance(value, kind):
-            raise InvalidValueError(name, value, f"a psofed.{kind.__name__}")
-        return value
-
-    return check
 
 
 def _attacks(name: str, value: Any) -> Attack | None:
@@ -64,7 +55,7 @@ class Scenario(Settings):
     num_participants : int
         |S_n|: clients that the server draws in each iteration; by default 5, or all if there are fewer.
     num_shared : int
-        M: entries that a participant exchanges each way.
+        M: parameters that a participant exchanges each way.
     stepsize : float, sequence of float, or Uniform
         μ_k of the clients' steps: one for all clients, one per client, or the range from which each is drawn with
         ``data.fleet_seed``.
@@ -115,13 +106,31 @@ class Scenario(Settings):
     psofed.common.errors.InvalidValueError: num_shared must be between 1 and 5 (the dimension); got 7.
     """
 
-    num_clients: int = option(low=1, text="K, clients (sensors, phones, gateways)")
-    dimension: int = option(low=1, text="D, entries of the model")
+    num_clients: int = option(
+        low=1,
+        text="K, clients (sensors, phones, gateways)",
+        group="Fleet",
+        label="clients K",
+        slider=(1, 200),
+    )
+    dimension: int = option(
+        low=1, text="D, parameters of the model", group="Fleet", label="parameters D", slider=(1, 20)
+    )
     num_participants: int = option(  # type: ignore[assignment]  # __post_init__ replaces None
-        default=None, low=1, high="num_clients", text="|S_n|, clients that the server draws per iteration"
+        default=None,
+        low=1,
+        high="num_clients",
+        text="|S_n|, clients that the server draws per iteration",
+        group="Fleet",
+        label="participants",
     )
     num_shared: int = option(
-        default=1, low=1, high="dimension", text="M, entries that a participant exchanges each way"
+        default=1,
+        low=1,
+        high="dimension",
+        text="M, parameters that a participant exchanges each way",
+        group="Sharing",
+        label="shared parameters M",
     )
     stepsize: PerClient = option(
         default=0.15,
@@ -129,44 +138,104 @@ class Scenario(Settings):
         open_low=True,
         check=per_client(0.0, math.inf, open_low=True),
         text="μ_k of the clients' steps",
+        group="Sharing",
+        label="stepsize μ",
+        slider=(1e-3, 2.0),
+        log=True,
     )
-    iterations: int = option(default=3000, low=1, text="length of the run")
+    iterations: int = option(
+        default=3000, low=1, text="length of the run", group="Fleet", slider=(100, 10_000), log=True
+    )
     algorithm: Algorithm = option(
-        default_factory=PsoFed, check=a_part("algorithm"), text="the federated algorithm"
+        default_factory=PsoFed,
+        check=PartCheck("algorithm"),
+        text="the federated algorithm",
+        group="Defence and algorithm",
     )
     uplink: str = option(
         default="same",
         choices=UPLINKS,
         text="whether the clients that downloaded upload, or others drawn again",
+        group="Sharing",
+        label="uploads come from",
+        words=("the same clients", "other clients"),
     )
     aggregation: Aggregation = option(
-        default_factory=Mean, check=a_part("aggregation"), text="how the server combines uploads"
+        default_factory=Mean,
+        check=PartCheck("aggregation"),
+        text="how the server combines uploads",
+        group="Defence and algorithm",
+        label="aggregation rule",
     )
     selection: Selection = option(
-        default_factory=Selection, check=_a_table(Selection), text="which entries are shared"
+        default_factory=Selection,
+        check=TableCheck(Selection),
+        text="which parameters are shared",
+        group="Sharing",
     )
     learner: Learner = option(
-        default_factory=LMS, check=a_part("learner"), text="what a client makes of a sample"
+        default_factory=LMS,
+        check=PartCheck("learner"),
+        text="what a client makes of a sample",
+        group="Sharing",
     )
-    model: Model = option(default_factory=Linear, check=a_part("model"), text="the model that clients fit")
-    data: Data = option(default_factory=Data, check=_a_table(Data), text="the clients' streams")
-    drift: Drift | None = option(default=None, check=a_part("drift"), text="how the target moves")
+    model: Model = option(
+        default_factory=Linear, check=PartCheck("model"), text="the model that clients fit", group="Data"
+    )
+    data: Data = option(
+        default_factory=Data, check=TableCheck(Data), text="the clients' streams", group="Data"
+    )
+    drift: Drift | None = option(
+        default=None,
+        check=PartCheck("drift"),
+        text="how the target moves",
+        group="Drift",
+        label="target",
+        absent="constant",
+    )
     pre_aggregation: PreAggregation | None = option(
-        default=None, check=a_part("pre_aggregation"), text="a step before the aggregation"
+        default=None,
+        check=PartCheck("pre_aggregation"),
+        text="a step before the aggregation",
+        group="Defence and algorithm",
+        label="pre-aggregation",
     )
     availability: Availability | None = option(
-        default=None, check=a_part("availability"), text="which clients are available when"
+        default=None,
+        check=PartCheck("availability"),
+        text="which clients are available when",
+        group="Network",
+        absent="always",
     )
     channel: Links | None = option(
-        default=None, check=_a_table(Links), text="what the links do to the values"
+        default=None, check=TableCheck(Links), text="what the links do to the values", group="Network"
     )
-    delay: Delay | None = option(default=None, check=a_part("delay"), text="when uploads arrive")
-    attack: Attack | None = option(default=None, check=_attacks, text="what Byzantine clients do")
+    delay: Delay | None = option(
+        default=None,
+        check=PartCheck("delay"),
+        text="when uploads arrive",
+        group="Network",
+        label="uploads arrive",
+        absent="at once",
+    )
+    attack: Attack | None = option(
+        default=None,
+        check=PartCheck("attack", _attacks),
+        text="what Byzantine clients do",
+        group="Attack",
+        absent="no attack",
+    )
     defence: Defence | None = option(
-        default=None, check=a_part("defence"), text="which clients are watched and excluded"
+        default=None,
+        check=PartCheck("defence"),
+        text="which clients are watched and excluded",
+        group="Defence and algorithm",
     )
     evasion: Evasion | None = option(
-        default=None, check=_a_table(Evasion), text="adversarial inputs on which errors are measured"
+        default=None,
+        check=TableCheck(Evasion),
+        text="adversarial inputs on which errors are measured",
+        group="Adversarial inputs",
     )
 
     if TYPE_CHECKING:  # accepted types; a name stands for the part
@@ -239,9 +308,7 @@ class Scenario(Settings):
             If they have different stepsizes.
         """
         if not isinstance(self.stepsize, float | int):
-            raise NotCoveredError(
-                "stepsize differs between clients, which can only be simulated; here it must be one number."
-            )
+            raise NotCoveredError("stepsize differs between clients; here it must be one number.")
         return self.stepsize
 
     @property

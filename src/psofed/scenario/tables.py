@@ -1,7 +1,8 @@
-"""The tables of a scenario: which entries are shared, the clients' data, and adversarial inputs."""
+"""The tables of a scenario: which parameters are shared, the clients' data, and adversarial inputs."""
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import InvalidValueError
@@ -38,9 +39,32 @@ def as_part(family: str, value: Any, field_name: str = "") -> Any:
     return value
 
 
-def a_part(family: str, field_name: str = "") -> Check:
-    """Return a check that accepts a part of a family, or its name."""
-    return lambda name, value: as_part(family, value, field_name or name)
+@dataclass(frozen=True)
+class PartCheck:
+    """A check that accepts a part of a family, or its name.
+
+    `convert` replaces the check where a field holds several parts.
+    """
+
+    family: str
+    convert: Check | None = None
+
+    def __call__(self, name: str, value: Any) -> Any:
+        """Return the part."""
+        return as_part(self.family, value, name) if self.convert is None else self.convert(name, value)
+
+
+@dataclass(frozen=True)
+class TableCheck:
+    """A check that accepts a value of one class of settings."""
+
+    kind: type[Settings]
+
+    def __call__(self, name: str, value: Any) -> Any:
+        """Return the value."""
+        if not isinstance(value, self.kind):
+            raise InvalidValueError(name, value, f"a psofed.{self.kind.__name__}")
+        return value
 
 
 def _check_covariances(field_name: str, value: Any) -> Covariances:
@@ -72,7 +96,7 @@ def _check_rows(field_name: str, value: Any) -> OwnData | DataSource:
 
 
 class Selection(Settings):
-    """Which M of the D entries a participant exchanges: the selection matrices S_{k,n}.
+    """Which M of the D parameters a participant exchanges: the selection matrices S_{k,n}.
 
     Parameters
     ----------
@@ -90,9 +114,23 @@ class Selection(Settings):
     table = "selection"
 
     pattern: Pattern = option(
-        default_factory=Random, check=a_part("pattern"), text="how the shared entries are chosen"
+        default_factory=Random,
+        check=PartCheck("pattern"),
+        text="how the shared parameters are chosen",
+        label="mask pattern",
     )
-    coordinated: bool = option(default=True, text="one mask for all clients, or one per client")
+    coordinated: bool = option(
+        default=True,
+        text="one mask for all clients, or one per client",
+        label="masks are drawn",
+        words=("for all clients", "for each client"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.coordinated and self.pattern.has_memory():
+            allowed = f'false with selection.pattern = "{self.pattern.kind}", which chooses from each client\'s model'
+            raise InvalidValueError("selection.coordinated", True, allowed)
 
     if TYPE_CHECKING:  # accepted types; a name stands for the part
 
@@ -139,37 +177,65 @@ class Data(Settings):
     table = "data"
 
     input_variance: Variance = option(
-        default=Uniform(0.2, 1.2), check=per_client(0.0, math.inf), text="ς_k², variance of the inputs"
+        default=Uniform(0.2, 1.2),
+        check=per_client(0.0, math.inf),
+        text="ς_k², variance of the inputs",
+        slider=(0.0, 2.0),
     )
     noise_variance: Variance = option(
-        default=Uniform(0.005, 0.025), check=per_client(0.0, math.inf), text="σ_νk², variance of the noise"
+        default=Uniform(0.005, 0.025),
+        check=per_client(0.0, math.inf),
+        text="σ_νk², variance of the noise",
+        slider=(0.0, 0.1),
     )
     input_correlation: float = option(
-        default=0.0, low=-1, high=1, open_low=True, open_high=True, text="ρ in R_k[i, j] = ς_k² ρ^|i−j|"
+        default=0.0,
+        low=-1,
+        high=1,
+        open_low=True,
+        open_high=True,
+        text="ρ in R_k[i, j] = ς_k² ρ^|i−j|",
+        label="input correlation ρ",
+        slider=(-0.95, 0.95),
     )
     covariances: Covariances | None = option(
-        default=None, check=_check_covariances, text="R_k themselves, such as measured ones"
+        default=None,
+        check=_check_covariances,
+        text="R_k themselves, such as measured ones",
+        label="input covariances",
     )
-    fleet_seed: int = option(default=0, low=0, text="seed of the fleet's uniform draws")
-    test_instances: int = option(default=50, low=1, text="N_t, size of the server's test set")
+    fleet_seed: int = option(default=0, low=0, text="seed of the fleet's uniform draws", slider=(0, 100))
+    test_instances: int = option(
+        default=50, low=1, text="N_t, size of the server's test set", label="test set size", slider=(1, 200)
+    )
     test_input_variance: float = option(
-        default=1.0, low=0, open_low=True, text="variance of the white test inputs"
+        default=1.0, low=0, open_low=True, text="variance of the white test inputs", slider=(0.05, 2.0)
     )
     stream: InputStream = option(
         default_factory=Independent,
-        check=a_part("stream", "data.stream"),
+        check=PartCheck("stream"),
         text="where the inputs come from",
+        label="inputs over time",
     )
     function: Function | None = option(
-        default=None, check=a_part("function"), text="f in y = f(x) + ν; y = wᵀx + ν without it"
+        default=None,
+        check=PartCheck("function"),
+        text="f in y = f(x) + ν; y = wᵀx + ν without it",
+        absent="linear, y = wᵀx",
     )
     input_dimension: int | None = option(
-        default=None, low=1, text="d, entries of an input x, where that is not D"
+        default=None,
+        low=1,
+        text="d, entries of an input x, where that is not D",
+        label="dimension of x",
+        slider=(1, 20),
     )
     target_spread: float = option(
         default=0.0,
         low=0,
         text="variance of the entries of each client's deviation d_k from the common target",
+        label="spread of client targets",
+        slider=(0.0, 0.5),
     )
     rows: "OwnData | DataSource | None" = option(
         default=None, check=_check_rows, text="your own data, instead of drawn streams"
@@ -257,8 +323,17 @@ class Evasion(Settings):
 
     table = "evasion"
 
-    epsilon: float = option(low=0, text="ε, how far an input may be moved")
-    norm: str = option(default="2", choices=("2", "inf"), text="in which norm")
+    epsilon: float = option(
+        low=0, text="ε, how far an input may be moved", label="largest change ε", slider=(0.0, 0.5)
+    )
+    norm: str = option(
+        default="2",
+        choices=("2", "inf"),
+        text="in which norm",
+        label="inputs are changed",
+        words=("by ε in the 2-norm", "by ε per entry"),
+        absent="not at all",
+    )
 
     def __post_init__(self) -> None:
         given: object = self.norm
@@ -292,9 +367,19 @@ class Links(Settings):
 
     table = "channel"
 
-    up: tuple[Channel, ...] = option(default=(), check=_channels, text="channels from a client to the server")
+    up: tuple[Channel, ...] = option(
+        default=(),
+        check=PartCheck("channel", _channels),
+        text="channels from a client to the server",
+        label="channel up",
+        absent="perfect",
+    )
     down: tuple[Channel, ...] = option(
-        default=(), check=_channels, text="channels from the server to a client"
+        default=(),
+        check=PartCheck("channel", _channels),
+        text="channels from the server to a client",
+        label="channel down",
+        absent="perfect",
     )
 
     if TYPE_CHECKING:  # accepted types; one part stands for a series, a name for the part

@@ -62,7 +62,7 @@ class AdviceSettings(Settings, kw_only=False):
         low=1,
         flag=None,
         kw_only=True,
-        text="leave out clients with fewer rows; the warm-up and 10 more by default",
+        text="leave out clients with fewer rows; by default the warm-up plus 10",
     )
     warmup: int = option(
         default=StreamSettings.warmup,

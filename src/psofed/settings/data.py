@@ -25,7 +25,7 @@ class StreamSettings(Settings):
         text="inputs are limited to this many standard deviations",
     )
     min_rows: int | None = option(
-        default=None, low=1, text="leave out clients with fewer rows; the warm-up and 10 more by default"
+        default=None, low=1, text="leave out clients with fewer rows; by default the warm-up plus 10"
     )
     leave_out: Sequence[str] = option(
         default=(), metavar="A,B", text="clients to leave out, such as one with a faulty sensor"

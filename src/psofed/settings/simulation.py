@@ -32,7 +32,7 @@ class TrialSettings(Settings, kw_only=False):
         low=0,
         open_low=True,
         kw_only=True,
-        text="steady state: the last iterations, as a number or as a fraction below 1",
+        text="iterations at the end that count as steady state: a number, or a fraction below 1",
     )
     progress: "ProgressCallback | None" = option(
         default=None, flag=None, kw_only=True, text="called now and then with (done, total) trial-iterations"

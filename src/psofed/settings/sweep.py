@@ -26,7 +26,7 @@ class SweepSettings(Settings, kw_only=False):
         low=0,
         open_low=True,
         kw_only=True,
-        text="steady state: the last iterations, as a number or as a fraction below 1",
+        text="iterations at the end that count as steady state: a number, or a fraction below 1",
     )
     threads: int | None = option(
         default=None, low=1, kw_only=True, text="points simulated at once; all cores by default"

@@ -12,7 +12,12 @@ from psofed.settings.simulation import TrialSettings
 if TYPE_CHECKING:
     from psofed.common.types import ProgressCallback
 
-THEORIES = ("exact", "paper")
+THEORIES = ("exact", "paper", "independence")
+THEORY_TITLES = {
+    "exact": "exact theory",
+    "paper": "paper theory",
+    "independence": "theory under the independence assumption",
+}
 METRICS = ("network", "test", "msd")
 
 
@@ -24,7 +29,8 @@ class PredictionSettings(Settings, kw_only=False):
     theory: str = option(
         default="exact",
         choices=THEORIES,
-        text="theory: exact (the equations as simulated) or paper (download and upload taken as independent)",
+        text="theory: exact (the equations as simulated), paper (download and upload taken as independent) or "
+        "independence (exact, but with inputs taken as independent over time)",
     )
     small_stepsize: bool = option(
         default=False, text="drop terms of order stepsize squared (with --theory paper)"
@@ -33,7 +39,7 @@ class PredictionSettings(Settings, kw_only=False):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.small_stepsize and self.theory != "paper":
-            raise InvalidValueError("small_stepsize", True, 'left out unless theory = "paper"')
+            raise InvalidValueError("theory", self.theory, '"paper", the only theory with small_stepsize')
 
 
 class ComparisonSettings(TrialSettings, kw_only=False):
@@ -46,7 +52,7 @@ class ComparisonSettings(TrialSettings, kw_only=False):
 
 
 def check_counts(name: str, value: Any) -> tuple[int, ...]:
-    """Return numbers of shared entries, given as a list or as text: ``1..5``, ``1,2,5`` or ``3``.
+    """Return numbers of shared parameters, given as a list or as text: ``1..5``, ``1,2,5`` or ``3``.
 
     Examples
     --------
@@ -64,7 +70,7 @@ def check_counts(name: str, value: Any) -> tuple[int, ...]:
     else:
         counts = list(value) if isinstance(value, Sequence | range) else []
     if not counts:
-        raise InvalidValueError(name, value, "numbers of shared entries, such as 1..5 or 1,2,5")
+        raise InvalidValueError(name, value, "numbers of shared parameters, such as 1..5 or 1,2,5")
     return tuple(check_integer(name, count, 1) for count in counts)
 
 
@@ -82,7 +88,7 @@ class TuningSettings(Settings, kw_only=False):
         default=None,
         check=check_counts,
         metavar="1..D",
-        text="numbers of shared entries to try, such as 1..5 or 1,2,5; all by default",
+        text="numbers of shared parameters to try, such as 1..5 or 1,2,5; all by default",
     )
     theory: str = option(default="exact", choices=THEORIES, text="theory that predicts the errors")
     horizon: int | None = option(
@@ -92,5 +98,5 @@ class TuningSettings(Settings, kw_only=False):
         "error over the whole run with your own data and where the steady state has no best stepsize",
     )
     progress: "ProgressCallback | None" = option(
-        default=None, flag=None, text="called with (done, total) numbers of shared entries"
+        default=None, flag=None, text="called with (done, total) numbers of shared parameters"
     )

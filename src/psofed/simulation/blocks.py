@@ -20,6 +20,12 @@ from psofed.simulation.evasion import instants, measure
 # Trials that advance in lock step. Sums over trials are formed block by block, so this decides rounding.
 BLOCK = WIDTH
 
+# Up to this many trials are run one after the other, with lanes over clients, which takes less time.
+_FEW_TRIALS = 8
+
+# From this many client updates in a trial on.
+_LARGE = 20_000_000
+
 METRICS = ("network_mse", "server_msd", "test_mse")
 
 # An error this large is one no stable run comes near; models start at an MSD of 1.
@@ -68,12 +74,15 @@ class Job:
         What is kept of a run.
     plan : WatchPlan, optional
         What the scenario's defence needs to know.
+    draws_rows : bool
+        Whether rows of a table are drawn at random, other ones in every trial, instead of taken in their order.
     """
 
     scenario: Scenario
     seed: int
     recording: Recording
     plan: WatchPlan | None = None
+    draws_rows: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,14 +141,52 @@ class Progress:
         self.stop: Event = Event()
 
 
-def run_block(job: Job, trials: range, progress: Progress | None = None) -> Block:
-    """Run some trials in lock step. A trial's bits depend only on the job and the trial's number."""
+def runs_over_clients(scenario: Scenario, trials: int) -> bool:
+    """Tell whether a block of `trials` trials has its lanes over clients; small ones are not worth another kernel."""
+    if trials > _FEW_TRIALS or scenario.num_clients < 4 * WIDTH:
+        return False
+    if scenario.num_clients * scenario.iterations < _LARGE or not scenario.algorithm.holds_models:
+        return False
+    if scenario.defence is not None or scenario.evasion is not None:
+        return False
+    if scenario.selection.pattern.has_memory() or any(held.remembers_models() for held in scenario.attacks):
+        return False
+    from psofed.engine.pso_fed import is_plain
+
+    return is_plain(scenario)
+
+
+def run_block(
+    job: Job,
+    trials: range,
+    progress: Progress | None = None,
+    threads: int = 1,
+    over_clients: bool | None = None,
+) -> Block:
+    """Run some trials in lock step. A trial's bits depend only on the job and the trial's number.
+
+    Parameters
+    ----------
+    job, trials
+        What to run.
+    progress : Progress, optional
+        Where to count what is done.
+    threads : int
+        Threads that may share the clients of a trial, where there are many.
+    over_clients : bool, optional
+        Whether lanes are clients; by default as :func:`runs_over_clients` says.
+    """
     scenario, recording = job.scenario, job.recording
     count, iterations = len(trials), scenario.iterations
-    # Kernels work on whole vectors of lanes; idle lanes run trials that are not looked at.
-    lanes = -(-count // WIDTH) * WIDTH
-    lane_trials = range(trials.start, trials.start + lanes)
-    run = _start(job, lane_trials)
+    run: Any
+    if runs_over_clients(scenario, count) if over_clients is None else over_clients:
+        from psofed.engine.pso_fed import TrialByTrial
+
+        lanes, run = count, TrialByTrial(scenario, draw_fleet(scenario), job.seed, trials, threads)
+    else:
+        # Kernels work on whole vectors of lanes; idle lanes run trials that are not looked at.
+        lanes = -(-count // WIDTH) * WIDTH
+        run = _start(job, range(trials.start, trials.start + lanes))
     if scenario.data.rows is not None:
         run.watched_from = iterations - recording.tail
     bins = -(-iterations // recording.bin_width)
@@ -182,7 +229,7 @@ def run_block(job: Job, trials: range, progress: Progress | None = None) -> Bloc
         with np.errstate(over="ignore"):  # of trials that diverge
             worst = np.mean(evasions, axis=0)
         block = replace(block, evasion=np.where(diverged_at < 0, worst, np.inf))
-    if scenario.algorithm.holds_models and run.upload_counts.size:
+    if run.upload_counts.size:
         block = replace(block, most_uploads=int(run.upload_counts[:, :count].max()))
     if scenario.data.rows is None:
         return block
@@ -223,7 +270,8 @@ def _start(job: Job, trials: range) -> Any:
 
     if scenario.data.rows is None:
         return PsoFedRun(scenario, draw_fleet(scenario), job.seed, trials, plan=job.plan)
-    fleet, samples = table_samples(scenario)
+    fleet, rows = table_samples(scenario)
+    samples = rows.drawn(job.seed, trials, scenario.iterations) if job.draws_rows else rows
     return PsoFedRun(scenario, fleet, job.seed, trials, samples, job.plan)
 
 

@@ -23,12 +23,22 @@ from psofed.engine.compiling import is_cold
 from psofed.fleet import Fleet, draw_fleet
 from psofed.parts.plain import check_learner_memory
 from psofed.parts.watching import WatchPlan
-from psofed.results import EVASION_TITLES, DefenceRecord, SimulationResult
+from psofed.results import DefenceRecord, SimulationResult
+from psofed.results.metrics import measured_metrics
 from psofed.results.privacy import privacy_spent
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.settings.simulation import SimulationSettings
-from psofed.simulation.blocks import BLOCK, METRICS, Block, Job, Progress, Recording, run_block
+from psofed.simulation.blocks import (
+    BLOCK,
+    METRICS,
+    Block,
+    Job,
+    Progress,
+    Recording,
+    run_block,
+    runs_over_clients,
+)
 from psofed.simulation.evasion import check_evasion
 from psofed.simulation.parcels import sending
 
@@ -71,16 +81,20 @@ def simulate(scenario: Scenario | str | Path, settings: SimulationSettings) -> S
 
 
 def run_trials(
-    scenario: Scenario, settings: SimulationSettings
+    scenario: Scenario, settings: SimulationSettings, draws_rows: bool = False
 ) -> tuple[SimulationResult, FloatArray | None]:
-    """Simulate a scenario; also return every client's MSE (trials, K) where it has your own data."""
+    """Simulate a scenario; also return every client's MSE (trials, K) if it has your own data.
+
+    With `draws_rows` each trial draws its rows at random from the table's; there are no MSEs of clients then.
+    """
     check_covered(scenario)
     iterations = scenario.iterations
     tail = check_tail(settings.tail, iterations)
     recording = Recording(tail, -(-iterations // _MOST_BINS), settings.keep_trials)
-    job = Job(scenario, settings.seed, recording)
+    job = Job(scenario, settings.seed, recording, draws_rows=draws_rows)
     if settings.executor is None or scenario.defence is not None:
-        _load_kernels(job)
+        for trials in sorted({len(block) for block in cut_into_blocks(settings.trials)}):
+            _load_kernels(job, trials)
     if scenario.defence is not None:
         from psofed.simulation.watch_plan import make_plan
 
@@ -91,7 +105,7 @@ def run_trials(
         total.add(block)
     seconds = time.perf_counter() - started
     result, data = total.result(draw_fleet(scenario), seconds), scenario.own_data
-    if data is None:
+    if data is None or draws_rows:
         return result, None
     counts = data.samples_from(iterations - tail) - data.samples_from(iterations)
     return result, total.client_mse(counts)
@@ -138,9 +152,9 @@ def check_covered(scenario: Scenario) -> None:
         )  # names need your own data
 
 
-def _load_kernels(job: Job) -> None:
-    """Load or compile the kernels here, once, instead of in every thread, and outside the measured time."""
-    held = job.scenario
+def _load_kernels(job: Job, trials: int) -> None:
+    """Load or compile the kernels of blocks of `trials` trials, once, outside the measured time."""
+    held, over_clients = job.scenario, runs_over_clients(job.scenario, trials)
     learns = held.availability is not None and held.availability.learns
     parts = (
         *map(type, held.parts()),
@@ -148,6 +162,7 @@ def _load_kernels(job: Job) -> None:
         held.channel is None,
         learns,
         held.data.rows is None,
+        over_clients,
     )
     # One at a time: scenarios simulated side by side would compile the same kernels side by side.
     with _LOADING:
@@ -163,7 +178,7 @@ def _load_kernels(job: Job) -> None:
                 recording=Recording(tail=1),
                 plan=plan,
             )
-            run_block(one, range(BLOCK))
+            run_block(one, range(1 if over_clients else BLOCK), None, 1, over_clients)
             _LOADED.add(parts)
 
 
@@ -189,6 +204,8 @@ def _run_blocks(job: Job, settings: SimulationSettings) -> Iterator[Block]:
     amount = iterations * settings.trials
     # A remote executor is kept busy with more, since results take their time to travel.
     window = 2 * threads if local else 8 * threads
+    # Threads that have no block of their own share the clients of those there are.
+    shared = max(1, threads // len(blocks)) if local else 1
     waiting = deque(blocks)
     running: deque[tuple[range, Future[Block]]] = deque()
     finished = 0
@@ -198,7 +215,7 @@ def _run_blocks(job: Job, settings: SimulationSettings) -> Iterator[Block]:
         while waiting or running:
             while waiting and len(running) < window:
                 trials = waiting.popleft()
-                future = sender.submit(run_block, job, trials, progress if local else None)
+                future = sender.submit(run_block, job, trials, progress if local else None, shared)
                 running.append((trials, future))
             trials, future = running.popleft()
             while True:
@@ -269,6 +286,8 @@ class _Total:
             spread = np.maximum(self._curve_squares / trials - mean**2, 0.0)
             error = np.sqrt(spread / (trials - 1)) if trials > 1 else np.full_like(mean, np.nan)
             change = halves[1] - halves[0] if tail > 1 else np.zeros_like(steady)
+        if self._evasions:
+            steady = np.concatenate([steady, np.concatenate(self._evasions, axis=1)])
         privacy = privacy_spent(self._job.scenario, self._most_uploads)
         kept = [block[2] for block in self._blocks if block[2] is not None]
         curves = np.concatenate(kept) if kept else None
@@ -278,7 +297,7 @@ class _Total:
             seed=self._job.seed,
             tail=tail,
             bin_width=recording.bin_width,
-            steady_state=dict(zip(METRICS, steady, strict=True)),
+            steady_state=dict(zip(measured_metrics(self._job.scenario), steady, strict=True)),
             tail_change=dict(zip(METRICS, change, strict=True)),
             curve=dict(zip(METRICS, mean.T, strict=True)),
             curve_standard_error=dict(zip(METRICS, error.T, strict=True)),
@@ -289,9 +308,6 @@ class _Total:
             seconds=seconds,
             details={} if privacy is None else {"privacy": privacy},
             notes=self._notes,
-            evasion=dict(zip(EVASION_TITLES, np.concatenate(self._evasions, axis=1), strict=True))
-            if self._evasions
-            else None,
             defence=None if self._job.plan is None else self._defence_record(fleet, self._job.plan),
         )
 

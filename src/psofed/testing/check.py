@@ -90,7 +90,8 @@ def scenario_with(part: Part, **changes: Any) -> Scenario:
     """Return a small scenario that holds the part."""
     values: dict[str, Any] = {**SIZES, **changes}
     if part.family == "pattern":
-        values["selection"] = Selection(pattern=part, coordinated=values.pop("coordinated", True))  # type: ignore[arg-type]
+        coordinated = values.pop("coordinated", not part.has_memory())  # type: ignore[attr-defined]
+        values["selection"] = Selection(pattern=part, coordinated=coordinated)  # type: ignore[arg-type]
     elif part.family == "stream":
         values["data"] = Data(stream=part)  # type: ignore[arg-type]
     elif part.family == "function":
@@ -127,6 +128,10 @@ def _run(check: Callable[[Part], Iterator[str]], part: Part) -> list[str]:
 
 
 def _check_value(part: Part) -> Iterator[str]:
+    try:
+        type(part).check_methods()  # a class whose name begins with an underscore is made without
+    except PsofedError as error:
+        yield str(error)
     if not part.summary() or part.summary().startswith(f"{type(part).__name__}("):
         yield "it has no docstring, whose first sentence is shown in tables"
     if hash(part) != hash(part.replace()) or part != part.replace():

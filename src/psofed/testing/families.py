@@ -16,9 +16,11 @@ from psofed.parts.contexts import (
     Observation,
     Presence,
     Residual,
+    Shared,
     Step,
     Transmission,
 )
+from psofed.parts.part import takes_memory
 from psofed.parts.plain import combine_uploads, corrupt_uploads, mix_uploads
 
 
@@ -34,9 +36,21 @@ def check_attack(attack: Any) -> Iterator[str]:
         return
     if not isinstance(attack.strength, int | float):
         yield f"its strength, {type(attack).strength_field()}, is not a number"
+    method = "poison" if has[2] else "craft" if has[1] else "corrupt"
+    if attack.memory_size(3) and not has[1]:
+        yield from _check_takes_memory(attack, method)
+    if takes_memory(getattr(own, method)) and not attack.memory_size(3):
+        yield f"{method} takes a memory, but memory_size is 0"
+    if attack.strengths() and attack.memory_size(3):
+        yield "it tries strengths against the rule, so it cannot keep a memory for each client"
     if not attack.poisons_samples():
         yield from _check_few_uploads(attack)
         yield from _check_statement(attack, attack.affine())
+
+
+def _check_takes_memory(part: Any, method: str) -> Iterator[str]:
+    if not takes_memory(getattr(type(part), method)):
+        yield f"memory_size is {part.memory_size(3)}, but {method} has no argument `memory` (after the first)"
 
 
 def _check_few_uploads(attack: Any) -> Iterator[str]:
@@ -160,6 +174,11 @@ def check_pre_aggregation(pre: Any) -> Iterator[str]:
 def check_pattern(pattern: Any) -> Iterator[str]:
     """Check that masks have M distinct entries and the stated moments."""
     rng, dimension = np.random.default_rng(2), 5
+    if pattern.memory_size(dimension):
+        yield from _check_takes_memory(pattern, "select")
+    if pattern.has_memory():
+        yield from _check_choosing(pattern)
+        return
     for shared in range(1, dimension + 1):
         stated = pattern.mask_moments(dimension, shared)
         masks = np.zeros((4000 if stated is not None else 50, dimension))
@@ -182,6 +201,26 @@ def check_pattern(pattern: Any) -> Iterator[str]:
                 np.abs((masks.T @ masks / len(masks) - second)[~np.eye(dimension, dtype=bool)]).max() > error
             ):
                 yield "mask_moments states other second moments than the masks drawn have"
+
+
+def _check_choosing(pattern: Any) -> Iterator[str]:
+    """Check that masks of a pattern with a memory have M distinct entries and depend on that memory alone."""
+    rng, dimension = np.random.default_rng(2), 5
+    for shared in range(1, dimension):
+        memories = np.zeros((2, pattern.memory_size(dimension)))
+        for n in range(50):
+            model, uniforms, own = rng.normal(size=dimension), rng.random(shared), float(rng.random())
+            masks = np.zeros((2, shared), np.int64)
+            for memory, out in zip(memories, masks, strict=True):
+                pattern.select(Mask(n, 1, dimension, shared, uniforms.copy(), own, model.copy()), memory, out)
+                pattern.remember(Shared(out.copy(), model[out], 1, n, True), memory)
+            if len(set(masks[0].tolist())) < shared or masks.min() < 0 or masks.max() >= dimension:
+                wanted = f"{shared} distinct entries between 0 and {dimension - 1}"
+                yield f"select writes {masks[0].tolist()} instead of {wanted}"
+                return
+            if not np.array_equal(*masks):
+                yield "select keeps something outside of its memory"
+                return
 
 
 def check_drift(drift: Any) -> Iterator[str]:
@@ -306,14 +345,17 @@ def check_channel(channel: Any) -> Iterator[str]:
         return
     rng, size, nothing = np.random.default_rng(7), 4000, np.zeros(0)
     values, out = 0.1 * rng.normal(size=size), np.full(size, np.pi)
-    channel.transmit(
-        Transmission(
-            values, np.zeros(size), np.arange(size), 0, 0,
-            rng.normal(size=size) if channel.draws == "normals" else nothing,
-            rng.random(size) if channel.draws == "uniforms" else nothing, 0.999999,
-        ),
-        out,
+    message = Transmission(
+        values, np.zeros(size), np.arange(size), 0, 0,
+        rng.normal(size=size) if channel.draws == "normals" else nothing,
+        rng.random(size) if channel.draws == "uniforms" else nothing, 0.999999,
     )  # fmt: skip
+    if channel.memory_size(size):
+        yield from _check_takes_memory(channel, "transmit")
+    if takes_memory(channel.transmit):
+        channel.transmit(message, np.zeros(channel.memory_size(size)), out)
+    else:
+        channel.transmit(message, out)
     if (out == np.pi).any():
         yield "transmit does not write every value into `out`"
         return
@@ -329,7 +371,7 @@ def check_channel(channel: Any) -> Iterator[str]:
 
 
 def check_delay(delay: Any) -> Iterator[str]:
-    """Check that delays are integers up to the longest."""
+    """Check that delays are integers up to the longest, with the stated chances."""
     rng, longest = np.random.default_rng(8), delay.longest_delay()
     if not isinstance(longest, int) or longest < 0:
         yield f"longest_delay() is {longest!r} instead of an integer of at least 0"
@@ -339,6 +381,13 @@ def check_delay(delay: Any) -> Iterator[str]:
         if int(given) != given or given > longest:
             yield f"duration returns {given!r} instead of an integer up to longest_delay() = {longest}"
             return
+    chances, uniforms = delay.chances(), (np.arange(500) + 0.5) / 500
+    for client, n in ((0, 0), (1, 0), (0, 1)) if chances is not None else ():
+        given = np.array([delay.duration(Departure(client, n, float(u))) for u in uniforms])
+        for duration, chance in enumerate(chances):
+            if abs(np.mean(given == duration) - chance) > 0.01:
+                yield f"chances() states {chance:g} for a delay of {duration}, which duration does not follow"
+                return
 
 
 CHECKS: dict[str, Callable[[Any], Iterator[str]]] = {

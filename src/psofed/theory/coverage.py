@@ -9,7 +9,7 @@ from psofed.common.types import FloatArray
 from psofed.parts.affine import Affine, LinearLearner, PoisonedSamples, Statement
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Attack, Drift
-from psofed.parts.channels.quantised import Quantised
+from psofed.parts.network import Delay
 from psofed.parts.patterns.round_robin import RoundRobin
 from psofed.scenario import Scenario
 
@@ -42,8 +42,8 @@ _FAMILIES = frozenset(
 )
 
 
-def check_scenario(scenario: Scenario) -> None:
-    """Refuse an algorithm, a rule, a learner, a stream or another part that no theory covers.
+def check_scenario(scenario: Scenario, theory: str = "exact") -> None:
+    """Refuse an algorithm, a rule, a learner, a stream or another part that the theory does not cover.
 
     Raises
     ------
@@ -52,56 +52,64 @@ def check_scenario(scenario: Scenario) -> None:
     """
     for part in scenario.parts():
         if part.family not in _FAMILIES:
-            raise NotCoveredError(f'the theory knows nothing of {part.table}.kind = "{part.kind}"')
+            raise NotCoveredError(f'the theory does not cover {part.table}.kind = "{part.kind}"')
     algorithm = scenario.algorithm
     if not algorithm.holds_models:
         update = algorithm.linear_update(scenario)
         if update is None:
             raise NotCoveredError(
-                f'the theory does not cover algorithm = "{algorithm.kind}" with these options: what the server makes '
-                "of the uploads is not linear in them, or depends on each client's past, and can only be simulated"
+                f'the theory does not cover algorithm = "{algorithm.kind}" with these options: it states no linear '
+                "update of the server's model (linear_update)"
             )
         if scenario.drift is not None or not scenario.is_linear or scenario.data.target_spread > 0:
             raise NotCoveredError(
                 f'the theory covers algorithm = "{algorithm.kind}" on linear streams with one target for all clients '
-                "that does not move, as the simulation does"
+                "that does not move: leave out drift, model, function and data.target_spread"
+            )
+        if scenario.availability is not None or scenario.channel is not None or len(scenario.attacks) > 1:
+            raise NotCoveredError(
+                f'the theory covers algorithm = "{algorithm.kind}" without [availability], [channel] and groups of '
+                "attackers: leave them out"
             )
         attack = scenario.attack
         if attack is not None and not (update.hears_attacks or attack.is_idle or attack.poisons_samples()):
             raise NotCoveredError(
-                f'the theory covers algorithm = "{algorithm.kind}" without attacks on uploads, which its server '
-                f'remembers for each client; attack.kind = "{attack.kind}" can only be simulated'
+                f'the theory covers algorithm = "{algorithm.kind}" without attacks on uploads, since its server '
+                f'remembers the uploads of each client, not attack.kind = "{attack.kind}"'
             )
     if not isinstance(scenario.aggregation, Mean):
         raise NotCoveredError(
-            f'the theory covers aggregation = "mean"; "{scenario.aggregation.kind}" is not linear in what is '
-            "uploaded and can only be simulated"
+            f'the theory covers aggregation = "mean", which is linear in the uploads, not '
+            f'"{scenario.aggregation.kind}"'
         )
     defence = scenario.defence
     if defence is not None:
         raise NotCoveredError(
-            f'the theory does not cover defence.kind = "{defence.kind}": whom it leaves out depends on the data, '
-            "so it can only be simulated; psofed.predict_recovery says what follows an exclusion"
+            f'the theory does not cover defence.kind = "{defence.kind}": which clients it excludes depends on the '
+            "uploads (psofed.predict_recovery predicts what follows an exclusion)"
         )
     if scenario.pre_aggregation is not None:
         raise NotCoveredError(
-            f'the theory covers no pre-aggregation; "{scenario.pre_aggregation.kind}" mixes uploads in a way '
-            "that depends on them or on chance, and can only be simulated"
+            f'the theory covers no pre-aggregation; leave out "{scenario.pre_aggregation.kind}"'
         )
-    check_learning(scenario)
+    check_learning(scenario, theory)
     check_network(scenario)
     pattern = scenario.selection.pattern
+    if pattern.has_memory():
+        raise NotCoveredError(
+            f'the theory does not cover selection.pattern = "{pattern.kind}": its masks depend on the models'
+        )
     if (
         not isinstance(pattern, RoundRobin)
         and pattern.mask_moments(scenario.dimension, scenario.num_shared) is None
     ):
         raise NotCoveredError(
-            f'the theory does not cover selection.pattern = "{pattern.kind}": it states no moments'
+            f'the theory does not cover selection.pattern = "{pattern.kind}": it states no moments (mask_moments)'
         )
 
 
-def check_learning(scenario: Scenario) -> None:
-    """Refuse learners and streams that no theory covers.
+def check_learning(scenario: Scenario, theory: str = "exact") -> None:
+    """Refuse learners and streams that the theory does not cover.
 
     Raises
     ------
@@ -111,14 +119,25 @@ def check_learning(scenario: Scenario) -> None:
     kind, step = scenario.learner.kind, scenario.learner.linear()
     if step is None:
         raise NotCoveredError(
-            f'the theory does not cover learner.kind = "{kind}": its step is not linear in the model, or depends on '
-            "earlier samples; it can only be simulated"
+            f'the theory does not cover learner.kind = "{kind}": it states no linear step that depends on the current '
+            "sample alone (linear)"
         )
-    if not scenario.data.stream.is_independent:
-        raise NotCoveredError(
-            "the theory covers inputs that are independent over time; "
-            f'data.stream.kind = "{scenario.data.stream.kind}" can only be simulated'
-        )
+    stream = scenario.data.stream
+    if not stream.is_independent:
+        states_covariance = stream.input_correlation() is not None
+        if theory != "independence":
+            raise NotCoveredError(
+                f'the theory covers inputs that are independent over time, not data.stream.kind = "{stream.kind}"'
+                + ('; theory = "independence" predicts as if they were' if states_covariance else "")
+            )
+        if not scenario.is_linear:
+            raise NotCoveredError(
+                f'the theory covers data.stream.kind = "{stream.kind}" with linear models and targets alone'
+            )
+        if not states_covariance:
+            raise NotCoveredError(
+                f'data.stream.kind = "{stream.kind}" does not state the covariance of its inputs (input_correlation)'
+            )
     if step == LinearLearner():
         return
     if not scenario.algorithm.holds_models:
@@ -127,23 +146,20 @@ def check_learning(scenario: Scenario) -> None:
         )
     if step.leakage > 0 and scenario.drift is not None:
         raise NotCoveredError(
-            f'learner.kind = "{kind}" pulls models towards zero, from which a target that walks moves away for ever: '
-            "there is no steady state; it can only be simulated"
+            f'learner.kind = "{kind}" pulls models towards zero, and drift.kind = "{scenario.drift.kind}" moves the '
+            "target ever further away from it: there is no steady state"
         )
     if step.regularisation is None:
         return
-    if (
-        not scenario.is_linear
-        or scenario.data.covariances is not None
-        or scenario.data.input_correlation != 0.0
-    ):
+    if not scenario.is_linear or scenario.data.covariances is not None or scenario.data.correlation != 0.0:
         raise NotCoveredError(
-            f'the theory covers learner.kind = "{kind}" over white Gaussian inputs; these are not'
+            f'the theory covers learner.kind = "{kind}" over white Gaussian inputs: linear streams without '
+            "data.covariances and with data.input_correlation = 0"
         )
     if step.regularisation == 0.0 and scenario.dimension <= 2:
         raise NotCoveredError(
             f'learner.kind = "{kind}" without regularisation has infinite error for dimension = {scenario.dimension}: '
-            "inputs near zero amplify the noise without bound; give learner.regularisation"
+            "inputs near zero amplify the noise without bound; set learner.regularisation"
         )
 
 
@@ -158,26 +174,60 @@ def check_network(scenario: Scenario) -> None:
     availability, delay, channel = scenario.availability, scenario.delay, scenario.channel
     if availability is not None and not availability.is_memoryless:
         raise NotCoveredError(
-            f'the theory does not cover availability.kind = "{availability.kind}": who is available depends on the '
-            "past, so that moments of two clients depend on the states of all others; it can only be simulated"
+            f'the theory does not cover availability.kind = "{availability.kind}": '
+            f"{availability.not_memoryless_because}"
         )
     if delay is not None:
-        raise NotCoveredError(
-            f'the theory does not cover delay.kind = "{delay.kind}": what arrives together depends on the past of all '
-            "clients; it can only be simulated"
-        )
+        _check_delay(scenario, delay)
     for direction in ("up", "down") if channel is not None else ():
         for part in getattr(channel, direction):
-            if isinstance(part, Quantised) and part.reach < 2.0 / scenario.dimension**0.5:
-                raise NotCoveredError(
-                    f"the theory covers channel.{direction}.reach where no value is clipped; {part.reach:g} is less "
-                    f"than twice the target's entries, {1.0 / scenario.dimension**0.5:.3g}"
-                )
             if part.added_variance() is None and part.loss_probability() is None:
                 raise NotCoveredError(
-                    f'the theory does not cover channel.{direction}.kind = "{part.kind}" with these options: the error '
-                    "that it adds depends on the values sent; it can only be simulated"
+                    f'the theory does not cover channel.{direction}.kind = "{part.kind}" with these options: it states '
+                    "neither that it only adds independent noise (added_variance) nor that it only loses messages "
+                    "(loss_probability)"
                 )
+
+
+def _check_delay(scenario: Scenario, delay: Delay) -> None:
+    name, availability, chances = f'delay.kind = "{delay.kind}"', scenario.availability, delay.chances()
+    if chances is None:
+        raise NotCoveredError(
+            f"the theory does not cover {name}: it does not state the chances of its delays, independent and the same "
+            "for all uploads (chances)"
+        )
+    possible = np.flatnonzero(chances)
+    if len(possible) == 0 or (delay.weight == 0.0 and possible[0] > 0):
+        raise NotCoveredError(
+            f"{name}, delay.weight = {delay.weight:g}: no upload ever counts, so the server learns nothing and there "
+            "is no steady state"
+        )
+    if len(possible) > 1:
+        if possible[-1] > 1:
+            raise NotCoveredError(
+                f"the theory covers random delays of at most 1; {name} has longer ones, for which it would need the "
+                "numbers and masks of all uploads on their way; use longest = 1 or a fixed delay"
+            )
+        if availability is not None:
+            raise NotCoveredError(
+                f"the theory covers random delays ({name}) of a known number of uploads, so not with [availability]; "
+                "use a fixed delay"
+            )
+        if not scenario.selection.coordinated and scenario.num_shared < scenario.dimension:
+            raise NotCoveredError(
+                f"the theory covers random delays ({name}) where all clients share the same entries: use "
+                "selection.coordinated = true or a fixed delay"
+            )
+    if availability is not None and not availability.server_knows:
+        raise NotCoveredError(
+            f"the theory covers {name} with availability.server_knows = true. Otherwise the mean divides by the number "
+            "of participants that happen to be available, which it does not cover"
+        )
+    if any(isinstance(one := attack.affine(), Affine) and one.is_lost for attack in scenario.attacks):
+        raise NotCoveredError(
+            f"the theory does not cover {name} with attacks that withhold uploads: the mean divides by the number of "
+            "uploads that arrive, which depends on the attack"
+        )
 
 
 def check_paper_iteration(scenario: Scenario, question: str) -> None:
@@ -216,15 +266,16 @@ def check_attack(model: "TheoryModel") -> None:
     statement, kind = model.statement, getattr(model.scenario.attack, "kind", None)
     if model.fleet.input_variance.max() < _LEAST_VARIANCE:
         raise NotCoveredError(
-            f"data.input_variance is at most {model.fleet.input_variance.max():g}: nobody learns from such inputs, and "
-            "the theory has nothing to say"
+            f"data.input_variance is at most {model.fleet.input_variance.max():g}, too small for the theory's "
+            "arithmetic: scale the inputs"
         )
     _ = model.walk  # refuses drifts
     step = model.scenario.learner.linear()
     normalises = step is not None and step.regularisation is not None
     if normalises and (not model.fleet.is_white or model.fleet.fourth_moments is not None):
         raise NotCoveredError(
-            f'the theory covers learner.kind = "{model.scenario.learner.kind}" over white Gaussian inputs alone'
+            f'the theory covers learner.kind = "{model.scenario.learner.kind}" over white Gaussian inputs, which these '
+            "are not"
         )
     if model.theory == "paper" and not model.scenario.algorithm.holds_models:
         raise NotCoveredError(
@@ -233,12 +284,13 @@ def check_attack(model: "TheoryModel") -> None:
         )
     if model.theory == "paper" and model.is_opened:
         raise NotCoveredError(
-            "the paper's theory covers its own iteration: one attack, perfect links, clients that are always there, "
-            'LMS with one stepsize; use theory = "exact"'
+            "the paper's theory covers its own iteration: one attack, perfect links without delay, clients that are "
+            'always available, LMS with one stepsize; use theory = "exact"'
         )
     if model.theory == "paper" and model.fleet.target_offsets is not None:
         raise NotCoveredError(
-            "the paper's theory covers clients that all have the same target; data.target_spread is not 0"
+            "the paper's theory covers clients that all have the same target: set data.target_spread = 0, or use "
+            'theory = "exact"'
         )
     if statement is None:
         return
@@ -249,13 +301,12 @@ def check_attack(model: "TheoryModel") -> None:
         )
     if all(hears_nothing(one, model.attackers.chance) for one, _ in model.statements):
         raise NotCoveredError(
-            f'attack.kind = "{kind}": the server never hears what anybody has learned; there is no steady state'
+            f'attack.kind = "{kind}": all uploads are the server\'s own values, so it learns nothing and there is no '
+            "steady state; let some clients be honest"
         )
     poisoning = [one for one, _ in model.statements if isinstance(one, PoisonedSamples)]
     if poisoning and not model.scenario.is_linear:
-        raise NotCoveredError(
-            f'the theory covers attack.kind = "{kind}" on linear streams; here it can only be simulated'
-        )
+        raise NotCoveredError(f'the theory covers attack.kind = "{kind}" on linear streams; this one is not')
     noisy_inputs = any(one.input_noise_variance > 0 for one in poisoning)
     if noisy_inputs and model.fleet.fourth_moments is not None:
         raise NotCoveredError(
@@ -266,8 +317,8 @@ def check_attack(model: "TheoryModel") -> None:
     )
     if model.walk and (pulls or model.mixture.poisoned is not None):
         raise NotCoveredError(
-            f'attack.kind = "{kind}" pulls towards a fixed point, from which a target that walks moves away for '
-            "ever: there is no steady state; it can only be simulated"
+            f'attack.kind = "{kind}" pulls towards a fixed point, and the target drifts ever further away from it: '
+            "there is no steady state"
         )
 
 
@@ -343,7 +394,7 @@ def walk_of(drift: Drift | None) -> float:
     variance = drift.increment_variance()
     if variance is None:
         raise NotCoveredError(
-            f'the theory covers drift.kind = "random-walk"; "{drift.kind}" states no steps of equal variance, and '
-            "can only be simulated"
+            f'the theory does not cover drift.kind = "{drift.kind}": it does not state that its steps are independent '
+            "and of equal variance (increment_variance)"
         )
     return variance

@@ -15,6 +15,7 @@ from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.parts.base import Attack
 from psofed.render import Report, Reported
 from psofed.scenario import Scenario
+from psofed.theory.clipping import clips
 from psofed.theory.coverage import hears_nothing, statement_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import select
@@ -74,6 +75,11 @@ def attack_limits(scenario: Scenario) -> AttackLimits:
     if len(scenario.attacks) > 1:
         raise NotCoveredError(
             "attack_limits varies one attack; this scenario has several groups of attackers"
+        )
+    if clips(scenario):
+        raise NotCoveredError(
+            "attack_limits finds where models grow without bound, which a quantised channel prevents by clipping them; "
+            "leave out the channel"
         )
 
     def stable(changed: Attack) -> bool:

@@ -21,6 +21,7 @@ from psofed.parts.affine import Affine, LinearLearner, PoisonedSamples, Statemen
 from psofed.parts.patterns.random import Random
 from psofed.parts.patterns.round_robin import RoundRobin
 from psofed.scenario import Scenario
+from psofed.settings.theory import THEORIES
 from psofed.theory.coverage import check_attack, check_scenario, statement_of, walk_of
 from psofed.theory.lumped import LumpedFleet
 from psofed.theory.maps.general import Recursion
@@ -34,8 +35,6 @@ from psofed.theory.steps.lms import lms_of
 from psofed.theory.steps.offsets import WindowMasks
 from psofed.theory.steps.samples import Mixture, clean_samples, poisoned_samples
 from psofed.theory.steps.uploads import UploadLaw
-
-THEORIES = ("exact", "paper")
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class TheoryModel:
     ----------
     scenario : Scenario
     theory : str
-        ``"exact"`` or ``"paper"``.
+        ``"exact"``, ``"paper"``, or ``"independence"``: exact, but with inputs taken as independent over time.
     small_stepsize : bool
         Drop μ²𝓗 (paper's theory only).
     measured : Fleet, optional
@@ -76,13 +75,13 @@ class TheoryModel:
 
     def __post_init__(self) -> None:
         if self.theory not in THEORIES:
-            hint = did_you_mean(self.theory, ("exact", "paper"))
-            raise InvalidValueError("theory", self.theory, '"exact" or "paper"', hint)
-        if self.small_stepsize and self.theory == "exact":
+            hint = did_you_mean(self.theory, THEORIES)
+            raise InvalidValueError("theory", self.theory, '"exact", "paper" or "independence"', hint)
+        if self.small_stepsize and self.theory != "paper":
             raise InvalidValueError(
-                "small_stepsize", True, 'False with theory = "exact"; it is an option of "paper"'
+                "small_stepsize", True, f'False with theory = "{self.theory}"; it is an option of "paper"'
             )
-        check_scenario(self.scenario)
+        check_scenario(self.scenario, self.theory)
         check_attack(self)
 
     @cached_property
@@ -128,7 +127,7 @@ class TheoryModel:
     def is_opened(self) -> bool:
         """Whether the iteration has parts that the paper's has not, and that need all moments."""
         scenario = self.scenario
-        network = (scenario.availability, scenario.channel)
+        network = (scenario.availability, scenario.channel, scenario.delay)
         learns_otherwise = scenario.learner.linear() != LinearLearner()
         if len(self.statements) > 1 or learns_otherwise or any(part is not None for part in network):
             return True
@@ -305,7 +304,7 @@ class TheoryModel:
     def _moving_window(self) -> bool:
         # The paper's moments are those of p_e = M/D whatever the pattern; and with M = D all patterns are one.
         scenario = self.scenario
-        return self.theory == "exact" and self._is_window and scenario.num_shared < scenario.dimension
+        return self.theory != "paper" and self._is_window and scenario.num_shared < scenario.dimension
 
     @property
     def _is_window(self) -> bool:
@@ -328,7 +327,7 @@ class TheoryModel:
         others = np.ravel(off_diagonal) if self.entries.is_full else first
         pair = np.where(self.entries.diagonal > 0, first, others)
         kind = CommonMask if scenario.selection.coordinated else IndependentMasks
-        return kind(self.drawn, self.entries, MaskMoments(p, p, pair), remembered=self.theory == "exact")
+        return kind(self.drawn, self.entries, MaskMoments(p, p, pair), remembered=self.theory != "paper")
 
     def offset_branches(self, count: int) -> tuple[Branch, ...]:
         """Round-robin masks with an offset each, given the offsets: one branch for each of these."""

@@ -15,6 +15,8 @@ from psofed.common.types import FloatArray
 from psofed.parts.affine import Affine, LinearLearner
 from psofed.parts.network import Channel
 from psofed.theory.maps.opened import OpenedRecursion
+from psofed.theory.maps.random_delay import RandomDelayRecursion
+from psofed.theory.steps.arrivals import ArrivalCounts, DelayLaw
 from psofed.theory.steps.learning import LearningStep, normalised, rescaled
 from psofed.theory.steps.lms import lms_of
 from psofed.theory.steps.presence import PresenceLaw, PresenceMoments
@@ -38,9 +40,15 @@ class OpenParts:
         self._model = model
 
     @cached_property
+    def delay(self) -> DelayLaw:
+        """When uploads arrive."""
+        scenario = self._model.scenario
+        return DelayLaw.of(scenario.delay, _loss(() if scenario.channel is None else scenario.channel.up))
+
+    @cached_property
     def presence(self) -> PresenceMoments:
         """Who downloads, learns and uploads."""
-        scenario = self._model.scenario
+        scenario, delay = self._model.scenario, self.delay
         availability, channel = scenario.availability, scenario.channel
         shares = None
         if availability is not None:
@@ -54,7 +62,8 @@ class OpenParts:
                 availability is None or availability.learns == "always",
                 self._model.is_redrawn,
                 _loss(() if channel is None else channel.down),
-                _loss(() if channel is None else channel.up),
+                0.0 if delay.is_random else delay.loss,
+                counts_arrivals=scenario.delay is not None,
             )
         )
 
@@ -91,6 +100,7 @@ class OpenParts:
             tuple(common),
             covariance,
             noise,
+            self.delay.fixed,
         )
 
     @cached_property
@@ -134,8 +144,8 @@ class OpenParts:
 
     def recursion(self, stepsize: float, branch: "Branch") -> OpenedRecursion:
         """Return the recursion of one branch at one stepsize."""
-        model = self._model
-        return OpenedRecursion(
+        model, delay = self._model, self.delay
+        shared = (
             lms_of(model.mixture, stepsize, model.entries),
             branch.exchanges,
             model.drawn,
@@ -145,9 +155,16 @@ class OpenParts:
             model.fleet.target,
             model.walk,
             model.has_direction,
-            received=self.received,
-            learning=self.learning(stepsize),
-            down_variance=self.down_variance,
+        )
+        learning, down = self.learning(stepsize), self.down_variance
+        if delay.is_random:
+            counts = ArrivalCounts.of(delay, model.scenario.num_participants)
+            return RandomDelayRecursion(
+                *shared, received=self.received, learning=learning, down_variance=down, counts=counts
+            )
+        weight = delay.weight**delay.fixed
+        return OpenedRecursion(
+            *shared, received=self.received, learning=learning, down_variance=down, delay_weight=weight
         )
 
 

@@ -23,7 +23,7 @@ from psofed.render.numbers import decibels
 from psofed.results import METRIC_TITLES
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
-from psofed.settings.theory import PredictionSettings
+from psofed.settings.theory import THEORY_TITLES, PredictionSettings
 from psofed.theory.coverage import check_stepsize
 from psofed.theory.metrics import Metrics, SteadyState, Terms, metrics_of
 from psofed.theory.model import TheoryModel
@@ -61,7 +61,7 @@ class Prediction(Reported):
     ----------
     scenario : Scenario
     theory : str
-        ``"exact"`` or ``"paper"``.
+        ``"exact"``, ``"paper"`` or ``"independence"`` (inputs taken as independent over time).
     small_stepsize : bool
         The paper's small-stepsize approximation.
     shared : Method, optional
@@ -148,6 +148,7 @@ class Prediction(Reported):
         """Both metrics by source; infinite where there is no steady state."""
         stepsize, model, method = self.scenario.mean_stepsize, self.model, self.method
         if self.is_stable:
+            method.check_answer(stepsize)
             return method.steady_state(stepsize)
         endless = Level(math.inf, math.inf)
         if model.clean is not model and method.clean.is_stable(stepsize):
@@ -202,9 +203,10 @@ class Prediction(Reported):
         iterations : int, optional
             How many; the scenario's own by default.
         """
-        excess, server = self.method.curve(
-            self.scenario.mean_stepsize, iterations or self.scenario.iterations
-        )
+        stepsize = self.scenario.mean_stepsize
+        if self.is_stable:
+            self.method.check_answer(stepsize)
+        excess, server = self.method.curve(stepsize, iterations or self.scenario.iterations)
         return LearningCurve(*metrics_of(self.model, excess, server))
 
     def report(self, *, stepsizes: bool = True) -> Report:
@@ -269,6 +271,7 @@ class Prediction(Reported):
             "mean_max_stepsize": self.mean_max_stepsize,
             "optimal_stepsize": self.optimal_stepsize,
             "theory": self.theory,
+            "theory_title": THEORY_TITLES[self.theory],
             "scenario": self.scenario.to_mapping(),
         }
         if self.scenario.evasion is not None:

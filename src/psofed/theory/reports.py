@@ -13,11 +13,13 @@ from psofed.data.own_data import OwnData
 from psofed.fleet.measured import measured_fleet
 from psofed.render import Column, Kind, NextStep, Report, Table
 from psofed.render.charts import Chart, Scale, Series, Span, log_bins
-from psofed.render.numbers import count, counted, decibels, significant
+from psofed.render.numbers import count, counted, decibels, sentence_case, significant
 from psofed.render.style import LINES, MARKERS
 from psofed.results.metrics import METRIC_TITLES
+from psofed.results.reports.simulation import byzantine_words
 from psofed.scenario import Scenario
 from psofed.scenario.describe import describe_scenario
+from psofed.settings.theory import THEORY_TITLES
 from psofed.theory.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ def prediction_report(prediction: "Prediction", stepsizes: bool = True) -> Repor
             )
     return Report(
         _prediction_headline(prediction),
-        f"{prediction.theory.capitalize()} theory: {describe_scenario(scenario)}.",
+        f"{sentence_case(THEORY_TITLES[prediction.theory])}: {describe_scenario(scenario)}.",
         (table, _stepsizes(prediction)) if stepsizes else (table,),
         (*notes, *measured_notes(scenario)),
         _prediction_step(prediction) if stepsizes or not prediction.is_stable else _CHECK,
@@ -141,7 +143,7 @@ def prediction_chart(prediction: "Prediction") -> Chart:
             level = decibels(steady) if math.isfinite(steady) else "unstable"
             x, y = np.arange(1.0, values.size + 1), to_decibels(values)
             series.append(Series(f"{title}, steady state {level}", x, y, line=LINES[index], colour=index))
-    title = f"{prediction.theory.capitalize()} theory: {describe_scenario(prediction.scenario)}"
+    title = f"{sentence_case(THEORY_TITLES[prediction.theory])}: {describe_scenario(prediction.scenario)}"
     return Chart(title, Scale("iteration", log=True), Scale(f"error (dB), {_LOWER}"), tuple(series))
 
 
@@ -171,6 +173,7 @@ def measured_notes(scenario: Scenario) -> tuple[str, ...]:
         f"eigenvalues of the inputs' covariances {least} to {most}.",
         "The theory uses the measured second and fourth moments of the inputs, and how the noise grows with them. It "
         "assumes samples that are independent in time and one model that is best for all clients; check by simulation.",
+        "There is no predicted test MSE: on a table the server is tested on the clients' next rows.",
     )
 
 
@@ -206,7 +209,7 @@ def stepsizes_report(curve: "StepsizeCurve") -> Report:
         f"Stepsize {significant(curve.stepsize[best])} gives the lowest network MSE, "
         f"{decibels(float(curve.network_mse[best]))}; {stable} of {counted(total, 'stepsize')} "
         f"{'is' if stable == 1 else 'are'} stable.",
-        f"{curve.theory.capitalize()} theory: {describe_scenario(curve.scenario)}.",
+        f"{sentence_case(THEORY_TITLES[curve.theory])}: {describe_scenario(curve.scenario)}.",
         (Table("Steady state by stepsize", columns, tuple(rows), marked=frozenset({best})),),
         (),
         NextStep("Let the theory choose", "psofed.tune(curve.scenario)", "psofed tune FILE"),
@@ -373,12 +376,8 @@ def _prediction_headline(prediction: "Prediction") -> str:
             f"Unstable: at stepsize {significant(scenario.mean_stepsize)} the error grows without bound. "
             f"The largest stable stepsize is {significant(prediction.max_stepsize)}."
         )
-    threat = (
-        f" with {count(scenario.num_byzantine)} of {count(scenario.num_clients)} clients Byzantine"
-        if scenario.num_byzantine
-        else ""
-    )
-    return f"The theory predicts a network MSE of {decibels(prediction.network_mse)} ({_LOWER}){threat}."
+    level = f"{decibels(prediction.network_mse)} ({_LOWER}){byzantine_words(scenario)}"
+    return f"The theory predicts a network MSE of {level}."
 
 
 def _parts(prediction: "Prediction") -> list[tuple[str, float]]:

@@ -49,7 +49,7 @@ def optimal_stepsize(
     scenario : Scenario or path
         Its own stepsize plays no part.
     theory : str
-        ``"exact"`` or ``"paper"``.
+        ``"exact"``, ``"paper"`` or ``"independence"`` (inputs taken as independent over time).
     metric : str
         ``"network"``, ``"test"`` or ``"msd"``; the last two have the same minimiser.
 

@@ -4,6 +4,7 @@ Everything that does not depend on μ is computed once, and where uploads are ho
 bisection: all stepsizes below a stable one are stable.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.errors import NotCoveredError
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_number
@@ -102,7 +104,7 @@ def predict_stepsizes(
     stepsizes : sequence of float
         μ, each positive.
     theory : str
-        ``"exact"`` or ``"paper"``.
+        ``"exact"``, ``"paper"`` or ``"independence"`` (inputs taken as independent over time).
     progress : callable, optional
         Called with the number of stepsizes done and their total.
 
@@ -121,16 +123,23 @@ def predict_stepsizes(
     for mu in values:
         check_stepsize(first.model, float(mu))
     stable = _which_are_stable(first.method, values)
-    rows = []
+    rows: list[tuple[float, ...]] = []
     for done, mu in enumerate(values):
         if progress is not None:
             progress(done, values.size)
         point = first.at(float(mu), is_stable=bool(stable[done]))
+        try:
+            steady = point.steady_state
+        except NotCoveredError:  # values are clipped at this stepsize
+            if done == values.size - 1 and not np.isfinite(rows).any():
+                raise
+            rows.append((math.nan,) * (4 + len(TERMS)))
+            continue
         rows.append(
             (
                 *(point.network_mse, point.server_msd, point.test_mse),
                 *(getattr(point.terms, name) for name in TERMS),
-                point.steady_state.sampling_error.excess,
+                steady.sampling_error.excess,
             )
         )
     if progress is not None:

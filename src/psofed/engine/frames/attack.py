@@ -8,23 +8,33 @@ from numba.cpython.unsafe import numbers
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from psofed.common.types import FloatArray
-from psofed.engine.attackers import attacks_now, common_normal, first_word, own_normal, redraw_byzantine
+from psofed.common.types import FloatArray, IntArray
+from psofed.engine.attackers import (
+    attacks_now,
+    byzantine_of,
+    common_normal,
+    first_word,
+    group_of,
+    own_normal,
+    redraw_byzantine,
+)
 from psofed.engine.bodies import Body, Frame, Hook, MakeFrame, Unpack, make_function, make_hook
 from psofed.engine.compiling import compiled, jitable
-from psofed.engine.hooks import ATTACK, CORRUPT, AttackState, Uploads, take_corrupt
+from psofed.engine.hooks import ATTACK, CORRUPT, REMEMBER, AttackState, Uploads, take_corrupt
 from psofed.parts.base import Attack
 from psofed.parts.contexts import (
     Conspiracy,
+    Moment,
     Upload,
     UploadAndAccomplices,
     UploadAndEveryone,
     UploadAndServer,
 )
+from psofed.parts.part import takes_memory
 
 _trailing_zeros: Body = numbers.trailing_zeros
 
-_NOBODY = np.zeros(0)
+_NOTHING, _NOBODY = np.zeros(0), np.zeros(0, np.int64)
 _NONE, _ONE = np.uint64(0), np.uint64(1)
 
 
@@ -33,6 +43,11 @@ def attack_hook(attack: Attack) -> Hook:
     if attack.crafts_vectors():
         return make_hook(attack, "craft", ATTACK, _make_crafting_frame)
     return make_hook(attack, "corrupt", ATTACK, _FRAMES[attack.knows])
+
+
+def remember_hook(attack: Attack) -> Hook:
+    """Return the hook of an attack that remembers its clients' models."""
+    return make_hook(attack, "remember", REMEMBER, _make_remembering_frame)
 
 
 def corrupt_function(attack: Attack) -> Callable[..., None]:
@@ -56,66 +71,54 @@ def _lowest_bit(bits: Any) -> Body:
 
 @jitable
 def _upload(
-    value: float,
-    entry: int,
-    client: int,
-    n: int,
-    normal: float,
-    common: float,
-    server: float,
-    accomplices: FloatArray,
-    honest: FloatArray,
-) -> Upload:
-    return Upload(value, entry, client, n, normal, common)
+    value: float, entry: int, client: int, n: int, normal: float, common: float, server: float, accomplices: FloatArray,
+    accomplice_clients: IntArray, honest: FloatArray, group: IntArray, byzantine: IntArray,
+) -> Upload:  # fmt: skip
+    return Upload(value, entry, client, n, normal, common, group, byzantine)
 
 
 @jitable
 def _and_server(
-    value: float,
-    entry: int,
-    client: int,
-    n: int,
-    normal: float,
-    common: float,
-    server: float,
-    accomplices: FloatArray,
-    honest: FloatArray,
-) -> UploadAndServer:
-    return UploadAndServer(value, entry, client, n, normal, common, server)
+    value: float, entry: int, client: int, n: int, normal: float, common: float, server: float, accomplices: FloatArray,
+    accomplice_clients: IntArray, honest: FloatArray, group: IntArray, byzantine: IntArray,
+) -> UploadAndServer:  # fmt: skip
+    return UploadAndServer(value, entry, client, n, normal, common, server, group, byzantine)
 
 
 @jitable
 def _and_accomplices(
-    value: float,
-    entry: int,
-    client: int,
-    n: int,
-    normal: float,
-    common: float,
-    server: float,
-    accomplices: FloatArray,
-    honest: FloatArray,
-) -> UploadAndAccomplices:
-    return UploadAndAccomplices(value, entry, client, n, normal, common, server, accomplices)
+    value: float, entry: int, client: int, n: int, normal: float, common: float, server: float, accomplices: FloatArray,
+    accomplice_clients: IntArray, honest: FloatArray, group: IntArray, byzantine: IntArray,
+) -> UploadAndAccomplices:  # fmt: skip
+    return UploadAndAccomplices(
+        value, entry, client, n, normal, common, server, accomplices, accomplice_clients, group, byzantine
+    )
 
 
 @jitable
 def _and_everyone(
-    value: float,
-    entry: int,
-    client: int,
-    n: int,
-    normal: float,
-    common: float,
-    server: float,
-    accomplices: FloatArray,
-    honest: FloatArray,
-) -> UploadAndEveryone:
-    return UploadAndEveryone(value, entry, client, n, normal, common, server, accomplices, honest)
+    value: float, entry: int, client: int, n: int, normal: float, common: float, server: float, accomplices: FloatArray,
+    accomplice_clients: IntArray, honest: FloatArray, group: IntArray, byzantine: IntArray,
+) -> UploadAndEveryone:  # fmt: skip
+    return UploadAndEveryone(
+        value,
+        entry,
+        client,
+        n,
+        normal,
+        common,
+        server,
+        accomplices,
+        honest,
+        accomplice_clients,
+        group,
+        byzantine,
+    )
 
 
 def _make_frame_alone(unpack: Unpack, body: Body, context: Body) -> Frame:
     """Return the frame of attackers who see only their own upload."""
+    has_memory = takes_memory(body)
 
     def frame(
         token: int, n: int, attackers: AttackState, target: FloatArray, server: FloatArray, uploads: Uploads
@@ -153,15 +156,21 @@ def _make_frame_alone(unpack: Unpack, body: Body, context: Body) -> Frame:
                         upload = context(
                             target[i] - sent[p, m, lane], i, client, n,
                             own_normal(key, gamma, word, i), common_normal(key, gamma, n, dimension, i),
-                            target[i] - server[i, lane], _NOBODY, _NOBODY,
+                            target[i] - server[i, lane], _NOTHING, _NOBODY, _NOTHING, group_of(attackers, lane),
+                            byzantine_of(attackers, lane),
                         )  # fmt: skip
-                        sent[p, m, lane] = target[i] - body(self, upload)
+                        if has_memory:
+                            lie = body(self, upload, attackers.client_memory[lane, client])
+                        else:
+                            lie = body(self, upload)
+                        sent[p, m, lane] = target[i] - lie
 
     return frame
 
 
 def _make_frame_together(unpack: Unpack, body: Body, context: Body) -> Frame:
     """Return the frame of attackers who see what others upload: lane by lane, with clients in order."""
+    has_memory = takes_memory(body)
 
     def frame(
         token: int, n: int, attackers: AttackState, target: FloatArray, server: FloatArray, uploads: Uploads
@@ -176,6 +185,7 @@ def _make_frame_together(unpack: Unpack, body: Body, context: Body) -> Frame:
         place = np.full((participants, dimension), -1)
         clean = np.empty((participants, shared))
         accomplices, honest = np.empty(participants), np.empty(participants)
+        accomplice_clients = np.empty(participants, np.int64)
         for lane in range(lanes):
             key, gamma = attackers.stream.key[lane], attackers.stream.gamma[lane]
             count = 0
@@ -209,6 +219,7 @@ def _make_frame_together(unpack: Unpack, body: Body, context: Body) -> Frame:
                             continue
                         if attacking[other]:
                             accomplices[num_accomplices] = clean[other, place[other, i]]
+                            accomplice_clients[num_accomplices] = clients[other, lane]
                             num_accomplices += 1
                         else:
                             honest[num_honest] = clean[other, place[other, i]]
@@ -216,9 +227,15 @@ def _make_frame_together(unpack: Unpack, body: Body, context: Body) -> Frame:
                     upload = context(
                         clean[p, m], i, clients[p, lane], n,
                         own_normal(key, gamma, word, i), common_normal(key, gamma, n, dimension, i),
-                        target[i] - server[i, lane], accomplices[:num_accomplices], honest[:num_honest],
+                        target[i] - server[i, lane], accomplices[:num_accomplices],
+                        accomplice_clients[:num_accomplices], honest[:num_honest], group_of(attackers, lane),
+                        byzantine_of(attackers, lane),
                     )  # fmt: skip
-                    sent[p, m, lane] = target[i] - body(self, upload)
+                    if has_memory:
+                        lie = body(self, upload, attackers.client_memory[lane, clients[p, lane]])
+                    else:
+                        lie = body(self, upload)
+                    sent[p, m, lane] = target[i] - lie
             for p in range(participants):
                 for m in range(shared):
                     place[p, entries[p, m, lane]] = -1
@@ -274,7 +291,10 @@ def _make_crafting_frame(unpack: Unpack, body: Body) -> Frame:
                 np.zeros((present - count, met), np.bool_),
             )
             those, those_shared = np.zeros((count, met)), np.zeros((count, met), np.bool_)
-            honest_clients = np.empty(present - count, np.int64)
+            honest_clients, accomplice_clients = (
+                np.empty(present - count, np.int64),
+                np.empty(count, np.int64),
+            )
             h = a = 0
             order = np.argsort(column)[:present]
             for p in order:
@@ -287,6 +307,7 @@ def _make_crafting_frame(unpack: Unpack, body: Body) -> Frame:
                         honest[h, row_of[i]] = server[i, lane] - sent[p, m, lane]
                         honest_shared[h, row_of[i]] = True
                 if attacking[p]:
+                    accomplice_clients[a] = column[p]
                     a += 1
                 else:
                     honest_clients[h] = column[p]
@@ -297,7 +318,8 @@ def _make_crafting_frame(unpack: Unpack, body: Body) -> Frame:
                 Conspiracy(
                     honest, honest_shared, honest_clients, those, those_shared, own, entry_of, common, num_clients,
                     dimension, n, attackers.memory[lane],
-                    np.empty(participants * participants + 2 * participants + 2 * met),
+                    np.empty(participants * participants + 2 * participants + 2 * met), accomplice_clients,
+                    group_of(attackers, lane), byzantine_of(attackers, lane), attackers.client_memory[lane],
                 ),
                 out,
             )  # fmt: skip
@@ -314,22 +336,41 @@ def _make_crafting_frame(unpack: Unpack, body: Body) -> Frame:
     return frame
 
 
+def _make_remembering_frame(unpack: Unpack, body: Body) -> Frame:
+    """Return the frame of what attackers remember after the local step; of all clients where the set is redrawn."""
+
+    def frame(token: int, n: int, attackers: AttackState, target: FloatArray, clients: FloatArray) -> None:
+        self = unpack(attackers.options)
+        num_clients, dimension, lanes = clients.shape
+        model = np.empty(dimension)
+        for k in range(num_clients):
+            for lane in range(lanes):
+                if attackers.redrawn >= 0 or attackers.is_byzantine[k, lane]:
+                    for i in range(dimension):
+                        model[i] = target[i] - clients[k, i, lane]
+                    body(self, Moment(model, k, n), attackers.client_memory[lane, k])
+
+    return frame
+
+
 def _make_frame_given(unpack: Unpack, body: Body, context: Body) -> Frame:
     """Return the frame of attackers whose uploads (as models, clients in order) and random numbers are given."""
 
     def frame(
-        token: int, options: FloatArray, n: int, clients: NDArray[Any], attacking: NDArray[Any], server: FloatArray,
-        uploads: FloatArray, normals: FloatArray, common: FloatArray, received: FloatArray,
+        token: int, options: FloatArray, n: int, clients: NDArray[Any], attacking: NDArray[Any], group: NDArray[Any],
+        server: FloatArray, uploads: FloatArray, normals: FloatArray, common: FloatArray, received: FloatArray,
     ) -> None:  # fmt: skip
         self = unpack(options)
         participants, dimension = uploads.shape
         accomplices, honest = np.empty(participants), np.empty(participants)
+        accomplice_clients = np.empty(participants, np.int64)
         for i in range(dimension):
             num_accomplices = num_honest = 0
             for p in range(participants):
                 if not np.isnan(uploads[p, i]):
                     if attacking[p]:
                         accomplices[num_accomplices] = uploads[p, i]
+                        accomplice_clients[num_accomplices] = clients[p]
                         num_accomplices += 1
                     else:
                         honest[num_honest] = uploads[p, i]
@@ -338,7 +379,8 @@ def _make_frame_given(unpack: Unpack, body: Body, context: Body) -> Frame:
                 if attacking[p] and not np.isnan(uploads[p, i]):
                     upload = context(
                         uploads[p, i], i, clients[p], n, normals[p, i], common[i], server[i],
-                        accomplices[:num_accomplices], honest[:num_honest],
+                        accomplices[:num_accomplices], accomplice_clients[:num_accomplices], honest[:num_honest], group,
+                        group,
                     )  # fmt: skip
                     received[p, i] = body(self, upload)
 
@@ -347,10 +389,12 @@ def _make_frame_given(unpack: Unpack, body: Body, context: Body) -> Frame:
 
 @compiled
 def _call(
-    address: int, options: FloatArray, n: int, clients: NDArray[Any], attacking: NDArray[Any], server: FloatArray,
-    uploads: FloatArray, normals: FloatArray, common: FloatArray, received: FloatArray,
+    address: int, options: FloatArray, n: int, clients: NDArray[Any], attacking: NDArray[Any], group: NDArray[Any],
+    server: FloatArray, uploads: FloatArray, normals: FloatArray, common: FloatArray, received: FloatArray,
 ) -> None:  # fmt: skip
-    take_corrupt(address)(0, options, n, clients, attacking, server, uploads, normals, common, received)
+    take_corrupt(address)(
+        0, options, n, clients, attacking, group, server, uploads, normals, common, received
+    )
 
 
 def _given_upload(unpack: Unpack, body: Body) -> Frame:

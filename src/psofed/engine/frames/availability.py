@@ -6,10 +6,14 @@ from psofed.common.types import BoolArray, FloatArray
 from psofed.engine.bodies import Body, Frame, Unpack, make_function
 from psofed.engine.compiling import compiled
 from psofed.engine.hooks import AVAILABILITY, take_availability
-from psofed.engine.normals import mix_word, unit_uniform
+from psofed.engine.lanes import WIDTH
+from psofed.engine.normals import fill_uniforms
 from psofed.engine.streams import Stream
 from psofed.parts.contexts import Presence
 from psofed.parts.network import Availability
+
+# Clients whose random numbers are drawn at a time.
+_BATCH = 64
 
 
 class Attendance:
@@ -34,7 +38,9 @@ class Attendance:
 
     def draw(self, first: int, count: int) -> BoolArray:
         """Return who is available in the next `count` iterations, the first of them `first`; shape (T, K, lanes)."""
-        out = np.empty((count, *self._state.shape), np.bool_)
+        # Kernels read whole vectors, also behind the last client.
+        size = count * self._state.size
+        out = np.empty(size + WIDTH, np.bool_)[:size].reshape(count, *self._state.shape)
         self._fill(first, self._stream, self._shares, self._client_uniforms, self._state, out)
         return out
 
@@ -52,17 +58,19 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
     ) -> None:
         self = unpack(options)
         iterations, num_clients, lanes = out.shape
-        uniforms = np.empty(lanes)
+        batch = min(num_clients, _BATCH)
+        uniforms = np.empty((batch, lanes))
         for t in range(iterations):
             n = first + t
             for k in range(num_clients):
-                # The first words are drawn once per client.
-                word = np.uint64((n + 1) * num_clients + k)
-                for lane in range(lanes):
-                    uniforms[lane] = unit_uniform(mix_word(stream.key[lane] + word * stream.gamma[lane]))
+                if k % batch == 0:
+                    # The first K words are drawn once per client.
+                    word = (n + 1) * num_clients + k
+                    fill_uniforms(stream.key, stream.gamma, word, min(batch, num_clients - k), uniforms)
+                drawn = uniforms[k % batch]
                 for lane in range(lanes):
                     presence = Presence(
-                        n, k, num_clients, shares[k], uniforms[lane], client_uniforms[k, lane], state[k, lane]
+                        n, k, num_clients, shares[k], drawn[lane], client_uniforms[k, lane], state[k, lane]
                     )
                     here = bool(body(self, presence))
                     state[k, lane] = here

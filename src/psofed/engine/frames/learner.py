@@ -58,11 +58,17 @@ def make_learning(scenario: "Scenario", lanes: int) -> Learning:
         shape=shape,
         hook=hook,
         stepsizes=stepsizes,
-        keep=np.array([learner.keep(float(mu)) for mu in stepsizes]),
+        keep=_keep_of(learner, stepsizes) if shape == _GAIN else np.zeros(0),
         memory=np.broadcast_to(first, (scenario.num_clients, lanes, first.size)).copy(),
         gains=empty_lanes(2, lanes),
         scratch=np.empty((3, scenario.dimension)),
     )
+
+
+def _keep_of(learner: Learner, stepsizes: FloatArray) -> FloatArray:
+    """Return a of each client, asked once for each stepsize."""
+    distinct, place = np.unique(stepsizes, return_inverse=True)
+    return np.array([learner.keep(float(stepsize)) for stepsize in distinct])[place]
 
 
 @compiled(inline=True)

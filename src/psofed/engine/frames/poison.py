@@ -3,11 +3,12 @@
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.engine.attackers import attacks_now, first_word, own_normal
+from psofed.engine.attackers import attacks_now, byzantine_of, first_word, group_of, own_normal
 from psofed.engine.bodies import Body, Frame, Hook, Unpack, make_hook
 from psofed.engine.hooks import POISON, AttackState
 from psofed.parts.base import Attack
 from psofed.parts.contexts import Sample
+from psofed.parts.part import takes_memory
 
 
 def poison_hook(attack: Attack) -> Hook:
@@ -16,6 +17,8 @@ def poison_hook(attack: Attack) -> Hook:
 
 
 def _make_frame(unpack: Unpack, body: Body) -> Frame:
+    has_memory = takes_memory(body)
+
     def frame(
         token: int,
         n: int,
@@ -39,7 +42,13 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
                     clean[i] = inputs[i, lane]
                     normals[i] = own_normal(key, gamma, word, i)
                     label += target[i] * clean[i]
-                poisoned, wrong = body(self, Sample(clean, label, normals, k, n))
+                sample = Sample(
+                    clean, label, normals, k, n, group_of(attackers, lane), byzantine_of(attackers, lane)
+                )
+                if has_memory:
+                    poisoned, wrong = body(self, sample, attackers.client_memory[lane, k])
+                else:
+                    poisoned, wrong = body(self, sample)
                 for i in range(dimension):
                     inputs[i, lane] = poisoned[i]
                     wrong -= target[i] * poisoned[i]

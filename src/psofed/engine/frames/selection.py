@@ -19,6 +19,8 @@ from psofed.engine.streams import Stream
 from psofed.parts.base import Pattern
 from psofed.parts.contexts import Mask
 
+_NO_MODEL = np.zeros(0)
+
 
 class Selector:
     """Draws masks for several trials.
@@ -48,7 +50,8 @@ class Selector:
         self._sizes = (num_clients, dimension, coordinated)
         self._dimension, self._num_shared = dimension, num_shared
         self._checked = type(pattern).__module__.startswith("psofed.")
-        self._select = make_function(pattern, "select", SELECTION, _make_frame, _call)
+        if not pattern.has_memory():
+            self._select = make_function(pattern, "select", SELECTION, _make_frame, _call)
 
     def draw(self, first: int, count: int, clients: IndexArray) -> IndexArray:
         """Return the entries that ``clients[t, p, lane]`` share in iteration ``first + t``, shape (T, P, M, lanes).
@@ -103,7 +106,7 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
                     own = half_uniform_at(stream.key[lane], stream.gamma[lane], client)
                     for m in range(shared):
                         uniforms[m] = drawn[m, lane]
-                    body(self, Mask(n, client, dimension, shared, uniforms, own), chosen)
+                    body(self, Mask(n, client, dimension, shared, uniforms, own, _NO_MODEL), chosen)
                     for m in range(shared):
                         out[t, p, m, lane] = chosen[m]
             if coordinated:

@@ -17,13 +17,13 @@ import numpy as np
 from flwr.app import Array as FlowerArray
 from flwr.app import ArrayRecord, Context, Message, RecordDict
 
-from psofed.common.errors import NotCoveredError
+from psofed.common.errors import NotCoveredError, PsofedError
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer
 from psofed.federation.client.sharing import ClientFunction, Mod
 from psofed.federation.client.sources import NamedSource, Position, Samples, Source, source_of_run
 from psofed.federation.protocol.column_names import ColumnNames
-from psofed.federation.protocol.corruption import corrupt_by_node, draw_attack
+from psofed.federation.protocol.corruption import check_rehearsal, corrupt_by_node, draw_attack
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.run_options import MAX_SEED
 from psofed.federation.protocol.wire import ARRAYS, FULL, SETTINGS, SYNC, VALUES, decode_instruction
@@ -59,6 +59,7 @@ def rehearse(attack: Attack, *, seed: int = 0) -> Mod:
         raise NotCoveredError(
             f'attack.kind = "{attack.kind}" changes what a node learns from: use a PoisonedSource'
         )
+    check_rehearsal(attack)
     if attack.knows not in ("upload", "server"):
         raise NotCoveredError(
             f'attack.kind = "{attack.kind}" sees what other nodes upload, which no node does: '
@@ -75,6 +76,10 @@ def rehearse(attack: Attack, *, seed: int = 0) -> Mod:
             return reply  # nothing is uploaded: the client has lost its state
         values = record[VALUES].numpy()
         settings = content.config_records[SETTINGS]
+        if "bits" in settings:
+            raise PsofedError(
+                "a node that rehearses an attack sends its values as they are: leave out the links"
+            )
         n, node = int(str(settings["round"])), int(str(settings["node"]))
         server = known.setdefault(node, np.full(instruction.masks.dimension, np.nan))
         if instruction.values is not None:
@@ -135,6 +140,9 @@ class PoisonedSource:
     attack: Attack
     node: int = 0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_rehearsal(self.attack)
 
     def columns(self) -> ColumnNames | None:
         """Return the names of the clean source's columns."""

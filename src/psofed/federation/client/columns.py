@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import logging
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +31,11 @@ _log = logging.getLogger("psofed.federation")
 
 _MOST_LINES = 50  # of one row
 _MARKED_BYTES = 256  # at the beginning of a file, and before the position
+_MARKED_ROWS = 4  # of Parquet
+_REPLACED = (
+    "%s was replaced by another file: reading it from its beginning; rows that the old one gained since the last look "
+    "were not seen"
+)
 
 
 class _OpenTable(NamedTuple):
@@ -49,9 +55,9 @@ class TableSource:
     ----------
     path : path
         ``.parquet`` and ``.pq`` are Parquet, a folder is all such files in it by name, all else is CSV. A line of CSV
-        counts once its line feed is there. A file whose beginning or whose last bytes before the position have changed
-        was replaced, and is read from its beginning. (Its inode does not count: an editor or rsync gives a file that
-        has grown a new one, and a rotation by copying keeps the old one.)
+        counts once its line feed is there. A file whose beginning or whose last bytes (of Parquet: rows) before the
+        position have changed was replaced, and is read from its beginning. (Its inode does not count: an editor or
+        rsync gives a file that has grown a new one, and a rotation by copying keeps the old one.)
     dimension : int
         D; there must be as many features. 0 lets any number pass.
     target_column : str or None
@@ -62,6 +68,8 @@ class TableSource:
         Take only the rows that name `client` in that column.
     growing : bool
         Whether a last line without a line feed may still be written, and does not count yet.
+    units : tuple of (str, str)
+        Columns and their units, where they are known; a run that states others is refused.
     """
 
     path: Path
@@ -71,6 +79,7 @@ class TableSource:
     client_column: str = ""
     client: str = ""
     growing: bool = True
+    units: tuple[tuple[str, str], ...] = ()
 
     def columns(self) -> ColumnNames | None:
         """Return the names of the features and of the target, None if there is no header line."""
@@ -85,6 +94,7 @@ class TableSource:
 
     def choose(self, columns: ColumnNames) -> "TableSource":
         """Return the same table with the run's columns in the run's order, or refuse by name."""
+        columns.check_units(dict(self.units), f"this node's {self.path.name}")
         if self.features:
             own = ColumnNames(self.features, self.target_column or columns.target)
             columns.check_same(own, f"this node's choice of columns from {self.path.name}")
@@ -139,7 +149,7 @@ class TableSource:
     def _open(self, start: Position | None = None) -> _OpenTable:
         first = start.offset if start else 0
         if self.path.is_dir() or is_parquet(self.path):
-            return self._open_parquet(first)
+            return self._open_parquet(start or Position())
         try:
             with self.path.open("rb") as file:
                 line = file.readline()
@@ -150,11 +160,7 @@ class TableSource:
         if not text.strip() or (self.growing and not line.endswith(b"\n")):
             return _OpenTable([], iter(()))
         if replaced:
-            _log.warning(
-                "%s was replaced by another file: reading it from its beginning; "
-                "rows that the old one gained since the last look were not seen",
-                self.path,
-            )
+            _log.warning(_REPLACED, self.path)
             first = 0
         delimiter = delimiter_of(text)
         header = [name.strip() for name in _split(text, delimiter)]
@@ -162,7 +168,16 @@ class TableSource:
             return _OpenTable(_numbered(len(header)), self._lines(first, delimiter), delimiter, numbered=True)
         return _OpenTable(header, self._lines(max(len(line), first), delimiter), delimiter)
 
-    def _open_parquet(self, first: int) -> _OpenTable:
+    def _open_parquet(self, start: Position) -> _OpenTable:
+        header, rows = self._parquet_rows(start.offset)
+        if start.offset:
+            last = next((mark for at, _, mark in rows if at == start.offset), "shorter")
+            if start.mark and last != start.mark:
+                _log.warning(_REPLACED, self.path)
+                header, rows = self._parquet_rows(0)
+        return _OpenTable(header, rows)
+
+    def _parquet_rows(self, first: int) -> tuple[list[str], Rows]:
         files = [self.path]
         if self.path.is_dir():
             files = sorted(path for path in self.path.iterdir() if is_parquet(path))
@@ -174,8 +189,7 @@ class TableSource:
                 raise PsofedError(f"{path}: columns {', '.join(names)} where others have {', '.join(header)}")
             header = names
             tables.append(row for _, row in rows)
-        numbered = enumerate(itertools.chain.from_iterable(tables), start=1)
-        return _OpenTable(header, ((at, row, "") for at, row in numbered if at > first))
+        return header, _marked(itertools.chain.from_iterable(tables), first)
 
     def _lines(self, offset: int, delimiter: str) -> Rows:
         with self.path.open("rb") as file:
@@ -230,6 +244,17 @@ def _is_replaced(file: BinaryIO, start: Position) -> bool:
     if first and not tail.endswith(b"\n"):
         return True
     return bool(start.mark) and _mark(head, tail) != start.mark
+
+
+def _marked(rows: Iterator[Sequence[Any]], first: int) -> Rows:
+    """Yield rows of Parquet with their number and, from number `first` on, a mark of what was read up to there."""
+    head: list[Sequence[Any]] = []
+    tail: deque[Sequence[Any]] = deque(maxlen=_MARKED_ROWS)
+    for at, row in enumerate(rows, start=1):
+        if at <= _MARKED_ROWS:
+            head.append(row)
+        tail.append(row)
+        yield at, row, _mark(repr(head).encode(), repr(list(tail)).encode()) if at >= first else ""
 
 
 def _mark(head: bytes, tail: bytes) -> str:

@@ -12,6 +12,7 @@ arrives, and a call then finds next to nothing pending.
 
 import copy
 import json
+import logging
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ from psofed.federation.client.sources import (
 )
 from psofed.federation.client.state import STATE, commit_state, copy_records, latest_state
 from psofed.federation.protocol.column_names import ColumnNames
+
+_log = logging.getLogger("psofed.federation")
 
 STREAM = "psofed.stream"
 BACKLOG = 20  # rows that a file may hold before its run begins without a remark
@@ -145,11 +148,19 @@ class OnlineRegression:
         return learned
 
     def _read(self, stream: "ClientStream", limit: int, columns: ColumnNames | None) -> Samples:
+        if columns is not None and columns.units and not stream.position.samples and not self._states_units:
+            _log.warning(
+                "the run's columns are %s; this node states no units (--units), make sure they fit", columns
+            )
         pending = source_of_run(self.source, columns).read(stream.position, limit)
         self.problem = pending.problem or self.problem
         if not self.scaled and np.isnan(pending.inputs).any():
             raise PsofedError("values are missing, which only scaled data may")
         return pending
+
+    @property
+    def _states_units(self) -> bool:
+        return isinstance(self.source, TableSource) and bool(self.source.units)
 
     def _learn(
         self, model: NDArray[Any], stream: "ClientStream", pending: Samples, taken: int

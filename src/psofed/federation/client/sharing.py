@@ -1,7 +1,7 @@
 """The client's side: a Flower mod that turns ordinary full-model training into partial sharing."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,6 +12,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, M
 from psofed.common.errors import PsofedError
 from psofed.federation.client.sources import NoDataYetError
 from psofed.federation.client.state import ClientState, commit_state, copy_records, find_state
+from psofed.federation.client.uplink import Uplink
 from psofed.federation.protocol.aggregate import overwrite
 from psofed.federation.protocol.bounds import MAX_ENTRIES
 from psofed.federation.protocol.column_names import ColumnNames
@@ -34,6 +35,7 @@ from psofed.federation.protocol.wire import (
     decode_instruction,
     encode_reply,
 )
+from psofed.parts.network import Channel
 
 ClientFunction = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, ClientFunction], Message]
@@ -63,6 +65,7 @@ def partial_sharing(
     masks: MaskSource | None = None,
     max_entries: int = MAX_ENTRIES,
     columns: ColumnNames | FindsColumns | None = None,
+    links: Sequence[Channel] = (),
 ) -> Mod:
     """Return the mod that lets an ordinary training function take part in PSO-Fed.
 
@@ -89,6 +92,9 @@ def partial_sharing(
         Names of the columns that the training function learns from, in its order; the client refuses a run with
         other names or another order. Or a training function that finds its columns by name itself, as that of
         :func:`psofed.federation.online_regression` does. None: the columns have no names, nor may the run's.
+    links : sequence of Channel, optional
+        What happens to every upload before it leaves the client: ``psofed.channels.Private``, ``Quantised``, or both in
+        this order. The privacy spent, (ε, δ), is part of every reply's metrics.
 
     Examples
     --------
@@ -101,6 +107,7 @@ def partial_sharing(
     ...     records = {"arrays": ArrayRecord([weights]), "metrics": MetricRecord({"num-examples": 1})}
     ...     return Message(RecordDict(records), reply_to=message)
     """
+    uplink = Uplink(tuple(links)) if links else None
 
     def mod(message: Message, context: Context, call_next: ClientFunction) -> Message:
         instruction = decode_instruction(message.content, max_entries)
@@ -126,7 +133,8 @@ def partial_sharing(
             and state.round_number == instruction.round_number
         ):
             # The server asks again, say after it was restarted: the same answer, and nothing learned twice.
-            return Message(encode_reply(_reply(state, source)), reply_to=message)
+            again = _send(uplink, _reply(state, source), working.state, state, source)
+            return Message(encode_reply(again), reply_to=message)
         begun = _begin(instruction, state)
         if begun is None:
             lost = Reply(
@@ -173,10 +181,17 @@ def partial_sharing(
             num_examples=earlier_examples + num_examples,
             metrics=_join(earlier_metrics, metrics),
         )
+        if uplink is not None:
+            known = np.arange(layout.dimension) if whole else indices
+            when = f"{instruction.epoch} {instruction.round_number}"
+            uplink.note(
+                working.state, layout.dimension, known, np.asarray(instruction.values, np.float64), when
+            )
         commit_state(working, learned, directory)
         context.state = working.state
         remark = str(said.get("always" if learned.num_examples else "text", ""))
         reply = replace(_reply(learned, source), remark=remark)
+        reply = _send(uplink, reply, working.state, learned, source)
         return Message(encode_reply(reply), reply_to=message)
 
     return mod
@@ -250,6 +265,16 @@ def _reply(state: ClientState, source: MaskSource) -> Reply:
         num_examples=state.num_examples,
         metrics=state.metrics,
     )
+
+
+def _send(
+    uplink: Uplink | None, reply: Reply, records: RecordDict, state: ClientState, source: MaskSource
+) -> Reply:
+    """Return the reply as it leaves the client."""
+    if uplink is None:
+        return reply
+    entries = source.indices(state.round_number + 1, state.node)
+    return uplink.send(reply, records, state.layout.dimension, np.asarray(entries, np.int64))
 
 
 def _read_training(reply: Message, layout: ModelLayout) -> tuple[Vector, ArrayRecord, int, dict[str, Any]]:

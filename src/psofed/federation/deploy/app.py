@@ -27,17 +27,21 @@ from psofed.federation.client.sharing import STATE_DIRECTORY, ClientFunction, Mo
 from psofed.federation.client.sources import Source, open_source
 from psofed.federation.client.synthetic import SyntheticSource, evaluate_model
 from psofed.federation.deploy.guard import die_with_parent
-from psofed.federation.deploy.report import build_result, columns_of, save_result
+from psofed.federation.deploy.report import build_result, columns_of, latest_errors, save_result
 from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.deploy.traffic import read_traffic
 from psofed.federation.protocol.bounds import MAX_CONFIG, READY_MADE_ENTRIES, check_scenario
 from psofed.federation.protocol.masks import Sharing
+from psofed.federation.protocol.node_options import LINK
 from psofed.federation.server.adoption import ADOPT
 from psofed.federation.server.checkpoint import ServerState
 from psofed.federation.server.step import Combination
 from psofed.federation.server.strategy import PSOFed
 from psofed.parts.base import Attack, Defence
+from psofed.parts.channels.private import Private
+from psofed.parts.channels.quantised import Quantised
+from psofed.parts.network import Channel
 from psofed.scenario import Scenario
 from psofed.scenario.changes import attack_from_mapping
 
@@ -51,9 +55,14 @@ server_app: ServerApp = ServerApp()
 def train(message: Message, context: Context) -> Message:
     """Learn from all samples since the last call, and share a part."""
     settings, function = _prepare(*_texts(context))
-    mods: list[Mod] = [partial_sharing(catch_up=True, max_entries=READY_MADE_ENTRIES, columns=function)]
     attack = _attack_of(dict(context.node_config), settings)
-    if attack is not None and not attack.poisons_samples():
+    lies = attack is not None and not attack.poisons_samples()
+    # A lie is sent as it is.
+    links = () if lies else links_of(dict(context.node_config), settings)
+    mods: list[Mod] = [
+        partial_sharing(catch_up=True, max_entries=READY_MADE_ENTRIES, columns=function, links=links)
+    ]
+    if attack is not None and lies:
         mods.insert(0, rehearse(attack, seed=settings.seed))
     return apply_mods(function, mods)(message, context)
 
@@ -112,7 +121,10 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
     if submitted:  # from now on the server continues the run should this process die
         write_json(home.status, {**submitted, "state": "running"})
 
+    errors: dict[str, float] = {}
+
     def write_status(state: ServerState, word: str = "running") -> None:
+        errors.update(latest_errors(state))
         document = {"session": state.session, "round": state.round_number, "rounds": scenario.iterations}
         document["run"] = run
         last = state.history[-1] if state.history else None
@@ -124,6 +136,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
                 "last": last,
                 "conduct": state.conduct,
                 "seen": state.seen,
+                "errors": errors,
                 "columns": columns_of(state),
                 **({"suspects": state.suspects["nodes"]} if state.suspects else {}),
             },
@@ -223,6 +236,23 @@ def _attack_of(node_config: Mapping[str, Any], settings: RunSettings) -> Attack 
     return attack_from_mapping(values)
 
 
+def links_of(node_config: Mapping[str, Any], settings: RunSettings) -> tuple[Channel, ...]:
+    """Return what a node does to its uploads: what its own settings say, otherwise what the run's scenario says."""
+    given = {name: node_config[name] for name in LINK if name in node_config}
+    if not given:
+        links = settings.scenario.channel
+        return () if links is None else links.up
+    own: list[Channel] = []
+    if "clip" in given:
+        own.append(
+            Private(**{name: float(given[name]) for name in ("clip", "multiplier", "delta") if name in given})
+        )
+    if "bits" in given:
+        rounding = str(given.get("rounding", "dithered"))
+        own.append(Quantised(bits=int(given["bits"]), reach=float(given["reach"]), rounding=rounding))
+    return tuple(own)
+
+
 def _source_of(node_config: Mapping[str, Any], settings: RunSettings) -> tuple[Source, bool]:
     """Return a node's samples, and whether they are to be scaled."""
     source = _clean_source(node_config, settings)
@@ -247,8 +277,9 @@ def _clean_source(node_config: Mapping[str, Any], settings: RunSettings) -> Sour
 def open_data(node_config: Mapping[str, Any], dimension: int, partition: int = 0) -> Source:
     """Return the samples that a node's settings name: a table with named columns, or any other source."""
     name = str(node_config["data"])
-    if not node_config.keys() & {"target-column", "features", "client-column"}:
+    if not node_config.keys() & {"target-column", "features", "units", "client-column"}:
         return open_source(name, dimension, partition)
+    units = (text.partition("=") for text in str(node_config.get("units", "")).split(",") if text.strip())
     features, target = str(node_config.get("features", "")), node_config.get("target-column")
     return TableSource(
         Path(name),
@@ -257,4 +288,5 @@ def open_data(node_config: Mapping[str, Any], dimension: int, partition: int = 0
         tuple(column.strip() for column in features.split(",") if column.strip()),
         str(node_config.get("client-column", "")),
         str(node_config.get("client", "")),
+        units=tuple((column.strip(), unit.strip()) for column, _, unit in units),
     )

@@ -89,7 +89,7 @@ def from_client(folder: Path) -> ExportedModel:
 
 
 def save_model(model: ExportedModel, path: Path) -> None:
-    """Write a model to a ``.npz`` or ``.json`` file, atomically."""
+    """Write a model to a ``.npz``, ``.json`` or (if it is linear) ``.onnx`` file, atomically."""
     document: dict[str, Any] = {
         KIND: FORMAT,
         "psofed": __version__,
@@ -103,14 +103,23 @@ def save_model(model: ExportedModel, path: Path) -> None:
         write_archive(path, document, model.arrays)
     elif path.suffix == ".json":
         write_json(path, {**document, "values": {name: a.tolist() for name, a in model.arrays.items()}})
+    elif path.suffix == ".onnx":
+        from psofed.federation.deploy.onnx import save_onnx
+
+        about = {"psofed": __version__, "round": str(model.round_number), "session": model.session}
+        save_onnx(path, model.weights(), model.scaling, model.columns, about)
     else:
-        raise PsofedError(f"--out {path}: must end with .npz or .json")
+        raise PsofedError(f"--out {path}: must end with .npz, .json or .onnx")
 
 
 def load_model(path: Path) -> ExportedModel:
     """Read what :func:`save_model` wrote, or the model of the client whose folder `path` is."""
     if path.is_dir():
         return from_client(path)
+    if path.suffix == ".onnx":
+        raise PsofedError(
+            f"--model {path}: ONNX files are for other programs; export a .json or .npz file too"
+        )
     try:
         if path.suffix == ".json":
             document = read_json(path)

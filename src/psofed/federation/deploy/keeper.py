@@ -6,11 +6,12 @@ ServerApp of ours holds a lock while it works, which the kernel frees when the p
 
 import dataclasses
 import logging
+from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import is_locked, read_json, write_json
 from psofed.federation.deploy.settings import RunSettings
-from psofed.federation.deploy.submit import submit
+from psofed.federation.deploy.submit import has_completed_round, submit
 from psofed.federation.deploy.superlink import Home, open_control
 
 _log = logging.getLogger("psofed.federation")
@@ -21,6 +22,9 @@ _TRIES = 3  # without a completed round in between
 
 class RunKeeper:
     """Watches the run of a server, and submits it again when its process has died.
+
+    A run that an earlier server has left behind is not touched: whoever starts the server again continues it with
+    ``psofed federation resume``, and two must not do so at once.
 
     Parameters
     ----------
@@ -33,11 +37,12 @@ class RunKeeper:
         self._missing = 0
         self._tries = 0
         self._round = -1
+        self._left_behind = self._dead_run().get("run")
 
     def look(self) -> None:
         """Continue the run if nobody works on it; call it every second or so."""
-        status = read_json(self.home.status) if self.home.status.exists() else {}
-        if status.get("state") not in ("running", "interrupted") or is_locked(self.home.run_lock):
+        status = self._dead_run()
+        if not status or status["run"] == self._left_behind:
             self._missing = 0
             return
         self._missing += 1
@@ -54,14 +59,25 @@ class RunKeeper:
         write_json(self.home.status, {**status, "state": "interrupted"})
         _log.warning("the run's process has died after round %d; continuing the run", status["round"])
         try:
-            self._continue(str(status.get("run", "")))
+            self._continue(str(status["run"]))
         except PsofedError as error:
             _log.warning("the run could not be continued: %s", error)
+
+    def _dead_run(self) -> dict[str, Any]:
+        """Return the status of a run that was abandoned before its end, or nothing."""
+        try:
+            status = read_json(self.home.status) if self.home.status.exists() else {}
+        except PsofedError:
+            status = {}  # damaged; every command that needs it says so
+        whole = isinstance(status, dict) and {"state", "round", "run"} <= status.keys()
+        if not whole or status["state"] not in ("running", "interrupted") or is_locked(self.home.run_lock):
+            return {}
+        return dict(status)
 
     def _continue(self, run: str) -> None:
         with open_control(self.home) as control:
             if run and not control.run_status(int(run)).startswith("finished"):
                 control.stop_run(int(run))
         settings = RunSettings.from_config(read_json(self.home.settings))
-        saved = self.home.checkpoint.exists()
+        saved = has_completed_round(self.home)
         submit(self.home, dataclasses.replace(settings, resume=saved), force=True)

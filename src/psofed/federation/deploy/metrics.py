@@ -7,6 +7,7 @@ from typing import Any
 from psofed.common.errors import PsofedError
 from psofed.federation.deploy.status import federation_status
 from psofed.federation.deploy.superlink import Home
+from psofed.federation.server.rounds import mean_without_overflow
 
 
 class FederationCollector:
@@ -31,6 +32,12 @@ class FederationCollector:
         online = GaugeMetricFamily("psofed_node_online", "Whether a node is online", labels=["node"])
         seen = GaugeMetricFamily("psofed_node_last_round", "Last round accepted from a node", labels=["node"])
         bad = CounterMetricFamily("psofed_bad_replies", "Dropped replies", labels=["node", "kind"])
+        error = GaugeMetricFamily(
+            "psofed_node_squared_error", "Mean squared error in a node's last report", labels=["node"]
+        )
+        errors = run.get("errors", {})
+        for name, value in errors.items():
+            error.add_metric([name], value)
         for node in found["nodes"]:
             online.add_metric([node["name"]], node["status"] == "online")
             seen.add_metric([node["name"]], max(0, node["last_round"]))
@@ -40,7 +47,21 @@ class FederationCollector:
         traffic = CounterMetricFamily("psofed_bytes", "Bytes at the nodes' sockets", labels=["direction"])
         for direction in ("up", "down"):
             traffic.add_metric([direction], (found["traffic"] or {}).get(direction, 0))
-        yield from (online, seen, bad, traffic)
+        if errors:
+            yield GaugeMetricFamily(
+                "psofed_network_mse", "Mean of the nodes' last squared errors",
+                mean_without_overflow(list(errors.values())),
+            )  # fmt: skip
+        participants = len(last.get("participants", ()))
+        yield GaugeMetricFamily("psofed_participants", "Nodes asked in the last round", participants)
+        accepted = len(last.get("accepted", ()))
+        yield GaugeMetricFamily("psofed_accepted_replies", "Replies accepted in the last round", accepted)
+        out = GaugeMetricFamily(
+            "psofed_node_excluded", "Whether the defence excludes a node", labels=["node"]
+        )
+        for name, about in found["suspects"].items():
+            out.add_metric([name], bool(about["out"]))
+        yield from (online, seen, error, out, bad, traffic)
 
 
 @contextmanager

@@ -36,7 +36,7 @@ from psofed.federation.flower import (
     identify,
 )
 from psofed.federation.protocol.packing import pack, unpack
-from psofed.federation.protocol.wire import SETTINGS, clean_text
+from psofed.federation.protocol.wire import METRICS, SETTINGS, clean_text
 
 _LONGEST_PAUSE = 5.0
 _LEARN_EVERY = 0.2
@@ -234,6 +234,14 @@ class LongLivedNode:
         if remark not in ("", self._said):
             self.say(remark)
         self._said = remark
+        spent: Any = reply.content.metric_records.get(METRICS, {})
+        uploads = spent.get("privacy-uploads", 0)
+        # After 1, 2, 4, 8, … uploads.
+        if isinstance(uploads, int) and uploads > 0 and uploads & (uploads - 1) == 0:
+            self.say(
+                f"privacy spent after {uploads} upload{'s' if uploads > 1 else ''}: epsilon = "
+                f"{spent['privacy-epsilon']:.3g} at delta = {spent['privacy-delta']:g}"
+            )
 
     def _learn_arrived(self) -> None:
         failed = ""

@@ -1,11 +1,12 @@
 """Report and chart of a federation's result, with the predictions of theory and simulation."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from psofed.common.numbers import to_decibels
-from psofed.render import Column, Kind, Measured, Report, Table
+from psofed.render import Column, Kind, Measured, Report, Reported, Table
 from psofed.render.charts import Chart, Scale, Series
 from psofed.render.numbers import count, counted, decibels, percent
 from psofed.results import METRIC_TITLES
@@ -13,43 +14,57 @@ from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
     from psofed.federation.deploy.demo import RunPrediction
-    from psofed.render.figures import Figure
 
 _MOST_ROWS = 25  # of a learning curve; the result has all
 
 
-def federation_report(result: dict[str, Any], prediction: "RunPrediction | None" = None) -> Report:
-    """Return the learning curve, the traffic, and which nodes were dropped or are suspect.
+@dataclass(frozen=True, eq=False, repr=False)
+class FederationOutcome(Reported):
+    """The result of a federation as commands show it.
 
-    Parameters
+    Attributes
     ----------
     result : dict
         As in ``result.json``.
     prediction : RunPrediction, optional
         Shown beside the run.
+    files : str
+        Where its files are, in a sentence.
     """
-    scenario = Scenario.from_mapping(result["scenario"])
-    return Report(
-        _headline(result),
-        f"{counted(len(result['nodes']), 'node')}, {count(scenario.num_byzantine)} Byzantine; "
-        f"sharing {scenario.num_shared} of {scenario.dimension} parameters.",
-        (_curve(result, prediction),),
-        tuple(_remarks(result)),
-        None,
-        lambda: (federation_chart(result, prediction),),
-    )
+
+    result: dict[str, Any]
+    prediction: "RunPrediction | None" = None
+    files: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result with the prediction, if there is one."""
+        return (
+            self.result if self.prediction is None else {**self.result, "prediction": vars(self.prediction)}
+        )
+
+    def report(self) -> Report:
+        """Return the learning curve, the traffic, and which nodes were dropped or are suspect."""
+        result = self.result
+        scenario = Scenario.from_mapping(result["scenario"])
+        return Report(
+            _headline(result),
+            f"{counted(len(result['nodes']), 'node')}, {count(scenario.num_byzantine)} Byzantine; "
+            f"sharing {scenario.num_shared} of {scenario.dimension} parameters.",
+            (_curve(result, self.prediction),),
+            (*_remarks(result), *filter(None, [self.files])),
+            None,
+            lambda: (self.chart(),),
+        )
+
+    def chart(self) -> Chart:
+        """Return the clients' errors and the server's deviation by round.
+
+        Predictions are dashed lines, with the range of 90 % of simulated runs shaded.
+        """
+        return _chart(self.result, self.prediction)
 
 
-def federation_chart(result: dict[str, Any], prediction: "RunPrediction | None" = None) -> Chart:
-    """Return the clients' errors and the server's deviation by round.
-
-    Parameters
-    ----------
-    result : dict
-        As in ``result.json``.
-    prediction : RunPrediction, optional
-        Drawn as dashed lines, with the range of 90 % of simulated runs shaded.
-    """
+def _chart(result: dict[str, Any], prediction: "RunPrediction | None") -> Chart:
     curve, scenario = result["learning_curve"], Scenario.from_mapping(result["scenario"])
     rounds = np.array(curve["round"], dtype=np.float64)
     series = []
@@ -77,13 +92,6 @@ def federation_chart(result: dict[str, Any], prediction: "RunPrediction | None" 
         Scale("error (dB), lower is better"),
         tuple(series),
     )
-
-
-def plot_federation(result: dict[str, Any], prediction: "RunPrediction | None" = None) -> "Figure":
-    """Draw :func:`federation_chart`."""
-    from psofed.render.figures import draw_chart
-
-    return draw_chart(federation_chart(result, prediction))
 
 
 def _headline(result: dict[str, Any]) -> str:

@@ -3,13 +3,14 @@
 import datetime
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from psofed._version import __version__
-from psofed.common.files import read_json, write_json
+from psofed.common.files import write_json
 from psofed.common.types import FloatArray
 from psofed.federation.client.synthetic import evaluate_model
 from psofed.federation.deploy.settings import RunSettings
@@ -48,7 +49,7 @@ def build_result(
         "version": __version__,
         "scenario": settings.scenario.to_mapping(),
         "seed": settings.seed,
-        "settings": {key: value for key, value in settings.to_config().items() if key != "scenario"},
+        "settings": settings.options_to_config(),
         "session": state.session,
         "started": _clock(window[0]),
         "finished": _clock(window[1]),
@@ -73,8 +74,15 @@ def columns_of(state: ServerState) -> dict[str, Any] | None:
     return None if columns is None else columns.to_mapping()
 
 
+def latest_errors(state: ServerState) -> dict[str, float]:
+    """Return the mean squared a-priori error that each node reported in the last round."""
+    record = state.history[-1] if state.history else {"metrics": {}}
+    reported = {node: list(_squared_errors(metrics).values()) for node, metrics in record["metrics"].items()}
+    return {node: mean_without_overflow(values) for node, values in reported.items() if values}
+
+
 def describe_nodes(state: ServerState) -> dict[str, dict[str, Any]]:
-    """Return for every node, by name, its rounds, its examples, and its last remark and error if it had any."""
+    """Return for every node, by name, its rounds, examples, last remark and error, and the privacy it says it spent."""
     nodes: dict[str, dict[str, Any]] = {}
     for record in state.history:
         for name in record["participants"]:
@@ -85,6 +93,11 @@ def describe_nodes(state: ServerState) -> dict[str, dict[str, Any]]:
                 name, "" if name in record["accepted"] else entry["remark"]
             )
             entry["error"] = record["reasons"].get(name, entry["error"])
+            told = record.get("metrics", {}).get(name, {})
+            if "privacy-epsilon" in told:
+                entry["privacy"] = {
+                    each: told.get(f"privacy-{each}") for each in ("epsilon", "delta", "uploads")
+                }
     return dict(sorted(nodes.items()))
 
 
@@ -97,12 +110,8 @@ def learning_curve(state: ServerState) -> dict[str, list[Any]]:
     errors: dict[int, dict[str, float]] = {}
     for record in state.history:
         for node, metrics in record["metrics"].items():
-            values, last = metrics.get("squared-errors"), metrics.get("last-round")
-            if not isinstance(values, list) or not isinstance(last, int | float):
-                continue
-            for back, value in enumerate(reversed(values)):
-                if value is not None and value >= 0:
-                    errors.setdefault(int(last) - back, {})[node] = float(value)
+            for number, value in _squared_errors(metrics).items():
+                errors.setdefault(number, {})[node] = value
     numbers = [record["round"] for record in state.history]
     evaluations = [record.get("evaluation", {}) for record in state.history]
     return {
@@ -130,7 +139,7 @@ def communication(state: ServerState, counted: SocketTraffic | None) -> dict[str
         "values_down": down,
         "values_up": up,
         "payload_bytes_down": down * item,
-        "payload_bytes_up": up * item,
+        "payload_bytes_up": sum(record["bytes_up"] for record in state.history),
         "full_sharing_payload_bytes": full * item,
         "fraction_of_full_sharing": (down + up) / full if full else None,
         "socket_bytes_down": None if counted is None else counted.down,
@@ -147,11 +156,6 @@ def save_result(result: dict[str, Any], path: Path) -> None:
     """Write `result` as JSON to `path` and its curves as NetCDF beside it, both atomically."""
     write_json(path, result)
     save_dataset(result_dataset(result), path.with_suffix(".nc"))
-
-
-def load_federation_result(path: Path) -> dict[str, Any]:
-    """Read a result written by :func:`save_result`."""
-    return dict(read_json(path))
 
 
 def result_dataset(result: dict[str, Any]) -> "xarray.Dataset":
@@ -195,6 +199,15 @@ def result_dataset(result: dict[str, Any]) -> "xarray.Dataset":
     dataset.attrs["communication"] = json.dumps(result["communication"])
     dataset.attrs["session"] = result["session"]
     return dataset
+
+
+def _squared_errors(metrics: Mapping[str, Any]) -> dict[int, float]:
+    """Return the squared errors that a node reports, by round; it may report anything."""
+    values, last = metrics.get("squared-errors"), metrics.get("last-round")
+    if not isinstance(values, list) or not isinstance(last, int | float):
+        return {}
+    numbered = enumerate(reversed(values))
+    return {int(last) - back: float(value) for back, value in numbered if value is not None and value >= 0}
 
 
 def _floats(values: list[float | None]) -> FloatArray:

@@ -8,7 +8,6 @@ from psofed.common.errors import NotCoveredError, PsofedError
 from psofed.common.options import option
 from psofed.common.toml import parse_toml
 from psofed.common.validation import check_choice
-from psofed.data.own_data import OwnData
 from psofed.federation.protocol.column_names import ColumnNames, listed
 from psofed.federation.protocol.masks import PATTERNS
 from psofed.federation.protocol.run_options import ReplyLimits, RunOptions
@@ -37,7 +36,7 @@ class RunSettings(RunOptions):
         if (
             rows := self.scenario.data.rows
         ) is not None:  # each node has its own; their columns are the run's
-            reading = (rows.source if isinstance(rows, OwnData) else rows).reading
+            reading = rows.source.reading
             if reading.features and not self.features and self.target_column is None:
                 object.__setattr__(self, "features", tuple(reading.features))
                 object.__setattr__(self, "target_column", reading.target_column)
@@ -64,7 +63,7 @@ class RunSettings(RunOptions):
         values, rows = dict(options), scenario.data.rows
         if rows is None:
             return cls(scenario=scenario, **values)
-        reading = (rows.source if isinstance(rows, OwnData) else rows).reading
+        reading = rows.source.reading
         settings = cls(
             scenario=scenario,
             **{"samples_per_round": 1, "min_nodes": scenario.num_participants, **values},
@@ -86,9 +85,12 @@ class RunSettings(RunOptions):
 
     def to_config(self) -> dict[str, str | int | float | bool]:
         """Return the flat mapping that Flower carries to server and clients."""
-        names = [field.name for field in fields(self) if field.name not in _COLUMNS]
+        return {**self.options_to_config(), "scenario": self.scenario.to_toml()}
+
+    def options_to_config(self) -> dict[str, str | int | float | bool]:
+        """Return the same without the scenario."""
+        names = [field.name for field in fields(self) if field.name not in (*_COLUMNS, "scenario")]
         config = {name.replace("_", "-"): getattr(self, name) for name in names}
-        config["scenario"] = self.scenario.to_toml()
         if self.columns is not None:
             config["columns"] = self.columns.to_text()
         return config
@@ -154,7 +156,7 @@ def _check_covered(scenario: Scenario, synthetic: bool) -> None:
         )
     if scenario.data.rows is not None:
         rows = scenario.data.rows
-        reading = (rows.source if isinstance(rows, OwnData) else rows).reading
+        reading = rows.source.reading
         for name in ("warmup", "clip", "epochs"):
             value, fixed = getattr(reading, name), StreamSettings.options()[name].default
             if value != fixed:
@@ -171,10 +173,21 @@ def _check_covered(scenario: Scenario, synthetic: bool) -> None:
         part = getattr(scenario, name)
         if part is not None:
             raise NotCoveredError(
-                f'{name}.kind = "{part.kind}": real nodes come, go and answer late by themselves'
+                f'{name}.kind = "{part.kind}": real nodes come, go and answer late by themselves; leave [{name}] out'
             )
     if scenario.channel is not None:
-        raise NotCoveredError("[channel] can only be simulated; a federation has real links")
+        from psofed.federation.client.uplink import check_links
+
+        if scenario.channel.down:
+            raise NotCoveredError(
+                f'channel.down.kind = "{scenario.channel.down[0].kind}": a federation has real links; leave '
+                "[channel.down] out"
+            )
+        check_links(scenario.channel.up)
+    if scenario.attack is not None:
+        from psofed.federation.protocol.corruption import check_rehearsal
+
+        check_rehearsal(scenario.attack)
     if len(scenario.attacks) > 1:
         raise NotCoveredError(
             "several groups of attackers can only be simulated; a federation rehearses one attack"

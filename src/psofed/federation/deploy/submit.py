@@ -1,7 +1,7 @@
 """Submitting the ready-made app to a running SuperLink, and following it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from psofed._version import __version__
@@ -12,6 +12,7 @@ from psofed.federation.deploy.processes import wait_until
 from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.status import server_address
 from psofed.federation.deploy.superlink import Home, open_control
+from psofed.federation.server.checkpoint import CheckpointStore
 
 _PYPROJECT = """\
 [build-system]
@@ -47,12 +48,12 @@ __all__ = ["client_app", "server_app"]
 '''
 
 
-def write_app(home: Home, settings: RunSettings) -> None:
-    """Write the Flower app that carries `settings` to server and nodes; the code itself is psofed's own."""
+def write_app(home: Home, config: Mapping[str, Any]) -> None:
+    """Write the Flower app that carries a run's `config` to server and nodes; the code itself is psofed's own."""
     package = home.app / "psofed_run"
     package.mkdir(parents=True, exist_ok=True)
-    config = "\n".join(f"{name} = {toml_value(value)}" for name, value in settings.to_config().items())
-    (home.app / "pyproject.toml").write_text(_PYPROJECT.format(version=__version__, config=config))
+    lines = "\n".join(f"{name} = {toml_value(value)}" for name, value in config.items())
+    (home.app / "pyproject.toml").write_text(_PYPROJECT.format(version=__version__, config=lines))
     (package / "__init__.py").write_text("")
     (package / "apps.py").write_text(_MODULE)
 
@@ -71,20 +72,29 @@ def check_free(home: Home, *, force: bool = False) -> None:
         )
 
 
+def has_completed_round(home: Home) -> bool:
+    """Whether the checkpoint in `home` is of the latest run, rather than of an earlier one that it is to replace."""
+    status = read_json(home.status) if home.status.exists() else {}
+    return home.checkpoint.exists() and not (
+        "replaces" in status and status["replaces"] == CheckpointStore(home.checkpoint).session()
+    )
+
+
 def submit(home: Home, settings: RunSettings, *, force: bool = False) -> int:
     """Submit a run and return Flower's id of it; only with `force` may it replace an earlier run's files."""
     check_free(home, force=force or settings.resume)
-    write_app(home, settings)
-    write_json(home.settings, settings.to_config())
+    config = settings.to_config()
+    write_app(home, config)
+    write_json(home.settings, config)
     done = read_json(home.status)["round"] if settings.resume and home.status.exists() else 0
     with open_control(home) as control:
         run = control.start_run(home.app.resolve())
+    status = {"round": done, "rounds": settings.scenario.iterations, "state": "submitted", "run": str(run)}
     if not settings.resume:
         home.result.unlink(missing_ok=True)
-    write_json(
-        home.status,
-        {"round": done, "rounds": settings.scenario.iterations, "state": "submitted", "run": str(run)},
-    )
+        if home.checkpoint.exists():  # stays until the new run has completed a round
+            status["replaces"] = CheckpointStore(home.checkpoint).session()
+    write_json(home.status, status)
     return run
 
 

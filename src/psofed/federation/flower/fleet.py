@@ -12,6 +12,7 @@ from flwr.app import Context, Message, RecordDict
 
 from psofed.common.errors import PsofedError
 from psofed.common.scheduler import scheduler
+from psofed.common.toml import parse_toml
 from psofed.federation.flower.calls import NOT_ACTIVATED, SUPERLINK
 from psofed.federation.flower.errors import (
     BadMessageError,
@@ -167,9 +168,16 @@ class FleetConnection:
         announced = question.message.metadata
         run, identity = announced.run_id, announced.message_id
         deadline = scheduler().monotonic() + _FETCH_SECONDS
+        most = most_objects(most_bytes)
         try:
-            ids = list_objects(question.tree, most_objects(most_bytes))
-            message = collect_message(identity, ids, lambda one: self._pull(run, one, deadline), most_bytes)
+            in_tree = set(list_objects(question.tree, most))
+
+            def pull(object_id: str) -> bytes:
+                if object_id not in in_tree:
+                    raise BadTreeError("objects that do not make up a message (one was not announced)")
+                return self._pull(run, object_id, deadline)
+
+            message = collect_message(identity, pull, most, most_bytes)
         except BadTreeError as error:
             raise BadMessageError(f"the server sent {error}") from None
         finally:
@@ -331,7 +339,12 @@ def _check_bundle(content: bytes) -> None:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as bundle:
             size = bundle.getinfo("pyproject.toml").file_size
+            if size > _MAX_BUNDLE:
+                raise BadMessageError(f"the server sent an app whose configuration has {size:,} bytes")
+            text = bundle.read("pyproject.toml").decode()
     except (zipfile.BadZipFile, KeyError, ValueError, OSError, NotImplementedError) as error:
         raise BadMessageError(f"the server sent no app ({type(error).__name__})") from None
-    if size > _MAX_BUNDLE:
-        raise BadMessageError(f"the server sent an app whose configuration has {size:,} bytes")
+    try:
+        parse_toml(text)  # Flower parses it with no bound on depth or time
+    except PsofedError as error:
+        raise BadMessageError(f"the server sent an app whose configuration is {error}") from None

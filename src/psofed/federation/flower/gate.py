@@ -4,16 +4,21 @@
 to whom, because all answers pass through it. A node may then
 
 - fetch the objects of messages that it was handed, and confirm those messages;
-- answer each of them, a few times in case a reply gets lost;
+- answer each of them once, and repeat that very answer a few times in case it gets lost;
 - send the objects that the SuperLink has asked it for, once each;
 - ask about the runs that its messages belong to.
 
 So a refused push opens no session in the SuperLink, nobody can delete another's message, and what a node can leave
 behind in the SuperLink grows with the messages it was sent, not with those it invents.
+
+The SuperLink keeps one entry for all objects with the same content, with the children that were announced first. The
+gate therefore refuses an announcement that gives other children to an object which the server has sent to anybody.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from psofed.federation.flower.calls import RefusedCallError, Sender, activated_id, read_call
@@ -24,6 +29,7 @@ NOTED = ("activate-node", "pull-messages", "push-messages", "push-object")
 
 _QUESTIONS, _SESSIONS, _RUNS = 8, 8, 8  # remembered of each node
 _REPLIES = 3  # to one message
+_OBJECTS = 1 << 14  # of the server, whose children are remembered
 
 
 @dataclass
@@ -33,6 +39,7 @@ class _Handed:
     run_id: int
     objects: frozenset[str]
     replies_left: int = _REPLIES
+    answer: bytes = b""  # the one that was given
 
 
 @dataclass
@@ -57,6 +64,7 @@ class Gate:
 
     def __init__(self) -> None:
         self._records: dict[bytes, _Record] = {}
+        self._children: OrderedDict[str, tuple[str, ...]] = OrderedDict()
 
     def node_id(self, public_key: bytes) -> int | None:
         """Return Flower's id of a key's node; None until the SuperLink has activated it."""
@@ -76,6 +84,8 @@ class Gate:
         ):
             return f"{call}: the node id is another key's"
         reason = _judge(call, request, record)
+        if reason is None and call == "push-messages":
+            reason = self._judge_reply(request, body, record)
         return None if reason is None else f"{call}: {reason}"
 
     def note(self, call: str, public_key: bytes, body: bytes, answer: bytes) -> None:
@@ -92,6 +102,8 @@ class Gate:
                 pulled = PullMessagesResponse.FromString(answer)
                 for message, tree in zip(pulled.messages_list, pulled.message_object_trees, strict=True):
                     _hand(record, message.metadata, tree)
+                    for object_id, children in _children_in(tree):
+                        _keep(self._children, object_id, children, _OBJECTS)
             elif call == "push-messages":
                 pushed = PushMessagesResponse.FromString(answer)
                 _keep(record.sessions, pushed.session_id, set(pushed.objects_to_push), _SESSIONS)
@@ -100,6 +112,18 @@ class Gate:
                 record.sessions.get(request.session_id, set()).discard(request.object_id)
         except (DecodeError, BadTreeError, ValueError):
             pass  # an answer that says nothing; the node will be refused and ask again
+
+    def _judge_reply(self, request: Any, body: bytes, record: _Record) -> str | None:
+        handed = record.messages[request.messages_list[0].metadata.reply_to_message_id]
+        digest = sha256(body).digest()
+        if not handed.replies_left or handed.answer not in (b"", digest):
+            return "this node has answered that message already"
+        for object_id, children in _children_in(request.message_object_trees[0]):
+            if self._children.get(object_id, children) != children:
+                return "an object of the server with other children"
+        handed.replies_left -= 1
+        handed.answer = digest
+        return None
 
     def _record(self, public_key: bytes) -> _Record:
         return self._records.setdefault(public_key, _Record())
@@ -121,9 +145,6 @@ def _judge(call: str, request: Any, record: _Record) -> str | None:
         handed = record.messages.get(about.reply_to_message_id)
         if handed is None or handed.run_id != about.run_id:
             return "this node was not sent the message that it answers"
-        if not handed.replies_left:
-            return "this node has answered that message already"
-        handed.replies_left -= 1
     return None
 
 
@@ -131,6 +152,15 @@ def _hand(record: _Record, about: Any, tree: Any) -> None:
     objects = frozenset(list_objects(tree, 1 << 16))  # the server's own: no bound but on memory
     _keep(record.messages, about.message_id, _Handed(about.run_id, objects), _QUESTIONS)
     _keep(record.runs, about.run_id, None, _RUNS)
+
+
+def _children_in(tree: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each object of a tree with its children."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        yield node.object_id, tuple(child.object_id for child in node.children)
+        left.extend(node.children)
 
 
 def _keep(remembered: "OrderedDict[Any, Any]", key: Any, value: Any, most: int) -> None:

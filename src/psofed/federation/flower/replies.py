@@ -17,7 +17,7 @@ from flwr.serverapp import Grid
 
 from psofed.common.scheduler import scheduler
 from psofed.federation.flower.calls import SUPERLINK
-from psofed.federation.flower.trees import BadTreeError, collect_message, list_objects
+from psofed.federation.flower.trees import BadTreeError, collect_message
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds, between two looks for an object
 
@@ -57,14 +57,14 @@ def pull_reply(
                 return message
         return None
     found = None
-    for proto, tree in _pull_all(client, message_id):
+    for proto in _pull_all(client, message_id):
         if found is None and _answers(proto.metadata, message_id, node_id, proto.HasField("error")):
-            found = proto.metadata, tree
+            found = proto.metadata
         else:
             _forget(client, proto.metadata.run_id, proto.metadata.message_id)  # neither fetched nor kept
     if found is None:
         return None
-    message = _collect(client, *found, bounds)
+    message = _collect(client, found, bounds)
     # The object's own metadata is the sender's word; the SuperLink has checked those that it lists.
     if not _answers(message.metadata, message_id, node_id, message.has_error()):
         raise BadTreeError("a reply that claims to be another")
@@ -83,19 +83,19 @@ def withdraw(grid: Grid, message_id: str) -> bool:
     try:
         _forget(client, run_id, message_id)
         replies = list(_pull_all(client, message_id))
-        for proto, _ in replies:
+        for proto in replies:
             _forget(client, run_id, proto.metadata.message_id)
     except IncompleteReplyError:
         return True
     return bool(replies)
 
 
-def _pull_all(client: Any, message_id: str) -> Iterator[tuple[Any, Any]]:
-    """Yield what the SuperLink gives for a message, each as a protobuf message and its object tree."""
+def _pull_all(client: Any, message_id: str) -> Iterator[Any]:
+    """Yield what the SuperLink gives for a message, each as a protobuf message; the object trees are of no use."""
     from flwr.proto.runtime_pb2 import PullAppMessagesRequest
 
     pulled = _call(client.PullMessages, PullAppMessagesRequest(message_ids=[message_id]))
-    yield from zip(pulled.messages_list, pulled.message_object_trees, strict=True)
+    yield from pulled.messages_list
 
 
 def _answers(metadata: Any, message_id: str, node_id: int, is_error: bool) -> bool:
@@ -104,7 +104,7 @@ def _answers(metadata: Any, message_id: str, node_id: int, is_error: bool) -> bo
     return metadata.reply_to_message_id == message_id and metadata.src_node_id in senders
 
 
-def _collect(client: Any, about: Any, tree: Any, bounds: ReplyBounds) -> Message:
+def _collect(client: Any, about: Any, bounds: ReplyBounds) -> Message:
     from flwr.proto.message_pb2 import PullObjectRequest
     from flwr.proto.node_pb2 import Node
 
@@ -125,7 +125,7 @@ def _collect(client: Any, about: Any, tree: Any, bounds: ReplyBounds) -> Message
             pause = min(2.0 * pause, _LONGEST_PAUSE)
 
     try:
-        return collect_message(about.message_id, list_objects(tree, bounds.objects), pull, bounds.bytes)
+        return collect_message(about.message_id, pull, bounds.objects, bounds.bytes)
     finally:
         _forget(client, about.run_id, about.message_id)
 

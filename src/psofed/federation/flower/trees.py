@@ -3,6 +3,10 @@
 Flower announces a message as a tree of object ids (SHA-256 of each object's content) and sends the objects one by one.
 It expands repeated ids as if the tree were a graph, so that 20 kB can become a million nodes, and it copies a chunk
 into an array as often as the array's description says. Here both are bounded before any memory is used.
+
+Objects are shared by all messages that contain them, and the SuperLink keeps the children that whoever came first has
+announced. So a node could give children to an object that others send as well, say an empty record. A message is
+therefore put together from the objects themselves, whose ids prove their content; the announced tree is not followed.
 """
 
 import json
@@ -72,21 +76,23 @@ def list_objects(tree: Any, most: int) -> list[str]:
     return found[::-1]
 
 
-def collect_message(root: str, ids: list[str], pull: Callable[[str], bytes], most_bytes: int) -> Message:
-    """Pull the objects `ids` of message `root` and build the message from them.
+def collect_message(root: str, pull: Callable[[str], bytes], most_objects: int, most_bytes: int) -> Message:
+    """Pull the object `root` and all objects that it is made of, and build the message from them.
 
     Raises
     ------
     BadTreeError
-        If the objects are together, or the arrays built from them would be, larger than `most_bytes`; or if they do
-        not make up a message.
+        If there are more than `most_objects` objects, one of them is named twice, they are together, or the arrays
+        built from them would be, larger than `most_bytes`; or if they do not make up a message.
     """
     from flwr.supercore.inflatable.inflatable_object import get_object_id
     from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
     contents: dict[str, bytes] = {}
+    named, left = {root}, [root]
     size = 0
-    for object_id in ids:
+    while left:
+        object_id = left.pop()
         content = pull(object_id)
         size += len(content)
         if size > most_bytes:
@@ -94,6 +100,13 @@ def collect_message(root: str, ids: list[str], pull: Callable[[str], bytes], mos
         if get_object_id(content) != object_id:
             raise BadTreeError("an object that does not match its id")
         contents[object_id] = content
+        children = _children(content)
+        if len(named) + len(children) > most_objects:
+            raise BadTreeError(f"a message of more than {most_objects} objects")
+        if not named.isdisjoint(children) or len(set(children)) != len(children):
+            raise BadTreeError("a message that repeats an object")
+        named.update(children)
+        left.extend(children)
     try:
         if sum(_array_bytes(content, contents) for content in contents.values()) > most_bytes:
             raise BadTreeError(f"arrays of more than {most_bytes} bytes")
@@ -107,6 +120,19 @@ def collect_message(root: str, ids: list[str], pull: Callable[[str], bytes], mos
         raise BadTreeError(f"a {type(message).__name__} instead of a message")
     message.metadata.__dict__["_message_id"] = root
     return message
+
+
+def _children(content: bytes) -> list[str]:
+    """Return the ids of the objects that an object is made of."""
+    from flwr.supercore.inflatable.inflatable_object import get_object_head_values_from_object_content
+
+    try:
+        _, children, _ = get_object_head_values_from_object_content(content)
+    except ValueError:
+        raise BadTreeError("an object without a head") from None
+    if not all(map(is_object_id, children)):
+        raise BadTreeError("an object id that is not a SHA-256 in lower case")
+    return children
 
 
 def _array_bytes(content: bytes, contents: dict[str, bytes]) -> int:

@@ -124,6 +124,17 @@ got 'wind'.
         if other.target != self.target:
             raise PsofedError(f"{who} predicts {other.target}; the run's columns are {self}")
 
+    def check_units(self, own: Mapping[str, str], who: str) -> None:
+        """Raise PsofedError if a stated unit is not the run's; `who` begins the sentence."""
+        run = dict(zip((*self.features, self.target), self.units, strict=False))
+        for name, unit in own.items():
+            if name not in (*self.features, self.target):
+                raise PsofedError(
+                    f"{who} states a unit of {name}, unknown to the run; its columns are {self}"
+                )
+            if run.get(name) and run[name] != unit:
+                raise PsofedError(f"{who} has {name} in {unit}; the run's columns are {self}")
+
     def __str__(self) -> str:
         units = self.units or ("",) * (len(self.features) + 1)
         *features, target = (

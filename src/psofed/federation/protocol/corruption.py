@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import ATTACK, derive_words
@@ -58,6 +59,7 @@ def corrupt_by_node(
     received = corrupt(
         attack, uploads=sent, attacking=attacking, server=own, clients=np.array([numbers[name] for name in names]),
         iteration=round_number, normals=normals, num_clients=len(numbers), memory=memory,
+        group=np.sort([numbers[name] for name in byzantine if name in numbers]),
         common_normals=draw_normals(seed, _EVERYBODY, round_number, len(entries)),
     )  # fmt: skip
     changed = dict(uploads)
@@ -66,6 +68,14 @@ def corrupt_by_node(
             indices = uploads[name][0]
             changed[name] = indices, received[p, np.searchsorted(entries, indices)]
     return changed
+
+
+def check_rehearsal(attack: Attack) -> None:
+    """Refuse attacks that keep a memory for each client, which a rehearsal does not."""
+    if attack.memory_size(1) or attack.remembers_models():
+        raise NotCoveredError(
+            f'attack.kind = "{attack.kind}" keeps a memory for each client, which rehearsals do not; simulate it'
+        )
 
 
 def draw_attack(attack: Attack, seed: int, node: int, n: int, size: int) -> tuple[bool, FloatArray]:

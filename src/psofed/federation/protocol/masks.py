@@ -1,7 +1,7 @@
 """Which entries are exchanged: masks derived from (run seed, round, node) alike on both sides of the wire.
 
 No index list is ever sent. The derivation is part of the wire format: it has a version, its words come
-from Philox4x64-10, whose raw stream NumPy guarantees, and ``docs/federation.md`` gives test vectors. A
+from Philox4x64-10, whose raw stream NumPy guarantees, and ``docs/wire.md`` gives test vectors. A
 change to any bit of it needs a new version number.
 """
 
@@ -23,7 +23,7 @@ DERIVATION = 1
 
 PATTERNS = ("random", "round-robin")
 
-MASK, OFFSET, PARTICIPANTS, ATTACK, MIXING = 1, 2, 3, 4, 5
+MASK, OFFSET, PARTICIPANTS, ATTACK, MIXING, DITHER = 1, 2, 3, 4, 5, 6
 """Purpose of a stream of words; the third word of Philox's counter."""
 
 _BLOCK = 1 << 20  # entries whose words are held at once, so that memory follows M and not D

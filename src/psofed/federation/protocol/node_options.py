@@ -7,8 +7,9 @@ from psofed.common.errors import PsofedError
 from psofed.common.options import option
 from psofed.common.settings import Settings
 
-_DATA, _ATTACK = "Data", "Rehearsed attack"  # headings in --help
-_TABLE = ("target_column", "features", "client_column", "client")
+_DATA, _LINK, _ATTACK = "Data", "Link", "Rehearsed attack"  # headings in --help
+_TABLE = ("target_column", "features", "units", "client_column", "client")
+LINK = ("bits", "reach", "rounding", "clip", "multiplier", "delta")
 _CREDENTIALS = Path("psofed-federation/credentials")
 
 
@@ -24,9 +25,11 @@ class NodeOptions(Settings):
         text="certificate of the authority that issued the server's certificate",
     )
     home: Path | None = option(
-        default=None, metavar="DIR", text="folder for the model and logs of this node; by default psofed-KEY"
+        default=None,
+        metavar="DIR",
+        text="folder for the model and logs of this node; by default psofed-NODE",
     )
-    supernode: bool = option(default=False, text="run Flower's own, slower SuperNode")
+    supernode: bool = option(default=False, text="run as Flower's own SuperNode, which is slower")
     data: str = option(
         group=_DATA,
         default="",
@@ -39,6 +42,12 @@ class NodeOptions(Settings):
     features: Sequence[str] = option(
         group=_DATA, default=(), metavar="A,B,C", text="columns to predict from; by default the run's"
     )
+    units: Sequence[str] = option(
+        group=_DATA,
+        default=(),
+        metavar="A=UNIT,B=UNIT",
+        text="units of these columns; a run that states others is refused",
+    )
     client_column: str | None = option(
         group=_DATA, default=None, metavar="NAME", text="client ID column, if the table holds several clients"
     )
@@ -47,6 +56,41 @@ class NodeOptions(Settings):
     )
     partition: int = option(
         group=_DATA, default=0, low=0, text="number of this node, for generators and synthetic data"
+    )
+    bits: int | None = option(
+        group=_LINK, default=None, low=1, high=32, text="send each value in this many bits; with --reach"
+    )
+    reach: float | None = option(
+        group=_LINK, default=None, low=0, open_low=True, text="largest value that --bits can represent"
+    )
+    rounding: str | None = option(
+        group=_LINK,
+        default=None,
+        choices=("dithered", "stochastic"),
+        text="how --bits rounds; by default dithered",
+    )
+    clip: float | None = option(
+        group=_LINK,
+        default=None,
+        low=0,
+        open_low=True,
+        text="make uploads differentially private: largest norm of an update",
+    )
+    multiplier: float | None = option(
+        group=_LINK,
+        default=None,
+        low=0,
+        open_low=True,
+        text="noise of --clip, as a multiple of it; by default 1",
+    )
+    delta: float | None = option(
+        group=_LINK,
+        default=None,
+        low=0,
+        high=1,
+        open_low=True,
+        open_high=True,
+        text="delta at which epsilon is reported",
     )
     byzantine: bool = option(group=_ATTACK, default=False, text="poison what this node uploads")
     attack: str | None = option(
@@ -63,6 +107,13 @@ class NodeOptions(Settings):
             raise PsofedError(f"--{_flag(self._given(*_TABLE)[0])} describes a table: add --data TABLE.")
         if (self.client is None) != (self.client_column is None):
             raise PsofedError("--client and --client-column belong together: add the missing one.")
+        if (self.bits is None) != (self.reach is None) or (self.rounding is not None and self.bits is None):
+            raise PsofedError(
+                "--bits and --reach belong together, and --rounding to them: add the missing one."
+            )
+        private = self._given("multiplier", "delta")
+        if private and self.clip is None:
+            raise PsofedError(f"--{private[0]} describes a private link: add --clip.")
         attack = self._given("attack", "attack_probability", "attack_strength")
         if attack and not self.byzantine:
             raise PsofedError(f"--{_flag(attack[0])} describes an attack: add --byzantine.")
@@ -81,7 +132,7 @@ class NodeOptions(Settings):
         """Return the flat mapping by which Flower tells a ClientApp about its node."""
         config: dict[str, str | int | float | bool] = {"partition": self.partition}
         for name in self._given(
-            "data", *_TABLE, "byzantine", "attack", "attack_probability", "attack_strength"
+            "data", *_TABLE, *LINK, "byzantine", "attack", "attack_probability", "attack_strength"
         ):
             value = getattr(self, name)
             config[_flag(name)] = ",".join(value) if isinstance(value, tuple) else value

@@ -54,7 +54,7 @@ class ReplyLimits(Settings):
         group=_REPLIES,
         default=10.0,
         low=0,
-        text="drop replies this many times further from the model than the other replies and its own size; 0: no bound",
+        text="drop replies this many times further from the model than usual, or than the model is large; 0: no bound",
     )
     max_drift: float = option(
         group=_REPLIES,

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from psofed.federation.protocol.bounds import MAX_ENTRIES, MAX_ROUND
 from psofed.federation.protocol.column_names import ColumnNames
+from psofed.federation.protocol.few_bits import draw_dither, pack_levels, packed_size, step_of, unpack_levels
 from psofed.federation.protocol.layout import ModelLayout, Vector
 from psofed.federation.protocol.masks import DERIVATION, DerivedMasks
 
@@ -99,6 +100,34 @@ class Instruction:
     values: Vector | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class FewBits:
+    """An upload of few bits per value: level j stands for (j + ½) Δ − reach, Δ = 2 · reach / 2^bits.
+
+    Attributes
+    ----------
+    levels : uint64 array (M,)
+        j.
+    bits, reach
+        As of the channel ``quantised``.
+    is_dithered : bool
+        Whether the server subtracts a dither that it derives from session, node and round.
+    """
+
+    levels: NDArray[np.uint64]
+    bits: int
+    reach: float
+    is_dithered: bool
+
+    def values(self, session: str, node: int, round_number: int) -> NDArray[np.float64]:
+        """Return the values (M,) that arrive."""
+        step = step_of(self.bits, self.reach)
+        values = (self.levels + 0.5) * step - self.reach
+        if self.is_dithered:
+            values = values - (draw_dither(session, node, round_number, values.size) - 0.5) * step
+        return np.asarray(values, np.float64)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Reply:
     """From a participant to the server.
@@ -115,6 +144,8 @@ class Reply:
         Of a client that was asked for them; None if its columns have no names.
     values : array (M,) or None
         The entries of S_{k,n+1}.
+    few_bits : FewBits or None
+        How they travel, if not as numbers of the model's type.
     num_examples : int
         Samples the client worked through.
     metrics : mapping
@@ -130,9 +161,17 @@ class Reply:
     digest: str = ""
     columns: ColumnNames | None = None
     values: Vector | None = None
+    few_bits: FewBits | None = None
     num_examples: int = 0
     metrics: Mapping[str, Any] = field(default_factory=dict)
     remark: str = ""
+
+    @property
+    def payload(self) -> int:
+        """Bytes of the values on their way."""
+        if self.values is None:
+            return 0
+        return packed_size(self.few_bits.bits, self.values.size) if self.few_bits else self.values.nbytes
 
 
 def encode_instruction(instruction: Instruction, config: ConfigRecord | None = None) -> RecordDict:
@@ -230,8 +269,14 @@ def encode_reply(reply: Reply) -> RecordDict:
         settings["columns"] = reply.columns.to_text()
     if reply.remark:
         settings["remark"] = reply.remark[:_MAX_REMARK]
-    content = RecordDict({SETTINGS: ConfigRecord(settings)})
-    if reply.values is not None:
+    if reply.few_bits is not None:
+        few_bits = reply.few_bits
+        settings |= {"bits": few_bits.bits, "reach": few_bits.reach, "dithered": few_bits.is_dithered}
+        packed = Array(pack_levels(few_bits.levels, few_bits.bits))
+        content = RecordDict({SETTINGS: ConfigRecord(settings), ARRAYS: ArrayRecord({VALUES: packed})})
+    else:
+        content = RecordDict({SETTINGS: ConfigRecord(settings)})
+    if reply.values is not None and reply.few_bits is None:
         content[ARRAYS] = ArrayRecord({VALUES: Array(np.ascontiguousarray(reply.values))})
     metrics: dict[str, Any] = dict(reply.metrics)
     content[METRICS] = MetricRecord({**metrics, "num-examples": reply.num_examples})
@@ -276,11 +321,31 @@ def decode_reply(content: RecordDict, length: int, dtype: np.dtype[Any]) -> Repl
         round_number=round_number,
         status=status,
         digest=digest,
-        values=decode_array(record[VALUES], length, dtype),
+        **_decode_values(settings, record[VALUES], length, dtype),
         num_examples=num_examples,
         metrics=metrics,
         remark=clean_text(settings.get("remark", "")),
     )
+
+
+def _decode_values(settings: ConfigRecord, array: Array, length: int, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Return the fields `values` and `few_bits` of a reply."""
+    if "bits" not in settings:
+        return {"values": decode_array(array, length, dtype)}
+    try:
+        bits, round_number = _integer(settings, "bits", 1, 32), _integer(settings, "round", 1, MAX_ROUND)
+        session, node = _text(settings, "session"), _number(settings, "node")
+    except ValueError as error:
+        raise BadReplyError("malformed", str(error)) from None
+    reach, is_dithered = settings.get("reach"), settings.get("dithered")
+    if not isinstance(reach, int | float) or isinstance(reach, bool) or not 0 < reach < 1e150:
+        raise BadReplyError("malformed", "reach is not a number above 0")
+    if not isinstance(is_dithered, bool):
+        raise BadReplyError("malformed", "dithered is neither true nor false")
+    data = decode_array(array, packed_size(bits, length), np.dtype(np.uint8))
+    few_bits = FewBits(unpack_levels(data, bits, length), bits, float(reach), is_dithered)
+    values = few_bits.values(session, node, round_number)
+    return {"values": values.astype(dtype), "few_bits": few_bits}
 
 
 def clean_text(text: Any) -> str:

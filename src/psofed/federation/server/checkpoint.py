@@ -104,16 +104,26 @@ class CheckpointStore:
     def rounds(self) -> list[int]:
         """Return the completed rounds whose checkpoints are kept, in ascending order.
 
-        If somebody has removed or damaged `path`, all rounds in the folder are offered.
+        A new session that replaces an older one writes its round 1 among the older session's rounds. Until that round
+        is complete, `path` names the older session, and only that session's rounds are returned. If somebody has
+        removed or damaged `path`, all rounds in the folder are returned.
         """
         numbered = self._numbered()
         if numbered == [1] and not disk().exists(self.path):
             return []  # a kill within the first `save` leaves this: the round was written but not completed
         try:
-            newest = _from_archive(self.path).round_number
+            newest = _from_archive(self.path)
         except PsofedError:
             return numbered
-        return [number for number in numbered if number <= newest]
+        return [
+            number
+            for number in numbered
+            if number <= newest.round_number and _session_of(self._file(number)) in (newest.session, None)
+        ]
+
+    def session(self) -> str | None:
+        """Return the session of the newest checkpoint; None without a readable one."""
+        return _session_of(self.path)
 
     def save(self, state: ServerState) -> None:
         """Complete a round."""
@@ -122,6 +132,18 @@ class CheckpointStore:
         write_archive(numbered, *_to_archive(state))
         replace_by_link(numbered, self.path)
         self._tidy(state)
+
+    def settle(self) -> None:
+        """Make the newest checkpoint survive a power loss, before a round is built on it.
+
+        A server that was killed between naming a checkpoint and syncing its folder leaves a name that is there for
+        everybody until the machine loses power.
+        """
+        if disk().exists(self.path):
+            try:
+                disk().sync_folder(self.path.parent)
+            except OSError as error:
+                raise PsofedError(f"{self.path}: cannot be made safe ({reason_of(error)})") from error
 
     def load(self, round_number: int | None = None) -> ServerState:
         """Read the newest checkpoint or that of a round; a PsofedError says what is wrong."""
@@ -269,6 +291,13 @@ def _from_archive(path: Path) -> ServerState:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise PsofedError(f"{path} is not a psofed checkpoint: {error}") from None
+
+
+def _session_of(path: Path) -> str | None:
+    try:
+        return _from_archive(path).session
+    except PsofedError:
+        return None  # `load` says what is wrong with it
 
 
 def _kept(rounds: list[int], keep: int) -> set[int]:

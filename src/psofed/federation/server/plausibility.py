@@ -23,7 +23,12 @@ A bound on each step alone lets a patient node move the model a little further i
 the model. So what a node does over a window is bounded, too. Its *path* is the sum of its accepted deviations, each
 times M/D, over about the last 50 rounds (older ones are forgotten exponentially). A reply is doubtful if with it
 
-    path_k > max(drift · median path of the round's other nodes, 2 · s)
+    path_k > max(drift · √max(1, 25/c) · median path of the round's other nodes, 2 · s)
+
+(of all other nodes if fewer than two others have answered; two nodes alone are not compared). Here c is the median
+number of replies in those nodes' paths, counted with the same forgetting. Honest nodes' steps vary by more than their
+mean (one sample, one entry: a product of two normal variables), so paths of few replies differ by chance alone. The
+factor is 1 once c reaches half a window, and a node cannot influence its own bound.
 
 A newcomer that starts from zero has a path of about s until its model has caught up. A node that learns `drift` times
 as fast as the others is left out of some rounds, so that its path stays within the bound. This limits what one node can
@@ -43,6 +48,8 @@ _DEVIATIONS, _SIZES = 200, 50
 _FEW, _EARLY, _BLAME = 20, 10.0, 100.0
 _ENOUGH = 3  # replies, of which two can outvote one
 _WINDOW, _OWN_SIZES = 50, 2.0
+_KEPT = 1.0 - 1.0 / _WINDOW  # of a path, after a round
+_COMPARABLE = 25.0  # replies in a path, from which on paths are compared without allowance for chance
 
 Upload = tuple[NDArray[np.int64], Vector]
 """The entries S_{k,n+1} that a node has shared, ascending, and its values there; both of shape (M,)."""
@@ -77,6 +84,7 @@ class Plausibility:
         self._deviations: list[float] = list((state or {}).get("deviations", []))
         self._sizes: list[float] = list((state or {}).get("sizes", []))
         self._paths: dict[str, float] = dict((state or {}).get("paths", {}))
+        self._counts: dict[str, float] = dict((state or {}).get("counts", {}))
 
     def judge(self, model: Vector, uploads: Mapping[str, Upload]) -> dict[str, tuple[str, str]]:
         """Return for each upload that must not count, by node, the kind of bad reply and why."""
@@ -112,6 +120,8 @@ class Plausibility:
         self._paths = self._paths_with(model, uploads)
         largest = max(self._paths.values(), default=0.0)
         self._paths = {node: path for node, path in self._paths.items() if path > 1e-6 * largest}
+        counts = {node: self._counts.get(node, 0.0) * _KEPT + (node in uploads) for node in self._paths}
+        self._counts = counts
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain lists, as JSON holds them."""
@@ -119,6 +129,7 @@ class Plausibility:
             "deviations": list(self._deviations),
             "sizes": list(self._sizes),
             "paths": dict(sorted(self._paths.items())),
+            "counts": dict(sorted(self._counts.items())),
         }
 
     def limit(self, model: Vector, uploads: Mapping[str, Upload], node: str) -> float:
@@ -134,9 +145,12 @@ class Plausibility:
         paths = self._paths_with(model, {node: uploads[node] for node in left})
         refused = {}
         for node in left:
-            others = [paths[other] for other in left if other != node]
-            others = others or [path for other, path in paths.items() if other != node]
-            limit = max(self.drift * float(np.median(others)) if others else 0.0, _OWN_SIZES * size)
+            others = [other for other in left if other != node]
+            if len(others) < _ENOUGH - 1:
+                others = [other for other in paths if other != node]
+            if len(others) < _ENOUGH - 1:
+                continue  # of two that disagree nobody can say which one is Byzantine
+            limit = max(self._farthest(others, paths), _OWN_SIZES * size)
             if 0.0 < limit < paths[node]:
                 refused[node] = (
                     "doubtful",
@@ -144,9 +158,16 @@ class Plausibility:
                 )
         return refused
 
+    def _farthest(self, others: Collection[str], paths: Mapping[str, float]) -> float:
+        """Return how long a node's path may be, given those of the others."""
+        assert self.drift is not None
+        count = float(np.median([self._counts.get(other, 0.0) + 1.0 for other in others]))
+        allowance = math.sqrt(max(1.0, _COMPARABLE / count))
+        return self.drift * allowance * float(np.median([paths[other] for other in others]))
+
     def _paths_with(self, model: Vector, uploads: Mapping[str, Upload]) -> dict[str, float]:
         """Return all nodes' paths after a round in which `uploads` are accepted."""
-        paths = {node: path * (1.0 - 1.0 / _WINDOW) for node, path in self._paths.items()}
+        paths = {node: path * _KEPT for node, path in self._paths.items()}
         for node, (indices, values) in uploads.items():
             step = _deviation(model, indices, values) * len(indices) / max(1, len(model))
             paths[node] = paths.get(node, 0.0) + step

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
-from psofed.federation.protocol.corruption import corrupt_by_node
+from psofed.federation.protocol.corruption import check_rehearsal, corrupt_by_node
 from psofed.federation.protocol.layout import Vector
 from psofed.parts.base import Aggregation, Attack, PreAggregation
 from psofed.parts.plain import check_memory
@@ -21,6 +21,7 @@ class Rehearsal:
             raise NotCoveredError(
                 f'attack.kind = "{attack.kind}" changes what nodes learn from: let them read a PoisonedSource'
             )
+        check_rehearsal(attack)
         self.attack: Attack = attack
         self.seed: int = seed
         # What an attack keeps from round to round, and which of its numbers is whose; forgotten with the process.
@@ -43,12 +44,12 @@ class Rehearsal:
         names = sorted(uploads)
         chosen = [str(client) for client in self.attack.clients] or names[: self.attack.num_byzantine]
         numbers = {name: k for k, name in enumerate(names)}
-        if self.attack.memory_size(1, 1):
+        if self.attack.group_memory_size(1, 1):
             for name in names:
                 self._numbers.setdefault(name, len(self._numbers))
             numbers = self._numbers
             check_memory(self.attack, len(numbers), len(model))
-            missing = self.attack.memory_size(len(numbers), len(model)) - self._memory.size
+            missing = self.attack.group_memory_size(len(numbers), len(model)) - self._memory.size
             self._memory = np.concatenate([self._memory, np.zeros(missing)])
         against = None
         if self.attack.strengths() and rule is not None:

@@ -37,7 +37,7 @@ def describe_round(
         "values_down": down,
         "values_up": up,
         "bytes_down": down * bytes_per_value,
-        "bytes_up": up * bytes_per_value,
+        "bytes_up": sum(reply.payload for reply in valid.values()),
         "examples": sum(reply.num_examples for reply in valid.values()),
         "examples_by_node": {name: reply.num_examples for name, reply in sorted(valid.items())},
         "seconds": round(seconds, 3),

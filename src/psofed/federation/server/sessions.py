@@ -47,6 +47,7 @@ def resumed_session(store: CheckpointStore, layout: ModelLayout, settings: Mappi
 
 def load_usable(store: CheckpointStore) -> ServerState:
     """Return the newest checkpoint, or raise a PsofedError that names others if it is damaged or poisoned."""
+    store.settle()
     state = store.load()
     with np.errstate(over="ignore"):
         usable = bool(np.isfinite(np.sum(np.square(state.model.astype(np.float64)))))

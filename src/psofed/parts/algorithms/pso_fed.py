@@ -1,6 +1,6 @@
 """PSO-Fed."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from psofed.parts.base import Algorithm
 from psofed.parts.traffic import BITS_PER_NUMBER, Traffic, spend_budget
@@ -28,6 +28,7 @@ class PsoFed(Algorithm):
     """
 
     holds_models = True
+    also_needs: ClassVar[tuple[str, ...]] = ()
 
     def traffic(self, scenario: "Scenario") -> Traffic:
         """Count M numbers each way for every participant, in every iteration: the budget of all algorithms."""

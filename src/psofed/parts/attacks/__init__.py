@@ -1,32 +1,10 @@
-"""Built-in attacks, one file each, found by name: ``psofed.attacks.…``, completed by editors.
+"""Built-in attacks, one file each: ``psofed.attacks.…``."""
 
-The list for type checkers is written by ``make docs``.
-"""
+from collections.abc import Callable
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+from psofed.parts.registry import lazy_classes
 
-from psofed.parts.registry import class_in, class_names
-
-if TYPE_CHECKING:
-    from psofed.parts.attacks.colluding_gaussian import ColludingGaussian as ColludingGaussian
-    from psofed.parts.attacks.constant_bias import ConstantBias as ConstantBias
-    from psofed.parts.attacks.data_poisoning import DataPoisoning as DataPoisoning
-    from psofed.parts.attacks.drop_out import DropOut as DropOut
-    from psofed.parts.attacks.gaussian import Gaussian as Gaussian
-    from psofed.parts.attacks.inner_product import InnerProduct as InnerProduct
-    from psofed.parts.attacks.label_poisoning import LabelPoisoning as LabelPoisoning
-    from psofed.parts.attacks.little_is_enough import LittleIsEnough as LittleIsEnough
-    from psofed.parts.attacks.mimic import Mimic as Mimic
-    from psofed.parts.attacks.min_max import MinMax as MinMax
-    from psofed.parts.attacks.min_sum import MinSum as MinSum
-    from psofed.parts.attacks.non_finite import NonFinite as NonFinite
-    from psofed.parts.attacks.scaled_update import ScaledUpdate as ScaledUpdate
-    from psofed.parts.attacks.sign_flip import SignFlip as SignFlip
-else:  # to type checkers a name that is not there is an error
-
-    def __getattr__(name: str) -> Any:
-        return class_in("attack", name)
-
-
-def __dir__() -> list[str]:
-    return class_names("attack")
+__getattr__: Callable[[str], Any]
+__dir__: Callable[[], list[str]]
+__getattr__, __dir__ = lazy_classes("attack")

@@ -41,7 +41,7 @@ class Mimic(Attack):
     )
     warm_up: int = option(default=200, low=1, text="iterations until the choice of the victim is final")
 
-    def memory_size(self, num_clients: int, dimension: int) -> int:
+    def group_memory_size(self, num_clients: int, dimension: int) -> int:
         """Return memory for what is known of the updates: second moments, mean, z, and a sum for each client."""
         if self.victim == "lowest":
             return 0

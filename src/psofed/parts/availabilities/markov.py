@@ -28,6 +28,8 @@ class Markov(Availability):
 0.9, since absences last at least one iteration; got 2.0.
     """
 
+    not_memoryless_because = "whether a client is available depends on the iteration before"
+
     probability: PerClient = option(
         low=0.0,
         high=1.0,

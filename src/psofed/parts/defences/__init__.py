@@ -1,20 +1,10 @@
-"""Built-in defences, one file each, found by name: ``psofed.defences.…``, completed by editors.
+"""Built-in defences, one file each: ``psofed.defences.…``."""
 
-The list for type checkers is written by ``make docs``.
-"""
+from collections.abc import Callable
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+from psofed.parts.registry import lazy_classes
 
-from psofed.parts.registry import class_in, class_names
-
-if TYPE_CHECKING:
-    from psofed.parts.defences.cusum import Cusum as Cusum
-    from psofed.parts.defences.none import None_ as None_
-else:  # to type checkers a name that is not there is an error
-
-    def __getattr__(name: str) -> Any:
-        return class_in("defence", name)
-
-
-def __dir__() -> list[str]:
-    return class_names("defence")
+__getattr__: Callable[[str], Any]
+__dir__: Callable[[], list[str]]
+__getattr__, __dir__ = lazy_classes("defence")

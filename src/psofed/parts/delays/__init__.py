@@ -1,20 +1,10 @@
-"""Built-in delays, one file each, found by name: ``psofed.delays.…``, completed by editors.
+"""Built-in delays, one file each: ``psofed.delays.…``."""
 
-The list for type checkers is written by ``make docs``.
-"""
+from collections.abc import Callable
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+from psofed.parts.registry import lazy_classes
 
-from psofed.parts.registry import class_in, class_names
-
-if TYPE_CHECKING:
-    from psofed.parts.delays.fixed import Fixed as Fixed
-    from psofed.parts.delays.geometric import Geometric as Geometric
-else:  # to type checkers a name that is not there is an error
-
-    def __getattr__(name: str) -> Any:
-        return class_in("delay", name)
-
-
-def __dir__() -> list[str]:
-    return class_names("delay")
+__getattr__: Callable[[str], Any]
+__dir__: Callable[[], list[str]]
+__getattr__, __dir__ = lazy_classes("delay")

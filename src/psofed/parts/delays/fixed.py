@@ -24,6 +24,10 @@ class Fixed(Delay):
         """Return `iterations`."""
         return self.iterations
 
+    def chances(self) -> tuple[float, ...]:
+        """Return 1 for a delay of `iterations`."""
+        return (*(0.0,) * self.iterations, 1.0)
+
     def most_at_once(self) -> int:
         """Return 1: uploads arrive in the order in which they were made."""
         return 1

@@ -36,3 +36,7 @@ class Geometric(Delay):
     def longest_delay(self) -> int:
         """Return `longest`."""
         return self.longest
+
+    def chances(self) -> tuple[float, ...]:
+        """Return r^l (1 − r) for each delay l."""
+        return tuple(self.ratio**delay * (1.0 - self.ratio) for delay in range(self.longest + 1))

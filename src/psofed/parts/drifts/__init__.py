@@ -1,21 +1,10 @@
-"""Built-in drifts, one file each, found by name: ``psofed.drifts.…``, completed by editors.
+"""Built-in drifts, one file each: ``psofed.drifts.…``."""
 
-The list for type checkers is written by ``make docs``.
-"""
+from collections.abc import Callable
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+from psofed.parts.registry import lazy_classes
 
-from psofed.parts.registry import class_in, class_names
-
-if TYPE_CHECKING:
-    from psofed.parts.drifts.jump import Jump as Jump
-    from psofed.parts.drifts.random_walk import RandomWalk as RandomWalk
-    from psofed.parts.drifts.sinusoid import Sinusoid as Sinusoid
-else:  # to type checkers a name that is not there is an error
-
-    def __getattr__(name: str) -> Any:
-        return class_in("drift", name)
-
-
-def __dir__() -> list[str]:
-    return class_names("drift")
+__getattr__: Callable[[str], Any]
+__dir__: Callable[[], list[str]]
+__getattr__, __dir__ = lazy_classes("drift")

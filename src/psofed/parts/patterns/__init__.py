@@ -1,20 +1,10 @@
-"""Built-in patterns, one file each, found by name: ``psofed.patterns.…``, completed by editors.
+"""Built-in patterns, one file each: ``psofed.patterns.…``."""
 
-The list for type checkers is written by ``make docs``.
-"""
+from collections.abc import Callable
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+from psofed.parts.registry import lazy_classes
 
-from psofed.parts.registry import class_in, class_names
-
-if TYPE_CHECKING:
-    from psofed.parts.patterns.random import Random as Random
-    from psofed.parts.patterns.round_robin import RoundRobin as RoundRobin
-else:  # to type checkers a name that is not there is an error
-
-    def __getattr__(name: str) -> Any:
-        return class_in("pattern", name)
-
-
-def __dir__() -> list[str]:
-    return class_names("pattern")
+__getattr__: Callable[[str], Any]
+__dir__: Callable[[], list[str]]
+__getattr__, __dir__ = lazy_classes("pattern")

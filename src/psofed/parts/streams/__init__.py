@@ -1,20 +1,10 @@
-"""Built-in streams, one file each, found by name: ``psofed.streams.…``, completed by editors.
+"""Built-in streams, one file each: ``psofed.streams.…``."""
 
-The list for type checkers is written by ``make docs``.
-"""
+from collections.abc import Callable
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+from psofed.parts.registry import lazy_classes
 
-from psofed.parts.registry import class_in, class_names
-
-if TYPE_CHECKING:
-    from psofed.parts.streams.delay_line import DelayLine as DelayLine
-    from psofed.parts.streams.independent import Independent as Independent
-else:  # to type checkers a name that is not there is an error
-
-    def __getattr__(name: str) -> Any:
-        return class_in("stream", name)
-
-
-def __dir__() -> list[str]:
-    return class_names("stream")
+__getattr__: Callable[[str], Any]
+__dir__: Callable[[], list[str]]
+__getattr__, __dir__ = lazy_classes("stream")

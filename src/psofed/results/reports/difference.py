@@ -68,7 +68,9 @@ def describe_difference(
         tail = f" Diverged trials: {' and '.join(counts)}."
     if found.is_heavy_tailed:
         what = "pairs" if found.statistic == "median of ratios" else "trials"
-        tail = f" Medians over the {what} are compared, since a few trials would decide the means." + tail
+        tail = (
+            f" Medians over the {what} are compared, because a few extreme trials dominate the means." + tail
+        )
     if math.isnan(found.decibels):
         return f"The {title} cannot be compared: most trials of both diverged.{tail}"
     if math.isinf(found.decibels):

@@ -14,6 +14,7 @@ from psofed.results.estimates import students_factor
 from psofed.results.metrics import ALL_TITLES, BASELINE_TITLES, METRIC_TITLES
 from psofed.results.outliers import robust_scores, stands_out
 from psofed.results.reports import measured
+from psofed.scenario import Scenario
 from psofed.scenario.describe import describe_scenario
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def headline(result: "SimulationResult") -> str:
     """Return the answer in a sentence."""
     diverged, trials = result.diverged_trials.size, result.trials
     value = result.network_mse
-    threat = byzantine_words(result)
+    threat = byzantine_words(result.scenario)
     if diverged == trials:
         every = "The only trial" if trials == 1 else f"All {count(trials)} trials"
         return f"{every} diverged{threat}."
@@ -87,9 +88,8 @@ def is_unsettled(result: "SimulationResult") -> bool:
     return abs(result.unsteady_metrics.get("network_mse", 0.0)) > _UNSETTLED
 
 
-def byzantine_words(result: "SimulationResult") -> str:
+def byzantine_words(scenario: Scenario) -> str:
     """Return who attacks, as part of a sentence."""
-    scenario = result.scenario
     if not scenario.num_byzantine:
         return ""
     return f" with {count(scenario.num_byzantine)} of {count(scenario.num_clients)} clients Byzantine"
@@ -106,7 +106,7 @@ def remarks(result: "SimulationResult") -> list[str]:
     heavy = [title for metric, title in METRIC_TITLES.items() if getattr(result, metric).is_heavy_tailed]
     if heavy:
         lines.append(
-            f"A few trials decide the mean of the {listed(heavy)}, and another seed may give a very different one. "
+            f"A few extreme trials dominate the mean of the {listed(heavy)}; another seed may give another mean. "
             "The median over the trials is shown instead, with an interval that holds for heavy tails."
         )
     remedy = (

@@ -19,60 +19,15 @@ from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
 from psofed.scenario.file import scenario_to_toml
 from psofed.studies.advice.judging import Gain
+from psofed.studies.advice.methods import ClientGroup, LearningMethod
 from psofed.studies.advice.stations import Station
+from psofed.studies.advice.what_if import ByzantineWhatIf
 
 if TYPE_CHECKING:
     import pandas
     import xarray
 
     from psofed.render.charts import Panels
-
-
-@dataclass(frozen=True)
-class LearningMethod:
-    """One way to learn, as it did.
-
-    Attributes
-    ----------
-    name : str
-        ``"alone"``, ``"federation"`` (the one in the answer), ``"everybody"`` (a federation of all clients with a fixed
-        number of shared parameters), ``"pooled"``, ``"rls"``, ``"persistence"``, ``"seasonal"`` or ``"average"`` (each
-        client's running mean, no model).
-    title : str
-        For people.
-    num_shared, stepsize : int or None, float or None
-        What was best at the end: the setting to use from now on.
-    error : float
-        Mean squared error over the judged rows, each client weighing the same; 1 is the variance of the target.
-    gain : Gain
-        On each client alone; of a federation of some clients, theirs.
-    numbers : float
-        Values sent per iteration, up and down, by all participants; 0 where nothing is sent.
-    rule : str
-        How the server joins what arrives; empty without a server.
-    """
-
-    name: str
-    title: str
-    num_shared: int | None
-    stepsize: float | None
-    error: float
-    gain: Gain
-    numbers: float = 0
-    rule: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {**asdict(self), "gain": self.gain.to_json()}
-
-
-@dataclass(frozen=True)
-class ClientGroup:
-    """Clients that should federate with each other, and their setting."""
-
-    clients: tuple[str, ...]
-    num_shared: int
-    stepsize: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,21 +40,23 @@ class Advice(Reported):
         ``"federate"``, ``"stay alone"``, ``"no clear difference"`` (the interval leaves the sign open, or the
         difference is below 0.1 dB) or ``"naive"``: a forecast without a model is better.
     winner : str
-        Name of the method without a federation that is better than all others; empty if there is none.
+        Name of the method without a federation that is better than all others; empty if no such method is.
     winner_gain : Gain
         Its gain on the best federation or, if that is better, on each client alone.
     methods : tuple of LearningMethod
         All that was compared without an attack.
     groups : tuple of ClientGroup
         Who federates with whom in the federation that the answer is about; the largest group first.
+    shared_counts : tuple of int
+        Numbers of shared parameters that this federation used in the judged rows. Several if it chose again as it
+        went; ``groups`` has the last.
     everybody_gain : Gain
         Of a federation of all clients on each alone.
-    lies : tuple of LearningMethod
-        If some clients were Byzantine: with the mean and with the robust rule, on the honest clients.
-    byzantine : tuple of str
-        Who was Byzantine then.
-    attack : dict
-        What they did, as in a scenario file.
+    recent_gain : Gain
+        Of the federation in the answer in the later half of the judged rows: what to expect from now on. Federations
+        gain most while models still learn.
+    what_if : ByzantineWhatIf or None
+        The federation in the answer with some Byzantine clients; None if that was not asked for.
     stations : tuple of Station
     scenario : Scenario
         The largest group's federation, ready for :func:`psofed.simulate` with data without :attr:`left_out`.
@@ -117,10 +74,10 @@ class Advice(Reported):
     winner_gain: Gain
     methods: tuple[LearningMethod, ...]
     groups: tuple[ClientGroup, ...]
+    shared_counts: tuple[int, ...]
     everybody_gain: Gain
-    lies: tuple[LearningMethod, ...]
-    byzantine: tuple[str, ...]
-    attack: dict[str, Any]
+    recent_gain: Gain
+    what_if: ByzantineWhatIf | None
     stations: tuple[Station, ...]
     scenario: Scenario
     rows: int
@@ -186,13 +143,10 @@ class Advice(Reported):
                 "federation": self.federation.to_json(),
                 "methods": [method.to_json() for method in self.methods],
                 "groups": [asdict(group) for group in self.groups],
+                "shared_counts": list(self.shared_counts),
                 "left_out": list(self.left_out),
                 "gains": {name: getattr(self, f"{name}_gain").to_json() for name in GAINS},
-                "lies": {
-                    "stations": list(self.byzantine),
-                    "attack": self.attack,
-                    "methods": [method.to_json() for method in self.lies],
-                },
+                "what_if": None if self.what_if is None else self.what_if.to_json(),
                 "stations": [station.to_json() for station in self.stations],
                 "judged_rows": self.rows,
                 "data": self.data,
@@ -207,7 +161,7 @@ class Advice(Reported):
         """Return a labelled data set: clients by name, methods by title."""
         import xarray
 
-        methods = (*self.methods, *self.lies)
+        methods = (*self.methods, *(() if self.what_if is None else self.what_if.methods))
         variables = {
             name: ("client", np.array([of(s) for s in self.stations], np.float64), _attributes(title, units))
             for name, (title, units, of) in _STATIONS.items()
@@ -249,7 +203,10 @@ class Advice(Reported):
             table = self.to_dataframe().reset_index()
             text = csv_text([table.columns, *table.itertuples(index=False)])
         elif kind == ".toml":
-            comment = "".join(f"# {line}\n" for line in textwrap.wrap(self.answer, 110))
+            about = self.answer
+            if len(self.groups) > 1:
+                about += f" This plan is for the largest of the {len(self.groups)} groups."
+            comment = "".join(f"# {line}\n" for line in textwrap.wrap(about, 110))
             plan = self.scenario.replace(stepsize=float(f"{self.scenario.stepsize:.4g}"))
             text = comment + scenario_to_toml(plan, Path(path).absolute().parent)
         else:
@@ -257,7 +214,7 @@ class Advice(Reported):
         write_atomically(Path(path), text.encode(), mode=0o666)
 
 
-GAINS = ("winner", "everybody", "pooled", "model")
+GAINS = ("winner", "everybody", "recent", "pooled", "model")
 _VARIANCES = "variance of the target"
 _STATIONS: dict[str, tuple[str, str, Callable[[Station], float]]] = {
     "rows": ("rows with a target", "1", lambda s: s.rows),

@@ -1,7 +1,6 @@
 """Asks a table whether federating helps: what is compared, run and judged, and how the answer is put together."""
 
 import math
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,30 +9,27 @@ import numpy as np
 from psofed.common.errors import InvalidValueError, MissingValueError, NotCoveredError
 from psofed.common.notices import notify
 from psofed.common.settings import call_with, takes
-from psofed.common.types import FloatArray
 from psofed.data.own_data import OwnData, read_data
 from psofed.engine.compiling import is_cold
 from psofed.parts.aggregations.mean import Mean
-from psofed.parts.attacks import SignFlip
-from psofed.parts.base import Aggregation, Attack
+from psofed.parts.base import Aggregation
 from psofed.parts.registry import find_part
-from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
 from psofed.settings.advice import AdviceSettings
 from psofed.settings.data import DataSettings
 from psofed.simulation.monte_carlo import check_covered
-from psofed.studies.advice.advice import Advice, ClientGroup, LearningMethod
+from psofed.studies.advice.advice import Advice
 from psofed.studies.advice.errors import Trier
 from psofed.studies.advice.judging import Gain, Judge, Judged
+from psofed.studies.advice.methods import ClientGroup, LearningMethod, federation_method, values_sent
 from psofed.studies.advice.rivals import make_rivals
-from psofed.studies.advice.search import Federated, GroupSearch, Tried
+from psofed.studies.advice.search import Federated, GroupSearch
 from psofed.studies.advice.stations import describe_stations
+from psofed.studies.advice.tuning import Tuner
+from psofed.studies.advice.what_if import AttackPlan, ByzantineWhatIf, ask_what_if
 
 if TYPE_CHECKING:
     import pandas
-
-# How often the grid of stepsizes is extended if the best is the smallest, and by how many.
-_EXTENSIONS, _ADDED = 2, 3
 
 
 @takes(AdviceSettings)
@@ -95,38 +91,22 @@ def advise(
     if rule is None:
         rule = "median" if isinstance(scenario.aggregation, Mean) else scenario.aggregation
     robust = find_part("aggregation", rule, "rule")() if isinstance(rule, str) else rule
-    attack = _make_attack(scenario, settings.byzantine, settings.seed)
+    _ = scenario.common_stepsize  # what is tried is one number
+    plan = AttackPlan(scenario.attack, settings.byzantine, settings.seed, scenario.client_names)
+    attack = plan.within(range(scenario.num_clients))
     scenario = scenario.replace(attack=None, aggregation="mean")
     for part in (scenario, scenario.replace(aggregation=robust, attack=attack)):
         check_covered(part)
     if is_cold():
         notify("compiling the kernels (once on this machine, some seconds)")
-    return _Adviser(data, Trier(scenario, settings), robust, attack).advise()
-
-
-def _make_attack(scenario: Scenario, byzantine: float, seed: int) -> Attack | None:
-    """Return the attack of the what-if analysis; Byzantine clients are drawn unless the scenario names them."""
-    clients = scenario.num_clients
-    if len(scenario.attacks) > 1:
-        return scenario.attack
-    if scenario.attack is not None and (
-        scenario.attack.clients or scenario.attack.byzantine_set == "redrawn"
-    ):
-        return scenario.attack
-    count = min(math.ceil(byzantine * clients - 1e-9), clients - 1)
-    if count == 0:
-        return None
-    who = np.random.default_rng((seed, 12)).choice(clients, count, replace=False)
-    numbers = tuple(int(k) for k in np.sort(who))
-    base = scenario.attack or SignFlip(num_byzantine=count, of="model", probability=1.0)
-    return base.replace(clients=numbers)
+    return _Adviser(data, Trier(scenario, settings), robust, plan).advise()
 
 
 class _Adviser:
     """Runs what is to be compared, and puts the answer together."""
 
-    def __init__(self, data: OwnData, trier: Trier, robust: Aggregation, attack: Attack | None) -> None:
-        self._data, self._trier, self._robust, self._attack = data, trier, robust, attack
+    def __init__(self, data: OwnData, trier: Trier, robust: Aggregation, plan: AttackPlan) -> None:
+        self._data, self._trier, self._robust, self._plan = data, trier, robust, plan
         self._scenario = trier.scenario
         self._judge = Judge(trier.blocks)
         self._notes = data.notes()
@@ -135,14 +115,16 @@ class _Adviser:
         trier, judge, base = self._trier, self._judge, self._scenario
         several = base.num_clients > 1
         steps = base.iterations
-        grid, alone_errors = self._tune(
+        tuner = Tuner(trier)
+        grid, alone_errors = tuner.tune(
             "each alone", trier.stepsizes(steps), lambda grid: trier.lms(grid, False)
         )
-        pooled_grid, pooled_errors = self._tune(
+        pooled_grid, pooled_errors = tuner.tune(
             "the pooled model", trier.stepsizes(steps * base.num_clients), lambda grid: trier.lms(grid, True)
         )
         alone, pooled, average = map(judge.choose, (alone_errors, pooled_errors, trier.average()))
-        whole = self._try_whole(trier.shared() if several else (base.dimension,))
+        whole = tuner.federation(trier.shared() if several else (base.dimension,))
+        self._notes += tuner.notes
         together = judge.choose(whole.errors, whole.costs)
         used = np.array([grid[alone.last], whole.scenarios[together.last].common_stepsize])
         near = np.unique([s.common_stepsize for s in whole.scenarios])
@@ -153,7 +135,10 @@ class _Adviser:
         if math.isnan(gain.value) or (few and not (gain.matters and gain.value > 0)):
             # No group is worth a sentence: the answer is about everybody.
             everybody = tuple(range(base.num_clients)), whole.scenarios[together.last]
-            chosen = Federated(together, np.ones(together.errors.shape, bool), (everybody,), search.laws)
+            counts = frozenset(whole.costs[pick] for pick in together.picks)
+            chosen = Federated(
+                together, np.ones(together.errors.shape, bool), (everybody,), search.laws, counts
+            )
             gain = judge.gain(together, alone)
         own = LearningMethod(
             "alone",
@@ -168,13 +153,13 @@ class _Adviser:
         for count in dict.fromkeys(whole.costs):
             these = [i for i, other in enumerate(whole.costs) if other == count]
             judged = judge.choose(whole.errors[these])
-            methods.append(
-                self._method(judge, judged, alone, [whole.scenarios[i] for i in these], "everybody")
-            )
-        lies: tuple[LearningMethod, ...] = ()
-        byzantine: tuple[str, ...] = ()
-        if self._attack is not None:
-            robust, lies, byzantine = self._what_if(chosen, alone_errors, alone)
+            setting = whole.scenarios[these[judged.last]]
+            error, own_gain = judge.error(judged), judge.gain(judged, alone)
+            methods.append(federation_method("everybody", "all together", setting, error, own_gain))
+        what_if: ByzantineWhatIf | None = None
+        asked = ask_what_if(trier, self._plan, self._robust, chosen.groups[0][0], alone_errors)
+        if asked is not None:
+            robust, what_if = asked
             methods.append(robust)
         rivals = {"pooled": pooled}
         methods.append(
@@ -205,10 +190,10 @@ class _Adviser:
                 ClientGroup(tuple(names[k] for k in group), setting.num_shared, setting.common_stepsize)
                 for group, setting in chosen.groups
             ),
+            shared_counts=tuple(sorted(chosen.counts)),
             everybody_gain=judge.gain(together, alone),
-            lies=lies,
-            byzantine=byzantine,
-            attack={} if self._attack is None else self._attack.to_mapping(),
+            recent_gain=judge.gain(chosen.judged, alone, members=chosen.members, recent=True),
+            what_if=what_if,
             stations=describe_stations(
                 self._data, judge, trier.features, search.laws, alone, shown, rivals["rls"], average
             ),
@@ -220,70 +205,6 @@ class _Adviser:
             model_gain=judge.gain(min(chosen.judged, alone, key=judge.error), average),
         )
 
-    def _tune(
-        self, name: str, grid: FloatArray, run: Callable[[FloatArray], FloatArray]
-    ) -> tuple[FloatArray, FloatArray]:
-        """Run stepsizes, and smaller ones while the smallest is best; errors are (…, stepsizes, blocks, K)."""
-        errors = run(grid)
-        for extension in range(_EXTENSIONS + 1):
-            scores = self._judge.past_errors(
-                errors.reshape(-1, *errors.shape[-2:]), len(self._trier.blocks.counts)
-            )
-            best = int(np.argmin(scores.sum(axis=1))) % len(grid)
-            if best or extension == _EXTENSIONS:
-                break
-            lower = grid[0] * self._trier.factor ** -np.arange(_ADDED, 0.0, -1.0)
-            grid, errors = np.concatenate([lower, grid]), np.concatenate([run(lower), errors], axis=-3)
-        if best in (0, len(grid) - 1):
-            why = "it hardly learns" if best == 0 else "larger ones could overshoot on single rows"
-            which = "smallest" if best == 0 else "largest"
-            self._notes.append(
-                f"the best stepsize of {name}, {grid[best]:.3g}, is the {which} that was tried: {why}."
-            )
-        return grid, errors
-
-    def _try_whole(self, counts: Sequence[int]) -> Tried:
-        base = self._scenario
-
-        def settings(grid: FloatArray) -> list[Scenario]:
-            return [base.replace(num_shared=count, stepsize=float(mu)) for count in counts for mu in grid]
-
-        def run(grid: FloatArray) -> FloatArray:
-            errors = self._trier.federations(settings(grid))
-            return errors.reshape(len(counts), len(grid), *errors.shape[1:])
-
-        start = self._trier.stepsizes(base.iterations, base.num_participants)
-        grid, errors = self._tune("the federation", start, run)
-        return Tried(settings(grid), errors.reshape(-1, *errors.shape[2:]))
-
-    def _what_if(
-        self, chosen: Federated, alone_errors: FloatArray, alone: Judged
-    ) -> tuple[LearningMethod, tuple[LearningMethod, ...], tuple[str, ...]]:
-        """Return the robust federation, and the mean and the robust rule if some clients are Byzantine."""
-        base, names, attack = self._scenario, self._data.table.clients, self._attack
-        assert attack is not None
-        robust = base.replace(aggregation=self._robust)
-        grid = np.unique(self._trier.stepsizes(base.iterations, base.num_participants))
-        counts = self._trier.shared(few=True) if base.num_clients > 1 else (base.dimension,)
-        families = [
-            [scenario.replace(num_shared=count, stepsize=float(mu)) for count in counts for mu in grid]
-            for scenario in (robust, base.replace(attack=attack), robust.replace(attack=attack))
-        ]
-        errors = np.split(self._trier.federations([s for family in families for s in family]), 3)
-        lying = attack.byzantine_mask(len(names), names) & (attack.byzantine_set == "fixed")
-        honest = Judge(self._trier.blocks, ~lying)
-        honest_alone = honest.choose(alone_errors)
-        judges = (self._judge, alone), (honest, honest_alone), (honest, honest_alone)
-        methods = []
-        for family, found, (judge, other) in zip(families, errors, judges, strict=True):
-            judged = judge.choose(found, [s.num_shared for s in family])
-            methods.append(self._method(judge, judged, other, family, "everybody"))
-        return (
-            methods[0],
-            tuple(methods[1:]),
-            tuple(name for name, lies in zip(names, lying, strict=True) if lies),
-        )
-
     def _federation_method(self, chosen: Federated, gain: Gain, several: bool) -> LearningMethod:
         largest, scenario = chosen.groups[0]
         members = sum(len(group) for group, _ in chosen.groups)
@@ -292,7 +213,7 @@ class _Adviser:
             title += f", {len(chosen.groups)} groups"
         elif len(largest) < self._scenario.num_clients:
             title += f" of {members} clients"
-        sent = sum(_values_sent(setting) for _, setting in chosen.groups)
+        sent = sum(values_sent(setting) for _, setting in chosen.groups)
         return LearningMethod(
             "federation",
             title,
@@ -304,17 +225,6 @@ class _Adviser:
             "mean",
         )
 
-    def _method(
-        self, judge: Judge, judged: Judged, alone: Judged, settings: Sequence[Scenario], name: str
-    ) -> LearningMethod:
-        chosen = settings[judged.last]
-        rule = chosen.aggregation.kind
-        title = f"all together, M = {chosen.num_shared}" + ("" if rule == "mean" else f", {rule}")
-        error, gain = judge.error(judged), judge.gain(judged, alone)
-        return LearningMethod(
-            name, title, chosen.num_shared, chosen.common_stepsize, error, gain, _values_sent(chosen), rule
-        )
-
     def _plain(
         self, name: str, title: str, judged: Judged, alone: Judged, stepsize: float | None = None
     ) -> LearningMethod:
@@ -323,7 +233,7 @@ class _Adviser:
         )
 
     def _winner(self, rivals: dict[str, Judged], recommended: Judged) -> tuple[str, Gain]:
-        """Return who needs no federation and is better than what would be recommended, if anybody is."""
+        """Return the best rival that is clearly better than the recommendation, or an empty name."""
         able = {name: judged for name, judged in rivals.items() if name != "pooled"}
         confidence = 1 - 0.05 / len(able)
         gains = {name: self._judge.gain(judged, recommended, confidence) for name, judged in able.items()}
@@ -342,11 +252,6 @@ class _Adviser:
         if self._trier.is_heavy:
             lines.append("the table is large: fewer stepsizes and numbers of shared parameters were tried.")
         return lines
-
-
-def _values_sent(scenario: Scenario) -> float:
-    sent = measure_communication(scenario)
-    return sent.numbers_down + sent.numbers_up
 
 
 def _verdict(gain: Gain, winner: str, several: bool) -> str:

@@ -4,17 +4,19 @@ import math
 from typing import TYPE_CHECKING
 
 from psofed.render.numbers import listed, percent
-from psofed.studies.advice.judging import Gain
+from psofed.studies.advice.judging import TOLERANCE, Gain
 from psofed.studies.advice.stations import DRIFTS, FAULTY, FEW_ROWS, OTHER_LAW
 
 if TYPE_CHECKING:
     from psofed.studies.advice.advice import Advice
+    from psofed.studies.advice.what_if import ByzantineWhatIf
 
 _WINNERS = {
     "rls": "recursive least squares (RLS) at each client alone",
     "persistence": "the last value of the target",
     "average": "each client's running mean",
 }
+_MOST_LISTED = 4  # groups whose sizes are listed
 # Why clients are left out: of one, of several.
 _REASONS = {
     OTHER_LAW: ("which follows another law", "which follow other laws"),
@@ -31,7 +33,7 @@ def answer(advice: "Advice") -> str:
 
 def more_sentences(advice: "Advice") -> tuple[str, ...]:
     """Return what else to know: clients that stand out, pooled data, and the same under attack."""
-    return tuple(filter(None, (*_flagged(advice), _pooled(advice), _under_attack(advice))))
+    return tuple(filter(None, (_recent(advice), *_flagged(advice), _pooled(advice), _under_attack(advice))))
 
 
 def change(gain: Gain) -> str:
@@ -82,12 +84,12 @@ def _federating(advice: "Advice") -> str:
     who = f"the {len(stations)} clients"
     if members < len(stations):
         who = f"{members} of {len(stations)} clients"
-    elif len(advice.groups) > 1:
+    if len(advice.groups) > 1:
         who += f" in {len(advice.groups)} groups"
     if federates:
         return f"{start}: {_sharing(advice)}, {who} have an error {change(gain)} than each alone{_losers(advice)}."
     if gain.matters:
-        more = " and no smaller group was found that gains" if members == len(stations) else ""
+        more = " and no smaller group gains" if members == len(stations) else ""
         return (
             f"Do not federate: {_sharing(advice)}, {who} have an error {change(gain)} than each alone{more}."
         )
@@ -102,8 +104,11 @@ def _gaining(advice: "Advice", members: int) -> str:
     gain, groups = advice.federation.gain, advice.groups
     ends = f" (95 % interval: {percent(gain.interval[0])} to {percent(min(gain.interval[1], 1.0))})"
     who = f"{members} of {len(advice.stations)} clients"
-    if len(groups) > 1:
-        who = f"groups of {listed([str(len(group.clients)) for group in groups])} clients"
+    sizes = [len(group.clients) for group in groups]
+    if len(groups) > _MOST_LISTED:
+        who += f", in {len(groups)} groups of {min(sizes)} to {max(sizes)},"
+    elif len(groups) > 1:
+        who = f"groups of {listed(list(map(str, sizes)))} clients"
     return f"{who} gain {percent(gain.value)}{ends}, {_sharing(advice)}"
 
 
@@ -111,8 +116,11 @@ def _sharing(advice: "Advice") -> str:
     entries = advice.scenario.dimension
     if entries == 1:
         return "sharing the only parameter"
-    counts = sorted({group.num_shared for group in advice.groups})
-    return f"sharing {' or '.join(map(str, counts))} of {entries} parameters"
+    last, used = sorted({group.num_shared for group in advice.groups}), advice.shared_counts
+    if set(used) <= set(last):
+        return f"sharing {' or '.join(map(str, last))} of {entries} parameters"
+    span = f"{used[0]} to {used[-1]}" if len(used) > 1 else str(used[0])
+    return f"sharing {span} of {entries} parameters as it learned ({' or '.join(map(str, last))} at the end)"
 
 
 def _leave_out(advice: "Advice") -> str:
@@ -144,7 +152,7 @@ def _flagged(advice: "Advice") -> list[str]:
     sentences = []
     for flag, does in (
         (FAULTY, "a large error that its inputs do not explain: check the sensor"),
-        (OTHER_LAW, "inputs that act otherwise than in most clients"),
+        (OTHER_LAW, "inputs with other effects than in most clients"),
         (DRIFTS, "a law that changes in time: a model from the past misleads there"),
         (FEW_ROWS, "too few rows for a judgement"),
     ):
@@ -156,6 +164,17 @@ def _flagged(advice: "Advice") -> list[str]:
     return sentences
 
 
+def _recent(advice: "Advice") -> str:
+    gain, recent = advice.federation.gain, advice.recent_gain
+    fades = gain.value > 0 and recent.value < gain.value - TOLERANCE / 2
+    if len(advice.stations) == 1 or not fades:
+        return ""
+    return (
+        f"The gain fades: in the later half of these rows the error is {change(recent)}. Expect this from now on; "
+        "federations gain most while models still learn."
+    )
+
+
 def _pooled(advice: "Advice") -> str:
     gain = advice.pooled_gain
     if len(advice.stations) == 1 or math.isnan(gain.value):
@@ -165,16 +184,27 @@ def _pooled(advice: "Advice") -> str:
     return f"Pooling all data in one place would give an error {change(gain)} than the federation."
 
 
+def byzantine_clients(what_if: "ByzantineWhatIf") -> str:
+    """Say how many of which clients are Byzantine."""
+    total = len(what_if.clients)
+    return (
+        f"{len(what_if.byzantine)} of the {total} clients"
+        if what_if.byzantine
+        else f"some of the {total} clients"
+    )
+
+
 def _under_attack(advice: "Advice") -> str:
-    if not advice.lies:
+    if advice.what_if is None:
         return ""
-    plain, robust = advice.lies
-    total = len(advice.stations)
-    who = f"{len(advice.byzantine)} of the {total} clients" if advice.byzantine else "some clients"
+    plain, robust = advice.what_if.methods
+    everybody = len(advice.what_if.clients) == len(advice.stations)
+    where = "in a federation of all" if everybody else "in this federation"
     unclear, clear = ("" if m.gain.is_clear else " (no clear difference)" for m in (plain, robust))
     return (
-        f"If {who} were Byzantine, the honest clients' error in a federation of all would be {brief(plain.gain)} than "
-        f"alone{unclear}, and {brief(robust.gain)} with the {robust.rule} instead of the mean{clear}."
+        f"If {byzantine_clients(advice.what_if)} were Byzantine, the honest clients' error {where} would be "
+        f"{brief(plain.gain)} than alone{unclear}, and {brief(robust.gain)} with the {robust.rule} instead of the "
+        f"mean{clear}."
     )
 
 

@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from psofed.studies.advice.advice import Advice
     from psofed.studies.advice.stations import Station
 
+_FEDERATIONS = (
+    "federation",
+    "everybody",
+    "mean",
+    "robust",
+    "pooled",
+    "rls",
+)  # rows that the axis is made for
 MOST_NAMED = 40  # clients that a chart names
 
 
@@ -26,16 +34,17 @@ def advice_chart(advice: "Advice") -> Panels:
 
 def _gains(advice: "Advice") -> RowChart:
     plain = [m for m in advice.methods if m.name != "alone"]
-    shown = [*plain, *advice.lies]
-    attacked = f"{len(advice.byzantine) or 'some'} Byzantine"
-    names = [m.title for m in plain] + [f"{attacked}: M = {m.num_shared}, {m.rule}" for m in advice.lies]
+    attacked = () if advice.what_if is None else advice.what_if.methods
+    count = "" if advice.what_if is None else f"{len(advice.what_if.byzantine) or 'some'} Byzantine"
+    shown = [*plain, *attacked]
+    names = [m.title for m in plain] + [f"{count}: M = {m.num_shared}, {m.rule}" for m in attacked]
     values = 100 * np.array([m.gain.value for m in shown])
     low, high = (100 * np.array([m.gain.interval[end] for m in shown]) for end in (0, 1))
-    is_lie = np.arange(len(shown)) >= len(plain)
-    learns = np.array([m.name in ("federation", "everybody", "pooled", "rls") for m in shown])
+    is_attacked = np.arange(len(shown)) >= len(plain)
+    learns = np.array([m.name in _FEDERATIONS for m in shown])
     ends = np.append(np.concatenate([column[learns] for column in (values, low, high)]), 0.0)
     groups = []
-    for mask, colour in ((~is_lie, 0), (is_lie, 1)):
+    for mask, colour in ((~is_attacked, 0), (is_attacked, 1)):
         if mask.any():
             shown_here = [np.where(mask, column, np.nan) for column in (values, low, high)]
             groups.append(Rows("", shown_here[0], shown_here[1], shown_here[2], colour=colour))

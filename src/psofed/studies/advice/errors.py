@@ -163,11 +163,15 @@ class Trier:
     def of_group(self, clients: tuple[int, ...]) -> Scenario:
         """Return the federation of some clients, of whom as large a share takes part as of all."""
         whole = self.scenario
+        if len(clients) == whole.num_clients:
+            return whole
         rows = self._groups.setdefault(clients, self._data.only(clients))
+        present = whole.availability
         return whole.replace(
             num_clients=len(clients),
             num_participants=max(1, round(whole.num_participants * len(clients) / whole.num_clients)),
             iterations=min(whole.iterations, rows.iterations),
+            availability=present and present.of_clients(clients, whole.num_clients, whole.data.fleet_seed),
             data=whole.data.replace(rows=rows),
         )
 

@@ -8,9 +8,11 @@ from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.scenario import Scenario
-from psofed.studies.advice.advice import GAINS, Advice, ClientGroup, LearningMethod
+from psofed.studies.advice.advice import GAINS, Advice
 from psofed.studies.advice.judging import Gain
+from psofed.studies.advice.methods import ClientGroup, LearningMethod
 from psofed.studies.advice.stations import Station
+from psofed.studies.advice.what_if import ByzantineWhatIf
 
 
 def read_advice(path: str | Path) -> Advice:
@@ -41,7 +43,7 @@ def advice_from_json(plain: Mapping[str, Any]) -> Advice:
     JSON has no number for what is infinite or unknown. An error that is null is read as infinite: it diverged. A
     station's is read as NaN unless its gain says that the federation diverged.
     """
-    lies = plain["lies"]
+    what_if = plain["what_if"]
     return Advice(
         verdict=plain["verdict"],
         winner=plain["winner"],
@@ -49,9 +51,8 @@ def advice_from_json(plain: Mapping[str, Any]) -> Advice:
         groups=tuple(
             ClientGroup(**{**entry, "clients": tuple(entry["clients"])}) for entry in plain["groups"]
         ),
-        lies=tuple(_method(entry) for entry in lies["methods"]),
-        byzantine=tuple(lies["stations"]),
-        attack=dict(lies["attack"]),
+        shared_counts=tuple(plain["shared_counts"]),
+        what_if=None if what_if is None else _what_if(what_if),
         stations=tuple(_station(entry) for entry in plain["stations"]),
         scenario=Scenario.from_mapping(plain["scenario"]),
         rows=plain["judged_rows"],
@@ -68,6 +69,12 @@ def _gain(plain: Mapping[str, Any]) -> Gain:
         value = -math.inf if plain["is_clear"] else math.nan
     low, high = (math.nan if end is None else float(end) for end in plain["interval_95"])
     return Gain(float(value), (low, high))
+
+
+def _what_if(plain: Mapping[str, Any]) -> ByzantineWhatIf:
+    methods = tuple(_method(entry) for entry in plain["methods"])
+    attacks = tuple(map(dict, plain["attacks"]))
+    return ByzantineWhatIf(tuple(plain["clients"]), tuple(plain["byzantine"]), attacks, methods)
 
 
 def _method(plain: Mapping[str, Any]) -> LearningMethod:

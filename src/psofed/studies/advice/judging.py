@@ -75,10 +75,13 @@ class Judged:
         Sums of squared errors.
     last : int
         The setting that is best after the last block: what to use from now on.
+    picks : tuple of int
+        Settings used in the judged blocks.
     """
 
     errors: FloatArray
     last: int
+    picks: tuple[int, ...] = ()
 
 
 class Judge:
@@ -103,7 +106,7 @@ class Judge:
         ends = range(self.first, len(self._counts) + 1)
         picks = [self.best(self.past_errors(errors, end), costs) for end in ends]
         judged = [errors[pick, self.first + at] for at, pick in enumerate(picks[:-1])]
-        return Judged(np.array(judged), picks[-1])
+        return Judged(np.array(judged), picks[-1], tuple(picks[:-1]))
 
     def past_errors(self, errors: FloatArray, end: int) -> FloatArray:
         """Return every setting's mean squared errors, (settings, K), in the later half of the blocks before `end`."""
@@ -137,13 +140,18 @@ class Judge:
         other: Judged,
         confidence: float = 0.95,
         members: NDArray[np.bool_] | None = None,
+        recent: bool = False,
     ) -> Gain:
-        """Return how much less the first's error is than the other's; `members` (judged blocks, K) count."""
+        """Return how much less the first's error is than the other's.
+
+        `members` (judged blocks, K) count, by default all clients; `recent` takes the later half of the judged blocks.
+        """
         first, second = (
             errors if members is None else np.where(members, errors, 0.0)
             for errors in (judged.errors, other.errors)
         )
-        return ratio_gain(self._by_block(first), self._by_block(second), confidence)
+        start = len(first) // 2 if recent else 0
+        return ratio_gain(self._by_block(first)[start:], self._by_block(second)[start:], confidence)
 
     def past_gain(self, errors: FloatArray, other: FloatArray, clients: Sequence[int], end: int) -> Gain:
         """Return the gain of errors (blocks, K) on others in the judged blocks before `end`, of some clients."""

@@ -5,11 +5,14 @@ from typing import TYPE_CHECKING
 
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.numbers import count, counted
+from psofed.studies.advice.answers import byzantine_clients
 from psofed.studies.advice.charts import MOST_NAMED, advice_chart
 from psofed.studies.advice.judging import Gain
 
 if TYPE_CHECKING:
-    from psofed.studies.advice.advice import Advice, LearningMethod
+    from psofed.studies.advice.advice import Advice
+    from psofed.studies.advice.methods import LearningMethod
+    from psofed.studies.advice.what_if import ByzantineWhatIf
 
 _METHOD_COLUMNS = (
     Column("method"),
@@ -20,14 +23,16 @@ _METHOD_COLUMNS = (
     Column("values sent per iteration", Kind.COUNT),
 )
 
+_NOT_OPTIONS = ("kind", "clients", "byzantine_set")  # of an attack: the others say what Byzantine clients do
+
 
 def advice_report(advice: "Advice") -> Report:
     """Return the answer, what was compared, and how each client fares."""
     tables = [_methods(advice)]
     if len(advice.groups) > 1:
         tables.append(_groups(advice))
-    if advice.lies:
-        tables.append(_attacked(advice))
+    if advice.what_if is not None:
+        tables.append(_attacked(advice.what_if))
     tables.append(_stations(advice))
     return Report(
         advice.answer,
@@ -88,15 +93,13 @@ def _groups(advice: "Advice") -> Table:
     return Table("Groups that should federate", columns, rows)
 
 
-def _attacked(advice: "Advice") -> Table:
-    options = ", ".join(
-        f"{key} = {value}"
-        for key, value in advice.attack.items()
-        if key not in ("kind", "clients", "byzantine_set")
-    )
-    who = f"{len(advice.byzantine)} of {len(advice.stations)} clients" if advice.byzantine else "some clients"
-    title = f"Honest clients if {who} are Byzantine ({advice.attack['kind']}: {options})"
-    return Table(title, _METHOD_COLUMNS, tuple(_method_row(method) for method in advice.lies))
+def _attacked(what_if: "ByzantineWhatIf") -> Table:
+    attacks = []
+    for attack in what_if.attacks:
+        options = ", ".join(f"{key} = {value}" for key, value in attack.items() if key not in _NOT_OPTIONS)
+        attacks.append(f"{attack['kind']}: {options}")
+    title = f"Honest clients if {byzantine_clients(what_if)} are Byzantine ({'; '.join(attacks)})"
+    return Table(title, _METHOD_COLUMNS, tuple(_method_row(method) for method in what_if.methods))
 
 
 def _method_row(method: "LearningMethod") -> tuple[str | float | Measured | None, ...]:

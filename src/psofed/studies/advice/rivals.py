@@ -75,7 +75,7 @@ def make_rivals(
 
 
 def _naive(data: "OwnData", k: int, lag: float) -> FloatArray:
-    """Return client k's errors if it forecasts the value `lag` seconds ago, or the last one if there is none."""
+    """Return client k's errors if it forecasts the value `lag` seconds ago, or the last one if that is missing."""
     targets, count = data.table.targets[k], len(data.targets[k])
     forecasts = targets[:-1].copy()
     if lag:

@@ -1,18 +1,20 @@
 """Who should federate with whom: groups chosen from the past only, and judged by what follows.
 
-At each quarter of the time the clients are grouped by their laws on the rows so far
+After each quarter of the time the clients are grouped by their laws on the rows so far
 (:mod:`psofed.studies.advice.groups`), and those whose errors stand out are put by themselves. From then on the adviser
 can federate everybody, or each group by itself. A group of one, a group that was seen to lose and a minority that was
-not seen to gain stay alone. In every block it does what had the smaller error in the blocks before, so that its errors
-are those of somebody who followed the advice at the time. An interval of these errors has paid for the search.
+not seen to gain stay alone. In every block it does what had the smaller error in the blocks before. Its errors are
+those of following the advice at the time, so an interval of these errors has paid for the search.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.errors import InvalidValueError
 from psofed.common.types import FloatArray
 from psofed.results.outliers import robust_scores, stands_out
 from psofed.scenario import Scenario
@@ -46,15 +48,18 @@ class Federated:
     members : bool array (judged blocks, K)
         Who federated.
     groups : tuple of (clients, Scenario)
-        Who should federate, and how; the largest group first. Empty if nobody should.
+        Who should federate, and how; the largest group first. Empty if no clients should.
     laws : Groups
         Clients by their laws on all rows.
+    counts : frozenset of int
+        Numbers of shared parameters in use in the judged blocks.
     """
 
     judged: Judged
     members: NDArray[np.bool_]
     groups: tuple[GroupSetting, ...]
     laws: Groups
+    counts: frozenset[int]
 
 
 class GroupSearch:
@@ -94,13 +99,16 @@ class GroupSearch:
         tried = self._try(partitions.values())
         errors, members = [], []
         groups: tuple[GroupSetting, ...] = ()
+        counts: set[int] = set()
         for end in range(first, blocks + 1):
             latest = partitions[max(at for at in ends if at <= end)]
             now, is_member, groups = self._decide(latest, tried, end)
             if end < blocks:
                 errors.append(now[end])
                 members.append(is_member)
-        return Federated(Judged(np.array(errors), 0), np.array(members), groups, laws[blocks])
+                counts.update(setting.num_shared for _, setting in groups)
+        judged = Judged(np.array(errors), 0)
+        return Federated(judged, np.array(members), groups, laws[blocks], frozenset(counts))
 
     def _laws_before(self, end: int) -> Groups:
         edges = self._trier.blocks.edges[: end + 1]
@@ -115,17 +123,16 @@ class GroupSearch:
         return tuple(group for group in (*rest, *((k,) for k in sorted(faulty))) if group)
 
     def _try(self, partitions: Iterable[Groups]) -> dict[tuple[int, ...], Tried]:
-        """Run every group of two or more once, whatever partitions it is in."""
+        """Run every group of two or more once, unless the scenario has parts that need more clients."""
         found = {group for groups in partitions for group in groups if len(group) > 1}
         tried = {self._everybody: self._whole}
-        jobs = [
-            (group, scenario)
-            for group in sorted(found - {self._everybody})
-            for scenario in self._settings(group)
-        ]
+        jobs = []
+        for group in sorted(found - {self._everybody}):
+            with suppress(InvalidValueError):
+                jobs += [(group, scenario) for scenario in self._settings(group)]
         if jobs:
             errors = self._trier.federations([scenario for _, scenario in jobs], [group for group, _ in jobs])
-            for group in found - {self._everybody}:
+            for group in {group for group, _ in jobs}:
                 at = [i for i, (other, _) in enumerate(jobs) if other == group]
                 tried[group] = Tried([jobs[i][1] for i in at], errors[at])
         return tried
@@ -147,7 +154,7 @@ class GroupSearch:
         pick = judge.best(past)
         errors, score, groups = self._alone[pick].copy(), past[pick].copy(), []
         for group in laws:
-            if len(group) > 1:
+            if group in tried:
                 at = list(group)
                 together = judge.past_errors(tried[group].errors, end)
                 setting = judge.best(together, tried[group].costs)

@@ -43,8 +43,8 @@ class Station:
     stands_out : bool
         Whether that is far from the others'.
     flag : str
-        ``"faulty sensor"`` (large errors that its inputs do not explain), ``"other law"`` (its inputs act otherwise
-        than in most clients), ``"drifts"`` (how they act changes in time), ``"too few rows"``, or empty.
+        ``"faulty sensor"`` (large errors that its inputs do not explain), ``"other law"`` (its inputs have other
+        effects than in most clients), ``"drifts"`` (their effect changes in time), ``"too few rows"``, or empty.
     """
 
     name: str

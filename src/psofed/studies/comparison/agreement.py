@@ -1,7 +1,7 @@
 """Simulation and theory of the same scenario, and whether they agree."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,8 @@ from psofed.results.estimates import students_factor
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.settings.simulation import SimulationSettings
-from psofed.settings.theory import ComparisonSettings
-from psofed.simulation.monte_carlo import simulate
+from psofed.settings.theory import THEORY_TITLES, ComparisonSettings
+from psofed.simulation.monte_carlo import run_trials, simulate
 from psofed.theory.prediction import Prediction, predict
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 # Agreement: within this ratio, or as likely as 3.5 standard errors of a normal variate, whichever is more.
 TOLERANCES = {"network_mse": 0.005, "server_msd": 0.01, "test_mse": 0.01}
 _CONFIDENCE = math.erf(3.5 / math.sqrt(2))
+# That the order of a table's rows makes a difference.
+_ORDER_CONFIDENCE = 0.99
+# Longer tables end in a steady state.
+_LONGEST_CURVE = 20_000
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class MetricComparison:
     agrees : bool
         Whether it is within the tolerance; or, with heavy tails, at least above the lower bound of the simulated mean.
     is_open : bool
-        Whether it is the latter only: a few trials decide the simulated mean, and cannot tell.
+        Whether it is the latter only: a few extreme trials dominate the simulated mean, and cannot tell.
     """
 
     metric: str
@@ -63,20 +67,66 @@ class MetricComparison:
         return "undecided" if self.is_open else "agrees"
 
 
+@dataclass(frozen=True)
+class OrderEffect:
+    """Effect of the order of a table's rows on a metric.
+
+    Attributes
+    ----------
+    metric : str
+    in_order : float
+        With the rows in the table's order, each once.
+    difference : float
+        The same less the mean over tables of rows drawn at random, relative to the latter.
+    deviation : float
+        Standard deviation of a single such table, relative to their mean.
+    is_clear : bool
+        Whether the difference is more than chance explains (99 %).
+    """
+
+    metric: str
+    in_order: float
+    difference: float
+    deviation: float
+    is_clear: bool
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Reported):
     """A simulation beside a prediction of the same scenario.
+
+    The theory of your own data describes a stationary stream with the table's moments. So it is compared with trials
+    that each draw their rows at random from the table's, over the same iterations. What the rows' own order adds to
+    that is in :attr:`orders`.
 
     Attributes
     ----------
     simulation : SimulationResult
     prediction : Prediction
     metrics : tuple of MetricComparison
+    in_order : SimulationResult, optional
+        The simulation on your own table, row by row.
     """
 
     simulation: SimulationResult
     prediction: Prediction
     metrics: tuple[MetricComparison, ...]
+    in_order: SimulationResult | None = None
+
+    @property
+    def orders(self) -> tuple[OrderEffect, ...]:
+        """Effect of the order of the table's rows on each metric; empty for drawn streams."""
+        if self.in_order is None:
+            return ()
+        reach = students_factor(self.simulation.trials, _ORDER_CONFIDENCE)
+        effects = []
+        for row in self.metrics:
+            own, mean = getattr(self.in_order, row.metric).mean, row.simulated
+            deviation = row.standard_error * math.sqrt(self.simulation.trials)
+            if mean > 0 and math.isfinite(mean) and math.isfinite(own):
+                is_clear = abs(own - mean) > reach * deviation
+                effects.append(OrderEffect(row.metric, own, own / mean - 1, deviation / mean, is_clear))
+        return tuple(effects)
 
     @property
     def standard_errors(self) -> float:
@@ -98,7 +148,11 @@ class Comparison(Reported):
             },
             "tolerances": TOLERANCES,
             "standard_errors": self.standard_errors,
+            "orders": {
+                row.metric: {k: v for k, v in asdict(row).items() if k != "metric"} for row in self.orders
+            },
             "theory": self.prediction.theory,
+            "theory_title": THEORY_TITLES[self.prediction.theory],
             "trials": self.simulation.trials,
             "seed": self.simulation.seed,
             "scenario": self.simulation.scenario.to_mapping(),
@@ -159,15 +213,19 @@ def compare(scenario: Scenario | str | Path, settings: ComparisonSettings) -> Co
     """
     scenario = as_scenario(scenario)
     prediction = predict(scenario, settings.theory)
-    result = call_with(simulate, scenario, settings.shared_with(SimulationSettings))
-    return compare_results(result, prediction)
+    trials = settings.shared_with(SimulationSettings)
+    if scenario.data.rows is None:
+        return compare_results(call_with(simulate, scenario, trials), prediction)
+    drawn, _ = run_trials(scenario, trials, draws_rows=True)
+    return replace(compare_results(drawn, prediction), in_order=call_with(simulate, scenario, trials))
 
 
 def compare_results(simulation: SimulationResult, prediction: Prediction) -> Comparison:
-    """Compare every metric's steady state."""
+    """Compare every metric's steady state; with your own data its mean over the same iterations."""
     rows, standard_errors = [], students_factor(simulation.trials, _CONFIDENCE)
+    predictions = _predictions(simulation, prediction)
     for metric, tolerance in TOLERANCES.items():
-        simulated, predicted = getattr(simulation, metric), getattr(prediction, metric)
+        simulated, predicted = getattr(simulation, metric), predictions[metric]
         if math.isnan(predicted):
             continue  # the theory has no such number
         error = simulated.standard_error
@@ -192,3 +250,12 @@ def compare_results(simulation: SimulationResult, prediction: Prediction) -> Com
             )
         )
     return Comparison(simulation, prediction, tuple(rows))
+
+
+def _predictions(simulation: SimulationResult, prediction: Prediction) -> dict[str, float]:
+    scenario = prediction.scenario
+    steady = {metric: float(getattr(prediction, metric)) for metric in TOLERANCES}
+    if scenario.data.rows is None or scenario.iterations > _LONGEST_CURVE or not prediction.is_stable:
+        return steady
+    curve = prediction.learning_curve()  # most tables end before a steady state
+    return {metric: float(getattr(curve, metric)[-simulation.tail :].mean()) for metric in TOLERANCES}

@@ -10,9 +10,11 @@ from psofed.render.numbers import counted, listed, percent, sentence_case, signi
 from psofed.results.metrics import METRIC_TITLES
 from psofed.results.reports.simulation import curve_series
 from psofed.scenario.describe import describe_scenario
+from psofed.settings.theory import THEORY_TITLES
 from psofed.theory.reports import measured_notes, theory_series
 
 if TYPE_CHECKING:
+    from psofed.results import SimulationResult
     from psofed.studies.comparison.agreement import Comparison
 
 _NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}
@@ -46,19 +48,61 @@ def comparison_report(found: "Comparison") -> Report:
     notes = (
         f"Allowed difference: {significant(found.standard_errors, 2)} standard errors, but at least {allowed}.",
     )
+    own_data = found.in_order is not None
+    trials = f"{counted(result.trials, 'table')} of rows drawn at random from yours" if own_data else ""
+    title = f"Mean over the last {result.tail:,} of {result.scenario.iterations:,} iterations"
     return Report(
         verdict(found),
-        f"{counted(result.trials, 'trial')} against the {found.prediction.theory} theory: "
+        f"{trials or counted(result.trials, 'trial')} against the {THEORY_TITLES[found.prediction.theory]}: "
         f"{describe_scenario(result.scenario)}.",
-        (Table("Steady state", columns, rows, notes),),
-        tuple(
-            f"The simulated {METRIC_TITLES[metric]} still changes by {percent(change, 1, signed=True)} within the last "
-            f"{result.tail:,} iterations, so it is not a steady state yet."
-            for metric, change in result.unsteady_metrics.items()
-        )
-        + measured_notes(result.scenario),
+        (Table(title if own_data else "Steady state", columns, rows, notes), *_order_table(found)),
+        (() if own_data else _unsteady(result)) + measured_notes(result.scenario) + _assumption_notes(found),
         _next_step(found),
         lambda: (comparison_chart(found),),
+    )
+
+
+def _unsteady(result: "SimulationResult") -> tuple[str, ...]:
+    return tuple(
+        f"The simulated {METRIC_TITLES[metric]} still changes by {percent(change, 1, signed=True)} within the last "
+        f"{result.tail:,} iterations, so it is not a steady state yet."
+        for metric, change in result.unsteady_metrics.items()
+    )
+
+
+def _order_table(found: "Comparison") -> tuple[Table, ...]:
+    if not found.orders:
+        return ()
+    columns = (
+        Column(""),
+        Column("in the table's order", Kind.LEVEL),
+        Column("difference", Kind.PERCENT, digits=2),
+        Column("deviation of one table", Kind.PERCENT, digits=2),
+        Column("order"),
+    )
+    rows = tuple(
+        (
+            METRIC_TITLES[row.metric],
+            row.in_order,
+            row.difference,
+            row.deviation,
+            "matters" if row.is_clear else "chance",
+        )
+        for row in found.orders
+    )
+    note = (
+        "Difference: from tables of the same rows drawn at random. Beyond what these deviate, rows depend on each "
+        "other or change in time."
+    )
+    return (Table("Your table, row by row", columns, rows, (note,)),)
+
+
+def _assumption_notes(found: "Comparison") -> tuple[str, ...]:
+    if found.prediction.theory != "independence":
+        return ()
+    return (
+        "The prediction takes inputs as independent over time; a difference beyond the allowed one is what this "
+        "assumption costs.",
     )
 
 
@@ -69,8 +113,10 @@ def _all_metrics(number: int) -> str:
 def verdict(found: "Comparison") -> str:
     """Say in a sentence whether theory and simulation agree.
 
-    Where a few trials decide a simulated mean (heavy tails), the trials cannot tell.
+    Where a few extreme trials dominate a simulated mean (heavy tails), the trials cannot tell.
     """
+    if found.in_order is not None:
+        return _verdict_on_table(found)
     titles = {row.metric: METRIC_TITLES[row.metric] for row in found.metrics}
     differ = [titles[row.metric] for row in found.metrics if not row.agrees]
     if differ:
@@ -81,11 +127,35 @@ def verdict(found: "Comparison") -> str:
     settled = len(titles) - len(undecided)
     if not undecided:
         return f"Theory and simulation agree on {_all_metrics(len(titles))}."
-    heavy = f"a few trials decide the simulated mean of {listed(undecided)}, so these trials cannot tell"
+    heavy = f"a few extreme trials dominate the simulated mean of {listed(undecided)}, so these trials cannot tell"
     if not settled:
         return f"Undecided: {heavy}."
     return (
         f"Theory and simulation agree on {_NUMBERS.get(settled, settled)} of {len(titles)} metrics; {heavy}."
+    )
+
+
+def _verdict_on_table(found: "Comparison") -> str:
+    """Say whether the theory describes the table's clients, and whether the order of its rows matters."""
+    differ = [METRIC_TITLES[row.metric] for row in found.metrics if not row.agrees]
+    if differ:
+        first = (
+            f"The theory differs from rows drawn at random from your table in the {listed(differ)}: it assumes one "
+            "model that is best for all clients (psofed advise looks for clients that follow other laws)."
+        )
+    else:
+        both = _all_metrics(len(found.metrics))
+        first = f"Theory and simulation agree on {both} for rows drawn at random from your table."
+    changed = [
+        f"{METRIC_TITLES[row.metric]} is {percent(abs(row.difference))} {'higher' if row.difference > 0 else 'lower'}"
+        for row in found.orders
+        if row.is_clear
+    ]
+    if not changed:
+        return f"{first} In the table's own order, differences are no larger than chance."
+    return (
+        f"{first} In the table's own order the {listed(changed)}: rows depend on each other or change in time, which "
+        "the theory leaves out."
     )
 
 
@@ -99,8 +169,13 @@ def comparison_chart(found: "Comparison") -> Chart:
             series.append(curve_series(result, metric, f"{title}, simulated", colour))
     for metric in (row.metric for row in found.metrics):
         iterations = result.iterations.astype(np.float64)
-        series.append(theory_series(curve, metric, f"{theory} theory", iterations, result.bin_width, "--"))
+        series.append(theory_series(curve, metric, THEORY_TITLES[theory], iterations, result.bin_width, "--"))
     title = f"{describe_scenario(result.scenario)}\n({counted(result.trials, 'trial')}, 95 % bands)"
+    if found.in_order is not None:
+        network = next(iter(METRIC_TITLES))
+        series.append(
+            curve_series(found.in_order, network, "network MSE, your rows in order", len(METRIC_TITLES))
+        )
     return Chart(
         sentence_case(title),
         Scale("iteration", log=True),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from psofed._version import __version__
 from psofed.common.fingerprint import class_digest, source_digest
 from psofed.common.types import ProgressCallback
-from psofed.results import METRIC_TITLES, Estimate, estimate, find_unsteady
+from psofed.results import Estimate, estimate, find_unsteady
 from psofed.scenario import Scenario
 from psofed.settings.simulation import SimulationSettings
 
@@ -106,8 +106,6 @@ class CellResult:
         What should be known of how it was computed.
     defence : dict
         What a defence came to, by :attr:`psofed.results.DefenceRecord.summary`; empty without one.
-    evasion : dict of arrays (trials,), or None
-        As in :class:`psofed.results.SimulationResult`.
     """
 
     steady_state: dict[str, NDArray[np.float64]]
@@ -117,11 +115,10 @@ class CellResult:
     seconds: float
     notes: tuple[str, ...] = ()
     defence: dict[str, float] = field(default_factory=dict)
-    evasion: dict[str, NDArray[np.float64]] | None = None
 
     def estimate(self, metric: str) -> Estimate:
         """Mean and standard error of a metric's steady state over the trials."""
-        return estimate({**self.steady_state, **(self.evasion or {})}[metric])
+        return estimate(self.steady_state[metric])
 
     @property
     def num_diverged(self) -> int:
@@ -138,13 +135,8 @@ class CellResult:
         return self._bits() == other._bits()
 
     def _bits(self) -> list[bytes]:
-        parts = (self.steady_state, self.tail_change)
-        moved = [values.tobytes() for values in (self.evasion or {}).values()]
-        return [
-            self.diverged_at.tobytes(),
-            *(part[m].tobytes() for part in parts for m in METRIC_TITLES),
-            *moved,
-        ]
+        arrays = (self.diverged_at, *self.steady_state.values(), *self.tail_change.values())
+        return [values.tobytes() for values in arrays]
 
 
 def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellResult:
@@ -168,7 +160,6 @@ def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellRe
         seconds=result.seconds,
         notes=result.notes,
         defence={} if result.defence is None else result.defence.summary,
-        evasion=result.evasion,
     )
 
 

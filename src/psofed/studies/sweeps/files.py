@@ -13,7 +13,7 @@ from psofed.common.toml import parse_toml
 from psofed.common.validation import check_choice
 from psofed.results import METRIC_TITLES, SimulationResult
 from psofed.results.dataset import check_size, numbers, simulation_from_dataset, variable
-from psofed.results.metrics import EVASION_LONG_NAMES, LONG_NAMES
+from psofed.results.metrics import LONG_NAMES
 from psofed.results.netcdf import open_dataset, read_back, save_dataset
 from psofed.scenario import Scenario
 from psofed.scenario.file import mapping_to_toml
@@ -88,18 +88,15 @@ def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":
         return np.stack(values).reshape(shape)
 
     variables: dict[str, Any] = {}
-    for metric, words in LONG_NAMES.items():
-        values = gather([cell.steady_state[metric] for cell in result.cells])
-        variables[metric] = variable(by_trial, values, f"steady-state {words}, by trial")
+    for metric in METRIC_TITLES:
         change = gather([cell.tail_change[metric] for cell in result.cells])
         variables[f"{metric}_tail_change"] = variable(
-            by_trial, change, f"second half of the tail less its first: {words}"
+            by_trial, change, f"second half of the tail less its first: {LONG_NAMES[metric]}"
         )
-    moved = EVASION_LONG_NAMES if result.has_evasion else {}
-    for metric, words in moved.items():
-        values = gather([(cell.evasion or {})[metric] for cell in result.cells])
+    for metric in result.titles:
+        words = LONG_NAMES[metric]
+        values = gather([cell.steady_state[metric] for cell in result.cells])
         variables[metric] = variable(by_trial, values, f"steady-state {words}, by trial")
-    for metric, words in (LONG_NAMES | moved).items():
         found = [cell.estimate(metric) for cell in result.cells]
         statistics = {
             "mean": ("mean over trials", [value.mean for value in found]),
@@ -169,10 +166,11 @@ def sweep_to_dataframe(result: SweepResult, table: str) -> "pandas.DataFrame":
         return pandas.DataFrame(rows)
     frames = []
     for labels, cell in zip(result.labels(), result.cells, strict=True):
-        columns = cell.steady_state | (cell.evasion or {})
         trials = np.arange(len(cell.diverged_at))
         frames.append(
-            pandas.DataFrame({**labels, "trial": trials, **columns, "diverged_at": cell.diverged_at})
+            pandas.DataFrame(
+                {**labels, "trial": trials, **cell.steady_state, "diverged_at": cell.diverged_at}
+            )
         )
     return pandas.concat(frames, ignore_index=True)
 
@@ -217,9 +215,8 @@ def _sweep_from_dataset(data: "xarray.Dataset") -> SweepResult:
     def by_cell(name: str, kind: str = "f") -> Any:
         return numbers(data, name, (*names, "trial"), kind).reshape(count, grid.trials)
 
-    steady = {metric: by_cell(metric) for metric in METRIC_TITLES}
+    steady = {metric: by_cell(metric) for metric in LONG_NAMES if metric in data}
     change = {metric: by_cell(f"{metric}_tail_change") for metric in METRIC_TITLES}
-    moved = {metric: by_cell(metric) for metric in EVASION_LONG_NAMES if metric in data}
     diverged, seconds = by_cell("diverged_at", "i"), json.loads(data.attrs["seconds"])
     notes, engine = tuple(json.loads(data.attrs["notes"])), json.loads(data.attrs["engine"])
     defences = json.loads(data.attrs.get("defence", "[]"))
@@ -231,7 +228,6 @@ def _sweep_from_dataset(data: "xarray.Dataset") -> SweepResult:
             engine=engine[0] if engine else "",
             seconds=float(seconds[place]),
             notes=notes if place == 0 else (),
-            evasion={metric: values[place] for metric, values in moved.items()} or None,
             defence=defences[place] if defences else {},
         )
         for place in range(count)

@@ -9,7 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from psofed.common.errors import InvalidValueError, MissingValueError, PsofedError, UnknownFieldError
+from psofed.common.errors import (
+    InvalidValueError,
+    MissingValueError,
+    PsofedError,
+    UnknownFieldError,
+)
 from psofed.common.toml import read_toml
 from psofed.common.validation import check_tail
 from psofed.parts.part import Part
@@ -253,7 +258,8 @@ def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
         raise InvalidValueError("base", base, 'a table [base] or a file name, base = "scenario.toml"')
     grid = values.get("grid")
     if not isinstance(grid, Mapping) or not grid:
-        raise InvalidValueError("grid", grid, "a table [grid] with a list of values for at least one field")
+        allowed = "a table [grid] with a list of values for at least one field"
+        raise MissingValueError("grid", allowed) if grid is None else InvalidValueError("grid", grid, allowed)
     numbers = {key: values[key] for key in ("trials", "seed", "tail") if key in values}
     return checked_grid(Grid(scenario, tuple(_axis(key, value) for key, value in _flatten(grid)), **numbers))
 

@@ -77,13 +77,13 @@ def _remarks(result: "SweepResult") -> tuple[str, ...]:
     found = (
         ("has diverged trials.", "have diverged trials.", [cell.num_diverged > 0 for cell in result.cells]),
         (
-            "has heavy tails: a few trials decide the mean network MSE, so the median is shown.",
-            "have heavy tails: a few trials decide the mean network MSE, so the median is shown.",
+            "has heavy tails: a few extreme trials dominate the mean network MSE, so the median is shown.",
+            "have heavy tails: a few extreme trials dominate the mean network MSE, so the median is shown.",
             [value.is_heavy_tailed for value in estimates],
         ),
         (
-            "has not converged: the network MSE still changes within the tail.",
-            "have not converged: the network MSE still changes within the tail.",
+            "has not converged: its network MSE still rises or falls at the end of the run.",
+            "have not converged: their network MSE still rises or falls at the end of the run.",
             ["network_mse" in cell.unsteady_metrics for cell in result.cells],
         ),
     )

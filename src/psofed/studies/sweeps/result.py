@@ -15,8 +15,9 @@ from psofed.common.numbers import finite_or_none
 from psofed.common.settings import takes
 from psofed.common.types import ProgressCallback
 from psofed.render import Report, Reported
-from psofed.results import EVASION_TITLES, METRIC_TITLES, Difference
+from psofed.results import Difference
 from psofed.results.differences import paired_metrics
+from psofed.results.metrics import ALL_TITLES
 from psofed.scenario import Scenario
 from psofed.settings.sweep import SweepSettings
 from psofed.studies.sweeps.cell import CellResult
@@ -119,19 +120,18 @@ class SweepResult(Reported):
     @property
     def titles(self) -> dict[str, str]:
         """Metrics measured at every point, with their titles."""
-        return METRIC_TITLES | (EVASION_TITLES if self.has_evasion else {})
-
-    @property
-    def has_evasion(self) -> bool:
-        """Whether errors on moved inputs were measured at every point."""
-        return all(cell.evasion is not None for cell in self.cells)
+        return {
+            metric: title
+            for metric, title in ALL_TITLES.items()
+            if all(metric in cell.steady_state for cell in self.cells)
+        }
 
     def points(self) -> list[dict[str, Any]]:
         """Return one plain row per point: its labels, and each metric's mean, standard error and dB."""
         rows = []
         for labels, cell in zip(self.labels(), self.cells, strict=True):
             row: dict[str, Any] = dict(labels)
-            for metric in (*METRIC_TITLES, *(cell.evasion or {})):
+            for metric in cell.steady_state:
                 row[metric] = cell.estimate(metric).to_json()
             row["diverged_trials"] = cell.num_diverged
             row["unsteady"] = cell.unsteady_metrics
@@ -201,8 +201,7 @@ class SweepResult(Reported):
         a, b = self._only_cell(first), self._only_cell(second)
         changed = [field for field in first if first[field] != second.get(field)]
         names = [name_point({field: point[field] for field in changed}) for point in (first, second)]
-        before, after = ({**cell.steady_state, **(cell.evasion or {})} for cell in (a, b))
-        return paired_metrics(before, after, (names[0], names[1]), confidence)
+        return paired_metrics(a.steady_state, b.steady_state, (names[0], names[1]), confidence)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists, ready for JSON: what is not finite is None."""

@@ -12,7 +12,8 @@ import numpy as np
 from psofed._version import __version__
 from psofed.common.errors import PsofedError
 from psofed.common.files import atomic_path
-from psofed.results import EVASION_TITLES, METRIC_TITLES
+from psofed.results import METRIC_TITLES
+from psofed.results.metrics import measured_metrics
 from psofed.studies.sweeps.cell import Cell, CellResult
 
 _MAGIC = b"psofed cell 1\n"
@@ -93,10 +94,9 @@ def _encode(cell: Cell, result: CellResult) -> bytes:
         "defence": result.defence,
     }  # fmt: skip
     arrays: dict[str, Any] = {
-        f"steady_state/{metric}": result.steady_state[metric] for metric in METRIC_TITLES
+        f"steady_state/{metric}": values for metric, values in result.steady_state.items()
     }
-    arrays |= {f"tail_change/{metric}": result.tail_change[metric] for metric in METRIC_TITLES}
-    arrays |= {f"evasion/{metric}": values for metric, values in (result.evasion or {}).items()}
+    arrays |= {f"tail_change/{metric}": values for metric, values in result.tail_change.items()}
     arrays |= {"about": np.array(json.dumps(about)), "diverged_at": result.diverged_at}
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
@@ -134,18 +134,17 @@ def _result(arrays: Any, cell: Cell, limit: int) -> CellResult | None:
             raise ValueError(f"{name} has shape {values.shape} and type {values.dtype}")
         return values
 
-    defence, evasion = about.get("defence", {}), None
+    defence = about.get("defence", {})
     if not all(isinstance(value, int | float) for value in defence.values()):
         return None
-    if cell.scenario.evasion is not None:
-        evasion = {metric: numbers(f"evasion/{metric}") for metric in EVASION_TITLES}
     return CellResult(
-        steady_state={metric: numbers(f"steady_state/{metric}") for metric in METRIC_TITLES},
+        steady_state={
+            metric: numbers(f"steady_state/{metric}") for metric in measured_metrics(cell.scenario)
+        },
         tail_change={metric: numbers(f"tail_change/{metric}") for metric in METRIC_TITLES},
         diverged_at=numbers("diverged_at", np.int64),
         engine=str(about["engine"]),
         seconds=float(about["seconds"]),
         notes=tuple(map(str, about.get("notes", ()))),
         defence=defence,
-        evasion=evasion,
     )

@@ -21,7 +21,7 @@ from psofed.theory.maps.krylov import dominant_eigenvalue, solve_fixed_point
 from psofed.theory.moments.first import FirstMoments
 from psofed.theory.moments.layout import Entries, Participation
 from psofed.theory.moments.level import NO_SOURCES, NOTHING, Level, Sources
-from psofed.theory.moments.second import ClientMoments, MomentState, PairMoments, pack
+from psofed.theory.moments.second import ClientMoments, MomentState, PairMoments, pack, unpack
 from psofed.theory.steps.exchange import MaskLaw
 from psofed.theory.steps.lms import CorrelatedLms, WhiteLms
 from psofed.theory.steps.uploads import UploadLaw
@@ -88,6 +88,11 @@ class Recursion:
         """Return the state after the download of iteration n, if all models are 0 before it."""
         return self.initial
 
+    @property
+    def beginning(self) -> "Recursion":
+        """The recursion of the first iteration of a run, where it differs."""
+        return self
+
     def step(
         self, v: MomentState, n: int = 0, sources: Sources | None = None, first: FirstMoments | None = None
     ) -> MomentState:
@@ -126,17 +131,16 @@ class Recursion:
 
     def steady_first(self) -> tuple[FirstMoments, ...]:
         """Find the fixed point of the first moments over one period: their values at each of its iterations."""
-        shape, clients = self.entries.first_shape, self.law.rows
 
         def period(x: FloatArray) -> FloatArray:
-            v = FirstMoments.unpack(x, clients, shape)
+            v = FirstMoments(*unpack(x, self.initial_first))
             for n in range(len(self.exchanges)):
                 v = self.step_first(v, n)
             return pack(v)
 
-        source = period(np.zeros((1 + 2 * clients) * int(np.prod(shape))))
+        source = period(np.zeros_like(pack(self.initial_first)))
         vector = solve_fixed_point(lambda x: period(x) - source, source)
-        firsts = [FirstMoments.unpack(vector, clients, shape)]
+        firsts = [FirstMoments(*unpack(vector, self.initial_first))]
         for n in range(len(self.exchanges) - 1):
             firsts.append(self.step_first(firsts[-1], n))
         return tuple(firsts)
@@ -157,9 +161,10 @@ class Recursion:
             for n in range(iterations):
                 level = self.level(v.clients, first)
                 excess[n], server[n] = level.excess, level.server
-                v = self.step(v, start + n, first=first)
+                stepping = self if n else self.beginning
+                v = stepping.step(v, start + n, first=first)
                 if first is not None:
-                    first = self.step_first(first, start + n)
+                    first = stepping.step_first(first, start + n)
         return excess, server
 
     def steady_state(self, sources: Sources) -> tuple[Level, MomentState]:
@@ -167,7 +172,7 @@ class Recursion:
         firsts: tuple[FirstMoments | None, ...] = (None,) * len(self.exchanges)
         if sources.direction and self.has_direction:
             firsts = self.steady_first()
-        zero = np.zeros(MomentState.length(self.law.rows, self.entries.size))
+        zero = np.zeros_like(self.initial.pack())
         v = beginning = self._unpack(solve_fixed_point(self._period, self._period(zero, sources, firsts)))
         total = NOTHING
         for n, first in enumerate(firsts):
@@ -191,7 +196,8 @@ class Recursion:
         return v.pack()
 
     def _unpack(self, vector: FloatArray) -> MomentState:
-        return MomentState.unpack(vector, self.law.rows, self.entries.size)
+        clients = unpack(vector, (*self.initial.clients, *self.initial.pairs))
+        return MomentState(ClientMoments(*clients[:5]), PairMoments(*clients[5:]))
 
     def _moved(self, v: MomentState, walk: float) -> MomentState:
         if walk == 0.0:

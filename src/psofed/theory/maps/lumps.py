@@ -21,6 +21,12 @@ from psofed.common.types import FloatArray
 NODES = (16, 32, 64, 128)
 _PRECISION = 1e-10
 
+# Above this size sums of polynomials take the place of vectors of all clients; they are formed chunk by chunk.
+_LARGE, _CHUNK = 100_000, 16_384
+
+# Variances in clusters, or far out, make the polynomials nearly dependent: the least ratio of their norms.
+_WELL_CONDITIONED = 1e-3
+
 
 @dataclass(frozen=True, eq=False)
 class Lumps:
@@ -72,17 +78,61 @@ class Lumps:
             return False
         centres = np.array([-float(input_variance.min()) - 1e-300, -float(input_variance.max()), pole])
         lumped = self.copies @ (1.0 / (self.input_variance[:, None] - centres))
-        exact = (1.0 / (input_variance[:, None] - centres)).sum(axis=0)
+        exact = np.array([(1.0 / (input_variance - centre)).sum() for centre in centres])
         return bool(np.abs(lumped / exact - 1.0).max() < _PRECISION)
 
 
 def _gauss(variance: FloatArray, noise: FloatArray, count: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Nodes, weights and noise variances of the Gauss quadrature of a set of input variances."""
-    distinct, index, counts = np.unique(variance, return_inverse=True, return_counts=True)
-    if distinct.size <= count:
-        return distinct, counts.astype(np.float64), np.bincount(index, noise) / counts
+    # Sorting a large fleet takes longer than all the rest; that there are many variances is seen in a few.
+    if np.unique(variance[: 8 * count]).size <= count:
+        distinct, index, counts = np.unique(variance, return_inverse=True, return_counts=True)
+        if distinct.size <= count:
+            return distinct, counts.astype(np.float64), np.bincount(index, noise) / counts
+    if variance.size > _LARGE and (rule := _rule_of_moments(variance, noise, count)) is not None:
+        return rule
     nodes, weights, lagrange = _rule(variance, count)
     return nodes, weights, (noise @ lagrange) / weights
+
+
+def _rule_of_moments(
+    variance: FloatArray, noise: FloatArray, count: int
+) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+    """Return the same for a large fleet, from sums of Chebyshev polynomials; None if these do not determine it.
+
+    With x the variances scaled to [−1, 1], m_j = Σ_k T_j(x_k) gives the Gram matrix of T_0 … T_{n−1},
+    G_ij = (m_{i+j} + m_{|i−j|})/2, and that with x in between, since x T_j = (T_{j+1} + T_{|j−1|})/2. G = LLᵀ makes the
+    polynomials orthonormal, and x in that basis is the Jacobi matrix, whose eigenvalues are the nodes.
+    """
+    low, high = float(variance.min()), float(variance.max())
+    middle, reach = (low + high) / 2.0, (high - low) / 2.0
+    moments, noise_moments = np.zeros(2 * count), np.zeros(count)
+    for first in range(0, variance.size, _CHUNK):
+        x = (variance[first : first + _CHUNK] - middle) / reach
+        part = noise[first : first + _CHUNK]
+        before, now = np.ones_like(x), x
+        moments[0] += x.size
+        noise_moments[0] += part.sum()
+        for j in range(1, 2 * count):
+            moments[j] += now.sum()
+            if j < count:
+                noise_moments[j] += (part * now).sum()
+            before, now = now, 2.0 * x * now - before
+    row, column = np.indices((count, count))
+    total, apart = row + column, row - column
+    gram = (moments[total] + moments[np.abs(apart)]) / 2.0
+    with_x = sum(moments[np.abs(place)] for place in (total + 1, total - 1, apart - 1, apart + 1)) / 4.0
+    try:
+        factor = np.linalg.cholesky(gram)
+    except np.linalg.LinAlgError:
+        return None
+    if factor.diagonal().min() < _WELL_CONDITIONED * factor.diagonal().max():
+        return None
+    jacobi = np.linalg.solve(factor, np.linalg.solve(factor, with_x).T)
+    nodes, vectors = np.linalg.eigh((jacobi + jacobi.T) / 2.0)
+    scale = np.sqrt(variance.size) * vectors[0]
+    sums = np.linalg.solve(factor, noise_moments) @ vectors
+    return middle + reach * nodes, scale**2, sums / scale
 
 
 def _rule(variance: FloatArray, count: int) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -1,4 +1,4 @@
-"""One iteration with availability, noisy and lossy links, groups of attackers, other learners, stepsizes per client.
+"""One iteration with availability, links, fixed delays, groups of attackers, other learners, stepsizes per client.
 
 All moments are kept, given whether a client has downloaded, as in :mod:`psofed.theory.maps.general`. Learning is
 
@@ -15,9 +15,27 @@ All moments are kept, given whether a client has downloaded, as in :mod:`psofed.
 
 The downlink adds noise of variance η (``down_variance``) to every value that is downloaded, so to E[v_k v_kᵀ] of those
 who have.
+
+**Fixed delays.** An upload that is made in iteration n arrives in n + d. After the download of iteration n, the models
+Γ_a = g_{n+a} that the server will have for a = 0, …, d are known already. The state is these d + 1 models and the
+clients', and an iteration moves the models on by one place and appends
+
+    g_{n+d+1} = Γ_d + β Σ_k ω_k S_k (u_k − Γ_d),    β = α^d,
+
+while clients download from g_{n+1} = Γ_1. The masks S_k are those of iteration n + 1 in both, and independent of the
+state. Since Γ_1 does not depend on them, E[S_k(i)], E[S_l(j)] and M_kl = E[S_k(i) S_l(j)] are all that is needed of any
+mask law (:class:`_MaskPairs`):
+
+    E[g' Γ_aᵀ]  = E[Γ_d Γ_aᵀ] + β Σ_k S_k(i) D_ak,    E[g' z_lᵀ] = C_dl + β Σ_k S_k(i) B_kl
+    E[g' g'ᵀ]   = E[Γ_d Γ_dᵀ] + β Σ_k (S_k(i) D_dk + S_k(j) D_dkᵀ) + β² Σ_kl M_kl Z_kl
+    E[Γ_a v_lᵀ] = (1 − S_l(j)) C_al + S_l(j) E[Γ_a Γ_1ᵀ]
+    E[g' v_lᵀ]  = (1 − S_l(j)) C_dl + S_l(j) E[Γ_d Γ_1ᵀ] + β Σ_k ((S_k(i) − M_kl) B_kl + M_kl D_1k)
+    E[v_k v_lᵀ] = (1 − S_k(i) − S_l(j) + M_kl) Y_kl + (S_k(i) − M_kl) C_1l + (S_l(j) − M_kl) C_1kᵀ + M_kl E[Γ_1 Γ_1ᵀ].
 """
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +46,7 @@ from psofed.theory.moments.first import FirstMoments
 from psofed.theory.moments.level import Level, Sources
 from psofed.theory.moments.second import ClientMoments, MomentState, PairMoments
 from psofed.theory.steps.common_mask import CommonMask
+from psofed.theory.steps.exchange import MaskMoments
 from psofed.theory.steps.fixed_masks import FixedMasks
 from psofed.theory.steps.independent_masks import IndependentMasks
 from psofed.theory.steps.learning import LearningStep
@@ -46,11 +65,39 @@ class OpenedRecursion(Recursion):
         The learner's step, in place of `lms`, which only measures errors here.
     down_variance : float
         η.
+    delay_weight : float
+        β.
     """
 
     received: ReceivedLaw
     learning: LearningStep
     down_variance: float = 0.0
+    delay_weight: float = 1.0
+
+    @property
+    def delay(self) -> int:
+        """Number of iterations that every upload takes, d."""
+        return self.received.delay
+
+    @cached_property
+    def initial(self) -> MomentState:
+        """The state when all models are 0: every block is w* w*ᵀ."""
+        clients, pairs = super().initial
+        models = (self.delay + 1, *clients.cross1.shape)
+        return MomentState(
+            clients._replace(
+                server=np.tile(clients.server, (self.delay + 1, self.delay + 1, 1)),
+                cross1=np.broadcast_to(clients.cross1, models),
+                cross0=np.broadcast_to(clients.cross0, models),
+            ),
+            pairs,
+        )
+
+    @cached_property
+    def initial_first(self) -> FirstMoments:
+        """First moments when all models are 0: every one is w*."""
+        first = super().initial_first
+        return first._replace(server=np.stack([first.server] * (self.delay + 1)))
 
     def step(
         self, v: MomentState, n: int = 0, sources: Sources | None = None, first: FirstMoments | None = None
@@ -61,14 +108,10 @@ class OpenedRecursion(Recursion):
         means = None if first is None else self._learn_means(first)
         received = self.received.moments(z, means, sources.noise, sources.attack)
         exchange = self.exchanges[n % len(self.exchanges)]
-        if isinstance(exchange, CommonMask):
-            result = self._common(exchange, z.server, received)
-        elif isinstance(exchange, IndependentMasks):
-            result = self._independent(exchange, z.server, received)
-        elif isinstance(exchange, FixedMasks):
-            result = self._fixed(exchange, z.server, received)
+        if self.delay:
+            result = self._delayed(_MaskPairs.of(exchange, self.law.rows), z.server, received)
         else:
-            raise PsofedError(f"no exchange of {type(exchange).__name__}")
+            result = self._at_once(exchange, z.server[0, 0], received.without_delay())
         noise = sources.noise * self._download_noise(n + 1)
         result = MomentState(result.clients._replace(own1=result.clients.own1 + noise), result.pairs)
         return self._moved(self._symmetric(result), sources.drift * self.walk)
@@ -89,6 +132,10 @@ class OpenedRecursion(Recursion):
         sent, kept = self.received.means(means)
         exchange = self.exchanges[n % len(self.exchanges)]
         p = self.entries.first_mask(self._shared(exchange))
+        if self.delay:
+            pull = self.delay_weight * (p * sent).sum(axis=0)
+            ahead = np.concatenate([means.server[1:], means.server[-1:] + pull])
+            return FirstMoments(ahead, (1 - p) * kept + p * ahead[0], kept)
         if isinstance(exchange, FixedMasks):
             server = means.server + (p * sent).sum(axis=0)
             taken = server
@@ -107,10 +154,16 @@ class OpenedRecursion(Recursion):
             chance = self.entries.per_client(p)
             mean = chance * first.taking + (1 - chance) * first.idle
         excess = self.lms.excess(p[:, None] * v.own1 + (1 - p)[:, None] * v.own0, mean)
-        return Level(float(excess.mean()), float(self.entries.trace(v.server)))
+        return Level(float(excess.mean()), float(self.entries.trace(v.server[0, 0])))
+
+    def averaged(self, v: ClientMoments) -> ClientMoments:
+        """Return the moments of server and clients alone, where more is kept."""
+        return v
 
     def _learn(self, v: MomentState, sources: Sources, first: FirstMoments | None) -> StateMoments:
         """Moments before the upload, given the states kept, taken and perhaps away."""
+        if first is not None:  # one mean of the server for each of its models, all clients alike
+            first = first._replace(server=first.server[:, None])
         clients, pairs = self.learning.moments(v, sources, first)
         roll, flip_pairs = self.entries.roll, self.entries.flip_pairs
         cross, own = [clients.cross0, clients.cross1], [clients.own0, clients.own1]
@@ -145,24 +198,85 @@ class OpenedRecursion(Recursion):
         assert isinstance(exchange, CommonMask | IndependentMasks | FixedMasks)
         return exchange.row if isinstance(exchange, FixedMasks) else exchange.mask.row
 
-    def _common(self, exchange: CommonMask, g: FloatArray, r: ReceivedMoments) -> MomentState:
-        flip, mask = self.entries.flip, exchange.mask
-        q, only_i, only_j = mask.pair, mask.row - mask.pair, mask.column - mask.pair
-        neither = 1 - mask.row - only_j
-        toward = r.toward.sum(axis=0)
-        to_mean, square = g + flip(toward), g + toward + flip(toward) + r.products.sum(axis=(0, 1))
-        got = r.cross + r.pulled.sum(axis=0)  # E[h z_lᵀ]
-        own, pairs = _diagonal(r.average), r.average
-        server = neither * g + only_j * to_mean + only_i * flip(to_mean) + q * square
-        each, turned = only_i * got, only_j * flip(got)
-        both = neither * pairs + each[None, :] + turned[:, None] + q * square
+    def _delayed(self, masks: "_MaskPairs", models: FloatArray, r: ReceivedMoments) -> MomentState:
+        flip, flip_pairs, weight = self.entries.flip, self.entries.flip_pairs, self.delay_weight
+        row, column, joint = masks
+        keep, same = 1 - column, _diagonal(joint)
+        pulls = weight * (row * r.toward).sum(axis=1)  # E[(g' − Γ_d) Γ_aᵀ]
+        both = (
+            models[-1, -1] + pulls[-1] + flip(pulls[-1]) + weight**2 * (joint * r.products).sum(axis=(0, 1))
+        )
+        ahead = np.empty_like(models)
+        ahead[:-1, :-1], ahead[-1, :-1], ahead[-1, -1] = models[1:, 1:], (models[-1] + pulls)[1:], both
+        ahead[:-1, -1] = flip(ahead[-1, :-1])
+        idle = np.concatenate([r.cross[1:], r.cross[-1:] + weight * (row[:, None] * r.pulled).sum(axis=0)])
+        taking = keep * np.concatenate([r.cross[1:], r.cross[-1:]])
+        taking += column * np.concatenate([models[1:, 1], models[-1:, 1]])[:, None]
+        new = (row[:, None] - joint) * r.pulled + joint * r.toward[1][:, None]
+        taking[-1] += weight * new.sum(axis=0)
+        own, mixed = _diagonal(r.average), (row - same) * r.cross[1]
         clients = ClientMoments(
-            server,
-            neither * r.cross + only_j * to_mean + only_i * got + q * square,
-            (1 - mask.row) * r.cross + mask.row * got,
+            ahead,
+            taking,
+            idle,
+            (keep - row + same) * own + mixed + flip(mixed) + same * models[1, 1],
+            own,
+        )
+        half = (row[:, None] - joint) * r.cross[1]
+        pairs = (keep[None, :] - row[:, None] + joint) * r.average + half + flip_pairs(half)
+        one = (1 - row)[:, None] * r.average + row[:, None] * r.cross[1]
+        return self._state(clients, pairs + joint * models[1, 1], one, r.average)
+
+    def _at_once(self, exchange: object, g: FloatArray, r: ReceivedMoments) -> MomentState:
+        if isinstance(exchange, CommonMask):
+            result = self._common(exchange, g, r)
+        elif isinstance(exchange, IndependentMasks):
+            result = self._independent(exchange, g, r)
+        elif isinstance(exchange, FixedMasks):
+            result = self._fixed(exchange, g, r)
+        else:
+            raise PsofedError(f"no exchange of {type(exchange).__name__}")
+        clients, pairs = result
+        server, cross1, cross0 = clients.server[None, None], clients.cross1[None], clients.cross0[None]
+        return MomentState(clients._replace(server=server, cross1=cross1, cross0=cross0), pairs)
+
+    def _symmetric(self, v: MomentState) -> MomentState:
+        """Make covariances symmetric again."""
+        if not self.entries.is_full:
+            return v
+        server = v.clients.server
+        clients, pairs = super()._symmetric(v)
+        return MomentState(clients._replace(server=0.5 * (server + self.entries.flip_pairs(server))), pairs)
+
+    def _common(self, exchange: CommonMask, g: FloatArray, r: ReceivedMoments) -> MomentState:
+        toward = r.toward.sum(axis=0)
+        to_mean = g + self.entries.flip(toward)
+        square = to_mean + toward + r.products.sum(axis=(0, 1))
+        got = r.cross + r.pulled.sum(axis=0)  # E[h z_lᵀ]
+        return self._one_mask(exchange.mask, g, to_mean, square, r.cross, got, r.average)
+
+    def _one_mask(
+        self,
+        mask: MaskMoments,
+        g: FloatArray,
+        to_mean: FloatArray,
+        square: FloatArray,
+        cross: FloatArray,
+        got: FloatArray,
+        pairs: FloatArray,
+    ) -> MomentState:
+        """Moments of g and h mixed by one mask, from E[g gᵀ], E[g hᵀ], E[h hᵀ], E[g z_lᵀ], E[h z_lᵀ] and Y."""
+        flip, q, only_i, only_j = self.entries.flip, mask.pair, mask.row - mask.pair, mask.column - mask.pair
+        neither = 1 - mask.row - only_j
+        own, each, turned = _diagonal(pairs), only_i * got, only_j * flip(got)
+        clients = ClientMoments(
+            neither * g + only_j * to_mean + only_i * flip(to_mean) + q * square,
+            neither * cross + only_j * to_mean + only_i * got + q * square,
+            (1 - mask.row) * cross + mask.row * got,
             neither * own + each + turned + q * square,
             own,
         )
+        both = neither * pairs + each[None, :] + turned[:, None] + q * square
         return self._state(clients, both, (1 - mask.row) * pairs + mask.row * got[None, :], pairs)
 
     def _independent(self, exchange: IndependentMasks, g: FloatArray, r: ReceivedMoments) -> MomentState:
@@ -216,6 +330,28 @@ class OpenedRecursion(Recursion):
     ) -> MomentState:
         pairs = PairMoments(*(self.law.without_same(x.copy()) for x in (both, one, average)))
         return MomentState(clients, pairs)
+
+
+class _MaskPairs(NamedTuple):
+    """E[S_k(i)] and E[S_k(j)], (K, E) or (1, E), and E[S_k(i) S_l(j)], (K, K, E)."""
+
+    row: FloatArray
+    column: FloatArray
+    joint: FloatArray
+
+    @classmethod
+    def of(cls, exchange: object, clients: int) -> "_MaskPairs":
+        """Return the moments of a law's masks."""
+        if isinstance(exchange, FixedMasks):
+            return cls(exchange.row, exchange.column, exchange.row[:, None] * exchange.column[None, :])
+        assert isinstance(exchange, CommonMask | IndependentMasks)
+        mask = exchange.mask
+        joint = np.tile(mask.pair, (clients, clients, 1))
+        if isinstance(exchange, IndependentMasks):
+            k = np.arange(clients)
+            joint[:] = mask.row * mask.column
+            joint[k, k] = mask.pair
+        return cls(mask.row[None], mask.column[None], joint)
 
 
 def _diagonal(pairs: FloatArray) -> FloatArray:

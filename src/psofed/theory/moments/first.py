@@ -6,8 +6,6 @@ targets. Everything else has mean-zero errors in the steady state, and second mo
 
 from typing import NamedTuple
 
-import numpy as np
-
 from psofed.common.types import FloatArray
 from psofed.theory.moments.layout import Participation
 
@@ -35,9 +33,3 @@ class FirstMoments(NamedTuple):
     def average(self, drawn: Participation) -> FloatArray:
         """E[v_k], whoever participates."""
         return drawn.mix(self.taking, self.idle)
-
-    @classmethod
-    def unpack(cls, vector: FloatArray, clients: int, shape: tuple[int, ...]) -> "FirstMoments":
-        """Undo :func:`~psofed.theory.moments.second.pack`; the fields are views."""
-        size = int(np.prod(shape))
-        return cls(vector[:size].reshape(shape), *vector[size:].reshape(2, clients, *shape))

@@ -107,19 +107,14 @@ class MomentState(NamedTuple):
         """Return all numbers as one vector."""
         return pack((*self.clients, *self.pairs))
 
-    @staticmethod
-    def length(clients: int, entries: int) -> int:
-        """Length of the packed vector."""
-        return ClientMoments.length(clients, entries) + 3 * clients * clients * entries
-
-    @classmethod
-    def unpack(cls, vector: FloatArray, clients: int, entries: int) -> "MomentState":
-        """Undo :meth:`pack`; the fields are views."""
-        split = ClientMoments.length(clients, entries)
-        pairs = vector[split:].reshape(3, clients, clients, entries)
-        return cls(ClientMoments.unpack(vector[:split], clients, entries), PairMoments(*pairs))
-
 
 def pack(moments: Iterable[FloatArray]) -> FloatArray:
     """Return the numbers of several arrays as one vector."""
     return np.concatenate([np.ravel(x) for x in moments])
+
+
+def unpack(vector: FloatArray, like: Iterable[FloatArray]) -> list[FloatArray]:
+    """Undo :func:`pack`: arrays of the shapes of `like`, which are views."""
+    shapes = [x.shape for x in like]
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+    return [part.reshape(shape) for part, shape in zip(np.split(vector, ends[:-1]), shapes, strict=True)]

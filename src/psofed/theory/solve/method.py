@@ -64,6 +64,9 @@ class Method(ABC):
         with np.errstate(over="ignore", invalid="ignore"):  # far beyond the limit moments grow to infinity
             return self._is_stable(stepsize)
 
+    def check_answer(self, stepsize: float) -> None:  # noqa: B027, most methods have nothing to refuse
+        """Refuse a stable stepsize whose steady state contradicts what the theory assumes."""
+
     def _is_stable(self, stepsize: float) -> bool:
         return self.growth(stepsize) < 1.0
 

@@ -10,8 +10,10 @@ import numpy as np
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
+from psofed.theory.clipping import check_reach, clips
 from psofed.theory.metrics import SteadyState
 from psofed.theory.model import Branch, TheoryModel
+from psofed.theory.moments.level import Sources
 from psofed.theory.solve.full import Full
 
 _SAMPLE, _RADIUS_SAMPLE = 32, 2
@@ -26,11 +28,11 @@ class Opened(Full):
     def __init__(self, model: TheoryModel) -> None:
         super().__init__(model)
         clients = model.scenario.num_clients
-        if 3 * clients**2 * model.entries.size > _MOST_MOMENTS:
-            most = int((_MOST_MOMENTS / (3 * model.entries.size)) ** 0.5)
+        if self.num_moments(0.0) > _MOST_MOMENTS:
+            most = int(clients * (_MOST_MOMENTS / self.num_moments(0.0)) ** 0.5)
             raise NotCoveredError(
-                "With availability, channels, groups of attackers or other learners the theory keeps the moments of "
-                f"all pairs of clients, which takes too long for num_clients = {clients}; at most {most} here."
+                "With availability, channels, delays, groups of attackers or other learners the theory keeps the "
+                f"moments of all pairs of clients, too many for num_clients = {clients}; use at most {most}."
             )
 
     def steady_state(self, stepsize: float) -> SteadyState:
@@ -53,9 +55,18 @@ class Opened(Full):
         """Excess network MSE and server MSD over the iterations."""
         return self._curve(stepsize, iterations, self._branches(_SAMPLE))
 
+    def check_answer(self, stepsize: float) -> None:
+        """Refuse links that clip values."""
+        if clips(self.model.scenario):
+            recursion = self.model.open_parts.recursion(stepsize, self._branches(1)[0])
+            _, steady = recursion.steady_state(Sources())
+            check_reach(self.model, recursion.averaged(steady.clients), stepsize)
+
     def num_moments(self, stepsize: float) -> int:
         """Count the numbers that one iteration of a curve computes."""
-        return 3 * self.model.scenario.num_clients**2 * self.model.entries.size
+        scenario, delay = self.model.scenario, self.model.open_parts.delay
+        cases = scenario.num_participants + 1 if delay.is_random else 1
+        return cases * 3 * scenario.num_clients**2 * self.model.entries.size
 
     def _is_stable(self, stepsize: float) -> bool:
         return self.spectral_radius(stepsize) < 1.0

@@ -17,7 +17,8 @@ pairs are taken at once: with φ_j(t) = 1 − p_j + p_j e^{it} on T > K odd poin
     E[f(n)] = (1/T) Σ_t f̂(t) Π_{j≠k,l} φ_j(t),    f̂(t) = Σ_n f(n) e^{−itn}.
 
 If it does not know, |S_n| of all K clients are drawn, and only those available take part. A download is lost with
-probability ``loss_down`` and an upload with ``loss_up``, independently.
+probability ``loss_down`` and an upload with ``loss_up``, independently. With delays the mean divides by the number of
+uploads that arrive instead of s: 1 + m for ω_k, m being binomial, of s − 1 uploads that are not lost.
 """
 
 import itertools
@@ -52,6 +53,8 @@ class PresenceLaw:
         Whether uploading participants are a second, independent draw.
     loss_down, loss_up : float
         Probabilities that a message is lost.
+    counts_arrivals : bool
+        Whether the mean divides by the number of uploads that arrive, not of clients asked.
     """
 
     clients: int
@@ -62,6 +65,7 @@ class PresenceLaw:
     redrawn: bool = False
     loss_down: float = 0.0
     loss_up: float = 0.0
+    counts_arrivals: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +164,6 @@ def _drawn(
     to no avail.
     """
     asked = np.minimum(law.participants, count)
-    safe = np.maximum(asked, 1)
     uploading: int = min(order, len(here))
     if any(t and not there for t, there in zip(taken, here, strict=True)):
         return np.zeros(count.shape)
@@ -189,7 +192,19 @@ def _drawn(
         return np.zeros(count.shape)
     else:
         probability = chosen(taken)
-    return np.asarray(probability / safe.astype(np.float64) ** order)
+    return np.asarray(probability * _share(law, asked, uploading, order))
+
+
+def _share(law: PresenceLaw, asked: _Counts, uploading: int, order: int) -> FloatArray:
+    """1/s^order of the `asked` clients, or its expectation over those that arrive, given that `uploading` do."""
+    if not law.counts_arrivals or law.loss_up == 0.0 or order == 0:
+        return np.asarray(1.0 / np.maximum(asked, 1).astype(np.float64) ** order)
+    from scipy.stats import binom
+
+    others = np.maximum(asked - uploading, 0)
+    numbers = np.arange(int(others.max(initial=0)) + 1)
+    chances = binom.pmf(numbers[:, None], others.ravel(), 1.0 - law.loss_up)
+    return np.asarray(((uploading + numbers) ** -float(order) @ chances).reshape(asked.shape))
 
 
 def _expect(law: PresenceLaw, function: Callable[[_Counts], FloatArray], excluded: int) -> FloatArray:

@@ -5,49 +5,17 @@ With w_e = col{w_n, w_{1,n}, …, w_{K,n}} of (K + 1)·D entries (eq10):
     w_{e,n+1} = 𝓑_{n+1} (𝓐_n w_{e,n} + μ 𝐗_n ε_{e,n}) + 𝓒_{n+1} 𝐁 𝐓_n δ_{e,n+1}
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.fleet import draw_fleet
 from psofed.parts.affine import Affine
-from psofed.parts.aggregations.mean import Mean
-from psofed.parts.watching import Watch
-from psofed.reference.draws import Draws
+from psofed.reference.draws import Draws, ReferenceRun
 from psofed.scenario import Scenario
 
 
-@dataclass(frozen=True, eq=False)
-class ReferenceRun:
-    """Models and errors of the recursion, iteration by iteration.
-
-    Attributes
-    ----------
-    models : array (N + 1, K + 1, D)
-        w_n (row 0) and w_{k,n} (rows 1 … K) at the start of each iteration, and after the last.
-    network_mse, server_msd, test_mse : array (N,)
-        The metrics of each iteration.
-    watch : Watch or None
-        What a defence has kept; None without one.
-    """
-
-    models: FloatArray
-    network_mse: FloatArray
-    server_msd: FloatArray
-    test_mse: FloatArray
-    watch: Watch | None = None
-
-
 def run_reference(scenario: Scenario, draws: Draws) -> ReferenceRun:
-    """Run the recursion on given draws, starting from zero models.
-
-    Raises
-    ------
-    NotCoveredError
-        For attacks that are no sum and rules other than the mean; :mod:`psofed.reference.literal` has those.
-    """
+    """Run the recursion on given draws from zero models: LMS with one stepsize, additive attacks, the mean."""
     perturbations = _perturbations(scenario, draws)
     iterations, clients, dimension = draws.inputs.shape
     fixed = draw_fleet(scenario).target
@@ -72,25 +40,8 @@ def run_reference(scenario: Scenario, draws: Draws) -> ReferenceRun:
     return ReferenceRun(models, network_mse, server_msd, test_mse)
 
 
-def is_covered(scenario: Scenario) -> bool:
-    """Tell whether the block form covers the scenario: LMS with one stepsize, an additive attack and the mean."""
-    if scenario.learner.kind != "lms" or not isinstance(scenario.stepsize, float | int):
-        return False
-    if any((scenario.availability, scenario.channel, scenario.delay, len(scenario.attacks) > 1)):
-        return False
-    statement = None if scenario.attack is None else scenario.attack.affine()
-    adds = scenario.attack is None or (
-        isinstance(statement, Affine) and (statement.own, statement.server) == (1.0, 0.0)
-    )
-    return adds and isinstance(scenario.aggregation, Mean) and scenario.pre_aggregation is None
-
-
 def _perturbations(scenario: Scenario, draws: Draws) -> FloatArray:
     """Return β_k τ_{k,n} δ_{k,n+1}, shape (N, K, D), as the attack states it."""
-    if not is_covered(scenario):
-        raise NotCoveredError(
-            "the paper's block form covers LMS with one stepsize, additive attacks and the mean only"
-        )
     shocks = draws.shocks
     if scenario.attack is None:
         return np.zeros_like(shocks.normals)

@@ -1,0 +1,151 @@
+"""Parts that keep a memory for each client, and attacks that know their accomplices: the guide's examples."""
+
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import psofed
+from psofed import InvalidValueError, Links, NotCoveredError, PsofedError, Scenario, Selection, simulate
+from psofed.parts import Algorithm, Attack, Channel, Delay, Pattern
+from psofed.parts.availabilities import Bernoulli
+from psofed.parts.channels import Lossy
+from psofed.parts.contexts import Mask, Shared, Transmission
+from psofed.parts.delays import Geometric
+from psofed.parts.part import Part
+from psofed.parts.registry import FAMILIES
+from psofed.reference.literal import run_trial
+from psofed.results.traffic import measure_communication
+from psofed.testing.families import check_attack, check_channel, check_pattern
+
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing]
+
+GUIDE = Path(__file__).parents[2] / "docs" / "part_families.md"
+BASE = Scenario(num_clients=7, dimension=5, num_participants=4, num_shared=2, iterations=30)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The classes of the guide's section on memories."""
+    section = GUIDE.read_text(encoding="utf-8").split("## Parts that remember")[1].split("\n## ")[0]
+    code = "\n".join(re.findall(r"```python\n(class .*?)```", section, re.DOTALL))
+    path = tmp_path_factory.mktemp("plugin") / "psofed_test_memories.py"
+    names = "Attack, Channel, Pattern, option"
+    path.write_text(f"import numpy as np\nfrom psofed.parts import {names}\n{code}", encoding="utf-8")
+    return psofed.load_plugin(path)
+
+
+def test_the_engine_equals_the_literal_form(own: ModuleType) -> None:
+    """All of them at once, with two groups of attackers, sleeping clients, lost messages and delays."""
+    scenario = BASE.replace(
+        attack=[
+            own.Stale(clients=(0, 3), age=4, probability=0.7),
+            own.TakingTurns(clients=(1, 5), probability=1.0),
+        ],
+        selection=Selection(pattern=own.MostChanged(), coordinated=False),
+        channel=Links(up=(own.Rounded(step=0.1), Lossy(probability=0.1)), down=Lossy(probability=0.3)),
+        availability=Bernoulli(probability=0.8, server_knows=False),
+        delay=Geometric(ratio=0.3, longest=2),
+    )
+    result, reference = simulate(scenario, trials=3, seed=5, keep_trials=True), run_trial(scenario, 5, 2)
+    assert not result.notes
+    assert result.trial_curves is not None
+    for metric in ("network_mse", "server_msd", "test_mse"):
+        assert np.allclose(result.trial_curves[metric][2], getattr(reference, metric), rtol=1e-10, atol=0)
+    assert Scenario.from_toml(scenario.to_toml()) == scenario
+
+
+def test_a_stale_client_sends_its_model_of_some_iterations_ago(own: ModuleType) -> None:
+    """Alone with the server and sharing all, its upload is the server's next model."""
+    scenario = Scenario(num_clients=1, dimension=2, num_participants=1, iterations=30, num_shared=2)
+    scenario = scenario.replace(attack=own.Stale(num_byzantine=1, age=20, probability=1.0))
+    models = run_trial(scenario, 0, 0).models
+    assert np.allclose(models[21:, 0], models[1:-20, 1], rtol=1e-12)
+    assert not models[1:21, 0].any()
+
+
+def test_a_mask_follows_the_largest_change_since_the_last_exchange(own: ModuleType) -> None:
+    pattern, memory, out = own.MostChanged(), np.zeros(3), np.zeros(2, np.int64)
+    pattern.remember(Shared(np.array([0, 2]), np.array([1.0, -1.0]), 0, 0, True), memory)
+    pattern.select(Mask(1, 0, 3, 2, np.zeros(2), 0.0, np.array([1.1, 0.5, 2.0])), memory, out)
+    assert sorted(out) == [1, 2]  # changes 0.1, 0.5 and 3
+    scenario = BASE.replace(selection=Selection(pattern=pattern, coordinated=False))
+    sent = measure_communication(scenario)
+    # Three bits name one of five entries, in the request and in the upload.
+    assert (sent.bits_up, sent.bits_down) == (4 * 2 * (64 + 6), 4 * 2 * 64)
+
+
+def test_error_feedback_sends_later_what_rounding_lost(own: ModuleType) -> None:
+    channel, memory, none = own.Rounded(step=1.0), np.zeros(1), np.zeros(0)
+    received = np.zeros(8)
+    for n in range(8):
+        message = Transmission(np.array([0.3]), none, np.array([0]), 0, n, none, none, 0.0)
+        channel.transmit(message, memory, received[n : n + 1])
+    assert received.tolist() == [0, 1, 0, 0, 0, 1, 0, 0]
+    assert received.sum() + memory[0] == pytest.approx(8 * 0.3)
+
+
+def test_accomplices_are_those_of_the_group_and_of_all_groups(own: ModuleType) -> None:
+    seen: list[tuple] = []
+
+    class Witnessing(Attack):
+        """Writes down whom it knows."""
+
+        knows = "accomplices"
+
+        def corrupt(self, upload: Any) -> float:
+            seen.append(tuple(map(tuple, (upload.group, upload.byzantine, upload.accomplice_clients))))
+            return float(upload.value)
+
+    groups = [Witnessing(clients=(4, 1), probability=1.0), own.TakingTurns(clients=(6,), probability=1.0)]
+    run_trial(BASE.replace(attack=groups, iterations=20), 0, 0)
+    assert {group for group, _, _ in seen} == {(1, 4)}
+    assert {everyone for _, everyone, _ in seen} == {(1, 4, 6)}
+    assert {those for _, _, those in seen} == {(1,), (4,), (1, 4)}
+
+
+def test_what_cannot_be_combined_is_refused_by_name(own: ModuleType) -> None:
+    with pytest.raises(
+        InvalidValueError, match=r'selection.coordinated must be false with selection.pattern = "most-'
+    ):
+        Selection(pattern=own.MostChanged())
+    with pytest.raises(NotCoveredError, match='"stale" remembers the models of its clients, which hold none'):
+        simulate(BASE.replace(algorithm="online-fed", attack=own.Stale(num_byzantine=1)), trials=1)
+    scenario = BASE.replace(selection=Selection(pattern=own.MostChanged(), coordinated=False))
+    with pytest.raises(NotCoveredError, match='"most-changed": its masks depend on the models'):
+        psofed.predict(scenario)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_class_without_its_familys_methods_is_refused_when_it_is_made(family: str) -> None:
+    base = next(kind for kind in Part.__subclasses__() if kind.family == family)
+    with pytest.raises(
+        PsofedError, match=rf'{family.replace("_", "-")} "idle" .*needs a method {base.methods[0]}'
+    ):
+        type("Idle", (base,), {"__doc__": "Does nothing."})
+
+
+def test_a_method_that_some_families_need_besides_is_asked_for() -> None:
+    with pytest.raises(PsofedError, match=r'delay "endless" .* needs a method longest_delay'):
+        type("Endless", (Delay,), {"duration": lambda self, departure: 1})
+    with pytest.raises(PsofedError, match=r'algorithm "mute" .* needs a method exchange'):
+        type("Mute", (Algorithm,), {"traffic": lambda self, scenario: None})
+
+
+@pytest.mark.parametrize(
+    ("base", "method", "check"),
+    [
+        (Attack, "corrupt", check_attack),
+        (Channel, "transmit", check_channel),
+        (Pattern, "select", check_pattern),
+    ],
+)
+def test_a_memory_that_no_method_takes_is_found(base: type, method: str, check: Any) -> None:
+    space = {method: lambda self, *_: None, "memory_size": lambda self, dimension: 2}
+    forgetful = type(f"_Forgetful{method}", (base,), space)
+    part = forgetful(num_byzantine=1) if base is Attack else forgetful()
+    with np.errstate(all="ignore"):
+        assert f"memory_size is 2, but {method} has no argument `memory`" in next(iter(check(part)))
