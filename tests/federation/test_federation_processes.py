@@ -53,7 +53,7 @@ def test_a_killed_server_resumes_as_if_nothing_had_happened(deployment, tmp_path
 
     assert [record["round"] for record in result["history"]] == list(range(1, 17))
     assert interrupted < 16
-    assert result["bad_replies"] == {}
+    assert set(result["bad_replies"]) <= {"node-0"}  # the Byzantine one; its noise may be far from the others
     # The same federation within this process, never interrupted, gives the very same model.
     numbers = [deployment.number(k) for k in range(NODES)]
     settings = RunSettings(
