@@ -38,7 +38,9 @@ def playground(browser: Any, path: Path) -> None:
     page = new_page(browser, viewport={"width": 1400, "height": 1000})
     page.goto(path.as_uri())
     page.locator("#pg-value").wait_for()
-    save(page, "playground", page.locator("#pg-root"))
+    box = page.locator("#pg-root").bounding_box()
+    clip = {"x": box["x"] - 20, "y": box["y"] - 10, "width": box["width"] + 40, "height": box["height"] + 20}
+    save(page, "playground", full_page=True, clip=clip)
     page.close()
 
 
@@ -86,12 +88,12 @@ def new_page(browser: Any, **options: Any) -> Any:
     return page
 
 
-def save(page: Any, name: str, part: Any = None) -> None:
-    """Keep what the window or a part of it shows, in 128 colours: a third of the bytes, and nobody sees it."""
+def save(page: Any, name: str, **options: Any) -> None:
+    """Keep what the window shows, in 128 colours: a third of the bytes, and nobody sees it."""
     from PIL import Image
 
     page.wait_for_timeout(1500)  # for the last drawing
-    picture = Image.open(io.BytesIO((part or page).screenshot())).convert("RGB")
+    picture = Image.open(io.BytesIO(page.screenshot(**options))).convert("RGB")
     picture.quantize(128, dither=Image.Dither.NONE).save(IMAGES / f"{name}.png", optimize=True)
     print(IMAGES / f"{name}.png")
 

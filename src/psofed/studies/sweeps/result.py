@@ -204,7 +204,7 @@ class SweepResult(Reported):
         return paired_metrics(a.steady_state, b.steady_state, (names[0], names[1]), confidence)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts and lists, ready for JSON: what is not finite is None."""
+        """Return plain dicts and lists, ready for JSON; values that are not finite become None."""
         plain = {
             "axes": [{"fields": list(axis.fields), "values": axis.labels} for axis in self.grid.axes],
             "points": self.points(),
@@ -243,7 +243,7 @@ class SweepResult(Reported):
         return save_sweep(self, Path(folder))
 
     def report(self) -> Report:
-        """Return every point's steady state with its interval, and what to know of them."""
+        """Return every point's steady state with its interval, and notes."""
         from psofed.studies.sweeps.report import sweep_report
 
         return sweep_report(self)
