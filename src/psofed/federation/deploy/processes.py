@@ -7,6 +7,7 @@ process is killed by the kernel (on Linux) when its parent dies: not even kill -
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -29,6 +30,7 @@ OFFLINE = {
 """Settings that keep Flower from looking up hosts and from installing packages."""
 
 _POLL = 0.05
+_LOG_BYTES = 10_000_000
 
 
 def flower_environment(home: Path) -> dict[str, str]:
@@ -93,6 +95,19 @@ class Process:
                         total += 1024 * int(line.split()[1])
         return total
 
+    def rotate_log(self) -> None:
+        """Once the log is too long, move what it holds to ``name.log.1`` and let it begin again.
+
+        The process appends to its log, so the log can be cut while it is open.
+        """
+        with contextlib.suppress(OSError):
+            if self.log.stat().st_size > _LOG_BYTES:
+                older, oldest = (self.log.with_name(f"{self.log.name}.{number}") for number in (1, 2))
+                if older.exists():
+                    older.replace(oldest)
+                shutil.copy(self.log, older)
+                os.truncate(self.log, 0)
+
     def tail(self, lines: int = 15) -> str:
         """Return the last lines of the log."""
         with contextlib.suppress(OSError):
@@ -130,8 +145,9 @@ class Supervisor:
         return process
 
     def check(self) -> None:
-        """Raise an error with the end of the log if a process has ended by itself."""
+        """Rotate the logs, and raise an error with the end of its log if a process has ended by itself."""
         for process in self.processes:
+            process.rotate_log()
             if not process.is_running:
                 raise PsofedError(
                     f"{process.name} ended with code {process.process.returncode}; "
