@@ -31,11 +31,11 @@ from psofed.federation.deploy.limits import DoorLimits, NodeQuotas, QuotaError
 from psofed.federation.deploy.requests import MAX_HEAD, KeyRing, RefusedError, Request, read_head
 from psofed.federation.deploy.traffic import CountingSocket, Meter
 from psofed.federation.deploy.upstream import Upstream, UpstreamError
-from psofed.federation.flower import CHUNK_BYTES, NOTED, Gate, most_objects, number_of_key
+from psofed.federation.flower import CHUNK_BYTES, INLINE_BYTES, NOTED, Gate, most_objects, number_of_key
 from psofed.federation.protocol.bell import BellService
 
 _SMALL_BODY = 4096  # more than any request has but those that push a message or an object
-_ANNOUNCEMENT = 1 << 15  # a reply without its content: the reason of an error, and an object tree
+_ANNOUNCEMENT = 1 << 15  # a reply without its content, or an object tree: the reason of an error, say
 _BYTES_PER_OBJECT = 80  # in a tree
 _ANSWERS = {
     400: "Bad Request",
@@ -295,7 +295,7 @@ class FrontDoor:
         if call == "push-object":
             return min(self._quotas.max_body, CHUNK_BYTES + self.limits.base_body)
         if call == "push-messages":
-            return _ANNOUNCEMENT + _BYTES_PER_OBJECT * most_objects(self._model_bytes)
+            return _ANNOUNCEMENT + max(_BYTES_PER_OBJECT * most_objects(self._model_bytes), INLINE_BYTES)
         return _SMALL_BODY
 
     def _set_size(self, model_bytes: int) -> None:

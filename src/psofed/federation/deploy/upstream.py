@@ -6,10 +6,11 @@ import ssl
 import time
 from collections.abc import Callable
 
+from psofed.federation.flower.inline import INLINE_BYTES
 from psofed.federation.flower.link import SECRET_HEADER
 
 _CHUNK = 1 << 16
-_LONGEST_NOTED = 1 << 20  # of an answer that the front door reads itself
+_LONGEST_NOTED = 2 * INLINE_BYTES  # of an answer that the front door reads itself
 _IDLE = 3.0  # uvicorn, which the SuperLink runs on, closes idle connections after five seconds
 _ANSWER_SECONDS = 60.0
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})[ \t]*\r\n", re.IGNORECASE)
