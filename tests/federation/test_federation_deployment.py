@@ -209,6 +209,21 @@ def test_a_supernode_is_given_up_only_once_it_has_failed_for_longer_than_the_pat
     assert 1094.0 <= now[0] <= 1106.0
 
 
+def test_a_process_without_state_is_started_again_unless_it_keeps_ending(tmp_path):
+    """One refused request ends Flower's SuperExec; the server must outlive that."""
+    with Supervisor(tmp_path) as supervisor:
+        supervisor.start("fickle", ["true"], dict(os.environ), restart=True)
+        steady = supervisor.start("steady", ["sleep", "60"], dict(os.environ))
+        for _ in range(5):
+            supervisor.processes[0].process.wait(timeout=30)
+            supervisor.check()
+        supervisor.processes[0].process.wait(timeout=30)
+        with pytest.raises(PsofedError, match="fickle ended with code 0"):
+            supervisor.check()
+        assert steady.is_running
+    assert not steady.is_running
+
+
 def test_a_process_is_signalled_once(tmp_path):
     script = (
         "import signal, time\n"

@@ -53,7 +53,7 @@ def test_a_killed_server_resumes_as_if_nothing_had_happened(deployment, tmp_path
 
     assert [record["round"] for record in result["history"]] == list(range(1, 17))
     assert interrupted < 16
-    assert result["bad_replies"] == {}
+    assert set(result["bad_replies"]) <= {"node-0"}  # the Byzantine one; its noise may be far from the others
     # The same federation within this process, never interrupted, gives the very same model.
     numbers = [deployment.number(k) for k in range(NODES)]
     settings = RunSettings(
@@ -141,9 +141,7 @@ def test_a_run_whose_clock_is_set_or_whose_process_is_killed_is_continued(deploy
     run = deployment.run("run-killed", scenario)
     wait_until(deployment.round_done(3, of=rounds), 120.0, "the first rounds", lambda: None)
     for ahead in (60, -60, 0):
-        deployment.clock.set_ahead(
-            ahead
-        )  # skipped in effect without a C compiler; the simulator sets clocks too
+        deployment.clock.set_ahead(ahead)  # without effect where there is no C compiler
         done = deployment.status()["round"]
         wait_until(deployment.round_done(done + 3, of=rounds), 120.0, f"rounds with a clock {ahead} s ahead")
     first = deployment.status()["run"]

@@ -116,7 +116,7 @@ def _rollback_removes_first() -> list[Change]:
             if number > round_number:
                 disk().unlink(self._file(number))
         data = "".join(json.dumps(entry) + "\n" for entry in state.history).encode()
-        for path in self.history_paths:
+        for path in self.history.paths():
             disk().unlink(path)
             disk().create(path, 0o600)
             disk().append(path, data)
@@ -159,7 +159,7 @@ def _history_last() -> list[Change]:
         numbered = self._file(state.round_number)
         checkpoint.write_archive(numbered, *checkpoint._to_archive(state))
         checkpoint.replace_by_link(numbered, self.path)
-        self._save_history(state)
+        self.history.save(state)
         self._tidy(state)
 
     return [(CheckpointStore, "save", save)]

@@ -35,7 +35,7 @@ from psofed.federation.protocol.bounds import MAX_CONFIG, READY_MADE_ENTRIES, ch
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.node_options import LINK
 from psofed.federation.server.adoption import ADOPT
-from psofed.federation.server.checkpoint import ServerState
+from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.step import Combination
 from psofed.federation.server.strategy import PSOFed
 from psofed.parts.base import Attack, Defence
@@ -142,6 +142,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
             },
         )
 
+    checkpoints = CheckpointStore(home.checkpoint, replaces=True)  # `submit` has asked
     strategy = PSOFed(
         Sharing(scenario.num_shared, scenario.selection.pattern, scenario.selection.coordinated),
         num_participants=scenario.num_participants,
@@ -150,7 +151,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
         rounds=settings.plan,
         limits=settings.limits,
         seed=settings.seed,
-        checkpoint=home.checkpoint,
+        checkpoint=checkpoints,
         resume=settings.resume,
         columns=None if settings.synthetic else settings.columns or ADOPT,
         on_round=write_status,
@@ -172,7 +173,9 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
     assert state is not None  # start has made it
     after = read_traffic(home.traffic)
     counted = after.since(before) if before and after else None
-    result = build_result(state, settings, counted, window=(started, time.time()))
+    result = build_result(
+        state, checkpoints.history.entries(state), settings, counted, (started, time.time())
+    )
     save_result(result, home.result)
     return lambda: write_status(state, "finished")
 

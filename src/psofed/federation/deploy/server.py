@@ -125,7 +125,8 @@ def serve(
             supervisor.check,
         )
         check_closed(home, link_port)
-        supervisor.start("superexec", superexec_command(home, link_port), environment)
+        # It ends for good if one of its requests is refused, as happens when the clock is set back in between.
+        supervisor.start("superexec", superexec_command(home, link_port), environment, restart=True)
         with Control(link_port, home.credentials.authority, secret) as control:
             register_nodes(home, control)
             # The door opens last and closes first: behind an open door there is always somebody.
