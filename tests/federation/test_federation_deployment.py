@@ -195,6 +195,9 @@ def test_a_supernode_is_given_up_only_once_it_has_failed_for_longer_than_the_pat
         def is_running(self):
             return now[0] < self.until
 
+        def rotate_log(self):
+            pass
+
         def tail(self, lines=10):
             return "refused"
 

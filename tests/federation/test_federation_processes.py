@@ -111,10 +111,13 @@ print(os.getuid(), secret, link.getresponse().status)
 def test_another_user_of_the_servers_machine_is_refused(deployment, path):
     """The SuperLink listens on loopback, where every local user can connect."""
     info, credentials = read_json(deployment.home.server_info), deployment.home.credentials
-    for port in (info["superlink_port"], info["port"]):
-        with Control(port, credentials.authority) as control, pytest.raises(PsofedError, match="refused"):
+    for port, authority in (
+        (info["superlink_port"], credentials.link_certificate),
+        (info["port"], credentials.authority),
+    ):
+        with Control(port, authority) as control, pytest.raises(PsofedError, match="refused"):
             control.nodes()
-    with Control(info["superlink_port"], credentials.authority, credentials.read_secret()) as control:
+    with Control(info["superlink_port"], credentials.link_certificate, credentials.read_secret()) as control:
         assert [node["name"] for node in control.nodes()] == NAMES
     if os.getuid() != 0:
         pytest.skip("only root can start a process as another user")

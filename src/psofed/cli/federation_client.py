@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from psofed.cli.federation_common import ready, say
+from psofed.cli.federation_common import LogOptions, log, ready
 from psofed.cli.inputs import Plugins
 from psofed.federation.protocol.node_options import NodeOptions
 
 _COUNTED = 1000  # rows of a file that are counted before the first round
 
 
-def client(options: NodeOptions, plugins: Plugins) -> None:
+def client(options: NodeOptions, logs: LogOptions, plugins: Plugins) -> None:
     """Run one client of a federation, a node, until Ctrl-C.
 
     It learns from its own data, which stay on this machine, and exchanges parameters with the server.
@@ -19,19 +19,20 @@ def client(options: NodeOptions, plugins: Plugins) -> None:
         from psofed.federation.deploy.node import LongLivedNode
         from psofed.federation.flower import TESTED_MINORS, untested_version
 
+        logs.start()
         plugins.load()
         _check_attack(options)
         options = _with_data(options)
         config = {**options.to_node_config(), "psofed-state": str((options.folder / "state").resolve())}
         node = LongLivedNode(
-            options.server, options.key, options.authority, options.folder, config, ReadyMadeApp(), say
+            options.server, options.key, options.authority, options.folder, config, ReadyMadeApp(), log
         )  # it refuses missing and unreadable keys
         if options.byzantine:
-            say("This node is Byzantine: it poisons what it uploads.")
-        say(f"Node {options.key.stem} works for {options.server} in {options.folder}. Stop it with Ctrl-C.")
+            log("This node is Byzantine: it poisons what it uploads.")
+        log(f"Node {options.key.stem} works for {options.server} in {options.folder}. Stop it with Ctrl-C.")
         untested = untested_version()
         if untested is not None:
-            say(
+            log(
                 f"psofed was tested with Flower {', '.join(TESTED_MINORS)}, not {untested}: "
                 "this node runs as Flower's own, slower SuperNode."
             )
@@ -60,15 +61,15 @@ def _with_data(options: NodeOptions) -> NodeOptions:
     source = open_data(options.to_node_config(), 0)
     assert isinstance(source, TableSource)  # generators have returned above
     if path.is_file() and not path.stat().st_size:
-        say(f"{path} is still empty.")
+        log(f"{path} is still empty.")
         return options
     features, target = source.chosen()
     shown = ", ".join(features[:8]) + (f", … ({len(features)})" if len(features) > 8 else "")
-    say(f"Features: {shown}. Target: {target}. Both are scaled online. A run may name other columns.")
+    log(f"Features: {shown}. Target: {target}. Both are scaled online. A run may name other columns.")
     there = len(source.read(Position(), _COUNTED))
     if there > BACKLOG:
         number = f"{there:,}" if there < _COUNTED else f"at least {there:,}"
-        say(
+        log(
             f"{number} rows are there already: a run takes them all at once unless it has --samples-per-round."
         )
     return options
@@ -102,5 +103,5 @@ def _run_supernode(options: NodeOptions) -> None:
                 options.to_node_config(),
                 supervisor,
             ),
-            say,
+            log,
         )

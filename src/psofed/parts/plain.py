@@ -18,9 +18,6 @@ from psofed.parts.contexts import (
     Numbers,
     Sample,
     Updates,
-    Upload,
-    UploadAndAccomplices,
-    UploadAndEveryone,
     scratch_size,
 )
 from psofed.parts.part import takes_memory
@@ -38,26 +35,14 @@ def check_size(name: str, size: int) -> None:
         raise NotCoveredError(f"{name} keeps {size:,} values per trial; the limit is {MOST_MEMORY:,}")
 
 
-def check_memory(attack: Attack | None, num_clients: int, dimension: int) -> None:
-    """Refuse an attack whose memory exceeds the limit."""
-    size = 0
-    if attack is not None:
-        size = attack.group_memory_size(num_clients, dimension) + num_clients * attack.memory_size(dimension)
-    if attack is not None and size > MOST_MEMORY:
-        raise NotCoveredError(
-            f'attack.kind = "{attack.kind}" needs {size:,} values of memory for {num_clients} clients and '
-            f"{dimension} entries; the limit is {MOST_MEMORY:,}"
-        )
-
-
-def check_learner_memory(learner: Learner, num_clients: int, dimension: int) -> None:
-    """Refuse a learner whose clients together keep more than the limit."""
-    size = num_clients * learner.memory_size(dimension)
-    if size > MOST_MEMORY:
-        raise NotCoveredError(
-            f'learner.kind = "{learner.kind}" needs {size:,} values of memory per trial for {num_clients} clients and '
-            f"{dimension} entries; the limit is {MOST_MEMORY:,}"
-        )
+def check_memory(part: Attack | Learner | None, num_clients: int, dimension: int) -> None:
+    """Refuse an attack or a learner whose clients together keep more than the limit."""
+    if part is None:
+        return
+    size = num_clients * part.memory_size(dimension)
+    if isinstance(part, Attack):
+        size += part.group_memory_size(num_clients, dimension)
+    check_size(f'{part.family}.kind = "{part.kind}" with {num_clients} clients and {dimension} entries', size)
 
 
 def corrupt_uploads(
@@ -131,18 +116,14 @@ def corrupt_uploads(
     context, has_memory = KNOWLEDGE[attack.knows], takes_memory(attack.corrupt)
     for p in np.flatnonzero(attacking):
         for i in np.flatnonzero(shared[p]):
-            random = float(normals[p, i]), float(common_normals[i])
-            own: tuple[Any, ...] = (float(uploads[p, i]), int(i), int(clients[p]), iteration, *random)
-            if context is not Upload:
-                own += (float(server[i]),)
-            if context in (UploadAndAccomplices, UploadAndEveryone):
-                own += (uploads[shared[:, i] & attacking, i],)
-            if context is UploadAndEveryone:
-                own += (uploads[shared[:, i] & ~attacking, i],)
-            if context in (UploadAndAccomplices, UploadAndEveryone):
-                own += (np.asarray(clients)[shared[:, i] & attacking],)
-            own += members
-            seen = context(*own)
+            also = shared[:, i] & attacking
+            known = {
+                "value": float(uploads[p, i]), "entry": int(i), "client": int(clients[p]), "iteration": iteration,
+                "normal": float(normals[p, i]), "common_normal": float(common_normals[i]), "server": float(server[i]),
+                "accomplices": uploads[also, i], "honest": uploads[shared[:, i] & ~attacking, i],
+                "accomplice_clients": np.asarray(clients)[also], "group": members[0], "byzantine": members[1],
+            }  # fmt: skip
+            seen = context(**{name: known[name] for name in context._fields})
             received[p, i] = (
                 attack.corrupt(seen, client_memory[clients[p]]) if has_memory else attack.corrupt(seen)
             )

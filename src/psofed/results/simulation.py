@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed._version import __version__
-from psofed.common.numbers import finite_or_none
+from psofed.common.numbers import json_object
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet
 from psofed.render import Report, Reported
@@ -147,32 +147,32 @@ class SimulationResult(Reported):
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists, ready for JSON; values that are not finite become None."""
         diverged = self.diverged_trials
-        plain = {
-            **{metric: found.to_json() for metric, found in self.estimates().items()},
-            "tail": self.tail,
-            "trials": self.trials,
-            "diverged": {
-                "trials": diverged.tolist(),
-                "iterations": self.diverged_at[diverged].tolist(),
-            },
-            "unsteady": self.unsteady_metrics,
-            **({"notes": list(self.notes)} if self.notes else {}),
-            **self.details,
-            **({} if self.tracking is None else {"tracking": self.tracking.to_json()}),
-            **({} if self.defence is None else {"defence": self.defence.to_json()}),
-            "communication": self.communication.to_json(),
-            "fleet": {
-                "input_variance": self.fleet.input_variance.tolist(),
-                "noise_variance": self.fleet.noise_variance.tolist(),
-            },
-            "scenario": self.scenario.to_mapping(),
-            "seed": self.seed,
-            "version": self.version,
-            "seconds": self.seconds,
-            "client_updates_per_second": self.client_updates_per_second,
-        }
-        cleaned: dict[str, Any] = finite_or_none(plain)
-        return cleaned
+        return json_object(
+            {
+                **{metric: found.to_json() for metric, found in self.estimates().items()},
+                "tail": self.tail,
+                "trials": self.trials,
+                "diverged": {
+                    "trials": diverged.tolist(),
+                    "iterations": self.diverged_at[diverged].tolist(),
+                },
+                "unsteady": self.unsteady_metrics,
+                **({"notes": list(self.notes)} if self.notes else {}),
+                **self.details,
+                **({} if self.tracking is None else {"tracking": self.tracking.to_json()}),
+                **({} if self.defence is None else {"defence": self.defence.to_json()}),
+                "communication": self.communication.to_json(),
+                "fleet": {
+                    "input_variance": self.fleet.input_variance.tolist(),
+                    "noise_variance": self.fleet.noise_variance.tolist(),
+                },
+                "scenario": self.scenario.to_mapping(),
+                "seed": self.seed,
+                "version": self.version,
+                "seconds": self.seconds,
+                "client_updates_per_second": self.client_updates_per_second,
+            }
+        )
 
     def to_dataset(self) -> "xarray.Dataset":
         """Return a labelled data set, with everything needed to reproduce the result in its attributes."""

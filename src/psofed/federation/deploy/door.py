@@ -93,7 +93,7 @@ class FrontDoor:
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._tls.load_cert_chain(credentials.certificate, credentials.key)
-        inward = ssl.create_default_context(cafile=str(credentials.authority))
+        inward = ssl.create_default_context(cafile=str(credentials.link_certificate))
         self._upstream = Upstream(target, inward, credentials.read_secret())
         self._quotas = NodeQuotas(self.limits)
         self._bell = BellService(
@@ -124,6 +124,12 @@ class FrontDoor:
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(timeout=10)
         self.meter.__exit__()
+
+    def renew(self, credentials: Credentials) -> None:
+        """Show the server's new certificate on connections from now on; an SSLError says that its files do not fit."""
+        files = (credentials.certificate, credentials.key)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files)
+        self._loop.call_soon_threadsafe(self._tls.load_cert_chain, *files)
 
     # --- accepting ----------------------------------------------------------------------------------------
 

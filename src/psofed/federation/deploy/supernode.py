@@ -58,6 +58,7 @@ def keep_node_running(
     while True:
         process, started = start(), time.monotonic()
         while process.is_running:
+            process.rotate_log()
             time.sleep(0.2)
         ended = time.monotonic()
         text = process.tail(40)

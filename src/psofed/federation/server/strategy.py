@@ -16,6 +16,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
 from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.federation.protocol.column_names import ColumnNames
@@ -45,6 +46,7 @@ from psofed.scenario.tables import as_part
 _log = logging.getLogger("psofed.federation")
 
 _ASK_GRID_EVERY = 2.0  # seconds, between two rounds
+_NOBODY = ""  # subject of a message about no node
 _LOOK_FOR_NODES = 60.0  # seconds at a time, in a run without an end
 
 
@@ -164,6 +166,7 @@ class PSOFed(Strategy):
         self._unreadable: set[str] = set()
         self._begun = False
         self._endless = False
+        self._is_news = OncePerChange()
         self._round_started = scheduler().monotonic()
 
     def summary(self) -> None:
@@ -337,9 +340,11 @@ class PSOFed(Strategy):
             del replies_by_name[name]
         for name, error in dropped:
             self.conduct.note(name, error.kind, server_round)
-            _log.warning("round %d: dropped a reply of %s: %s", server_round, name, error)
+            if self._is_news(name, str(error)):
+                _log.warning("round %d: dropped a reply of %s: %s", server_round, name, error)
         for name, reply in replies_by_name.items():
             self.conduct.forgive(name)
+            self._is_news(name, "")
             # One that has lost its state is given the full model when it is next drawn.
             state.seen[name] = -1 if reply.status == LOST else server_round
         state.round_number = server_round
@@ -362,8 +367,10 @@ class PSOFed(Strategy):
             )
         )
         learned = {name: replies_by_name[name] for name in outcome.used}
+        nothing = "" if learned else "no valid reply, the model stays as it was"
+        if self._is_news(_NOBODY, nothing) and nothing:
+            _log.warning("round %d: %s", server_round, nothing)
         if not learned:
-            _log.warning("round %d: no valid reply, the model stays as it was", server_round)
             return None, average_metrics(learned)
         return state.layout.restore(state.model, state.kept), average_metrics(learned)
 

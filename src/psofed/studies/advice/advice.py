@@ -13,7 +13,7 @@ from psofed._version import __version__
 from psofed.common.csv_text import csv_text
 from psofed.common.errors import InvalidValueError
 from psofed.common.files import write_atomically
-from psofed.common.numbers import finite_or_none
+from psofed.common.numbers import json_object
 from psofed.render import Report, Reported
 from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
@@ -134,7 +134,7 @@ class Advice(Reported):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists, ready for JSON; values that are not finite become None."""
-        plain: dict[str, Any] = finite_or_none(
+        return json_object(
             {
                 "verdict": self.verdict,
                 "winner": self.winner,
@@ -155,7 +155,6 @@ class Advice(Reported):
                 "version": self.version,
             }
         )
-        return plain
 
     def to_dataset(self) -> "xarray.Dataset":
         """Return a labelled data set: clients by name, methods by title."""

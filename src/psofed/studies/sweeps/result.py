@@ -11,7 +11,7 @@ import numpy as np
 
 from psofed._version import __version__
 from psofed.common.errors import InvalidValueError
-from psofed.common.numbers import finite_or_none
+from psofed.common.numbers import json_object
 from psofed.common.settings import takes
 from psofed.common.types import ProgressCallback
 from psofed.render import Report, Reported
@@ -205,17 +205,17 @@ class SweepResult(Reported):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists, ready for JSON; values that are not finite become None."""
-        plain = {
-            "axes": [{"fields": list(axis.fields), "values": axis.labels} for axis in self.grid.axes],
-            "points": self.points(),
-            "base": self.grid.base.to_mapping(),
-            "trials": self.grid.trials,
-            "seed": self.grid.seed,
-            "version": self.version,
-            **({"notes": list(self.notes)} if self.notes else {}),
-        }
-        cleaned: dict[str, Any] = finite_or_none(plain)
-        return cleaned
+        return json_object(
+            {
+                "axes": [{"fields": list(axis.fields), "values": axis.labels} for axis in self.grid.axes],
+                "points": self.points(),
+                "base": self.grid.base.to_mapping(),
+                "trials": self.grid.trials,
+                "seed": self.grid.seed,
+                "version": self.version,
+                **({"notes": list(self.notes)} if self.notes else {}),
+            }
+        )
 
     def to_dataset(self) -> "xarray.Dataset":
         """Return the steady state of every trial at every point, dimensions named after the fields."""
