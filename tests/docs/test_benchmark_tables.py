@@ -87,7 +87,9 @@ def test_values_that_a_page_repeats_are_those_of_their_source(page: str, source:
 
 def test_sentences_of_the_comparison_repeat_its_tables() -> None:
     prose = (DOCS / "comparison.md").read_text(encoding="utf-8")
-    errors, rates = ((DOCS / "tables" / f"peers-{name}.csv").read_text("utf-8") for name in ("errors", "rates"))
+    errors, rates = (
+        (DOCS / "tables" / f"peers-{name}.csv").read_text("utf-8") for name in ("errors", "rates")
+    )
     assert all(level in errors for level in re.findall(r"−\d+\.\d dB", prose))
     for factor in ("190 M", "550", "910", "2,600"):
         assert factor in rates
