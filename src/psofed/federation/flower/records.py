@@ -53,7 +53,7 @@ def records_to_bytes(records: RecordDict) -> bytes:
             kept.SetInParent()
             for key, value in record.items():
                 _write(kept.items.add(key=key).value, value)
-    except KeyError:  # a type that only looks like one of Flower's, say NumPy's float64
+    except (KeyError, AttributeError):  # an empty list, or a type that only looks like one of Flower's
         proto = recorddict_to_proto(records)
     data: bytes = proto.SerializeToString(deterministic=True)
     return data
@@ -84,7 +84,7 @@ def _write(place: Any, value: Any) -> None:
         large = type(value) is int and value > _LONGEST
         setattr(place, "uint64" if large else _FIELDS[type(value)], value)
         return
-    kind = type(value[0]) if value else bool
+    kind: Any = type(value[0]) if value else None
     if any(type(entry) is not kind for entry in value):
         raise KeyError(kind)
     large = kind is int and max(value) > _LONGEST
