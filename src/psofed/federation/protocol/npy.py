@@ -12,7 +12,7 @@ import numpy as np
 from flwr.app import Array
 from numpy.typing import NDArray
 
-_NUMPY = "numpy.ndarray"  # Flower's name for the way in which an array is written
+from psofed.federation.flower import make_array
 
 
 def array_of(values: NDArray[Any]) -> Array:
@@ -25,7 +25,7 @@ def array_of(values: NDArray[Any]) -> Array:
     """
     written = values.data if values.flags.c_contiguous else values.tobytes()
     data = b"".join((npy_header(values.dtype, values.shape), written))
-    return Array(dtype=str(values.dtype), shape=values.shape, stype=_NUMPY, data=data)
+    return make_array(str(values.dtype), values.shape, data)
 
 
 def values_of(array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:

@@ -47,6 +47,7 @@ _log = logging.getLogger("psofed.federation")
 _LOOK_EVERY = 1.0  # with a bell: for a node whose ring was lost
 _POLL_EVERY = 0.25  # without one
 _ROLL_CALL_EVERY = 2.0
+_AFTER_RETURN = 4.0  # seconds, for a node that has come back to answer what it may not have fetched before
 _PATIENCE = 0.5  # for a reply to be pulled; after that the others go on
 _SLOW_LOOK_EVERY = 0.05  # while a reply is being pulled
 _LIFE_AFTER_DEADLINE = 600.0  # seconds, of a message; clocks of server and nodes may differ by as much
@@ -119,7 +120,8 @@ class MessageExchange:
         """Push `messages` and pull their replies for at most `timeout` seconds.
 
         `nodes` are the nodes by Flower's id. A node that goes offline meanwhile is not waited for, and neither is one
-        that has used up the `patience` of the others.
+        that has used up the `patience` of the others. One that has left and come back may have taken its message with
+        it: it has a few seconds.
         """
         answers = NodeAnswers()
         if not messages:
@@ -132,6 +134,7 @@ class MessageExchange:
         next_look = start if not self.bell.is_connected else start + look_every
         next_roll_call = start + _ROLL_CALL_EVERY
         under_way: dict[str, _Pull] = {}
+        left: dict[str, float] = {}  # when it was noticed that a node has left, and come back
         sent = dict(waiting)
         names = {key: nodes[node_id].name for key, node_id in waiting.items() if node_id in nodes}
         wait = (patience or Patience(0.0, 0.0)).begin(list(names.values()), timeout)
@@ -185,8 +188,15 @@ class MessageExchange:
                 break
             if waiting and now >= next_roll_call:
                 next_roll_call = now + _ROLL_CALL_EVERY
-                online = set(grid.get_node_ids())
-                gone = [key for key, node_id in waiting.items() if node_id not in online]
+                online = {int(info.node_id): info.last_activated_at for info in grid.get_nodes()}
+                for key, node_id in waiting.items():
+                    if node_id in nodes and online.get(node_id) != nodes[node_id].activated:
+                        left.setdefault(key, now)
+                gone = [
+                    key
+                    for key, node_id in waiting.items()
+                    if node_id not in online or now - left.get(key, now) >= _AFTER_RETURN
+                ]
                 pull([key for key in gone if key not in under_way])
                 finish(gone, _PATIENCE)
                 for message_id in gone:

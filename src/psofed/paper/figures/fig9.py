@@ -1,4 +1,4 @@
-"""Figure 9 (the caption labelled fig8): the terms E_ω and E_φ of the MSE over the number of shared entries M.
+"""Figure 9 (the caption labelled fig8): the terms E_ω and E_φ of the MSE over the number of shared parameters M.
 
 Notes
 -----
@@ -58,14 +58,14 @@ class TermsFigure(FigurePlan):
 
 FIGURE = TermsFigure(
     name="fig9",
-    title="The terms of the MSE over the number of shared entries",
+    title="The terms of the MSE over the number of shared parameters",
     caption=(
         "E_ω, what the attack adds to the network MSE, and E_φ, what the data's noise adds, over M; "
         "attack variance 0.5, probability 0.2. Simulated terms are differences on the same draws."
     ),
     base=paper_scenario(num_byzantine=5, probability=0.2, variance=0.5),
     x_axis=axis("num_shared", *SHARED),
-    x_label="shared entries M",
+    x_label="shared parameters M",
     metric="term",
     trials=TERM_TRIALS,
 )
