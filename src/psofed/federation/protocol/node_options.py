@@ -52,7 +52,10 @@ class NodeOptions(Settings):
         group=_DATA, default=None, metavar="NAME", text="client ID column, if the table holds several clients"
     )
     client: str | None = option(
-        group=_DATA, default=None, metavar="NAME", text="client whose rows this node reads"
+        group=_DATA,
+        default=None,
+        metavar="NAME",
+        text="client whose rows this node reads; by default it is a gateway for all of them",
     )
     partition: int = option(
         group=_DATA, default=0, low=0, text="number of this node, for generators and synthetic data"
@@ -105,8 +108,8 @@ class NodeOptions(Settings):
         super().__post_init__()
         if self.describes_table and not self.data:
             raise PsofedError(f"--{_flag(self._given(*_TABLE)[0])} describes a table: add --data TABLE.")
-        if (self.client is None) != (self.client_column is None):
-            raise PsofedError("--client and --client-column belong together: add the missing one.")
+        if self.client is not None and self.client_column is None:
+            raise PsofedError("--client chooses rows by a column: add --client-column.")
         if (self.bits is None) != (self.reach is None) or (self.rounding is not None and self.bits is None):
             raise PsofedError(
                 "--bits and --reach belong together, and --rounding to them: add the missing one."
