@@ -432,7 +432,7 @@ def test_evaluation_overwrites_nothing(make_app):
         )
 
     grid = InProcessGrid({11: app})
-    strategy, result = run(grid, rounds=4, plan=RoundPlan(evaluate_every=2))
+    _, result = run(grid, rounds=4, plan=RoundPlan(evaluate_every=2))
     own = memory_of(grid.contexts[11]).of("").state
     np.testing.assert_array_equal(seen[-1], own.model)
     assert result.evaluate_metrics_clientapp[4]["loss"] == own.model.sum()
@@ -500,7 +500,7 @@ def test_an_attack_poisons_the_upload_but_not_the_node_itself(make_app):
         return np.full(count, 100.0)
 
     grid = InProcessGrid({11: make_app(mods=[perturbing(poison)]), 12: make_app()})
-    strategy, result = run(grid, rounds=1)
+    _, result = run(grid, rounds=1)
     (model,) = result.arrays.to_numpy_ndarrays()
     assert sorted(model)[-2:] == [51.0, 51.0]
     assert memory_of(grid.contexts[11]).of("").state.model.max() == 1.0

@@ -126,7 +126,7 @@ class OnlineRegression:
         return Message(content, reply_to=message)
 
     def learn(self, lesson: Lesson) -> Learned:
-        """Work through all samples since the last call, as :class:`psofed.federation.client.gateway.Gateway` calls it."""
+        """Work through all samples since the last call, as a node's work for its clients asks for it."""
         if lesson.phase == EVALUATION:
             raise PsofedError(
                 "online regression has nothing to evaluate with: its errors are a-priori errors"

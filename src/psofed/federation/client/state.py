@@ -161,14 +161,13 @@ class NodeMemory:
                 state = None
                 if "layout" in entry:
                     begin = f"kept/{k}/"
+                    own = {key: value for key, value in arrays.items() if key.startswith(begin)}
                     state = ClientState(
                         epoch=int(entry["epoch"]),
                         round_number=int(entry["round"]),
                         layout=layouts[entry["layout"]],
                         model=next(rows[entry["layout"]]),
-                        kept=ArrayRecord(
-                            {key.removeprefix(begin): Array(value) for key, value in arrays.items() if key.startswith(begin)}
-                        ),
+                        kept=ArrayRecord({key.removeprefix(begin): Array(own[key]) for key in own}),
                         num_examples=int(entry["examples"]),
                         metrics=dict(entry["metrics"]),
                     )  # fmt: skip

@@ -85,12 +85,10 @@ def from_client(folder: Path) -> ExportedModel:
         raise PsofedError(f"{folder / client} holds no state of a client")
     memory = NodeMemory.load(files[-1])
     if client not in memory.clients:
-        there = listed(sorted(memory.clients))
+        there = sorted(memory.clients)
+        problem = f"holds no state of a client {client}" if client else "is the folder of a gateway"
         raise PsofedError(
-            f"{folder} is the folder of a gateway; name one of its clients, as in {folder}/{next(iter(memory.clients), 'NAME')}"
-            f" (it has {there})"
-            if not client
-            else f"{folder} holds no state of a client {client}; it has {there}"
+            f"{folder} {problem}; name one of its clients ({listed(there)}): {folder / there[0]}"
         )
     kept = memory.of(client)
     if (state := kept.state) is None:

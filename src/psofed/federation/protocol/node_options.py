@@ -127,6 +127,11 @@ class NodeOptions(Settings):
         return bool(self._given(*_TABLE))
 
     @property
+    def is_gateway(self) -> bool:
+        """Whether it works for all clients of its table."""
+        return self.client_column is not None and self.client is None
+
+    @property
     def folder(self) -> Path:
         """Folder for the model and logs of this node."""
         return self.home if self.home is not None else Path(f"psofed-{self.key.stem}")
