@@ -145,7 +145,7 @@ class Gateway:
         instruction = decode_instruction(content, self.max_entries)
         number = context.node_config.get(NODE_NUMBER)
         if number is not None and str(number) != str(instruction.node):
-            raise PsofedError(f"the server takes this node for number {instruction.node}; it is {number}")
+            raise PsofedError(f"the server addresses node {instruction.node}; this is node {number}")
         names = None if self.clients is None else check_client_names(self.clients(), gateway=True)
         for name in instruction.refused:
             _log.warning("the server refuses the client %s: another node has it, or there are too many", name)
@@ -322,7 +322,7 @@ def _check_columns(run: ColumnNames | None, columns: ColumnNames | FindsColumns 
     if not isinstance(columns, ColumnNames):
         return
     if run is None:
-        raise PsofedError(f"this client's columns have names ({columns}), the run's have not")
+        raise PsofedError(f"this client's columns have names ({columns}), the run's do not")
     run.check_same(columns, "this client")
     if columns.features != run.features:
         raise PsofedError(f"this client's columns are {columns}; the run's have another order: {run}")

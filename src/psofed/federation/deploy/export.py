@@ -82,7 +82,7 @@ def from_client(folder: Path) -> ExportedModel:
     folder, client = (folder, "") if (folder / "state").is_dir() else (folder.parent, folder.name)
     files = sorted((folder / "state").glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
     if not files:
-        raise PsofedError(f"{folder / client} holds no state of a client")
+        raise PsofedError(f"{folder / client} holds no client state")
     memory = NodeMemory.load(files[-1])
     if client not in memory.clients:
         there = sorted(memory.clients)
@@ -134,7 +134,7 @@ def load_model(path: Path) -> ExportedModel:
         if path.suffix == ".json":
             document = read_json(path)
             if document[KIND] != FORMAT:
-                raise PsofedError(f"{path} is of format {document[KIND]}; this psofed reads {FORMAT}")
+                raise PsofedError(f"{path} has format {document[KIND]}; this psofed reads {FORMAT}")
             arrays = {
                 name: np.array(document["values"][name], dtype=dtype).reshape(shape)
                 for name, shape, dtype in document["arrays"]

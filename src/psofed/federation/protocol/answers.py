@@ -286,7 +286,7 @@ def decode_metrics(text: str) -> dict[str, Any]:
     if text == "{}":
         return {}
     if len(text) > _MAX_METRIC_TEXT:
-        raise BadReplyError("malformed", "metrics beyond any use")
+        raise BadReplyError("malformed", "too many metrics, or too long ones")
     try:
         metrics = json.loads(text)
     except (ValueError, RecursionError):
@@ -300,7 +300,7 @@ def decode_metrics(text: str) -> dict[str, Any]:
         if len(name) > _MAX_METRIC_NAME or not all(map(_is_number, entries)):
             raise BadReplyError("malformed", "metrics that are no numbers")
     if len(metrics) > _MAX_METRICS or count > _MAX_METRIC_VALUES:
-        raise BadReplyError("malformed", "metrics beyond any use")
+        raise BadReplyError("malformed", "too many metrics, or too long ones")
     return metrics
 
 

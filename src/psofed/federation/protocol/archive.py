@@ -59,5 +59,5 @@ def from_archive(data: bytes, where: str, kind: str, version: int) -> tuple[dict
     except Exception as error:  # NumPy and zipfile raise many kinds on a damaged file
         raise PsofedError(f"{where} is not a psofed {kind}: {error}") from None
     if found != version:
-        raise PsofedError(f"{where} is of format {found}; this psofed reads {version}")
+        raise PsofedError(f"{where} has format {found}; this psofed reads {version}")
     return document, arrays

@@ -4,6 +4,7 @@ The server's step is in :mod:`psofed.federation.server.step`, what participants 
 :mod:`psofed.federation.server.instructions`, how a run begins in :mod:`psofed.federation.server.sessions`.
 """
 
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
 from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.federation.protocol.answers import DESCRIBED, EVALUATED, LEARNED, LEFT, LOST, Reply
@@ -29,6 +31,7 @@ from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import Conduct
 from psofed.federation.server.clients import Client, ClientRegistry
 from psofed.federation.server.exchange import MessageExchange, NodeAnswers
+from psofed.federation.server.history import RECENT_ROUNDS
 from psofed.federation.server.instructions import Instructor, Question
 from psofed.federation.server.nodes import Node, wait_for_nodes
 from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
@@ -45,6 +48,8 @@ from psofed.scenario.tables import as_part
 _log = logging.getLogger("psofed.federation")
 
 _ASK_GRID_EVERY = 2.0  # seconds, between two rounds
+_NOBODY = ""  # subject of a message about no node
+_LOOK_FOR_NODES = 60.0  # seconds at a time, in a run without an end
 _BESIDES = 4096  # bytes for each client of a gateway besides its values: name, metrics, remark
 
 
@@ -83,7 +88,8 @@ class PSOFed(Strategy):
     seed : int
         Seed of masks and participants.
     checkpoint : path or CheckpointStore, optional
-        Where to keep the state after each round.
+        Where to keep the state after each round. If an earlier run has left its rounds there, `resume` continues it;
+        only ``CheckpointStore(path, replaces=True)`` replaces it.
     resume : bool
         Continue from `checkpoint`; :meth:`start` then counts its `num_rounds` from the very first round.
     columns : ColumnNames, or "adopt", optional
@@ -165,6 +171,8 @@ class PSOFed(Strategy):
         self._online: list[Node] = []
         self._unreadable: set[str] = set()
         self._begun = False
+        self._endless = False
+        self._is_news = OncePerChange()
         self._met_gateways = False
         self._round_started = scheduler().monotonic()
 
@@ -186,12 +194,16 @@ class PSOFed(Strategy):
     ) -> Result:
         """Run the rounds up to `num_rounds`, each for at most `timeout` seconds, and return Flower's result.
 
+        With ``num_rounds=0`` it runs until the grid ends the run, and waits for nodes however long it takes. The result
+        has the metrics of the latest 1,000 rounds.
+
         As in Flower's own strategies, except that a round ends at its deadline whoever is missing, and sooner if only
         slow nodes are missing (:mod:`psofed.federation.server.patience`), that
         unreadable replies harm nobody, and that a run can be resumed. `initial_arrays` may be anything
         that :func:`psofed.federation.arrays_of` takes.
         """
-        check_integer("num_rounds", num_rounds, 1)
+        check_integer("num_rounds", num_rounds, 0)
+        self._endless = num_rounds == 0
         check_number("timeout", timeout, 0, open_low=True)
         state = self._begin(arrays_of(initial_arrays))
         self._say_size()
@@ -208,7 +220,7 @@ class PSOFed(Strategy):
         if evaluate_fn and state.round_number == 0 and (found := evaluate_fn(0, arrays)) is not None:
             result.evaluate_metrics_serverapp[0] = found
         done = state.round_number
-        for round_number in range(done + 1, num_rounds + 1):
+        for round_number in range(done + 1, num_rounds + 1) if num_rounds else itertools.count(done + 1):
             if round_number > done + 1:
                 self._wait_for_its_time(grid)
             for _ in range(2):  # once more if nodes turned out to be gateways, whose clients are drawn then
@@ -233,6 +245,12 @@ class PSOFed(Strategy):
             if evaluate_fn and (found := evaluate_fn(round_number, arrays)) is not None:
                 result.evaluate_metrics_serverapp[round_number] = found
                 state.history[-1]["evaluation"] = finite_metrics(found)
+            for kept in (
+                result.train_metrics_clientapp,
+                result.evaluate_metrics_clientapp,
+                result.evaluate_metrics_serverapp,
+            ):
+                kept.pop(round_number - RECENT_ROUNDS, None)
             self._complete()
         result.arrays = arrays
         return result
@@ -284,6 +302,8 @@ class PSOFed(Strategy):
 
     def _begin_anew(self, initial: ArrayRecord, layout: ModelLayout) -> ServerState:
         self.sharing.derived(layout.dimension)  # refuses an M beyond D
+        if self.checkpoints is not None:
+            self.checkpoints.check_replaceable()
         self.state = new_session(initial, layout, self._settings())
         return self.state
 
@@ -333,9 +353,11 @@ class PSOFed(Strategy):
             del valid[name]
         for name, error in dropped:
             self.conduct.note(name, error.kind, server_round)
-            _log.warning("round %d: dropped a reply of %s: %s", server_round, name, error)
+            if self._is_news(name, str(error)):
+                _log.warning("round %d: dropped a reply of %s: %s", server_round, name, error)
         for name, reply in valid.items():
             self.conduct.forgive(name)
+            self._is_news(name, "")
             if reply.status in (LEARNED, LOST):
                 # One that has lost its state is given the full model when it is next drawn.
                 state.seen[name] = -1 if reply.status == LOST else server_round
@@ -357,10 +379,12 @@ class PSOFed(Strategy):
             seconds=scheduler().monotonic() - self._round_started,
             suspects=None if self.step.suspects is None else outcome.suspects,
         )
-        state.history.append(record.to_mapping())
+        state.add_round(record.to_mapping())
         learned = {name: valid[name] for name in outcome.used}
+        nothing = "" if learned else "no valid reply, the model stays as it was"
+        if self._is_news(_NOBODY, nothing) and nothing:
+            _log.warning("round %d: %s", server_round, nothing)
         if not learned:
-            _log.warning("round %d: no valid reply, the model stays as it was", server_round)
             return None, average_metrics(learned)
         return state.layout.restore(state.model, state.kept), average_metrics(learned)
 
@@ -434,11 +458,15 @@ class PSOFed(Strategy):
             return [client for client in self.registry.clients_of(nodes) if client.name not in benched]
 
         nodes, clients = wait_for_nodes(grid, wanted, self.rounds.wait_for_nodes, clients_of)
+        if not clients and self._endless:
+            _log.warning("round %d: waiting for a node", round_number)
+            while not clients:
+                nodes, clients = wait_for_nodes(grid, 1, _LOOK_FOR_NODES, clients_of)
         self._online = nodes
         self._nodes |= {node.node_id: node for node in nodes}
         if not clients:
             raise PsofedError(
-                f"no node to work with after {self.rounds.wait_for_nodes:g} s ({len(benched)} benched)"
+                f"no node is available after {self.rounds.wait_for_nodes:g} s ({len(benched)} benched)"
             )
         if len(nodes) < wanted:
             _log.warning("round %d: only %d of %d nodes; continuing", round_number, len(nodes), wanted)
