@@ -133,7 +133,7 @@ class Difference(Reported):
 
 
 def difference(a: "SimulationResult", b: "SimulationResult", paired: bool | None = None) -> Difference:
-    """Compare two simulations: by how much `a` lies above (+) or below (−) `b`, in dB and per cent, with interval.
+    """Compare two simulations: by how much `a` lies above (+) or below (−) `b`, in dB and per cent, with intervals.
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ class MetricDifference:
         return self.statistic != "ratio of means"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON: what is not finite is None."""
+        """Return plain values, ready for JSON; values that are not finite become None."""
         return json_object(
             {
                 "db": self.decibels,

@@ -59,9 +59,9 @@ class SimulationResult(Reported):
     details : dict
         Further plain values: ``"data"`` for data of your own, ``"privacy"`` with a private channel.
     notes : tuple of str
-        What should be known of how it was computed, such as a part that Numba could not compile.
+        Notes on how it was computed, such as a part that Numba could not compile.
     defence : DefenceRecord or None
-        Who was left out when; None without a defence.
+        Who was excluded when; None without a defence.
     """
 
     scenario: Scenario
@@ -145,7 +145,7 @@ class SimulationResult(Reported):
         return self.scenario.num_clients * self.scenario.iterations * self.trials / self.seconds
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts and lists, ready for JSON: what is not finite is None."""
+        """Return plain dicts and lists, ready for JSON; values that are not finite become None."""
         diverged = self.diverged_trials
         return json_object(
             {
@@ -175,7 +175,7 @@ class SimulationResult(Reported):
         )
 
     def to_dataset(self) -> "xarray.Dataset":
-        """Return a labelled data set, with all that is needed to make the result again in its attributes."""
+        """Return a labelled data set, with everything needed to reproduce the result in its attributes."""
         from psofed.results.dataset import simulation_to_dataset
 
         return simulation_to_dataset(self)

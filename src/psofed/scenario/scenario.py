@@ -74,7 +74,7 @@ class Scenario(Settings):
     selection, data
         See :class:`Selection` and :class:`Data`.
     learner : Learner, or its name
-        What a client makes of a sample: ``psofed.learners.LMS()``, ``NLMS()``, ``LeakyLMS(leakage=0.01)``, ….
+        How a client learns from a sample: ``psofed.learners.LMS()``, ``NLMS()``, ``LeakyLMS(leakage=0.01)``, ….
     model : Model, or its name
         The model that clients fit: ``psofed.models.Linear()`` or ``Rff(features=100)``.
     drift : Drift, optional
@@ -137,7 +137,7 @@ class Scenario(Settings):
         low=0,
         open_low=True,
         check=per_client(0.0, math.inf, open_low=True),
-        text="μ_k of the clients' steps",
+        text="μ, the clients' stepsize (learning rate)",
         group="Sharing",
         label="stepsize μ",
         slider=(1e-3, 2.0),
@@ -155,7 +155,7 @@ class Scenario(Settings):
     uplink: str = option(
         default="same",
         choices=UPLINKS,
-        text="whether the clients that downloaded upload, or others drawn again",
+        text="who uploads: the clients that downloaded, or newly drawn ones",
         group="Sharing",
         label="uploads come from",
         words=("the same clients", "other clients"),
@@ -176,7 +176,7 @@ class Scenario(Settings):
     learner: Learner = option(
         default_factory=LMS,
         check=PartCheck("learner"),
-        text="what a client makes of a sample",
+        text="how a client learns from a sample",
         group="Sharing",
     )
     model: Model = option(
@@ -228,7 +228,7 @@ class Scenario(Settings):
     defence: Defence | None = option(
         default=None,
         check=PartCheck("defence"),
-        text="which clients are watched and excluded",
+        text="how Byzantine clients are detected and excluded",
         group="Defence and algorithm",
     )
     evasion: Evasion | None = option(

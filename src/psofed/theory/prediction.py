@@ -258,7 +258,7 @@ class Prediction(Reported):
         return pandas.DataFrame({"metric": list(values), "value": list(values.values())})
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts and numbers; what is infinite (an unstable steady state) is None."""
+        """Return plain dicts and numbers; infinite values (an unstable steady state) become None."""
         values = {
             "network_mse": self.network_mse,
             "server_msd": self.server_msd,

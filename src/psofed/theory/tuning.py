@@ -86,7 +86,7 @@ class TuningPoint:
 
 @dataclass(frozen=True, repr=False)
 class Tuning(Reported):
-    """Best stepsizes by number of shared entries, and a recommendation.
+    """Best stepsizes by number of shared parameters, and a recommendation.
 
     Attributes
     ----------
@@ -157,22 +157,21 @@ class Tuning(Reported):
 
 @takes(TuningSettings)
 def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
-    """Find the best stepsize for each number of shared entries, and recommend one of them.
+    """Find the best stepsize for each number of shared parameters, and recommend one of them.
 
-    Under attack, or with a target that walks, the steady-state error has a minimum, and that is what is sought. Without
-    either it falls with the stepsize all the way down, and what counts is how fast: then the mean error over the run,
-    (1/N) Σ_{n<N} E[error_n] from the exact learning curve, is minimised. With your own data it always is, since tables
-    end, most of them before a steady state.
+    Under attack, or with a target that walks, the steady-state error has a minimum at some stepsize, which is returned.
+    Otherwise smaller stepsizes always have a lower steady state but learn more slowly. Then, and always with your own
+    data, the mean error over the run is minimised: (1/N) Σ_{n<N} E[error_n] from the exact learning curve.
 
     Parameters
     ----------
     scenario : Scenario or path
-        The fleet and the attack on it; its stepsize and number of shared entries are replaced by the best ones.
+        The fleet and the attack on it; its stepsize and number of shared parameters are replaced by the best ones.
 
     Returns
     -------
     Tuning
-        Best stepsizes by number of shared entries, and a recommendation.
+        Best stepsizes by number of shared parameters, and a recommendation.
 
     Examples
     --------

@@ -8,6 +8,7 @@ process is killed by the kernel (on Linux) when its parent dies: not even kill -
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -31,6 +32,7 @@ OFFLINE = {
 """Settings that keep Flower from looking up hosts and from installing packages."""
 
 _POLL = 0.05
+_LOG_BYTES = 10_000_000
 _RESTARTS, _RESTARTS_WINDOW = 5, 60.0  # more starts of one process within this many seconds are a fault
 
 
@@ -96,6 +98,19 @@ class Process:
                         total += 1024 * int(line.split()[1])
         return total
 
+    def rotate_log(self) -> None:
+        """Once the log is too long, move what it holds to ``name.log.1`` and let it begin again.
+
+        The process appends to its log, so the log can be cut while it is open.
+        """
+        with contextlib.suppress(OSError):
+            if self.log.stat().st_size > _LOG_BYTES:
+                older, oldest = (self.log.with_name(f"{self.log.name}.{number}") for number in (1, 2))
+                if older.exists():
+                    older.replace(oldest)
+                shutil.copy(self.log, older)
+                os.truncate(self.log, 0)
+
     def tail(self, lines: int = 15) -> str:
         """Return the last lines of the log."""
         with contextlib.suppress(OSError):
@@ -143,8 +158,9 @@ class Supervisor:
         return process
 
     def check(self) -> None:
-        """Raise an error with the end of the log if a process has ended by itself and cannot be restarted."""
+        """Rotate the logs; raise an error with the end of its log if a process has ended and cannot be restarted."""
         for place, process in enumerate(self.processes):
+            process.rotate_log()
             if not process.is_running and not self._restart(place):
                 raise PsofedError(
                     f"{process.name} ended with code {process.process.returncode}; "

@@ -96,7 +96,7 @@ class Advice(Reported):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The answer, and what else should be known."""
+        """The answer and the notes."""
         from psofed.studies.advice.answers import more_sentences
 
         return (self.answer, *more_sentences(self))
@@ -133,7 +133,7 @@ class Advice(Reported):
         return advice_chart(self)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts and lists, ready for JSON: what is not finite is None."""
+        """Return plain dicts and lists, ready for JSON; values that are not finite become None."""
         return json_object(
             {
                 "verdict": self.verdict,

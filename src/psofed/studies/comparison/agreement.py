@@ -93,7 +93,7 @@ class OrderEffect:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Reported):
-    """A simulation beside a prediction of the same scenario.
+    """A simulation next to a prediction of the same scenario.
 
     The theory of your own data describes a stationary stream with the table's moments. So it is compared with trials
     that each draw their rows at random from the table's, over the same iterations. What the rows' own order adds to
@@ -135,7 +135,7 @@ class Comparison(Reported):
 
     @property
     def agrees(self) -> bool:
-        """Whether every metric does."""
+        """Whether every metric agrees."""
         return all(row.agrees for row in self.metrics)
 
     def to_json(self) -> dict[str, Any]:
