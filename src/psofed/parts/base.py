@@ -547,18 +547,16 @@ class Algorithm(Part):
 
     def check(self, scenario: "Scenario") -> None:
         """Refuse settings that have no meaning for the algorithm."""
-        if not self.holds_models and scenario.uplink != "same":
-            allowed = f'"same" with algorithm = "{self.kind}", whose clients hold no model'
-            raise InvalidValueError("uplink", scenario.uplink, allowed)
-        if not self.holds_models and scenario.learner.kind != "lms":
-            allowed = f'"lms" with algorithm = "{self.kind}", whose clients hold no model'
-            raise InvalidValueError("learner.kind", scenario.learner.kind, allowed)
-        if not self.holds_models and scenario.delay is not None:
-            allowed = (
-                f'left out with algorithm = "{self.kind}", whose clients hold no model: a late update belongs to a '
-                "model that the server no longer has"
-            )
-            raise InvalidValueError("delay", scenario.delay.kind, allowed)
+        if self.holds_models:
+            return
+        why = f'with algorithm = "{self.kind}", whose clients hold no model'
+        if scenario.uplink != "same":
+            raise InvalidValueError("uplink", scenario.uplink, f'"same" {why}')
+        if scenario.learner.kind != "lms":
+            raise InvalidValueError("learner.kind", scenario.learner.kind, f'"lms" {why}')
+        if scenario.delay is not None:
+            late = "a late update belongs to a model that the server no longer has"
+            raise InvalidValueError("delay", scenario.delay.kind, f"left out {why}: {late}")
 
     def traffic(self, scenario: "Scenario") -> "Traffic":
         """Return the cost and the frequency of exchanges."""
