@@ -1,7 +1,8 @@
 """Take the pictures of the explorer and of the report for the README and these pages, in a real Chromium.
 
-Run as `python docs/make_pictures.py [explorer] [report]`; it needs Chromium and what `make install` installs. The
-report's is taken of out/report.html, as `psofed reproduce all` writes it.
+Run as `python docs/make_pictures.py [explorer] [report] [playground]`; it needs Chromium and what `make install`
+installs. The report's is taken of out/report.html, as `psofed reproduce all` writes it; the playground's, which is shown
+where a link to the site is shared, of the page that `make docs` builds.
 """
 
 import io
@@ -28,6 +29,8 @@ def main(names: list[str]) -> None:
                 explorer(browser, address)
         if "report" in names:
             report(browser, ROOT / "out" / "report.html")
+        if "playground" in names:
+            playground(browser, ROOT / "site" / "playground.html")
 
 
 def explorer(browser: Any, address: str) -> None:
@@ -67,6 +70,15 @@ def report(browser: Any, path: Path) -> None:
     save(page, "report")
 
 
+def playground(browser: Any, path: Path) -> None:
+    """Take the playground in the size of previews."""
+    page = new_page(browser, viewport={"width": 1200, "height": 630})
+    page.goto(path.as_uri())
+    page.locator("#pg-root").evaluate("e => { document.body.replaceChildren(e); e.style.margin = '20px'; }")
+    page.locator("#pg-root figure svg").first.wait_for()
+    save(page, "playground")
+
+
 def new_page(browser: Any, **options: Any) -> Any:
     """Open a window that waits for as long as it takes."""
     page = browser.new_page(**options)
@@ -85,4 +97,4 @@ def save(page: Any, name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["explorer", "report"])
+    main(sys.argv[1:] or ["explorer", "report", "playground"])
