@@ -89,7 +89,7 @@ class PaperFigure:
         margin = 0.06 * float(np.ptp(ys)) or 1.0
         move_axis(
             self.figure.y_range, float(ys.min()) - margin, float(ys.max()) + 2.5 * margin
-        )  # room for a name
+        )  # space for a name
         width = float(np.ptp(xs))
         move_axis(self.figure.x_range, float(xs.min()) - 0.04 * width, float(xs.max()) + 0.04 * width)
         self.figure.title.text = f"Figure {plan.name.removeprefix('fig')} of the paper: {plan.title}"

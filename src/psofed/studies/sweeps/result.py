@@ -11,7 +11,7 @@ import numpy as np
 
 from psofed._version import __version__
 from psofed.common.errors import InvalidValueError
-from psofed.common.numbers import finite_or_none
+from psofed.common.numbers import json_object
 from psofed.common.settings import takes
 from psofed.common.types import ProgressCallback
 from psofed.render import Report, Reported
@@ -205,18 +205,18 @@ class SweepResult(Reported):
         return paired_metrics(a.steady_state, b.steady_state, (names[0], names[1]), confidence)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts and lists, ready for JSON: what is not finite is None."""
-        plain = {
-            "axes": [{"fields": list(axis.fields), "values": axis.labels} for axis in self.grid.axes],
-            "points": self.points(),
-            "base": self.grid.base.to_mapping(),
-            "trials": self.grid.trials,
-            "seed": self.grid.seed,
-            "version": self.version,
-            **({"notes": list(self.notes)} if self.notes else {}),
-        }
-        cleaned: dict[str, Any] = finite_or_none(plain)
-        return cleaned
+        """Return plain dicts and lists, ready for JSON; values that are not finite become None."""
+        return json_object(
+            {
+                "axes": [{"fields": list(axis.fields), "values": axis.labels} for axis in self.grid.axes],
+                "points": self.points(),
+                "base": self.grid.base.to_mapping(),
+                "trials": self.grid.trials,
+                "seed": self.grid.seed,
+                "version": self.version,
+                **({"notes": list(self.notes)} if self.notes else {}),
+            }
+        )
 
     def to_dataset(self) -> "xarray.Dataset":
         """Return the steady state of every trial at every point, dimensions named after the fields."""
@@ -244,7 +244,7 @@ class SweepResult(Reported):
         return save_sweep(self, Path(folder))
 
     def report(self) -> Report:
-        """Return every point's steady state with its interval, and what to know of them."""
+        """Return every point's steady state with its interval, and notes."""
         from psofed.studies.sweeps.report import sweep_report
 
         return sweep_report(self)
