@@ -83,7 +83,9 @@ def on_post_page(output: str, page: Page, config: Any) -> str:
         "og:image": posixpath.join(config.site_url, "images/playground.png") if config.site_url else picture,
     }
     made = "".join(f'<meta property="{name}" content="{html.escape(text)}">' for name, text in tags.items())
-    return output.replace("</head>", f'{made}<meta name="twitter:card" content="summary_large_image"></head>', 1)
+    return output.replace(
+        "</head>", f'{made}<meta name="twitter:card" content="summary_large_image"></head>', 1
+    )
 
 
 def on_page_content(content: str, page: Page, **_: Any) -> str:
