@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from psofed.common.types import IndexArray, IntArray
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import kernel_part
 from psofed.engine.lanes import WIDTH, halves, load, pick_if_equal, spread, store
 from psofed.engine.normals import bounded, mix_word
 from psofed.engine.streams import WordArray
@@ -43,7 +43,6 @@ class ChoiceScratch(NamedTuple):
     swapped: IntArray
 
 
-@compiled(inline=True)
 def make_choice_scratch(size: int, count: int, lanes: int) -> ChoiceScratch:
     """Return scratch for drawing `count` of `size` numbers."""
     few, many = (count, 0) if count <= _FEW else (0, count)
@@ -53,7 +52,7 @@ def make_choice_scratch(size: int, count: int, lanes: int) -> ChoiceScratch:
     )  # fmt: skip
 
 
-@compiled(allocates=False)
+@kernel_part
 def choose(
     key: WordArray, gamma: WordArray, count: int, scratch: ChoiceScratch, out: IndexArray, row: int | np.int64
 ) -> None:
@@ -70,7 +69,7 @@ def choose(
             _choose_many(key, gamma, count, scratch, out, row, lane)
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def _choose_few(
     key: WordArray,
     gamma: WordArray,
@@ -104,7 +103,7 @@ def _choose_few(
         store(out, (row + c) * lanes + lane, chosen)
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def _choose_few_of_lane(
     key: WordArray,
     gamma: WordArray,
@@ -127,7 +126,7 @@ def _choose_few_of_lane(
         places[c, lane], displaced[c, lane], out[row + c, lane] = place, mine, chosen
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def _choose_many(
     key: WordArray,
     gamma: WordArray,

@@ -3,13 +3,12 @@
 import numpy as np
 
 from psofed.common.types import BoolArray, IndexArray, IntArray
-from psofed.engine.choice import choose, make_choice_scratch
+from psofed.engine.choice import ChoiceScratch, choose, make_choice_scratch
 from psofed.engine.compiling import compiled
 from psofed.engine.normals import bounded, mix_word
 from psofed.engine.streams import WordArray
 
 
-@compiled
 def draw_participants(
     key: WordArray, gamma: WordArray, first: int, num_clients: int, out: IndexArray
 ) -> None:
@@ -17,7 +16,16 @@ def draw_participants(
     iterations, participants, lanes = out.shape
     scratch = make_choice_scratch(num_clients, participants, lanes)
     rows = out.reshape((iterations * participants, lanes))
-    for t in range(iterations):
+    fill_participants(key, gamma, first, participants, scratch, rows)
+
+
+@compiled(allocates=False)
+def fill_participants(
+    key: WordArray, gamma: WordArray, first: int, participants: int, scratch: ChoiceScratch, rows: IndexArray
+) -> None:
+    """Fill the rows of successive iterations with participants."""
+    lanes = rows.shape[1]
+    for t in range(rows.shape[0] // participants):
         for lane in range(lanes):
             scratch.first[lane] = np.uint64((first + t) * participants)
         choose(key, gamma, participants, scratch, rows, t * participants)
