@@ -1,11 +1,13 @@
-"""How long does a round of the federation take, and how much memory does a node hold, beside stock SuperNodes?
+"""How long does a round take, what CPU does a message cost, and how much memory does a node hold, beside SuperNodes?
 
     python tests/federation/speed.py                      all four, one after the other
     python tests/federation/speed.py --nodes 4 --kind long-lived
 
 Real processes on loopback, with TLS and node keys, half of the nodes in each round. It takes minutes and starts many
 processes, so it is no part of ``make test`` or ``make bench``. Figures of SuperNodes are with our front door, doorbell
-and SuperLink in memory, without which they take longer.
+and SuperLink in memory, without which they take longer. A message's CPU time (user and system, in milliseconds) is that
+of all processes from the first quarter of the rounds on, divided by the messages that were sent meanwhile; the front
+door is part of this process. The SuperLink's resident set after each eighth of the rounds shows what it keeps.
 """
 
 import argparse
@@ -14,27 +16,76 @@ import os
 import tempfile
 from pathlib import Path
 
+import psutil
+
 from psofed.federation.deploy.demo import demo_settings, run_demo
 from psofed.federation.deploy.superlink import Home
 
-ROUNDS = {("long-lived", 4): 50, ("long-lived", 16): 20, ("supernodes", 4): 6, ("supernodes", 16): 3}
+ROUNDS = {"long-lived": 60, "supernodes": 4}
+KINDS = {
+    "flower.link": "SuperLink",
+    "superexec": "SuperExec",
+    "serverapp": "ServerApp",
+    "supernode": "nodes",
+    " client ": "nodes",
+}
 
 
-def measure(kind: str, nodes: int) -> dict[str, float]:
-    """Return the median seconds per round, the mean megabytes per node, and the load when it began and ended."""
+def cpu_seconds() -> dict[str, float]:
+    """Return the CPU time of this process and its descendants so far, by kind."""
+    used = dict.fromkeys(["front door", *KINDS.values(), "other"], 0.0)
+    used["front door"] = sum(psutil.Process().cpu_times()[:2])
+    for process in psutil.Process().children(recursive=True):
+        try:
+            line = " ".join(process.cmdline())
+            kind = next((name for word, name in KINDS.items() if word in line), "other")
+            used[kind] += sum(process.cpu_times()[:2])
+        except psutil.Error:
+            continue
+    return used
+
+
+def superlink_megabytes() -> float:
+    """Return the resident set of the SuperLink."""
+    sizes = [
+        process.memory_info().rss
+        for process in psutil.Process().children(recursive=True)
+        if "flower.link" in " ".join(process.cmdline())
+    ]
+    return round(sum(sizes) / 2**20, 1)
+
+
+def measure(kind: str, nodes: int, rounds: int) -> dict[str, object]:
+    """Return seconds per round, megabytes per node, milliseconds per message, and the load at both ends."""
     before = os.getloadavg()[0]
+    samples: list[tuple[int, dict[str, float]]] = []
+    memory: dict[int, float] = {}
+
+    def sample(status: dict[str, object]) -> None:
+        done = int(status["round"])
+        if done >= rounds // 4:
+            samples.append((done, cpu_seconds()))
+        if done < rounds and done >= len(memory) * rounds // 8:
+            memory[done] = superlink_megabytes()
+
+    settings = demo_settings(nodes, rounds, seed=0, samples_per_round=1, deadline=120.0)
     with tempfile.TemporaryDirectory(prefix="psofed-speed-") as folder:
         result = run_demo(
-            demo_settings(nodes, ROUNDS[kind, nodes], seed=0, samples_per_round=1, deadline=120.0),
+            settings,
             Home(Path(folder)),
             on_step=lambda text: None,
-            on_round=lambda status: None,
+            on_round=sample,
             supernodes=kind == "supernodes",
         )
+    (first, begin), (last, end) = samples[0], samples[-2]  # at the end some processes are gone
+    messages = max(1, (last - first) * settings.scenario.num_participants)
+    spent = {name: round(1e3 * (end[name] - begin[name]) / messages, 1) for name in begin}
     return {
         "rounds": result["rounds"],
         "seconds_per_round": result["seconds_per_round"],
         "megabytes_per_node": result["megabytes_per_node"],
+        "milliseconds_per_message": {**spent, "together": round(sum(spent.values()), 1)},
+        "superlink_megabytes_by_round": memory,
         "replies_dropped": sum(sum(kinds.values()) for kinds in result["bad_replies"].values()),
         "load_before": round(before, 1),
         "load_after": round(os.getloadavg()[0], 1),
@@ -44,12 +95,14 @@ def measure(kind: str, nodes: int) -> dict[str, float]:
 def main() -> None:
     """Measure and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kind", choices=["long-lived", "supernodes"], action="append")
-    parser.add_argument("--nodes", type=int, choices=[4, 16], action="append")
+    parser.add_argument("--kind", choices=list(ROUNDS), action="append")
+    parser.add_argument("--nodes", type=int, action="append")
+    parser.add_argument("--rounds", type=int)
     chosen = parser.parse_args()
     for nodes in chosen.nodes or [4, 16]:
-        for kind in chosen.kind or ["long-lived", "supernodes"]:
-            print(json.dumps({"kind": kind, "nodes": nodes, **measure(kind, nodes)}), flush=True)
+        for kind in chosen.kind or list(ROUNDS):
+            measured = measure(kind, nodes, chosen.rounds or ROUNDS[kind])
+            print(json.dumps({"kind": kind, "nodes": nodes, **measured}), flush=True)
 
 
 if __name__ == "__main__":

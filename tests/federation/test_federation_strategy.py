@@ -536,6 +536,7 @@ def test_a_resumed_run_equals_one_that_was_never_interrupted(make_app, tmp_path)
     with pytest.raises(KilledError):
         run(grid, rounds=9, on_round=die, **options)
     _, result = run(grid, rounds=9, resume=True, **options)
+    options["checkpoint"] = tmp_path / "other.npz"
     _, expected = run(InProcessGrid({node: make_app(node / 10) for node in NODES}), rounds=9, **options)
     np.testing.assert_array_equal(
         result.arrays.to_numpy_ndarrays()[0], expected.arrays.to_numpy_ndarrays()[0]
@@ -578,7 +579,7 @@ def test_a_checkpoint_is_whole_or_absent(make_app, tmp_path, monkeypatch):
         run(InProcessGrid({11: make_app()}), rounds=3, checkpoint=path, resume=True)
     assert path.read_bytes() == whole
     assert CheckpointStore(path).load().round_number == 2
-    history = CheckpointStore(path).history_paths
+    history = CheckpointStore(path).history.paths()
     assert sorted(tmp_path.iterdir()) == sorted([*history, path, tmp_path / "cs"])
     assert sorted(entry.name for entry in (tmp_path / "cs").iterdir()) == ["00000001.npz", "00000002.npz"]
 
@@ -759,12 +760,16 @@ def test_a_session_that_replaces_another_is_not_offered_before_its_first_round_i
     with monkeypatch.context() as patch:
         patch.setattr("psofed.federation.server.checkpoint.replace_by_link", _killed)
         with pytest.raises(KeyboardInterrupt):
-            run(grid, rounds=1, checkpoint=path)  # as `psofed federation run --force` does
+            run(grid, rounds=1, checkpoint=CheckpointStore(path, replaces=True))  # as `run --force` does
     store = CheckpointStore(path)
     assert store.session() == older.state.session
     assert store.rounds() == [2, 3]  # round 1 is the new session's, which is incomplete
     assert store.rollback(2).session == older.state.session
-    newer, _ = run(grid, rounds=1, checkpoint=path)
+    with pytest.raises(
+        PsofedError, match=r"c\.npz holds round 2 of an earlier run: continue it with resume=True"
+    ):
+        run(grid, rounds=1, checkpoint=path)
+    newer, _ = run(grid, rounds=1, checkpoint=CheckpointStore(path, replaces=True))
     assert (store.session(), store.rounds()) == (newer.state.session, [1])
 
 
@@ -772,7 +777,7 @@ def test_a_history_that_was_cut_short_is_no_obstacle(make_app, tmp_path):
     path = tmp_path / "c.npz"
     grid = InProcessGrid({node: make_app() for node in NODES})
     run(grid, rounds=3, checkpoint=path)
-    (history,) = CheckpointStore(path).history_paths
+    (history,) = CheckpointStore(path).history.paths()
     with history.open("ab") as file:
         file.write(b'{"round": 4, "partic')
     strategy, _ = run(grid, rounds=5, checkpoint=path, resume=True)

@@ -92,7 +92,7 @@ class Promises:
         nodes = len(simulation.plan.nodes)
         for kind, size in simulation.link.sizes().items():
             self.most[kind] = max(self.most[kind], size)
-            bound = {"objects": 60 * nodes + 60, "sessions": 40 * nodes + 40}.get(kind, 10 * nodes + 20)
+            bound = {"objects": 20 * nodes + 40, "sessions": 5 * nodes + 10}.get(kind, 10 * nodes + 20)
             if size > bound:
                 raise Violation(f"bounded memory: the SuperLink keeps {size} {kind}")
         for message in simulation.link.state.message_ins_store.values():

@@ -52,7 +52,7 @@ def make_attackers(
         sizes=np.full(lanes, members.size),
         everyone=members if everyone is None else np.flatnonzero(everyone),
         client_memory=np.zeros((lanes, clients, own_size)),
-        scratch=make_choice_scratch(clients, max(redrawn, 0), lanes),
+        scratch=make_choice_scratch(stream.key, stream.gamma, clients, max(redrawn, 0)),
         redrawn_clients=np.empty((max(redrawn, 0), lanes), np.int32),
     )
 
@@ -111,7 +111,7 @@ def redraw_byzantine(n: int, attackers: AttackState) -> None:
         scratch.first[lane] = np.uint64(n * count) + _REDRAWN
         for k in range(num_clients):
             is_byzantine[k, lane] = False
-    choose(attackers.stream.key, attackers.stream.gamma, count, scratch, chosen, np.int64(0))
+    choose(count, scratch, chosen, np.int64(0))
     for j in range(count):
         for lane in range(lanes):
             is_byzantine[chosen[j, lane], lane] = True

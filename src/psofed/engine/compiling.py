@@ -98,8 +98,8 @@ def kernel_part(function: Any = None, *, inline: bool = False) -> Any:
     """Compile a function that makes no arrays and that only kernels call; `inline` it wherever they do."""
     if function is None:
         return partial(kernel_part, inline=inline)
-    options: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
-    return numba.njit(forceinline=inline, _nrt=False, pipeline_class=_PartCompiler, **options)(function)
+    options = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, **overload_options(inline)}
+    return numba.njit(**options)(function)
 
 
 def returns_slice(function: F) -> F:
@@ -124,7 +124,7 @@ def pipeline(allocates: bool) -> dict[str, Any]:
     return {} if allocates else {"_nrt": False, "pipeline_class": _KernelCompiler}
 
 
-class _Kernel(JITCodeLibrary):  # type: ignore[misc]
+class _Kernel(JITCodeLibrary):
     """A kernel's code, optimised once as a whole and not before, function by function."""
 
     def add_llvm_module(self, module: Any) -> None:
@@ -135,7 +135,7 @@ class _Kernel(JITCodeLibrary):  # type: ignore[misc]
         passes.run(self._final_module, builder)
 
 
-class _KernelPart(JITCodeLibrary):  # type: ignore[misc]
+class _KernelPart(JITCodeLibrary):
     """Code that is only linked into that of kernels, where it is optimised and emitted."""
 
     def add_llvm_module(self, module: Any) -> None:
@@ -159,7 +159,7 @@ class _KernelPart(JITCodeLibrary):  # type: ignore[misc]
         return SimpleNamespace(set_env=lambda name, environment: None)
 
 
-class _KernelCompiler(Compiler):  # type: ignore[misc]
+class _KernelCompiler(Compiler):
     _library: type[JITCodeLibrary] = _Kernel
 
     def compile_extra(self, function: Any) -> Any:

@@ -168,7 +168,10 @@ class MixMemory(NamedTuple):
 _VECTOR, _MATRIX, _CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
 _STREAM = types.NamedUniTuple(uint64[::1], 2, Stream)
 _INDICES = int32[:, ::1]
-_CHOICE = types.NamedTuple((int64, uint64[::1], _INDICES, _INDICES, int64[::1], int64[::1]), ChoiceScratch)
+_WORDS = uint64[::1]
+_CHOICE = types.NamedTuple(
+    (_WORDS, _WORDS, _WORDS, _WORDS, _INDICES, _INDICES, _INDICES, int64[::1], int64[::1]), ChoiceScratch
+)
 ATTACKERS = types.NamedTuple(
     (
         _STREAM, float64, int64, boolean[:, ::1], _VECTOR, _MATRIX, int64[:, ::1], int64[::1], int64[::1], _CUBE,

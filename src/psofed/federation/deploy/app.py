@@ -5,6 +5,7 @@ concerns one machine comes from that machine alone: the server's folder from its
 data from its node's settings. So nobody who submits a run can name a file on somebody else's machine.
 """
 
+import dataclasses
 import json
 import os
 import time
@@ -20,6 +21,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json, write_json
+from psofed.common.logs import write_log_lines
 from psofed.federation.client.attacks import PoisonedSource, rehearse
 from psofed.federation.client.columns import TableSource
 from psofed.federation.client.online import OnlineRegression, online_regression
@@ -27,15 +29,16 @@ from psofed.federation.client.sharing import STATE_DIRECTORY, ClientFunction, Mo
 from psofed.federation.client.sources import Source, open_source
 from psofed.federation.client.synthetic import SyntheticSource, evaluate_model
 from psofed.federation.deploy.guard import die_with_parent
-from psofed.federation.deploy.report import build_result, columns_of, latest_errors, save_result
+from psofed.federation.deploy.report import columns_of, latest_errors
 from psofed.federation.deploy.settings import RunSettings
+from psofed.federation.deploy.submit import write_result
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.deploy.traffic import read_traffic
 from psofed.federation.protocol.bounds import MAX_CONFIG, READY_MADE_ENTRIES, check_scenario
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.node_options import LINK
 from psofed.federation.server.adoption import ADOPT
-from psofed.federation.server.checkpoint import ServerState
+from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.step import Combination
 from psofed.federation.server.strategy import PSOFed
 from psofed.parts.base import Attack, Defence
@@ -46,6 +49,7 @@ from psofed.scenario import Scenario
 from psofed.scenario.changes import attack_from_mapping
 
 HOME_VARIABLE = "PSOFED_FEDERATION_HOME"
+LOG_JSON_VARIABLE = "PSOFED_LOG_JSON"
 
 client_app: ClientApp = ClientApp()
 server_app: ServerApp = ServerApp()
@@ -95,6 +99,7 @@ def main(grid: Grid, context: Context) -> None:
             "this app is started by `psofed federation server`, which says where to keep its files"
         )
     home = Home(Path(os.environ[HOME_VARIABLE]))
+    write_log_lines("psofed.federation", as_json=bool(os.environ.get(LOG_JSON_VARIABLE)))
     die_with_parent()  # SuperExec, which the server has started: a run without its server holds the lock for nothing
     try:
         run_server(grid, RunSettings.from_config(context.run_config), home)
@@ -115,18 +120,23 @@ def run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
 
 def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], None]:
     scenario = settings.scenario
-    before, started = read_traffic(home.traffic), time.time()
+    counted = read_traffic(home.traffic)
+    began = {"time": time.time(), "traffic": None if counted is None else dataclasses.asdict(counted)}
     submitted = read_json(home.status) if home.status.exists() else {}
     run = str(submitted.get("run", ""))
     if submitted:  # from now on the server continues the run should this process die
-        write_json(home.status, {**submitted, "state": "running"})
+        write_json(home.status, {**submitted, "state": "running", "began": began})
 
     errors: dict[str, float] = {}
 
     def write_status(state: ServerState, word: str = "running") -> None:
         errors.update(latest_errors(state))
-        document = {"session": state.session, "round": state.round_number, "rounds": scenario.iterations}
-        document["run"] = run
+        document: dict[str, Any] = {
+            "session": state.session,
+            "round": state.round_number,
+            "rounds": settings.num_rounds,
+        }
+        document |= {"run": run, "began": began}
         last = state.history[-1] if state.history else None
         write_json(
             home.status,
@@ -142,6 +152,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
             },
         )
 
+    checkpoints = CheckpointStore(home.checkpoint, replaces=True)  # `submit` has asked
     strategy = PSOFed(
         Sharing(scenario.num_shared, scenario.selection.pattern, scenario.selection.coordinated),
         num_participants=scenario.num_participants,
@@ -150,7 +161,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
         rounds=settings.plan,
         limits=settings.limits,
         seed=settings.seed,
-        checkpoint=home.checkpoint,
+        checkpoint=checkpoints,
         resume=settings.resume,
         columns=None if settings.synthetic else settings.columns or ADOPT,
         on_round=write_status,
@@ -164,16 +175,11 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
     strategy.start(
         grid,
         initial,
-        num_rounds=scenario.iterations,
+        num_rounds=settings.num_rounds,
         timeout=settings.deadline,
         evaluate_fn=evaluate if settings.synthetic else None,
     )
-    state = strategy.state
-    assert state is not None  # start has made it
-    after = read_traffic(home.traffic)
-    counted = after.since(before) if before and after else None
-    result = build_result(state, settings, counted, window=(started, time.time()))
-    save_result(result, home.result)
+    state = write_result(home, settings, began)
     return lambda: write_status(state, "finished")
 
 

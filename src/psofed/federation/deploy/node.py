@@ -35,7 +35,7 @@ from psofed.federation.flower import (
     error_reply,
     identify,
 )
-from psofed.federation.protocol.packing import pack, unpack
+from psofed.federation.protocol.packing import is_packed, pack, unpack
 from psofed.federation.protocol.wire import METRICS, SETTINGS, clean_text
 
 _LONGEST_PAUSE = 5.0
@@ -177,7 +177,7 @@ class LongLivedNode:
         pause = 0.05
         while True:
             if self._forgotten.is_set():
-                raise ForgottenError("the server does not know this node any more")
+                raise ForgottenError("the server no longer knows this node")
             asked = scheduler().monotonic()
             try:
                 question = self._fleet.ask()
@@ -200,8 +200,9 @@ class LongLivedNode:
                 self._context = self._fleet.run_context(run_id, self.settings)
             message = self._fleet.fetch(question)
             identify(run_id, self._fleet.node_id)
-            reply = self._work(message, self._context)
-            self._fleet.send(reply, scheduler().monotonic() - started)
+            reply = self._work(message, self._context, question.whole)
+            whole = question.whole and reply.has_content() and is_packed(reply.content)
+            self._fleet.send(reply, scheduler().monotonic() - started, whole)
         except NotRunningError:
             pass  # the run has ended meanwhile
         except (UnknownKeyError, WrongAuthorityError, ForgottenError):
@@ -212,14 +213,14 @@ class LongLivedNode:
         except Exception as error:
             self.say(f"a reply was lost: {_reason(error)}")
 
-    def _work(self, message: Message, context: Context) -> Message:
+    def _work(self, message: Message, context: Context, whole: bool = False) -> Message:
         try:
             message.content = unpack(message.content)
             with self._lock:
                 reply = self.app(message, context)
             if reply.has_content():
                 self._say_remark(reply)
-                reply.content = pack(reply.content)
+                reply.content = pack(reply.content, offer_inline=not whole)
             return reply
         except Exception as error:
             # Whatever the app raises is this node's own affair: it is said here and told to the server.

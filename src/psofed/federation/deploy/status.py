@@ -31,8 +31,10 @@ def federation_status(home: Home) -> dict[str, Any]:
     if home.checkpoint.exists():
         when = datetime.datetime.fromtimestamp(home.checkpoint.stat().st_mtime, datetime.UTC)
         saved = f"{home.checkpoint}, {when.isoformat(timespec='seconds')}"
+    warning = home.credentials.warning(datetime.datetime.now(datetime.UTC))
     return {
         "server": address,
+        "certificates": warning or None,
         "nodes": _nodes(home, (run or {}).get("seen", {})) if address else [],
         "run": run,
         "checkpoint": saved,
@@ -46,10 +48,13 @@ def status_lines(found: dict[str, Any], now: float) -> list[str]:
     """Return what :func:`federation_status` found as lines for a person; `now` is the Unix time."""
     run, traffic = found["run"], found["traffic"]
     lines = [f"server     {found['server'] or 'not running'}"]
+    if found.get("certificates"):
+        lines.append(f"WARNING    {found['certificates']}")
     if run:
         last = run.get("last") or {}
         took = f", {last['seconds']:.2f} s for the last" if last else ""
-        lines.append(f"run        {run['state']}, round {run['round']} of {run['rounds']}{took}")
+        of = f" of {run['rounds']}" if run["rounds"] else ", until stopped"
+        lines.append(f"run        {run['state']}, round {run['round']}{of}{took}")
     else:
         lines.append("run        none")
     if run and run.get("columns"):

@@ -175,6 +175,12 @@ class RunOptions(RoundPlan, ReplyLimits):
         group=_RUN,
         text="let clients draw their data from the scenario, to compare with theory",
     )
+    rounds: int | None = option(
+        default=None,
+        low=0,
+        group=_RUN,
+        text="rounds to run; 0: until stopped; by default the scenario's iterations",
+    )
     dtype: str = option(
         default="float64", choices=("float64", "float32"), group=_RUN, text="number type of the model"
     )
@@ -236,6 +242,7 @@ class ServerOptions(Settings):
         high=65535,
         text="port to listen on; 0 picks a free one; by default the last one used, or 9092",
     )
+    resume: bool = option(default=False, text="continue the last run if it has not finished")
     metrics_port: int | None = option(
         default=None, low=0, high=65535, text="serve metrics for Prometheus on this port"
     )

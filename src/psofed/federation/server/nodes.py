@@ -5,7 +5,7 @@ SuperLink and changes when a node registers again, as it does whenever a SuperLi
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from flwr.serverapp import Grid
 
@@ -25,11 +25,14 @@ class Node:
         64 bits that belong to its key; see :func:`psofed.federation.flower.number_of_key`.
     node_id : int
         Flower's, to address messages.
+    activated : str
+        When its process connected, as the SuperLink writes it.
     """
 
     name: str
     number: int
     node_id: int
+    activated: str = field(default="", compare=False)
 
 
 def nodes_of(grid: Grid) -> list[Node]:
@@ -41,11 +44,11 @@ def nodes_of(grid: Grid) -> list[Node]:
     found = []
     for info in grid.get_nodes():
         number = number_of_key(info.public_key) if info.public_key else int(info.node_id)
-        found.append(Node(info.name or str(number), number, int(info.node_id)))
+        found.append(Node(info.name or str(number), number, int(info.node_id), info.last_activated_at))
     names = [node.name for node in found]
     # Two nodes of one name would share what is known of them: the number tells them apart.
     return sorted(
-        Node(f"{node.name}-{node.number}", node.number, node.node_id) if names.count(node.name) > 1 else node
+        replace(node, name=f"{node.name}-{node.number}") if names.count(node.name) > 1 else node
         for node in found
     )
 

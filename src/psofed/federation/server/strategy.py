@@ -4,6 +4,7 @@ The server's step is in :mod:`psofed.federation.server.step`, what participants 
 :mod:`psofed.federation.server.instructions`, how a run begins in :mod:`psofed.federation.server.sessions`.
 """
 
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
 from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.federation.protocol.column_names import ColumnNames
@@ -27,6 +29,7 @@ from psofed.federation.server.adoption import ADOPT, Descriptions, adopt_columns
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import Conduct
 from psofed.federation.server.exchange import MessageExchange, NodeAnswers
+from psofed.federation.server.history import RECENT_ROUNDS
 from psofed.federation.server.instructions import Instructor
 from psofed.federation.server.nodes import Node, wait_for_nodes
 from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
@@ -43,6 +46,8 @@ from psofed.scenario.tables import as_part
 _log = logging.getLogger("psofed.federation")
 
 _ASK_GRID_EVERY = 2.0  # seconds, between two rounds
+_NOBODY = ""  # subject of a message about no node
+_LOOK_FOR_NODES = 60.0  # seconds at a time, in a run without an end
 
 
 class PSOFed(Strategy):
@@ -80,7 +85,8 @@ class PSOFed(Strategy):
     seed : int
         Seed of masks and participants.
     checkpoint : path or CheckpointStore, optional
-        Where to keep the state after each round.
+        Where to keep the state after each round. If an earlier run has left its rounds there, `resume` continues it;
+        only ``CheckpointStore(path, replaces=True)`` replaces it.
     resume : bool
         Continue from `checkpoint`; :meth:`start` then counts its `num_rounds` from the very first round.
     columns : ColumnNames, or "adopt", optional
@@ -159,6 +165,8 @@ class PSOFed(Strategy):
         self._nodes: dict[int, Node] = {}
         self._unreadable: set[str] = set()
         self._begun = False
+        self._endless = False
+        self._is_news = OncePerChange()
         self._round_started = scheduler().monotonic()
 
     def summary(self) -> None:
@@ -179,12 +187,16 @@ class PSOFed(Strategy):
     ) -> Result:
         """Run the rounds up to `num_rounds`, each for at most `timeout` seconds, and return Flower's result.
 
+        With ``num_rounds=0`` it runs until the grid ends the run, and waits for nodes however long it takes. The result
+        has the metrics of the latest 1,000 rounds.
+
         As in Flower's own strategies, except that a round ends at its deadline whoever is missing, and sooner if only
         slow nodes are missing (:mod:`psofed.federation.server.patience`), that
         unreadable replies harm nobody, and that a run can be resumed. `initial_arrays` may be anything
         that :func:`psofed.federation.arrays_of` takes.
         """
-        check_integer("num_rounds", num_rounds, 1)
+        check_integer("num_rounds", num_rounds, 0)
+        self._endless = num_rounds == 0
         check_number("timeout", timeout, 0, open_low=True)
         state = self._begin(arrays_of(initial_arrays))
         self._exchange.say_size(state.model.nbytes)
@@ -201,7 +213,7 @@ class PSOFed(Strategy):
         if evaluate_fn and state.round_number == 0 and (found := evaluate_fn(0, arrays)) is not None:
             result.evaluate_metrics_serverapp[0] = found
         done = state.round_number
-        for round_number in range(done + 1, num_rounds + 1):
+        for round_number in range(done + 1, num_rounds + 1) if num_rounds else itertools.count(done + 1):
             if round_number > done + 1:
                 self._wait_for_its_time(grid)
             answers = self._ask(
@@ -223,6 +235,12 @@ class PSOFed(Strategy):
             if evaluate_fn and (found := evaluate_fn(round_number, arrays)) is not None:
                 result.evaluate_metrics_serverapp[round_number] = found
                 state.history[-1]["evaluation"] = finite_metrics(found)
+            for kept in (
+                result.train_metrics_clientapp,
+                result.evaluate_metrics_clientapp,
+                result.evaluate_metrics_serverapp,
+            ):
+                kept.pop(round_number - RECENT_ROUNDS, None)
             self._complete()
         result.arrays = arrays
         return result
@@ -271,6 +289,8 @@ class PSOFed(Strategy):
 
     def _begin_anew(self, initial: ArrayRecord, layout: ModelLayout) -> ServerState:
         self.sharing.derived(layout.dimension)  # refuses an M beyond D
+        if self.checkpoints is not None:
+            self.checkpoints.check_replaceable()
         self.state = new_session(initial, layout, self._settings())
         return self.state
 
@@ -320,9 +340,11 @@ class PSOFed(Strategy):
             del replies_by_name[name]
         for name, error in dropped:
             self.conduct.note(name, error.kind, server_round)
-            _log.warning("round %d: dropped a reply of %s: %s", server_round, name, error)
+            if self._is_news(name, str(error)):
+                _log.warning("round %d: dropped a reply of %s: %s", server_round, name, error)
         for name, reply in replies_by_name.items():
             self.conduct.forgive(name)
+            self._is_news(name, "")
             # One that has lost its state is given the full model when it is next drawn.
             state.seen[name] = -1 if reply.status == LOST else server_round
         state.round_number = server_round
@@ -333,7 +355,7 @@ class PSOFed(Strategy):
             state.suspects = self.step.suspects.to_mapping()
             for name in outcome.suspects.keys() - before:
                 _log.warning("round %d: %s is suspect and left out", server_round, name)
-        state.history.append(
+        state.add_round(
             describe_round(
                 server_round,
                 [(self._node(message.metadata.dst_node_id).name, message) for message in self._asked],
@@ -345,8 +367,10 @@ class PSOFed(Strategy):
             )
         )
         learned = {name: replies_by_name[name] for name in outcome.used}
+        nothing = "" if learned else "no valid reply, the model stays as it was"
+        if self._is_news(_NOBODY, nothing) and nothing:
+            _log.warning("round %d: %s", server_round, nothing)
         if not learned:
-            _log.warning("round %d: no valid reply, the model stays as it was", server_round)
             return None, average_metrics(learned)
         return state.layout.restore(state.model, state.kept), average_metrics(learned)
 
@@ -396,11 +420,15 @@ class PSOFed(Strategy):
         """Return the nodes that may play: those that rest only if there are no others."""
         wanted = 1 if self._begun else self.rounds.min_nodes
         online, there = wait_for_nodes(grid, wanted, self.rounds.wait_for_nodes, self.conduct.benched)
+        if not there and self._endless:
+            _log.warning("round %d: waiting for a node", round_number)
+            while not there:
+                online, there = wait_for_nodes(grid, 1, _LOOK_FOR_NODES, self.conduct.benched)
         self._nodes |= {node.node_id: node for node in there}
         if not there:
             benched = len(self.conduct.benched)
             raise PsofedError(
-                f"no node to work with after {self.rounds.wait_for_nodes:g} s ({benched} benched)"
+                f"no node is available after {self.rounds.wait_for_nodes:g} s ({benched} benched)"
             )
         if online < wanted:
             _log.warning("round %d: only %d of %d nodes; continuing", round_number, online, wanted)
