@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def write_into_pages(name: str, table: str) -> None:
-    """Replace what stands between a benchmark's markers, on all pages that have them, and its CSV file if it has one."""
+    """Replace a benchmark's table on all pages with its markers, and its CSV file if it has one."""
     if (file := DOCS / "tables" / f"{name}.csv").exists():
         file.write_text(to_csv(table), encoding="utf-8")
     for page in PAGES:

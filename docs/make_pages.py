@@ -221,7 +221,7 @@ def make_parts_page() -> str:
         if family == "attack":
             lines += [
                 "All have `num_byzantine` (or `clients`), `probability` and `byzantine_set`. *Knows* is what an",
-                "attacker sees beside its own upload; `attack.strength` addresses the option in bold.",
+                "attacker sees besides its own upload; `attack.strength` addresses the option in bold.",
                 "",
             ]
         if more:

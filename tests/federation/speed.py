@@ -7,7 +7,7 @@ Real processes on loopback, with TLS and node keys, half of the nodes in each ro
 processes, so it is no part of ``make test`` or ``make bench``. Figures of SuperNodes are with our front door, doorbell
 and SuperLink in memory, without which they take longer. A message's CPU time (user and system, in milliseconds) is that
 of all processes from the first quarter of the rounds on, divided by the messages that were sent meanwhile; the front
-door is part of this process.
+door is part of this process. The SuperLink's resident set after each eighth of the rounds shows what it keeps.
 """
 
 import argparse
@@ -45,14 +45,28 @@ def cpu_seconds() -> dict[str, float]:
     return used
 
 
+def superlink_megabytes() -> float:
+    """Return the resident set of the SuperLink."""
+    sizes = [
+        process.memory_info().rss
+        for process in psutil.Process().children(recursive=True)
+        if "flower.link" in " ".join(process.cmdline())
+    ]
+    return round(sum(sizes) / 2**20, 1)
+
+
 def measure(kind: str, nodes: int, rounds: int) -> dict[str, object]:
     """Return seconds per round, megabytes per node, milliseconds per message, and the load at both ends."""
     before = os.getloadavg()[0]
     samples: list[tuple[int, dict[str, float]]] = []
+    memory: dict[int, float] = {}
 
     def sample(status: dict[str, object]) -> None:
-        if int(status["round"]) >= rounds // 4:
-            samples.append((int(status["round"]), cpu_seconds()))
+        done = int(status["round"])
+        if done >= rounds // 4:
+            samples.append((done, cpu_seconds()))
+        if done < rounds and done >= len(memory) * rounds // 8:
+            memory[done] = superlink_megabytes()
 
     settings = demo_settings(nodes, rounds, seed=0, samples_per_round=1, deadline=120.0)
     with tempfile.TemporaryDirectory(prefix="psofed-speed-") as folder:
@@ -71,6 +85,7 @@ def measure(kind: str, nodes: int, rounds: int) -> dict[str, object]:
         "seconds_per_round": result["seconds_per_round"],
         "megabytes_per_node": result["megabytes_per_node"],
         "milliseconds_per_message": {**spent, "together": round(sum(spent.values()), 1)},
+        "superlink_megabytes_by_round": memory,
         "replies_dropped": sum(sum(kinds.values()) for kinds in result["bad_replies"].values()),
         "load_before": round(before, 1),
         "load_after": round(os.getloadavg()[0], 1),

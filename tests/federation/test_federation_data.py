@@ -258,7 +258,7 @@ def test_nodes_find_their_columns_by_name(tmp_path, named):
         assert latest_state(grid.contexts[8]).layout.columns.features == tuple(order)
     assert models[0] == models[1]
     with pytest.raises(
-        PsofedError, match=r"is of a run with the columns .*a resumed run must keep its columns"
+        PsofedError, match=r"belongs to a run with the columns .*a resumed run must keep its columns"
     ):
         federation(
             tmp_path,
@@ -315,7 +315,7 @@ def test_named_and_unnamed_columns_do_not_mix(tmp_path):
     _, result = federation(tmp_path, nodes, rounds=2)
     assert result["columns"] is None
     assert set(result["bad_replies"]) == {"7"}
-    assert "columns have names (pressure, wind → output), the run's have not" in result["nodes"]["7"]["error"]
+    assert "columns have names (pressure, wind → output), the run's do not" in result["nodes"]["7"]["error"]
 
 
 def test_a_long_lived_node_learns_from_each_row_as_it_arrives(tmp_path):

@@ -171,7 +171,7 @@ def test_a_process_that_ends_by_itself_is_reported_with_its_log(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "patience", "reason"),
-    [("refused", 0.5, "is its key known"), ("CERTIFICATE_VERIFY_FAILED", 60.0, "another authority")],
+    [("refused", 0.5, "is its key known"), ("CERTIFICATE_VERIFY_FAILED", 60.0, "not issued by --ca")],
 )
 def test_a_supernode_that_does_not_stay_up_is_given_up_with_the_reason(tmp_path, text, patience, reason):
     said = []
@@ -498,7 +498,7 @@ def test_mistakes_end_with_one_line_and_code_2(tmp_path, psofed_command):
     cases = {
         ("server", "--home", str(tmp_path)): "psofed federation certs",
         ("run", str(scenario), "--home", str(tmp_path)): "psofed federation server",
-        ("resume", "--home", str(tmp_path)): "no completed round to take up",
+        ("resume", "--home", str(tmp_path)): "no completed round to resume",
         ("status", "--home", str(tmp_path / "absent")): "no federation",
         ("client", "--data", "absent.csv", "--home", str(tmp_path)): "--data absent.csv: no such file",
     }

@@ -250,7 +250,7 @@ HOSTILE = {
     "an empty array with a side of a quintillion": (unshared([0, 10**18]), "entries"),
     "an array of strings of two gigabytes": (unshared([1], "S2000000000"), "something else than numbers"),
     "D = 2e8": (setting("dimension", 200_000_000), "200,000,000 entries"),
-    "another node's number": (setting("node", "1"), "takes this node for number 1"),
+    "another node's number": (setting("node", "1"), "addresses node 1"),
 }
 
 

@@ -79,7 +79,7 @@ def test_a_node_gives_up_on_what_cannot_heal_and_says_why(deployment, tmp_path):
         assert process.process.returncode == 2
         assert "Traceback" not in process.tail(100)
     assert "does not know this node's key" in unknown.tail()
-    assert "another authority" in wrong.tail()
+    assert "not issued by --ca" in wrong.tail()
     assert "psofed federation certs" in absent.tail()
 
 

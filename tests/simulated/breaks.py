@@ -20,7 +20,7 @@ from psofed.common import files
 from psofed.common.disk import disk
 from psofed.federation.client import sharing as client
 from psofed.federation.deploy.node import LongLivedNode
-from psofed.federation.flower import BadTreeError, ReplyBounds, fleet, replies
+from psofed.federation.flower import BadTreeError, IncompleteReplyError, ReplyBounds, fleet, replies
 from psofed.federation.flower.clock import SteadyClock
 from psofed.federation.flower.fleet import FleetConnection
 from psofed.federation.flower.gate import Gate
@@ -54,23 +54,23 @@ def _filter_late() -> list[Change]:
             key: message
             for key in asked
             for message in _pull_as_flower_does(grid, key)
-            if isinstance(message, BadTreeError) or message.metadata.reply_to_message_id == key
+            if isinstance(message, Exception) or message.metadata.reply_to_message_id == key
         }
 
     return [(exchange, "pull_replies", pull_replies)]
 
 
-def _pull_as_flower_does(grid: Any, message_id: str) -> list[Message | BadTreeError]:
+def _pull_as_flower_does(grid: Any, message_id: str) -> list[Message | Exception]:
     """Pull all that is there; if any of it cannot be built, that is all there is."""
-    pulled: list[Message | BadTreeError] = []
-    for proto, tree in replies._pull_all(grid._runtime_client, [message_id])[0]:
+    pulled: list[Message | Exception] = []
+    for proto, _ in replies._pull_all(grid._runtime_client, [message_id])[0]:
         bounds = replies.ReplyBounds(objects=10**6, bytes=10**9, seconds=180.0)
         try:
             if is_inline(proto):
                 pulled.append(message_from_proto(proto))
             else:
                 pulled.append(replies._collect(grid._runtime_client, proto.metadata, bounds))
-        except BadTreeError as error:
+        except (BadTreeError, IncompleteReplyError) as error:
             return [error]
     return pulled
 

@@ -66,7 +66,7 @@ class Hands:
         self.instruction, self.run_id = instruction, run_id
 
     def do(self, kind: str, amount: float) -> None:
-        """Do something; what comes of it is of no concern to whoever does it. Half of the messages carry their content."""
+        """Do something, whatever comes of it; half of the messages carry their content."""
         self._inline = amount > 0.5
         with contextlib.suppress(httpx.HTTPError):
             getattr(self, "_" + kind.replace(",", "").replace(" ", "_").lower())(amount)

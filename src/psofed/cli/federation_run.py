@@ -222,7 +222,7 @@ def _submit_and_follow(
 
     output.check()
     if server_address(home) is None:
-        raise PsofedError(f"no server of {home.folder} is running; start it with: psofed federation server")
+        raise PsofedError(f"no server is running in {home.folder}; start it with: psofed federation server")
     identity = submit(home, settings, force=force)
     say("run submitted, waiting for the nodes")
     with progress("federation", "rounds") as update:

@@ -104,13 +104,13 @@ def redraw_byzantine(n: int, attackers: AttackState) -> None:
     if count < 0:
         return
     num_clients, lanes = is_byzantine.shape
-    scratch = make_choice_scratch(num_clients, count, lanes)
+    scratch = make_choice_scratch(attackers.stream.key, attackers.stream.gamma, num_clients, count)
     for lane in range(lanes):
         scratch.first[lane] = np.uint64(n * count) + _REDRAWN
         for k in range(num_clients):
             is_byzantine[k, lane] = False
     chosen = np.empty((count, lanes), np.int32)
-    choose(attackers.stream.key, attackers.stream.gamma, count, scratch, chosen, np.int64(0))
+    choose(count, scratch, chosen, np.int64(0))
     for j in range(count):
         for lane in range(lanes):
             is_byzantine[chosen[j, lane], lane] = True

@@ -15,133 +15,103 @@ from psofed.engine.normals import bounded, mix_word
 from psofed.engine.streams import WordArray
 
 # Up to this count, each draw is compared with all earlier ones, in all lanes at once.
-_FEW = 24
+FEW = 24
 
 _32 = np.uint64(32)
 
 
 class ChoiceScratch(NamedTuple):
-    """Scratch of :func:`choose`.
+    """Scratch of :func:`choose`, with lanes padded to whole vectors.
 
     Attributes
     ----------
-    size : int
-        Number of things to choose from.
-    first : array (lanes,)
-        Address of each lane's first word, for the caller to fill in.
-    places, displaced : array (any, lanes)
+    key, gamma : arrays (lanes,)
+        The stream.
+    first, sizes : arrays (lanes,)
+        For the caller to fill in: address of each lane's first word, and number of things to choose from.
+    places, displaced, chosen : array (any, lanes)
         For a choice of few.
-    numbers, swapped : arrays (size,) and (count,)
+    numbers, swapped : arrays (largest size,) and (count,)
         For a choice of many; else empty.
     """
 
-    size: int
+    key: WordArray
+    gamma: WordArray
     first: WordArray
+    sizes: WordArray
     places: IndexArray
     displaced: IndexArray
+    chosen: IndexArray
     numbers: IntArray
     swapped: IntArray
 
 
 @compiled(inline=True)
-def make_choice_scratch(size: int, count: int, lanes: int) -> ChoiceScratch:
+def make_choice_scratch(key: WordArray, gamma: WordArray, size: int, count: int) -> ChoiceScratch:
     """Return scratch for drawing `count` of `size` numbers."""
-    few, many = (count, 0) if count <= _FEW else (0, count)
+    few, many = (count, 0) if count <= FEW else (0, count)
+    lanes = (key.size + WIDTH - 1) // WIDTH * WIDTH
+    words, places = np.zeros((4, lanes), np.uint64), np.empty((3, few, lanes), np.int32)
+    for lane in range(key.size):
+        words[0, lane], words[1, lane], words[3, lane] = key[lane], gamma[lane], size
     return ChoiceScratch(
-        size, np.empty(lanes, np.uint64), np.empty((few, lanes), np.int32), np.empty((few, lanes), np.int32),
+        words[0], words[1], words[2], words[3], places[0], places[1], places[2],
         np.arange(size if many else 0), np.empty(many, np.int64),
     )  # fmt: skip
 
 
 @compiled(allocates=False)
-def choose(
-    key: WordArray, gamma: WordArray, count: int, scratch: ChoiceScratch, out: IndexArray, row: int | np.int64
-) -> None:
-    """Fill `count` rows of ``out`` (rows, lanes), starting at `row`, with distinct numbers in every lane."""
-    lanes = key.size
-    if count <= _FEW and lanes % WIDTH == 0:
-        for lane in range(0, lanes, WIDTH):
-            _choose_few(key, gamma, count, scratch, out, row, lane)
-    elif count <= _FEW:
-        for lane in range(lanes):
-            _choose_few_of_lane(key, gamma, count, scratch, out, row, lane)
+def choose(count: int, scratch: ChoiceScratch, out: IndexArray, row: int | np.int64) -> None:
+    """Fill `count` rows of ``out`` (rows, lanes), starting at `row`, with distinct numbers in every lane.
+
+    Where there are fewer than `count` things to choose from, later rows hold any numbers.
+    """
+    lanes = out.shape[1]
+    if count <= FEW:
+        choose_few(count, scratch)
+        for c in range(count):
+            for lane in range(lanes):
+                out[row + c, lane] = scratch.chosen[c, lane]
     else:
         for lane in range(lanes):
-            _choose_many(key, gamma, count, scratch, out, row, lane)
+            _choose_many(count, scratch, out, row, lane)
 
 
-@compiled(inline=True)
-def _choose_few(
-    key: WordArray,
-    gamma: WordArray,
-    count: int,
-    scratch: ChoiceScratch,
-    out: IndexArray,
-    row: int | np.int64,
-    lane: int,
-) -> None:
-    """Choose without swapping: ``displaced[c]`` is the value in place c before draw c.
+@compiled(allocates=False)
+def choose_few(count: int, scratch: ChoiceScratch) -> None:
+    """Fill ``scratch.chosen`` without swapping: ``displaced[c]`` is the value in place c before draw c.
 
     What stands in a place is what the last draw that went there displaced, else the place's own number.
     """
-    lanes, size = key.size, scratch.size
-    step = load(gamma, lane)
-    word = load(key, lane) + load(scratch.first, lane) * step
-    for c in range(count):
-        _, place = halves(((mix_word(word) >> _32) * np.uint64(size - c)) >> _32)
-        word = word + step
-        place = place + np.int32(c)
-        chosen, mine = place, spread(np.int32(c))
-        for earlier in range(c):
-            other, moved = (
-                load(scratch.places, earlier * lanes + lane),
-                load(scratch.displaced, earlier * lanes + lane),
-            )
-            chosen = pick_if_equal(other, place, moved, chosen)
-            mine = pick_if_equal(other, spread(np.int32(c)), moved, mine)
-        store(scratch.places, c * lanes + lane, place)
-        store(scratch.displaced, c * lanes + lane, mine)
-        store(out, (row + c) * lanes + lane, chosen)
+    lanes = scratch.key.size
+    for lane in range(0, lanes, WIDTH):
+        step, size = load(scratch.gamma, lane), load(scratch.sizes, lane)
+        word = load(scratch.key, lane) + load(scratch.first, lane) * step
+        for c in range(count):
+            _, place = halves(((mix_word(word) >> _32) * (size - np.uint64(c))) >> _32)
+            word = word + step
+            place = place + np.int32(c)
+            chosen, mine = place, spread(np.int32(c))
+            for earlier in range(c):
+                other, moved = (
+                    load(scratch.places, earlier * lanes + lane),
+                    load(scratch.displaced, earlier * lanes + lane),
+                )
+                chosen = pick_if_equal(other, place, moved, chosen)
+                mine = pick_if_equal(other, spread(np.int32(c)), moved, mine)
+            store(scratch.places, c * lanes + lane, place)
+            store(scratch.displaced, c * lanes + lane, mine)
+            store(scratch.chosen, c * lanes + lane, chosen)
 
 
 @compiled(inline=True)
-def _choose_few_of_lane(
-    key: WordArray,
-    gamma: WordArray,
-    count: int,
-    scratch: ChoiceScratch,
-    out: IndexArray,
-    row: int | np.int64,
-    lane: int,
-) -> None:
-    """Choose as :func:`_choose_few` in one lane."""
-    places, displaced = scratch.places, scratch.displaced
-    for c in range(count):
-        word = mix_word(key[lane] + (scratch.first[lane] + np.uint64(c)) * gamma[lane])
-        place = c + bounded(word, scratch.size - c)
-        chosen, mine = place, np.int64(c)
-        for earlier in range(c):
-            other, moved = places[earlier, lane], np.int64(displaced[earlier, lane])
-            chosen = moved if other == place else chosen
-            mine = moved if other == c else mine
-        places[c, lane], displaced[c, lane], out[row + c, lane] = place, mine, chosen
-
-
-@compiled(inline=True)
-def _choose_many(
-    key: WordArray,
-    gamma: WordArray,
-    count: int,
-    scratch: ChoiceScratch,
-    out: IndexArray,
-    row: int | np.int64,
-    lane: int,
-) -> None:
+def _choose_many(count: int, scratch: ChoiceScratch, out: IndexArray, row: int | np.int64, lane: int) -> None:
     """Choose by swapping ``numbers``, the identity, and swapping them back."""
     numbers, swapped = scratch.numbers, scratch.swapped
+    word, size = scratch.key[lane] + scratch.first[lane] * scratch.gamma[lane], np.int64(scratch.sizes[lane])
     for c in range(count):
-        word = mix_word(key[lane] + (scratch.first[lane] + np.uint64(c)) * gamma[lane])
-        place = c + bounded(word, numbers.size - c)
+        place = c + bounded(mix_word(word), max(size - c, 1))
+        word += scratch.gamma[lane]
         swapped[c] = place
         numbers[c], numbers[place] = numbers[place], numbers[c]
         out[row + c, lane] = numbers[c]

@@ -204,7 +204,7 @@ class Network:
         asked = np.full((count, lanes), most)
         if there is not None and scenario.availability is not None and scenario.availability.server_knows:
             reached = np.empty(out.shape, np.bool_)
-            draw_from_available(stream.key, stream.gamma, first, there, asked, reached, out)
+            draw_from_available(stream.key, stream.gamma, first, there.view(np.uint8), asked, reached, out)
             return out, reached, asked
         draw_participants(stream.key, stream.gamma, first, scenario.num_clients, out)
         if not self.is_on:
@@ -233,6 +233,20 @@ def download(server: FloatArray, participants: IndexArray, entries: IndexArray, 
 
 
 @compiled(allocates=False)
+def _download_if_reached(
+    server: FloatArray, participants: IndexArray, entries: IndexArray, reached: BoolArray, clients: FloatArray
+) -> None:
+    """Let the participants download that are ``reached`` (P, lanes)."""
+    for p in range(entries.shape[0]):
+        for m in range(entries.shape[1]):
+            for lane in range(entries.shape[2]):
+                i, k = entries[p, m, lane], participants[p, lane]
+                # Who is reached cannot be foreseen: both values are read, and no branch is taken.
+                old, new = clients[k, i, lane], server[i, lane]
+                clients[k, i, lane] = new if reached[p, lane] else old
+
+
+@compiled(allocates=False)
 def download_through(
     t: int,
     n: int,
@@ -248,8 +262,11 @@ def download_through(
     """Let participants that are reached download, unless ``left`` (K, lanes; may be empty) is above 0."""
     num_participants, num_shared, lanes = entries.shape
     received, own, is_partial = network.received, network.down.receiver, network.downloads.size > 0
-    if network.down.addresses.size == 0 and not is_partial and left.size == 0:
-        download(server, participants, entries, clients)
+    if network.down.addresses.size == 0 and left.size == 0:
+        if is_partial:
+            _download_if_reached(server, participants, entries, network.downloads[t], clients)
+        else:
+            download(server, participants, entries, clients)
         return
     for p in range(num_participants):
         for m in range(num_shared):
@@ -270,9 +287,9 @@ def download_through(
     for p in range(num_participants):
         for m in range(num_shared):
             for lane in range(lanes):
-                value = received[p, m, lane]
-                if value == value:
-                    clients[participants[p, lane], entries[p, m, lane], lane] = value
+                k, i, value = participants[p, lane], entries[p, m, lane], received[p, m, lane]
+                old = clients[k, i, lane]
+                clients[k, i, lane] = value if value == value else old
 
 
 @compiled(allocates=False)
@@ -283,8 +300,8 @@ def silence_unreached(t: int, network: NetworkSide, sent: FloatArray) -> None:
     for p in range(sent.shape[0]):
         for m in range(sent.shape[1]):
             for lane in range(sent.shape[2]):
-                if not network.uploads[t, p, lane]:
-                    sent[p, m, lane] = np.nan
+                value = sent[p, m, lane]
+                sent[p, m, lane] = value if network.uploads[t, p, lane] else np.nan
 
 
 @compiled(allocates=False)

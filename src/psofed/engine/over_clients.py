@@ -181,13 +181,11 @@ def learn_over_clients(
             product = fma(x, load(models, i * padded + k), product)
         error = product + load(lanes.deviation, k) * to_float64(load(normals, dimension * WIDTH))
         step = (-1.0 * load(lanes.stepsizes, k)) * error
+        if learns is not None:
+            step = pick_if_equal(load(learns, t * num_clients + k), spread(np.uint8(1)), step, spread(0.0))
         for i in range(dimension):
             x = scale * to_float64(load(normals, i * WIDTH))
-            entry = load(models, i * padded + k)
-            after = fma(x, step, entry)
-            if learns is not None:
-                after = pick_if_equal(load(learns, t * num_clients + k), spread(np.uint8(1)), after, entry)
-            store(models, i * padded + k, after)
+            store(models, i * padded + k, fma(x, step, load(models, i * padded + k)))
         if is_summed:
             store(errors, 0, error)
             for lane in range(min(WIDTH, num_clients - k)):

@@ -2,10 +2,12 @@
 
 import numpy as np
 
+from numpy.typing import NDArray
+
 from psofed.common.types import BoolArray, IndexArray, IntArray
-from psofed.engine.choice import choose, make_choice_scratch
+from psofed.engine.choice import FEW, choose, choose_few, make_choice_scratch
 from psofed.engine.compiling import compiled
-from psofed.engine.normals import bounded, mix_word
+from psofed.engine.lanes import WIDTH, load, pick_if_equal, spread, store
 from psofed.engine.streams import WordArray
 
 
@@ -15,12 +17,12 @@ def draw_participants(
 ) -> None:
     """Fill ``out[t, :, lane]`` with the participants of iteration ``first + t``, all different."""
     iterations, participants, lanes = out.shape
-    scratch = make_choice_scratch(num_clients, participants, lanes)
+    scratch = make_choice_scratch(key, gamma, num_clients, participants)
     rows = out.reshape((iterations * participants, lanes))
     for t in range(iterations):
         for lane in range(lanes):
             scratch.first[lane] = np.uint64((first + t) * participants)
-        choose(key, gamma, participants, scratch, rows, t * participants)
+        choose(participants, scratch, rows, t * participants)
 
 
 @compiled
@@ -28,7 +30,7 @@ def draw_from_available(
     key: WordArray,
     gamma: WordArray,
     first: int,
-    available: BoolArray,
+    available: NDArray[np.uint8],
     counts: IntArray,
     reached: BoolArray,
     out: IndexArray,
@@ -36,29 +38,65 @@ def draw_from_available(
     """Draw participants from the clients in ``available`` (T, K, lanes), all of them if there are too few.
 
     ``counts`` (T, lanes) receives their number. The places beyond it in ``out`` (T, P, lanes) hold client 0, and are
-    false in ``reached``.
+    false in ``reached``. ``available`` has one more vector of values behind it.
     """
     iterations, participants, lanes = out.shape
     clients = available.shape[1]
-    numbers = np.empty(clients + 1, np.int32)
+    scratch = make_choice_scratch(key, gamma, clients, participants)
+    padded = scratch.key.size
+    # Whose turn each client is among those available, −1 for the others; and their number.
+    ranks, there = np.empty((clients, padded), np.int32), np.empty(padded, np.int32)
+    numbers = np.empty(clients, np.int32)
+    rows = out.reshape((iterations * participants, lanes))
     for t in range(iterations):
+        _rank_available(available, t, ranks, there)
         for lane in range(lanes):
-            there = 0
+            scratch.first[lane] = np.uint64((first + t) * participants)
+            scratch.sizes[lane] = np.uint64(there[lane])
+            counts[t, lane] = min(participants, there[lane])
+        if participants <= FEW:
+            choose_few(participants, scratch)
+            _find_clients(ranks, scratch.chosen)
+            for p in range(participants):
+                for lane in range(lanes):
+                    out[t, p, lane] = scratch.chosen[p, lane] if p < counts[t, lane] else 0
+                    reached[t, p, lane] = p < counts[t, lane]
+            continue
+        choose(participants, scratch, rows, t * participants)
+        for lane in range(lanes):
             for k in range(clients):
-                numbers[there] = k
-                there += available[t, k, lane]
-            count = min(participants, there)
-            counts[t, lane] = count
-            word = key[lane] + np.uint64((first + t) * participants) * gamma[lane]
-            for c in range(count):
-                place = c + bounded(mix_word(word), there - c)
-                word += gamma[lane]
-                out[t, c, lane] = numbers[place]
-                numbers[place] = numbers[c]
-            for c in range(count, participants):
-                out[t, c, lane] = 0
-            for c in range(participants):
-                reached[t, c, lane] = c < count
+                if ranks[k, lane] >= 0:
+                    numbers[ranks[k, lane]] = k
+            for p in range(participants):
+                reached[t, p, lane] = p < counts[t, lane]
+                out[t, p, lane] = numbers[out[t, p, lane]] if p < counts[t, lane] else 0
+
+
+@compiled(inline=True)
+def _rank_available(available: NDArray[np.uint8], t: int, ranks: IndexArray, there: IndexArray) -> None:
+    """Number the available clients of iteration `t` in every lane, and count them."""
+    clients, padded = ranks.shape
+    lanes = available.shape[2]
+    for lane in range(0, padded, WIDTH):
+        count = spread(np.int32(0))
+        for k in range(clients):
+            here = load(available, (t * clients + k) * lanes + lane)
+            rank = pick_if_equal(here, spread(np.uint8(1)), count, spread(np.int32(-1)))
+            store(ranks, k * padded + lane, rank)
+            count = pick_if_equal(here, spread(np.uint8(1)), count + np.int32(1), count)
+        store(there, lane, count)
+
+
+@compiled(inline=True)
+def _find_clients(ranks: IndexArray, chosen: IndexArray) -> None:
+    """Replace ranks among the available clients (P, lanes) by the clients' numbers."""
+    clients, padded = ranks.shape
+    for lane in range(0, padded, WIDTH):
+        for p in range(chosen.shape[0]):
+            wanted, number = load(chosen, p * padded + lane), spread(np.int32(0))
+            for k in range(clients):
+                number = pick_if_equal(load(ranks, k * padded + lane), wanted, spread(np.int32(k)), number)
+            store(chosen, p * padded + lane, number)
 
 
 @compiled

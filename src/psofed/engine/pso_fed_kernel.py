@@ -375,14 +375,12 @@ def _learn(
             error = product + deviation[k] * to_float64(load(normals, dimension * lanes + lane))
             squares = fma(error, error, squares)
             step = -stepsizes[k] * error
+            if learns is not None:
+                does = load(learns, (t * num_clients + k) * lanes + lane)
+                step = pick_if_equal(does, spread(np.uint8(1)), step, spread(0.0))
             for i in range(dimension):
                 x = scale[k] * to_float64(load(normals, i * lanes + lane))
-                entry = load(clients, first + i * lanes)
-                after = fma(x, step, entry)
-                if learns is not None:
-                    does = load(learns, (t * num_clients + k) * lanes + lane)
-                    after = pick_if_equal(does, spread(np.uint8(1)), after, entry)
-                store(clients, first + i * lanes, after)
+                store(clients, first + i * lanes, fma(x, step, load(clients, first + i * lanes)))
         store(metrics, 3 * t * lanes + lane, (1.0 / num_clients) * squares)
 
 

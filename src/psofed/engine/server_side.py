@@ -451,10 +451,9 @@ def move_by_mean(uploads: Uploads, server: FloatArray, change: FloatArray) -> No
     for p in range(participants):
         for m in range(shared):
             for lane in range(lanes):
-                number = sent[p, m, lane]
-                if abs(number) <= 1e150:
-                    i = entries[p, m, lane]
-                    change[i, lane] += number - server[i, lane]
+                i, number = entries[p, m, lane], sent[p, m, lane]
+                update = number - server[i, lane]
+                change[i, lane] += update if abs(number) <= 1e150 else 0.0
     for i in range(server.shape[0]):
         for lane in range(lanes):
             server[i, lane] += change[i, lane] / max(uploads.counts[lane], 1)

@@ -58,7 +58,7 @@ class Attack(Part):
     Attributes
     ----------
     knows : str
-        What an attacker sees beside its own upload, and so what :meth:`corrupt` is shown: ``"upload"``,
+        What an attacker sees besides its own upload, and so what :meth:`corrupt` is shown: ``"upload"``,
         ``"server"``, ``"accomplices"`` or ``"everyone"`` (see :mod:`psofed.parts.contexts`).
     not_affine_because : str
         Why :meth:`affine` states nothing, for whoever asks for a prediction.

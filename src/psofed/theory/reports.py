@@ -274,13 +274,13 @@ def tuning_report(tuning: "Tuning") -> Report:
         f"Share {counted(best.num_shared, 'parameter')} with stepsize {significant(best.stepsize)}: {tuning.reason}",
         "",
         (Table("Best stepsize for each number of shared parameters", columns, rows, tuple(notes), marked),),
-        () if tuning.scenario is None else measured_notes(tuning.scenario),
+        measured_notes(tuning.scenario),
         NextStep(
             "Simulate it",
             f"psofed.simulate(scenario.replace(num_shared={best.num_shared}, stepsize={best.stepsize:.4g}))",
             f"psofed simulate FILE --set num_shared={best.num_shared} --set stepsize={best.stepsize:.4g}",
         ),
-        lambda: () if tuning.is_bare else (tuning_chart(tuning),),
+        lambda: (tuning_chart(tuning),),
     )
 
 

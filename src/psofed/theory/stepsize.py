@@ -47,7 +47,7 @@ def optimal_stepsize(
     Parameters
     ----------
     scenario : Scenario or path
-        Its own stepsize plays no part.
+        Its stepsize is ignored.
     theory : str
         ``"exact"``, ``"paper"`` or ``"independence"`` (inputs taken as independent over time).
     metric : str

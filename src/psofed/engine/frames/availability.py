@@ -67,14 +67,15 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
                     # The first K words are drawn once per client.
                     word = (n + 1) * num_clients + k
                     fill_uniforms(stream.key, stream.gamma, word, min(batch, num_clients - k), uniforms)
-                drawn = uniforms[k % batch]
+                drawn, before = uniforms[k % batch], state[k] if t == 0 else out[t - 1, k]
                 for lane in range(lanes):
                     presence = Presence(
-                        n, k, num_clients, shares[k], drawn[lane], client_uniforms[k, lane], state[k, lane]
+                        n, k, num_clients, shares[k], drawn[lane], client_uniforms[k, lane], before[lane]
                     )
-                    here = bool(body(self, presence))
-                    state[k, lane] = here
-                    out[t, k, lane] = here
+                    out[t, k, lane] = bool(body(self, presence))
+        for k in range(num_clients):
+            for lane in range(lanes):
+                state[k, lane] = out[iterations - 1, k, lane]
 
     return frame
 

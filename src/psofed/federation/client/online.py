@@ -155,7 +155,7 @@ class OnlineRegression:
         pending = source_of_run(self.source, columns).read(stream.position, limit)
         self.problem = pending.problem or self.problem
         if not self.scaled and np.isnan(pending.inputs).any():
-            raise PsofedError("values are missing, which only scaled data may")
+            raise PsofedError("values are missing, which only scaled data may have")
         return pending
 
     @property

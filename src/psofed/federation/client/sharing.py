@@ -113,7 +113,7 @@ def partial_sharing(
         instruction = decode_instruction(message.content, max_entries)
         number = context.node_config.get(NODE_NUMBER)
         if number is not None and str(number) != str(instruction.node):
-            raise PsofedError(f"the server takes this node for number {instruction.node}; it is {number}")
+            raise PsofedError(f"the server addresses node {instruction.node}; this is node {number}")
         if instruction.kind == DESCRIBE:
             return Message(encode_reply(_describe(instruction, columns)), reply_to=message)
         directory = _directory(state_directory, context)
@@ -248,7 +248,7 @@ def _check_columns(run: ColumnNames | None, columns: ColumnNames | FindsColumns 
     if not isinstance(columns, ColumnNames):
         return
     if run is None:
-        raise PsofedError(f"this client's columns have names ({columns}), the run's have not")
+        raise PsofedError(f"this client's columns have names ({columns}), the run's do not")
     run.check_same(columns, "this client")
     if columns.features != run.features:
         raise PsofedError(f"this client's columns are {columns}; the run's have another order: {run}")

@@ -78,7 +78,7 @@ def from_client(folder: Path) -> ExportedModel:
     """Return the own model and scaling of the client that works in `folder`, from its newest saved state."""
     files = sorted((folder / "state").glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
     if not files:
-        raise PsofedError(f"{folder} holds no state of a client")
+        raise PsofedError(f"{folder} holds no client state")
     records = load_records(files[-1])
     state = read_state(records)
     if state is None:
@@ -124,7 +124,7 @@ def load_model(path: Path) -> ExportedModel:
         if path.suffix == ".json":
             document = read_json(path)
             if document[KIND] != FORMAT:
-                raise PsofedError(f"{path} is of format {document[KIND]}; this psofed reads {FORMAT}")
+                raise PsofedError(f"{path} has format {document[KIND]}; this psofed reads {FORMAT}")
             arrays = {
                 name: np.array(document["values"][name], dtype=dtype).reshape(shape)
                 for name, shape, dtype in document["arrays"]

@@ -177,7 +177,7 @@ class LongLivedNode:
         pause = 0.05
         while True:
             if self._forgotten.is_set():
-                raise ForgottenError("the server does not know this node any more")
+                raise ForgottenError("the server no longer knows this node")
             asked = scheduler().monotonic()
             try:
                 question = self._fleet.ask()

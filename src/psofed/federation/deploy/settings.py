@@ -158,7 +158,7 @@ def _check_covered(scenario: Scenario, synthetic: bool) -> None:
     _ = scenario.common_stepsize  # refuses stepsizes that differ between clients
     if scenario.drift is not None:
         raise NotCoveredError(
-            f'drift.kind = "{scenario.drift.kind}": a federation\'s data move as they do; a drift can only be simulated'
+            f'drift.kind = "{scenario.drift.kind}": a federation\'s data drift by themselves; leave out [drift]'
         )
     if scenario.data.rows is not None:
         rows = scenario.data.rows
@@ -211,5 +211,5 @@ def _check_covered(scenario: Scenario, synthetic: bool) -> None:
         raise NotCoveredError("[evasion] is measured in a simulation; a federation does not measure it")
     if scenario.aggregation.has_root_data:
         raise NotCoveredError(
-            f'aggregation = "{scenario.aggregation.kind}" needs root data of the server, which a federation has not'
+            f'aggregation = "{scenario.aggregation.kind}" needs root data on the server; a federation has none'
         )

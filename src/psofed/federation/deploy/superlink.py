@@ -167,7 +167,7 @@ def revoke_node(home: Home, name: str) -> bool:
 def open_control(home: Home) -> Iterator[Control]:
     """Speak with the SuperLink of a running server; a PsofedError says if there is none."""
     if not home.server_info.exists():
-        raise PsofedError(f"no server of {home.folder} is running; start it with: psofed federation server")
+        raise PsofedError(f"no server is running in {home.folder}; start it with: psofed federation server")
     port = int(read_json(home.server_info)["superlink_port"])
     with Control(port, home.credentials.link_certificate, home.credentials.read_secret()) as control:
         yield control

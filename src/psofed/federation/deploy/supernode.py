@@ -63,7 +63,7 @@ def keep_node_running(
         ended = time.monotonic()
         text = process.tail(40)
         if "CERTIFICATE_VERIFY_FAILED" in text:
-            raise PsofedError("the server's certificate is of another authority than --ca")
+            raise PsofedError("the server's certificate was not issued by --ca")
         if ended - started > HASTY_END:
             first_failure = None
         elif first_failure is None:

@@ -76,7 +76,7 @@ class Upstream:
             except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
                 if isinstance(error, TimeoutError):
                     raise UpstreamError("the SuperLink took too long", 504) from None
-                raise UpstreamError("the SuperLink is away", 502) from None
+                raise UpstreamError("the SuperLink does not answer", 502) from None
             if note is not None and first.startswith(b"HTTP/1.1 200 "):
                 note(noted)
             remaining -= len(noted)
@@ -119,7 +119,7 @@ class Upstream:
             async with asyncio.timeout(5.0):
                 return await asyncio.open_connection("127.0.0.1", self.port, ssl=self._tls, limit=1 << 17)
         except (OSError, TimeoutError):
-            raise UpstreamError("the SuperLink is away", 502) from None
+            raise UpstreamError("the SuperLink does not answer", 502) from None
 
 
 def _hang_up(writer: asyncio.StreamWriter) -> None:

@@ -33,7 +33,8 @@ from psofed.federation.flower.keys import (
     public_key_of,
 )
 from psofed.federation.flower.link import SECRET_HEADER, SECRET_VARIABLE
-from psofed.federation.flower.messages import error_reply, identify, records_from_bytes, records_to_bytes
+from psofed.federation.flower.messages import error_reply, identify
+from psofed.federation.flower.records import fill, make_array, records_from_bytes, records_to_bytes
 from psofed.federation.flower.replies import (
     AnnouncedReply,
     IncompleteReplyError,
@@ -83,9 +84,11 @@ __all__ = [
     "WrongAuthorityError",
     "collect_reply",
     "error_reply",
+    "fill",
     "identify",
     "is_signed",
     "is_timely",
+    "make_array",
     "most_objects",
     "number_of_key",
     "public_key_of",

@@ -109,7 +109,7 @@ class FleetConnection:
             self.node_id = int(self._call("ActivateNode", request).node_id)
         except httpx.HTTPStatusError as error:
             raise StillOnlineError(
-                f"{self.server} takes this node for online, or does not know its key"
+                f"{self.server} considers this node online already, or does not know its key"
             ) from error
         return self.node_id
 
@@ -129,7 +129,7 @@ class FleetConnection:
 
         request = SendNodeHeartbeatRequest(node=self._node(), heartbeat_interval=HEARTBEAT)
         if not self._call("SendNodeHeartbeat", request).success:
-            raise ForgottenError("the server does not know this node any more")
+            raise ForgottenError("the server no longer knows this node")
 
     def ask(self) -> Announcement | None:
         """Ask for a message; the server may take its time to say that there is none.
@@ -291,7 +291,7 @@ class FleetConnection:
             request = PullObjectRequest(node=self._node(), run_id=run, object_id=identity)
             answer = self._call("PullObject", request)
             if not answer.object_found or scheduler().monotonic() > deadline:
-                raise NotRunningError("a message's content is not there any more")
+                raise NotRunningError("a message's content is gone")
             if answer.object_available:
                 return bytes(answer.object_content)
             scheduler().sleep(pause)
@@ -327,7 +327,7 @@ class FleetConnection:
             text = str(error)
             if "CERTIFICATE_VERIFY_FAILED" in text:
                 raise WrongAuthorityError(
-                    f"{self.server} has a certificate of another authority: {text}"
+                    f"the certificate of {self.server} was not issued by --ca: {text}"
                 ) from None
             raise UnreachableError(
                 f"{self.server} cannot be reached: {text or type(error).__name__}"

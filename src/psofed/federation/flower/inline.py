@@ -34,7 +34,7 @@ def write_inline(message: Message) -> tuple[Any, Any]:
     from flwr.proto.message_pb2 import ObjectTree
 
     proto = message_to_proto(message)
-    proto.metadata.message_id = _id_of(proto)
+    proto.metadata.message_id = inline_id(proto)
     message.metadata.__dict__["_message_id"] = proto.metadata.message_id
     return proto, ObjectTree(object_id=proto.metadata.message_id)
 
@@ -54,7 +54,7 @@ def check_inline(proto: Any, tree: Any) -> None:
     values: Any = records[0].config_record.items if len(records) == 1 else ()
     if len(values) != 1 or values[0].value.WhichOneof("value") != "bytes":
         raise BadTreeError("content that is not one record with one value of bytes")
-    if _id_of(proto) != proto.metadata.message_id:
+    if inline_id(proto) != proto.metadata.message_id:
         raise BadTreeError("a message that does not match its id")
 
 
@@ -70,7 +70,8 @@ def read_inline(proto: Any, tree: Any) -> Message:
     return message
 
 
-def _id_of(proto: Any) -> str:
+def inline_id(proto: Any) -> str:
+    """Return the id that a message with this metadata and content must have."""
     about = type(proto.metadata)()
     about.CopyFrom(proto.metadata)
     about.message_id = ""

@@ -45,5 +45,5 @@ def read_archive(path: Path, kind: str, version: int) -> tuple[dict[str, Any], d
     except Exception as error:  # NumPy and zipfile raise many kinds on a damaged file
         raise PsofedError(f"{path} is not a psofed {kind}: {error}") from None
     if found != version:
-        raise PsofedError(f"{path} is of format {found}; this psofed reads {version}")
+        raise PsofedError(f"{path} has format {found}; this psofed reads {version}")
     return document, arrays

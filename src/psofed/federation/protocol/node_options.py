@@ -118,9 +118,7 @@ class NodeOptions(Settings):
         elif (self.client is None) != (self.client_column is None):
             raise PsofedError("--client and --client-column belong together: add the missing one.")
         if (self.bits is None) != (self.reach is None) or (self.rounding is not None and self.bits is None):
-            raise PsofedError(
-                "--bits and --reach belong together, and --rounding to them: add the missing one."
-            )
+            raise PsofedError("--bits, --reach and --rounding belong together: add --bits and --reach.")
         private = self._given("multiplier", "delta")
         if private and self.clip is None:
             raise PsofedError(f"--{private[0]} describes a private link: add --clip.")

@@ -390,7 +390,7 @@ def decode_metrics(content: RecordDict) -> dict[str, Any]:
     longest = max(map(len, metrics), default=0)
     values = sum(len(value) if isinstance(value, list) else 1 for value in metrics.values())
     if len(metrics) > _MAX_METRICS or longest > _MAX_METRIC_NAME or values > _MAX_METRIC_VALUES:
-        raise BadReplyError("malformed", "metrics beyond any use")
+        raise BadReplyError("malformed", "too many metrics, or too long ones")
     return metrics
 
 

@@ -428,7 +428,7 @@ class PSOFed(Strategy):
         if not there:
             benched = len(self.conduct.benched)
             raise PsofedError(
-                f"no node to work with after {self.rounds.wait_for_nodes:g} s ({benched} benched)"
+                f"no node is available after {self.rounds.wait_for_nodes:g} s ({benched} benched)"
             )
         if online < wanted:
             _log.warning("round %d: only %d of %d nodes; continuing", round_number, online, wanted)

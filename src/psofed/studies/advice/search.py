@@ -66,7 +66,7 @@ class Federated:
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """What some clients would do from a block on: errors (blocks, K), past errors (K,), zero for all others."""
+    """A plan of some clients from a block on: errors (blocks, K), past errors (K,), zero for all others."""
 
     errors: FloatArray
     past: FloatArray

@@ -1,7 +1,7 @@
 """Round-robin windows with an offset per client, over white inputs: many sets of offsets, each solved exactly.
 
 Given all offsets the masks are certain, and the recursion is that of
-:class:`psofed.theory.steps.fixed_masks.FixedMasks`, of which this is the compiled form. Pairs are eliminated
+:class:`psofed.theory.steps.exchange.FixedMasks`, of which this is the compiled form. Pairs are eliminated
 (:mod:`.pairs`), and x = F x + s solved by GMRES for a few sets of masks side by side, on all cores. ρ(𝓕) is that of
 the full map, pairs included. First moments obey a linear recursion of their own, which is solved directly: with Q_k
 and r_k such that a client's mean is Q_k g + r_k, g is a D × D system.
