@@ -47,7 +47,13 @@ from psofed.federation.protocol.bounds import MAX_ENTRIES, MAX_ROUND, check_scen
 from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.protocol.masks import DerivedMasks
 from psofed.federation.protocol.packing import pack
-from psofed.federation.protocol.wire import START, Instruction, decode_instruction, encode_instruction
+from psofed.federation.protocol.wire import (
+    START,
+    ClientTask,
+    Instruction,
+    decode_instruction,
+    encode_instruction,
+)
 
 pytestmark = [pytest.mark.federation, pytest.mark.takes(25)]
 
@@ -153,12 +159,10 @@ class Machine(http.server.ThreadingHTTPServer):
             session="s",
             round_number=1,
             node=self.number,
-            kind=START,
-            expected=0,
             masks=DerivedMasks(seed=0, dimension=4, num_shared=2),
             digest=layout.digest,
             layout=layout,
-            values=np.zeros(2),
+            tasks=(ClientTask("", START, 0, np.zeros(2)),),
         )
         content = encode_instruction(instruction)
         if change is not None:
@@ -414,12 +418,10 @@ def test_a_client_takes_models_as_large_as_it_says(make_app):
         session="s",
         round_number=1,
         node=1,
-        kind=START,
-        expected=0,
         masks=DerivedMasks(seed=0, dimension=6, num_shared=2),
         digest=layout.digest,
         layout=layout,
-        values=np.zeros(2),
+        tasks=(ClientTask("", START, 0, np.zeros(2)),),
     )
     message = FlowerMessage(encode_instruction(instruction), 1, "train")
     context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config={})

@@ -30,6 +30,7 @@ class Promises:
         self.models: dict[tuple[int, int], bytes] = {}
         self.revoked: dict[str, float] = {}
         self.most: Counter[str] = Counter()
+        self.owners: dict[tuple[int, str], str] = {}
 
     # --- after a round --------------------------------------------------------------------------------
 
@@ -59,11 +60,12 @@ class Promises:
         ):
             raise Violation(f"a round waits for its nodes: round {number} ended at once, without any reply")
         conduct = Conduct.from_mapping(state.conduct, ReplyLimits())
-        for name in plan.honest:
+        for name in plan.honest_names:
             if conduct.strikes(name):
                 raise Violation(f"no blame for another's doing: {name} has {dict(conduct.counts[name])}")
         for name, when in self.revoked.items():
-            if name in entry["accepted"] and self.simulation.round_began > when:
+            names = plan.clients_of(name) or (name,)
+            if set(names) & set(entry["accepted"]) and self.simulation.round_began > when:
                 raise Violation(f"a revoked node is out: a reply of {name} was accepted in round {number}")
         self._check_samples(state)
         self._check_sizes()
@@ -81,11 +83,22 @@ class Promises:
             for name, count in entry["examples_by_node"].items():
                 counted[name] += count
                 read[name] = max(read.get(name, 0.0), entry["metrics"][name].get("samples-read", 0))
-        for name in self.simulation.plan.honest:
+        self._check_owners(state)
+        for name in self.simulation.plan.honest_names:
             if counted[name] > read.get(name, 0):
                 raise Violation(
                     f"no sample counts twice: {counted[name]} of {name}, which has read {read[name]}"
                 )
+
+    def _check_owners(self, state: ServerState) -> None:
+        """Check that no client is at two gateways, nor ever changes its gateway."""
+        rosters = state.clients["rosters"]
+        named = Counter(name for names in rosters.values() for name in names)
+        if doubled := [name for name, count in named.items() if count > 1]:
+            raise Violation(f"a client has one gateway: {doubled[0]} is in {rosters}")
+        for name, owner in state.clients["owners"].items():
+            if self.owners.setdefault((state.epoch, name), owner) != owner:
+                raise Violation(f"a client keeps its gateway: {name} is now at {owner}")
 
     def _check_sizes(self) -> None:
         simulation = self.simulation

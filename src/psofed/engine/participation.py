@@ -1,7 +1,6 @@
 """Participants: in each iteration |S_n| of the K clients, drawn uniformly without replacement."""
 
 import numpy as np
-
 from numpy.typing import NDArray
 
 from psofed.common.types import BoolArray, IndexArray, IntArray
