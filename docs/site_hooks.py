@@ -76,6 +76,20 @@ def on_page_markdown(markdown: str, page: Page, config: Any, **_: Any) -> str:
     return _LINK.sub(lead, markdown)
 
 
+def on_post_page(output: str, page: Page, config: Any) -> str:
+    """Say what a link to the page shows where it is shared: title, description and picture."""
+    picture = page.url.count("/") * "../" + "images/playground.png"
+    tags = {
+        "og:title": str(page.title),
+        "og:description": page.meta.get("description") or config.site_description or config.site_name,
+        "og:image": posixpath.join(config.site_url, "images/playground.png") if config.site_url else picture,
+    }
+    made = "".join(f'<meta property="{name}" content="{html.escape(text)}">' for name, text in tags.items())
+    return output.replace(
+        "</head>", f'{made}<meta name="twitter:card" content="summary_large_image"></head>', 1
+    )
+
+
 def on_page_content(content: str, page: Page, **_: Any) -> str:
     """Link pictures to their full size and turn formulas into MathML; one that is not understood fails the build."""
     content = _PICTURE.sub(r'<a class="full-size" href="\2">\1</a>', content)
