@@ -344,7 +344,7 @@ def _draw_cells(axes: Axes, chart: HeatMap) -> Any:
     is_dark = image.to_rgba(np.nan_to_num(values)) @ [0.3, 0.59, 0.11, 0.0] < 0.5
     for (i, j), value in np.ndenumerate(values):
         colour = "0.5" if math.isnan(value) else "white" if is_dark[i, j] else "black"
-        axes.text(j, i, chart.texts[i][j], ha="center", va="center", fontsize=6.5, color=colour)
+        axes.text(j, i, chart.texts[i][j], ha="center", va="center", fontsize=6, color=colour)
     axes.set_xticks(range(len(chart.columns)), chart.columns, rotation=40, ha="right", fontsize=7.5)
     axes.set_yticks(range(len(chart.rows)), chart.rows, fontsize=7.5)
     axes.set_title(_text(chart.title), fontsize=9.5)
