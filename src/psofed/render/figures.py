@@ -91,7 +91,7 @@ def draw_chart(chart: AnyChart, axes: Axes | None = None, width: str | float | N
 
 
 def _scaled(size: tuple[float, float], width: float) -> tuple[float, float]:
-    """Return a size of this width, of the same proportions unless that would leave no room for the curves."""
+    """Return a size of this width, of the same proportions unless the curves need more height."""
     return width, max(size[1] * width / size[0], min(size[1], 2.4))
 
 
