@@ -3,6 +3,7 @@
 - Links that leave docs/ (to source files, examples, the licence) lead to the repository if its address is known
   (``PSOFED_REPO_URL``), and are plain text otherwise.
 - The playground's tables are computed, and tutorials are offered as notebooks.
+- Pictures lead to themselves in full size.
 - Formulas between dollar signs become MathML while the site is built: nothing is fetched or computed when it is read.
 """
 
@@ -34,6 +35,7 @@ BOOST = {
     **dict.fromkeys(MADE, 0.4),
 }
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)[^)\s]*)\)")
+_PICTURE = re.compile(r'(<img [^>]*?src="([^"]+\.(?:png|svg))"[^>]*>)')
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', flags=re.S)
 
 
@@ -89,7 +91,8 @@ def on_post_page(output: str, page: Page, config: Any) -> str:
 
 
 def on_page_content(content: str, page: Page, **_: Any) -> str:
-    """Turn formulas into MathML; one that is not understood fails the build."""
+    """Link pictures to their full size and turn formulas into MathML; one that is not understood fails the build."""
+    content = _PICTURE.sub(r'<a class="full-size" href="\2">\1</a>', content)
 
     def render(match: re.Match[str]) -> str:
         source = html.unescape(match[3]).strip()
