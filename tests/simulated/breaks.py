@@ -18,7 +18,7 @@ from simulated_link import Link
 
 from psofed.common import files
 from psofed.common.disk import disk
-from psofed.federation.client import sharing as client
+from psofed.federation.client import gateway as client
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.flower import BadTreeError, IncompleteReplyError, ReplyBounds, fleet, replies
 from psofed.federation.flower.clock import SteadyClock
@@ -172,13 +172,19 @@ def _join_by_arrival() -> list[Change]:
 def _learn_twice() -> list[Change]:
     """Let a client forget that it has answered a round already."""
 
-    def find_state(*arguments: Any) -> Any:
+    def recall(*arguments: Any) -> Any:
         from dataclasses import replace
 
-        state = _find_state(*arguments)
-        return None if state is None else replace(state, round_number=state.round_number - 1)
+        memory = _recall(*arguments)
+        clients = {
+            name: kept
+            if kept.state is None
+            else replace(kept, state=replace(kept.state, round_number=kept.state.round_number - 1))
+            for name, kept in memory.clients.items()
+        }
+        return replace(memory, clients=clients)
 
-    return [(client, "find_state", find_state)]
+    return [(client, "recall", recall)]
 
 
 def _keep_instructions() -> list[Change]:
@@ -224,7 +230,7 @@ def _own_clock_only() -> list[Change]:
     return [(TimeSigner, "follow", lambda self, server_time: False)]
 
 
-_find_state, _push = client.find_state, exchange.MessageExchange._push
+_recall, _push = client.recall, exchange.MessageExchange._push
 
 
 @dataclass(frozen=True)

@@ -133,8 +133,13 @@ class Hands:
                 {"v": ArrayRecord({"v": Array(np.full(4, 777.0))}), "psofed": ConfigRecord({"n": number})}
             )
         heard = decode_instruction(self.instruction)
-        assert heard.values is not None
-        forged = replace(heard, node=self.victim_number, values=np.full_like(heard.values, 777.0))
+        (task, *_) = heard.tasks
+        assert task.values is not None
+        forged = replace(
+            heard,
+            node=self.victim_number,
+            tasks=(replace(task, client="", values=np.full_like(task.values, 777.0)),),
+        )
         return encode_instruction(forged, ConfigRecord({}))
 
     def _message(self, source: int, target: int, reply_to: str) -> Any:

@@ -14,12 +14,12 @@ _COUNTED = 1000  # rows of a file that are counted before the first round
 
 
 def client(options: NodeOptions, logs: LogOptions, plugins: Plugins) -> None:
-    """Run one client of a federation, a node, until Ctrl-C.
+    """Run one client of a federation, a node, until Ctrl-C; with --client-column alone, a gateway for many clients.
 
     It learns from its own data, which stay on this machine, and exchanges parameters with the server.
     """
     with ready():
-        from psofed.federation.client.sharing import NODE_NUMBER
+        from psofed.federation.client.gateway import NODE_NUMBER
         from psofed.federation.deploy.app import ReadyMadeApp
         from psofed.federation.deploy.node import LongLivedNode
         from psofed.federation.flower import TESTED_MINORS, untested_version
@@ -74,6 +74,7 @@ def _with_data(options: NodeOptions) -> NodeOptions:
     from psofed.common.errors import PsofedError
     from psofed.federation.client.columns import TableSource
     from psofed.federation.client.online import BACKLOG
+    from psofed.federation.client.shared_table import SharedTable
     from psofed.federation.client.sources import GeneratorSource, Position, open_source
     from psofed.federation.deploy.app import open_data
 
@@ -93,6 +94,11 @@ def _with_data(options: NodeOptions) -> NodeOptions:
     features, target = source.chosen()
     shown = ", ".join(features[:8]) + (f", … ({len(features)})" if len(features) > 8 else "")
     log(f"Features: {shown}. Target: {target}. Both are scaled online. A run may name other columns.")
+    if options.is_gateway:
+        names = SharedTable(source).names()
+        shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+        log(f"A gateway for {len(names)} clients{f': {shown}' if names else ', as yet'}.")
+        return options
     there = len(source.read(Position(), _COUNTED))
     if there > BACKLOG:
         number = f"{there:,}" if there < _COUNTED else f"at least {there:,}"

@@ -24,10 +24,13 @@ from psofed.common.files import only_one, read_json, write_json
 from psofed.common.logs import write_log_lines
 from psofed.federation.client.attacks import PoisonedSource, rehearse
 from psofed.federation.client.columns import TableSource
-from psofed.federation.client.online import OnlineRegression, online_regression
-from psofed.federation.client.sharing import STATE_DIRECTORY, ClientFunction, Mod, partial_sharing
+from psofed.federation.client.gateway import Gateway
+from psofed.federation.client.online import Learners, OnlineRegression, online_regression
+from psofed.federation.client.shared_table import ClientRows, SharedTable
+from psofed.federation.client.sharing import ClientFunction, Mod, state_folder
 from psofed.federation.client.sources import Source, open_source
 from psofed.federation.client.synthetic import SyntheticSource, evaluate_model
+from psofed.federation.client.uplink import Uplink
 from psofed.federation.deploy.guard import die_with_parent
 from psofed.federation.deploy.report import columns_of, latest_errors
 from psofed.federation.deploy.settings import RunSettings
@@ -37,6 +40,7 @@ from psofed.federation.deploy.traffic import read_traffic
 from psofed.federation.protocol.bounds import MAX_CONFIG, READY_MADE_ENTRIES, check_scenario
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.node_options import LINK
+from psofed.federation.protocol.wire import client_number
 from psofed.federation.server.adoption import ADOPT
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.step import Combination
@@ -58,17 +62,26 @@ server_app: ServerApp = ServerApp()
 @client_app.train()
 def train(message: Message, context: Context) -> Message:
     """Learn from all samples since the last call, and share a part."""
-    settings, function = _prepare(*_texts(context))
+    settings, learners = _prepare(*_texts(context))
     attack = _attack_of(dict(context.node_config), settings)
     lies = attack is not None and not attack.poisons_samples()
     # A lie is sent as it is.
     links = () if lies else links_of(dict(context.node_config), settings)
-    mods: list[Mod] = [
-        partial_sharing(catch_up=True, max_entries=READY_MADE_ENTRIES, columns=function, links=links)
-    ]
-    if attack is not None and lies:
-        mods.insert(0, rehearse(attack, seed=settings.seed))
-    return apply_mods(function, mods)(message, context)
+    gateway = Gateway(
+        catch_up=True,
+        max_entries=READY_MADE_ENTRIES,
+        columns=learners,
+        uplink=Uplink(links) if links else None,
+        clients=learners.names,
+    )
+
+    def answer(message: Message, context: Context) -> Message:
+        folder = state_folder(context)
+        content = gateway.answer(message.content, context, folder, learners.learn, evaluates=False)
+        return Message(content, reply_to=message)
+
+    mods = [rehearse(attack, seed=settings.seed)] if attack is not None and lies else []
+    return apply_mods(answer, mods)(message, context)
 
 
 class ReadyMadeApp:
@@ -86,9 +99,8 @@ class ReadyMadeApp:
 
     def learn_arrived(self, context: Context) -> int:
         """Learn from what has arrived, and keep the state on disk if this node has a folder for it."""
-        _, function = _prepare(*_texts(context))
-        folder = context.node_config.get(STATE_DIRECTORY)
-        return function.learn_arrived(context, None if folder is None else Path(str(folder)))
+        _, learners = _prepare(*_texts(context))
+        return learners.learn_arrived(context, state_folder(context))
 
 
 @server_app.main()
@@ -146,6 +158,8 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
                 "last": last,
                 "conduct": state.conduct,
                 "seen": state.seen,
+                "gateways": state.clients.get("rosters", {}),
+                "refused": state.clients.get("refused", {}),
                 "errors": errors,
                 "columns": columns_of(state),
                 **({"suspects": state.suspects["nodes"]} if state.suspects else {}),
@@ -212,8 +226,8 @@ def _texts(context: Context) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=64)
-def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, OnlineRegression]:
-    """Return a run's settings and a node's training function, made once and then kept."""
+def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, Learners]:
+    """Return a run's settings and a node's clients, made once and then kept."""
     node = json.loads(node_config)
     planned = bool(node.get("byzantine")) and "attack" not in node
     given = json.loads(run_config)
@@ -221,10 +235,19 @@ def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, OnlineRegr
         raise PsofedError(f"the server's scenario is longer than {MAX_CONFIG:,} characters")
     settings = RunSettings.for_client(given, attack=planned)
     check_scenario(settings.scenario)
-    source, scaled = _source_of(node, settings)
-    return settings, online_regression(
-        source, settings.scenario.common_stepsize, settings.samples_per_round, scaled=scaled
-    )
+    source = _clean_source(node, settings)
+    attack = _attack_of(node, settings)
+    poisons = attack is not None and attack.poisons_samples()
+    partition = int(str(node.get("partition", 0)))
+
+    def make(samples: Source, client: str) -> OnlineRegression:
+        scaled = isinstance(samples, TableSource | ClientRows)
+        if attack is not None and poisons:
+            samples = PoisonedSource(samples, attack, client_number(partition, client), settings.seed)
+        stepsize = settings.scenario.common_stepsize
+        return online_regression(samples, stepsize, settings.samples_per_round, scaled=scaled)
+
+    return settings, Learners(source, make)
 
 
 def _attack_of(node_config: Mapping[str, Any], settings: RunSettings) -> Attack | None:
@@ -259,25 +282,21 @@ def links_of(node_config: Mapping[str, Any], settings: RunSettings) -> tuple[Cha
     return tuple(own)
 
 
-def _source_of(node_config: Mapping[str, Any], settings: RunSettings) -> tuple[Source, bool]:
-    """Return a node's samples, and whether they are to be scaled."""
-    source = _clean_source(node_config, settings)
-    scaled = isinstance(source, TableSource)
-    attack = _attack_of(node_config, settings)
-    if attack is None or not attack.poisons_samples():
-        return source, scaled
+def _clean_source(node_config: Mapping[str, Any], settings: RunSettings) -> Source | SharedTable:
+    """Return a node's samples, or the table of a gateway."""
     partition = int(str(node_config.get("partition", 0)))
-    return PoisonedSource(source, attack, partition, settings.seed), scaled
-
-
-def _clean_source(node_config: Mapping[str, Any], settings: RunSettings) -> Source:
-    partition = int(str(node_config.get("partition", 0)))
+    is_gateway = "client-column" in node_config and "client" not in node_config
+    if settings.synthetic and is_gateway:
+        raise PsofedError(
+            "this node is a gateway, whose clients have rows of their own: a synthetic run has none"
+        )
     if settings.synthetic:
         return SyntheticSource(settings.scenario, partition, settings.seed)
     name = node_config.get("data")
     if name is None:
         raise PsofedError("this node has no data: start it with `psofed federation client --data …`")
-    return open_data(node_config, settings.scenario.dimension, partition)
+    source = open_data(node_config, settings.scenario.dimension, partition)
+    return SharedTable(source) if is_gateway and isinstance(source, TableSource) else source
 
 
 def open_data(node_config: Mapping[str, Any], dimension: int, partition: int = 0) -> Source:

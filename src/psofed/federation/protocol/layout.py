@@ -43,6 +43,7 @@ class ModelLayout:
 
     Examples
     --------
+    >>> from flwr.app import Array
     >>> record = ArrayRecord({"a": Array(np.ones((2, 3), np.float32)), "n": Array(np.array(7))})
     >>> layout = ModelLayout.of(record)
     >>> layout.dimension, layout.dtype
@@ -109,6 +110,10 @@ class ModelLayout:
 
     def to_text(self) -> str:
         """Return the layout as one line of JSON."""
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         rows = [list(row) for row in zip(self.names, self.shapes, self.dtypes, strict=True)]
         document: dict[str, Any] = {"arrays": rows, "private": list(self.private)}
         if self.columns is not None:

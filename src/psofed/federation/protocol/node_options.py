@@ -52,7 +52,10 @@ class NodeOptions(Settings):
         group=_DATA, default=None, metavar="NAME", text="client ID column, if the table holds several clients"
     )
     client: str | None = option(
-        group=_DATA, default=None, metavar="NAME", text="client whose rows this node reads"
+        group=_DATA,
+        default=None,
+        metavar="NAME",
+        text="client whose rows this node reads; by default it is a gateway for all of them",
     )
     time_column: str | None = option(
         group=_DATA,
@@ -115,8 +118,8 @@ class NodeOptions(Settings):
             self._check_mqtt()
         elif self.time_column is not None:
             raise PsofedError("--time-column describes MQTT samples: add --data mqtt://HOST:PORT/TOPIC.")
-        elif (self.client is None) != (self.client_column is None):
-            raise PsofedError("--client and --client-column belong together: add the missing one.")
+        elif self.client is not None and self.client_column is None:
+            raise PsofedError("--client chooses rows by a column: add --client-column.")
         if (self.bits is None) != (self.reach is None) or (self.rounding is not None and self.bits is None):
             raise PsofedError("--bits, --reach and --rounding belong together: add --bits and --reach.")
         private = self._given("multiplier", "delta")
@@ -143,6 +146,11 @@ class NodeOptions(Settings):
     def describes_table(self) -> bool:
         """Whether any of its options is about a table."""
         return bool(self._given(*_TABLE))
+
+    @property
+    def is_gateway(self) -> bool:
+        """Whether it works for all clients of its table."""
+        return self.client_column is not None and self.client is None
 
     @property
     def folder(self) -> Path:

@@ -68,11 +68,17 @@ class ReplyLimits(Settings):
         low=1,
         text="largest number of examples a client may claim for one round",
     )
+    max_clients: int = option(
+        group=_REPLIES,
+        default=100,
+        low=1,
+        text="clients that one node may have; a gateway's further ones are refused",
+    )
     bench_after: int = option(
         group=_REPLIES,
         default=3,
         low=0,
-        text="bad replies after which a node is no longer asked; 0: never",
+        text="bad replies after which a client is no longer asked; 0: never",
     )
     rest_rounds: int = option(
         group=_REPLIES,

@@ -42,7 +42,9 @@ class ServerState:
     layout, kept
         ModelLayout of the model, and its arrays that are not shared.
     seen : dict
-        For every node, by name, the last round that was accepted from it.
+        For every client, by name, the last round that was accepted from it.
+    clients : dict
+        See :class:`psofed.federation.server.clients.ClientRegistry`.
     conduct : dict
         See :class:`psofed.federation.server.checks.Conduct`.
     scale : dict
@@ -62,6 +64,7 @@ class ServerState:
     kept: ArrayRecord
     epoch: int = 0
     seen: dict[str, int] = field(default_factory=dict)
+    clients: dict[str, Any] = field(default_factory=dict)
     conduct: dict[str, Any] = field(default_factory=lambda: {"counts": {}, "resting": {}})
     scale: dict[str, Any] = field(default_factory=dict)
     suspects: dict[str, Any] = field(default_factory=dict)
@@ -239,6 +242,7 @@ def _to_archive(state: ServerState) -> tuple[dict[str, Any], dict[str, Any]]:
         "round": state.round_number,
         "layout": state.layout.to_text(),
         "seen": dict(sorted(state.seen.items())),
+        "clients": state.clients,
         "conduct": state.conduct,
         "scale": state.scale,
         "suspects": state.suspects,
@@ -258,6 +262,7 @@ def _from_archive(path: Path) -> ServerState:
             layout=ModelLayout.from_text(document["layout"]),
             kept=ArrayRecord({k[5:]: Array(v) for k, v in arrays.items() if k.startswith("kept/")}),
             seen=dict(document["seen"]),
+            clients=dict(document.get("clients", {})),
             conduct=document["conduct"],
             scale=document["scale"],
             suspects=dict(document.get("suspects", {})),

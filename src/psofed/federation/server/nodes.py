@@ -4,13 +4,16 @@ Masks and participants follow from the node's *number*, which belongs to its key
 SuperLink and changes when a node registers again, as it does whenever a SuperLink that keeps all in memory restarts.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from flwr.serverapp import Grid
 
 from psofed.common.scheduler import scheduler
 from psofed.federation.flower import number_of_key
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, order=True)
@@ -54,16 +57,17 @@ def nodes_of(grid: Grid) -> list[Node]:
 
 
 def wait_for_nodes(
-    grid: Grid, wanted: int, seconds: float, benched: Collection[str]
-) -> tuple[int, list[Node]]:
-    """Wait until `wanted` nodes are online, for at most `seconds`; return how many are, and those not benched.
+    grid: Grid, wanted: int, seconds: float, clients_of: Callable[[Sequence[Node]], list[T]]
+) -> tuple[list[Node], list[T]]:
+    """Wait until `wanted` nodes are online and have clients, for at most `seconds`; return both.
 
-    A benched node counts as there: a resumed run need not wait for those who may not play anyway.
+    A node all of whose clients are benched counts as there: a resumed run need not wait for those who may not play
+    anyway.
     """
     deadline = scheduler().monotonic() + seconds
     while True:
         online = nodes_of(grid)
-        there = [node for node in online if node.name not in benched]
-        if (there and len(online) >= wanted) or scheduler().monotonic() >= deadline:
-            return len(online), there
+        clients = clients_of(online)
+        if (clients and len(online) >= wanted) or scheduler().monotonic() >= deadline:
+            return online, clients
         scheduler().sleep(0.1)
