@@ -1,6 +1,6 @@
 """One huge fleet on a Dask cluster: its clients are cut over the workers, the server stays here.
 
-Each worker holds the models of some clients (:class:`FleetShard`) and lets them learn. In every iteration it is sent the
+Each worker holds the models of some clients (:class:`FleetShard`) and lets them learn. In every iteration it gets the
 values that its participants have downloaded, and returns those that they upload and those that the next participants
 hold: 3 M numbers per participant, and one sum of squared errors per 65,536 clients. The bits are those of a run on one
 machine.
