@@ -92,6 +92,13 @@ class ReplyLimits(Settings):
         check=_check_patience,
         text="how many times longer than most nodes a node may take; 0: wait until the deadline",
     )
+    late_weight: float = option(
+        group=_REPLIES,
+        default=0.0,
+        low=0,
+        high=1,
+        text="count a reply that arrives l rounds late with this weight to the power of l; 0: drop it",
+    )
     grace: float = option(
         group=_REPLIES,
         default=10.0,
