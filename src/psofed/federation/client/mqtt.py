@@ -86,7 +86,7 @@ class MqttTopic:
 
     @property
     def filter(self) -> str:
-        """What to subscribe to."""
+        """Topic filter of the subscription."""
         return self.topic.replace(_CLIENT, "+")
 
     def of_client(self, client: str) -> "MqttTopic":
