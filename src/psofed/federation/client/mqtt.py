@@ -86,7 +86,7 @@ class MqttTopic:
 
     @property
     def filter(self) -> str:
-        """Topic filter of the subscription."""
+        """The topic filter to subscribe to."""
         return self.topic.replace(_CLIENT, "+")
 
     def of_client(self, client: str) -> "MqttTopic":
