@@ -299,6 +299,8 @@ def test_a_reply_that_never_becomes_whole_costs_no_more_than_the_deadline(make_a
     release, longest = threading.Event(), 120.0
 
     class Stuck(InProcessGrid):
+        is_immediate = False
+
         def pull_messages(self, message_ids):
             pulled = list(super().pull_messages(message_ids))
             if any(message.metadata.src_node_id == NODES[0] for message in pulled):
