@@ -77,7 +77,7 @@ class _Pull:
     """A reply whose objects are on their way from the SuperLink, in a thread of its own."""
 
     def __init__(self, grid: Grid, reply: AnnouncedReply, bounds: ReplyBounds) -> None:
-        self.outcome: PulledReply = reply
+        self.outcome: PulledReply | None = reply
         self._task = scheduler().start(partial(self._work, grid, reply, bounds), "reply")
 
     def wait(self, seconds: float) -> bool:
@@ -170,8 +170,10 @@ class MessageExchange:
         def finish(message_ids: Sequence[str], seconds: float) -> None:
             """Take the replies that are fetched, each within `seconds`, and go on without the others."""
             for message_id in message_ids:
-                if message_id in under_way and under_way[message_id].wait(seconds):
-                    take(message_id, under_way.pop(message_id).outcome)
+                if message_id not in under_way or not under_way[message_id].wait(seconds):
+                    continue
+                if (outcome := under_way.pop(message_id).outcome) is not None:
+                    take(message_id, outcome)
 
         while waiting:
             now = scheduler().monotonic()

@@ -37,6 +37,7 @@ do to a mean; only a robust rule makes it small (docs/federation.md has the tabl
 
 import math
 from collections.abc import Collection, Mapping
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ class Plausibility:
                 kind = "implausible" if blamed or not math.isfinite(deviation) else "doubtful"
                 refused[node] = kind, f"{deviation:.3g} away from the model, of at most {limit:.3g}"
         left = {node: deviation for node, deviation in deviations.items() if node not in refused}
-        size = float(np.median(self._sizes)) if self._sizes else 0.0
+        size = median(self._sizes) if self._sizes else 0.0
         if not early:
             return refused | self._too_far_in_all(model, uploads, left, size)
         if self.factor is None or len(left) < _ENOUGH:
@@ -161,9 +162,9 @@ class Plausibility:
     def _farthest(self, others: Collection[str], paths: Mapping[str, float]) -> float:
         """Return how long a node's path may be, given those of the others."""
         assert self.drift is not None
-        count = float(np.median([self._counts.get(other, 0.0) + 1.0 for other in others]))
+        count = median([self._counts.get(other, 0.0) + 1.0 for other in others])
         allowance = math.sqrt(max(1.0, _COMPARABLE / count))
-        return self.drift * allowance * float(np.median([paths[other] for other in others]))
+        return self.drift * allowance * median([paths[other] for other in others])
 
     def _paths_with(self, model: Vector, uploads: Mapping[str, Upload]) -> dict[str, float]:
         """Return all nodes' paths after a round in which `uploads` are accepted."""
@@ -175,7 +176,7 @@ class Plausibility:
 
     def _limit(self, others: list[float]) -> float:
         known = [values for values in (others, self._deviations, self._sizes) if values]
-        scale = max((float(np.median(values)) for values in known), default=0.0)
+        scale = max((median(values) for values in known), default=0.0)
         if self.factor is None or scale == 0.0:
             return math.inf  # nothing to compare with
         return scale * self.factor * (_BLAME if len(self._deviations) < _FEW else 1.0)
