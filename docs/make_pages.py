@@ -298,7 +298,7 @@ def describe(parameter: Any) -> str:
     """Return the help text and the default, if there is one worth telling."""
     # A backslash keeps Rich from taking a bracket for markup.
     text = (getattr(parameter, "help", None) or "").replace("|", "\\|").replace("\\[", "[")
-    if parameter.default not in (None, False, [], ()) and not callable(parameter.default):
+    if parameter.default not in (None, False, "", [], ()) and not callable(parameter.default):
         text += f" Default: {parameter.default}."
     return text
 

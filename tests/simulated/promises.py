@@ -10,6 +10,7 @@ from psofed.common.errors import PsofedError
 from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import Conduct
+from psofed.federation.server.history import RECENT_ROUNDS, ROUNDS_PER_FILE
 
 if TYPE_CHECKING:
     from simulation import Simulation
@@ -73,7 +74,7 @@ class Promises:
 
     def _check_history(self, state: ServerState) -> None:
         rounds = [entry["round"] for entry in state.history]
-        if rounds != list(range(1, state.round_number + 1)):
+        if rounds != list(range(max(0, state.round_number - RECENT_ROUNDS) + 1, state.round_number + 1)):
             raise Violation(f"the history has no gap: after round {state.round_number} it is {rounds}")
 
     def _check_samples(self, state: ServerState) -> None:
@@ -115,7 +116,7 @@ class Promises:
             files, _ = simulation.disk.count(machine)
             kind = "server" if machine == SERVER else "node"
             self.most[f"{kind} files"] = max(self.most[f"{kind} files"], files)
-            if files > _MOST_FILES[kind]:
+            if files > _MOST_FILES[kind] + self.completed // ROUNDS_PER_FILE:
                 raise Violation(f"bounded files: {files} under {machine}")
 
     # --- at other times -------------------------------------------------------------------------------
@@ -142,6 +143,10 @@ class Promises:
                 f"no round is lost: the checkpoint is of round {state.round_number}, not {self.completed}"
             )
         self._check_history(state)
+        if [entry["round"] for entry in CheckpointStore(CHECKPOINT).history.entries(state)] != list(
+            range(1, state.round_number + 1)
+        ):
+            raise Violation(f"the history has no gap: on disk, after round {state.round_number}")
         known = self.models.get((state.epoch, state.round_number))
         if known is not None and known != state.model.tobytes():
             raise Violation(

@@ -91,7 +91,7 @@ def draw_chart(chart: AnyChart, axes: Axes | None = None, width: str | float | N
 
 
 def _scaled(size: tuple[float, float], width: float) -> tuple[float, float]:
-    """Return a size of this width, of the same proportions unless that would leave no room for the curves."""
+    """Return a size of this width, of the same proportions unless that would leave no space for the curves."""
     return width, max(size[1] * width / size[0], min(size[1], 2.4))
 
 
@@ -195,7 +195,7 @@ def _draw_one(axes: Axes, series: Series, top: float) -> None:
     lost = np.zeros(x.size, bool) if series.is_lost is None else series.is_lost
     for at, marker in ((lost, _LOST), (beyond & ~lost, _BEYOND)):
         if at.any():
-            axes.plot(x[at], np.full(int(at.sum()), 0.985), ls="none", marker=marker, color=colour, ms=6.5, mew=1.8,
+            axes.plot(x[at], np.full(int(at.sum()), 0.985), ls="none", marker=marker, color=colour, ms=10, mew=0.6,
                       transform=axes.get_xaxis_transform(), clip_on=False, zorder=4)  # fmt: skip
 
 

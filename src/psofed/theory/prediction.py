@@ -274,6 +274,9 @@ class Prediction(Reported):
             "theory_title": THEORY_TITLES[self.theory],
             "scenario": self.scenario.to_mapping(),
         }
+        if self.model.is_sampled:
+            sampling = self.steady_state.sampling_error
+            values["sampling_error"] = {"network_mse": sampling.excess, "server_msd": sampling.server}
         if self.scenario.evasion is not None:
             values["evasion"] = self._evasion_to_json()
         return json_object(values)

@@ -150,6 +150,8 @@ class Tuning(Reported):
             "horizon": self.horizon,
             "points": [asdict(point) for point in self.points],
             "recommendation": asdict(self.recommended) | {"reason": self.reason},
+            "theory": self.theory,
+            "scenario": self.scenario.to_mapping(),
         }
 
 

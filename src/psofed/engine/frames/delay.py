@@ -9,7 +9,7 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.bodies import Body, Frame, Unpack, make_function
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.hooks import DELAY, Uploads, take_delay
 from psofed.engine.normals import mix_word, unit_uniform
 from psofed.engine.streams import Stream
@@ -114,7 +114,7 @@ class Delays:
         return self._side._replace(durations=durations)
 
 
-@compiled(allocates=False)
+@kernel_part
 def pass_time(side: DelaySide, t: int, n: int, server: FloatArray, uploads: Uploads) -> Uploads:
     """Send the uploads of iteration n on their way, and return those that arrive, weighted by their delay."""
     ring, participants, shared, lanes = side.sent.shape
@@ -170,7 +170,7 @@ def pass_time(side: DelaySide, t: int, n: int, server: FloatArray, uploads: Uplo
     return Uploads(arrived.clients[:most], arrived.entries[:most], arrived.sent[:most], arrived.counts)
 
 
-@compiled(allocates=False)
+@kernel_part
 def weigh_by_delay(side: DelaySide, server: FloatArray, uploads: Uploads) -> None:
     """Scale updates by |A_n| / |A_{n,l}|, so that the mean over all arrivals is the sum of the means by delay."""
     _, shared, lanes = uploads.sent.shape

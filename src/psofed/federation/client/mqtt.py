@@ -86,7 +86,7 @@ class MqttTopic:
 
     @property
     def filter(self) -> str:
-        """What to subscribe to."""
+        """The topic filter to subscribe to."""
         return self.topic.replace(_CLIENT, "+")
 
     def of_client(self, client: str) -> "MqttTopic":

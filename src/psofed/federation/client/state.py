@@ -180,9 +180,36 @@ class NodeMemory:
 class HeldMemory(ConfigRecord):
     """A node's memory in its context: for Flower a record like any other, for this process the value itself."""
 
-    def __init__(self, memory: NodeMemory, data: bytes) -> None:
-        super().__init__({_ARCHIVE: data})
+    def __init__(self, memory: NodeMemory) -> None:
+        super().__init__()
+        self.__dict__["_data"] = _LateArchive(memory)
         self.memory = memory
+
+
+class _LateArchive(dict[str, Any]):
+    """The values of such a record, made when somebody asks for them, say to take the context to another process."""
+
+    def __init__(self, memory: NodeMemory) -> None:
+        super().__init__({_ARCHIVE: b""})
+        self._memory: NodeMemory | None = memory
+
+    def _made(self) -> "_LateArchive":
+        if self._memory is not None:
+            self[_ARCHIVE] = self._memory.to_bytes()
+            self._memory = None
+        return self
+
+    def __getitem__(self, key: str) -> Any:
+        return dict.__getitem__(self._made(), key)
+
+    def items(self) -> Any:
+        return dict.items(self._made())
+
+    def values(self) -> Any:
+        return dict.values(self._made())
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self.items())
 
 
 def recall(context: Context, session: str, node: int, directory: Path | None) -> NodeMemory:
@@ -226,12 +253,11 @@ def memory_of(context: Context) -> NodeMemory | None:
 def commit(context: Context, memory: NodeMemory, directory: Path | None) -> None:
     """Keep `memory` in the context, and on disk if a directory is given. If that fails, nothing has changed."""
     memory = replace(memory, version=memory.version + 1)
-    data = memory.to_bytes()
     if directory is not None:
         path = _path(directory, memory.node, memory.session)
-        write_atomically(path, data, mode=0o600)
+        write_atomically(path, memory.to_bytes(), mode=0o600)
         _forget_old_sessions(path, memory.node)
-    context.state = RecordDict({**dict(context.state), MEMORY: HeldMemory(memory, data)})
+    context.state = RecordDict({**dict(context.state), MEMORY: HeldMemory(memory)})
 
 
 def to_records(values: Mapping[str, Any]) -> RecordDict:

@@ -45,7 +45,7 @@ class AnnouncedReply:
     node_id: int
 
 
-PulledReply = Message | AnnouncedReply | BadTreeError | IncompleteReplyError
+PulledReply = Message | AnnouncedReply | Exception
 """A reply, one that has to be fetched by :func:`collect_reply`, or why there will be none."""
 
 
@@ -74,12 +74,8 @@ def pull_replies(grid: Grid, asked: Mapping[str, int]) -> dict[str, PulledReply]
         Node that each message was sent to, by the message's id.
     """
     client = getattr(grid, "_runtime_client", None)
-    if client is None:  # a grid within this process
-        return {
-            message.metadata.reply_to_message_id: message
-            for message in grid.pull_messages(list(asked))
-            if _answers(message.metadata, asked, message.has_error())
-        }
+    if client is None:
+        return _pull_in_process(grid, asked)
     ids = list(asked)
     replies: dict[str, PulledReply] = {}
     for begin in range(0, len(ids), _MESSAGES_AT_ONCE):
@@ -130,6 +126,19 @@ def withdraw(grid: Grid, message_id: str) -> bool:
     except IncompleteReplyError:
         return True
     return bool(replies or lost)
+
+
+def _pull_in_process(grid: Grid, asked: Mapping[str, int]) -> dict[str, PulledReply]:
+    """Return the replies on a grid within this process, pulled one by one so that a bad one harms no other."""
+    replies: dict[str, PulledReply] = {}
+    for message_id in asked:
+        try:
+            for message in grid.pull_messages([message_id]):
+                if _answers(message.metadata, asked, message.has_error()):
+                    replies.setdefault(message.metadata.reply_to_message_id, message)
+        except Exception as error:
+            replies[message_id] = error
+    return replies
 
 
 def _take(proto: Any, tree: Any, node_id: int) -> PulledReply:

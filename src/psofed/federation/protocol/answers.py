@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
+from psofed.federation.flower import fill
 from psofed.federation.protocol.bounds import MAX_ROUND
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.few_bits import draw_dither, pack_levels, packed_size, step_of, unpack_levels
 from psofed.federation.protocol.layout import Vector
+from psofed.federation.protocol.npy import array_of
 from psofed.federation.protocol.wire import (
     ARRAYS,
     FORMAT,
@@ -168,10 +170,10 @@ def encode_reply(reply: NodeReply) -> RecordDict:
         values = [
             pack_levels(part.few_bits.levels, few_bits.bits) for part in learned if part.few_bits is not None
         ]
-    content = RecordDict({SETTINGS: ConfigRecord(settings)})
+    content = RecordDict({SETTINGS: fill(ConfigRecord(), settings)})
     if values:
         joined = values[0] if len(values) == 1 else np.concatenate(values)
-        content[ARRAYS] = ArrayRecord({VALUES: Array(np.ascontiguousarray(joined))})
+        content[ARRAYS] = fill(ArrayRecord(), {VALUES: array_of(joined)})
     return content
 
 

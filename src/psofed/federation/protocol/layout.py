@@ -43,6 +43,7 @@ class ModelLayout:
 
     Examples
     --------
+    >>> from flwr.app import Array
     >>> record = ArrayRecord({"a": Array(np.ones((2, 3), np.float32)), "n": Array(np.array(7))})
     >>> layout = ModelLayout.of(record)
     >>> layout.dimension, layout.dtype

@@ -20,9 +20,11 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
+from psofed.federation.flower import fill
 from psofed.federation.protocol.bounds import MAX_ENTRIES, MAX_ROUND
 from psofed.federation.protocol.layout import ModelLayout, Vector
 from psofed.federation.protocol.masks import DERIVATION, DerivedMasks
+from psofed.federation.protocol.npy import array_of, npy_header
 
 FORMAT = 3
 """Version of the wire format."""
@@ -193,7 +195,7 @@ def encode_instruction(instruction: Instruction, config: ConfigRecord | None = N
         settings["roster"] = instruction.roster
     if instruction.refused:
         settings["refused"] = list(instruction.refused)
-    content = RecordDict({SETTINGS: ConfigRecord(settings)})
+    content = RecordDict({SETTINGS: fill(ConfigRecord(), settings)})
     whole = [task.values for task in tasks if task.kind in (FULL, SYNC) and task.values is not None]
     parts = [task.values for task in tasks if task.kind in (PART, START) and task.values is not None]
     if len(parts) > 1 and all(part is parts[0] for part in parts):
@@ -201,7 +203,7 @@ def encode_instruction(instruction: Instruction, config: ConfigRecord | None = N
         parts = parts[:1]
     if blocks := [*whole[:1], *parts]:
         values = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-        content[ARRAYS] = ArrayRecord({VALUES: Array(np.ascontiguousarray(values))})
+        content[ARRAYS] = fill(ArrayRecord(), {VALUES: array_of(values)})
     if config:
         content[CONFIG] = config
     return content
@@ -295,6 +297,9 @@ def decode_array(array: Array, length: int, dtype: np.dtype[Any]) -> NDArray[Any
     data = array.data
     if not isinstance(data, bytes):
         raise BadReplyError("malformed", "no bytes")
+    header = npy_header(dtype, (length,))
+    if data.startswith(header) and len(data) == len(header) + length * dtype.itemsize:
+        return np.frombuffer(data, dtype=dtype, count=length, offset=len(header))
     stream = io.BytesIO(data[:_NPY_HEADER_LIMIT])
     try:
         if np.lib.format.read_magic(stream) != (1, 0):

@@ -74,7 +74,7 @@ class _Pull:
     """A reply whose objects are on their way from the SuperLink, in a thread of its own."""
 
     def __init__(self, grid: Grid, reply: AnnouncedReply, bounds: ReplyBounds) -> None:
-        self.outcome: PulledReply | Exception = reply
+        self.outcome: PulledReply = reply
         self._task = scheduler().start(partial(self._work, grid, reply, bounds), "reply")
 
     def wait(self, seconds: float) -> bool:
@@ -142,7 +142,7 @@ class MessageExchange:
         def end() -> float:
             return start + wait.ends([names[key] for key in waiting if key in names])
 
-        def take(message_id: str, outcome: PulledReply | Exception, whole: bool = False) -> None:
+        def take(message_id: str, outcome: PulledReply, whole: bool = False) -> None:
             number = numbers.get(waiting.pop(message_id, 0), 0)
             self._take(outcome, message_id, number, answers, whole)
             if message_id in names:
@@ -245,7 +245,7 @@ class MessageExchange:
 
     def _take(
         self,
-        outcome: PulledReply | Exception,
+        outcome: PulledReply,
         message_id: str,
         number: int,
         answers: NodeAnswers,

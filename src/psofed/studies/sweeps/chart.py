@@ -86,7 +86,7 @@ def sweep_chart(
         charts=tuple(tuple(order[row * across : (row + 1) * across]) for row in range(down)),
         shared=True,
         x=field_title(result.grid.axes[layout.x].name),
-        y=f"steady-state {result.titles[metric]} (dB)" + (", lines: exact theory" if theory else ""),
+        y=f"steady-state {result.titles[metric]} (dB)",
         legend=", ".join(field_title(result.grid.axes[number].name) for number in layout.hue),
         right=()
         if layout.row is None
@@ -155,7 +155,7 @@ def _panel(
     is_named = not _is_numeric(axis.labels)
     hues = [range(_size(result, number)) for number in layout.hue]
     count = math.prod(map(len, hues))
-    made = []
+    made, is_predicted = [], False
     for index, (chosen, label) in enumerate(
         zip(itertools.product(*hues), _hue_labels(result, layout), strict=True)
     ):
@@ -177,6 +177,7 @@ def _panel(
         )
         if np.isfinite(predicted).any():
             made.append(Series("", positions[order], to_decibels(predicted), colour=style["colour"]))
+            is_predicted = True
         made.append(
             Series(
                 label, positions[order] + shift, middle, low, high, **style,
@@ -184,6 +185,8 @@ def _panel(
                 is_lost=np.array([cell.num_diverged > 0 for cell in line]),
             )
         )  # fmt: skip
+    if is_predicted:
+        made.append(Series("exact theory", np.empty(0), np.empty(0), colour="0.35"))
     return tuple(made)
 
 

@@ -19,6 +19,7 @@ from psofed.common.types import FloatArray
 from psofed.scenario import Data
 from psofed.theory.metrics import SteadyState
 from psofed.theory.model import Branch, TheoryModel
+from psofed.theory.moments.level import Level, Sources
 from psofed.theory.solve.full import Full
 from psofed.theory.solve.windows import SAMPLE_ERROR, Windows
 
@@ -47,6 +48,14 @@ class Scattered(Full):
                 return SteadyState.of(mean, error)
             more = self._by_source(stepsize, branches[len(values) : 2 * len(values)])
             values = np.concatenate([values, more])
+
+    def rough_level(self, stepsize: float) -> Level:
+        """Excess and MSD for a few sets of offsets, the same at every stepsize."""
+        if not self.model.is_sampled:
+            return super().rough_level(stepsize)
+        branches = self._branches(self.radius_sample)
+        levels = [self._solved(stepsize, branch).level(Sources()) for branch in branches]
+        return Level(*np.mean(levels, axis=0).tolist())
 
     def _branches(self, count: int) -> tuple[Branch, ...]:
         branches = super()._branches(count)
