@@ -219,6 +219,24 @@ def test_clients_come_and_go_while_the_gateway_runs():
     assert not strategy.conduct.counts
 
 
+def test_a_gateway_without_a_client_waits_without_blame():
+    names: list[str] = []
+    grid = InProcessGrid({1: counting_app(lambda: names), 2: counting_app(["z"])})
+
+    def change(state):
+        names[:] = ["a"] if 2 <= state.round_number < 4 else []
+
+    strategy = start(grid, rounds=7, on_round=change)
+    assert [record["accepted"] for record in strategy.state.history[2:]] == [
+        ["z"],  # and the gateway names its client
+        ["a", "z"],
+        ["z"],
+        ["z"],
+        ["z"],
+    ]
+    assert not strategy.conduct.counts
+
+
 def test_two_gateways_that_name_the_same_client(tmp_path, caplog):
     """The first one has it, also after a restart of the server; both go on with their others."""
     apps = {1: counting_app(["a", "b"]), 2: counting_app(["b", "c"])}
