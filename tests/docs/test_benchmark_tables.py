@@ -37,11 +37,12 @@ def test_a_row_that_is_not_there_is_refused(writer) -> None:
         writer.part_of(TABLE, 'rows "three"')
 
 
-def test_the_readme_shows_a_part_of_the_whole_table(writer) -> None:
-    shown, whole = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/speed.md"))
-    table = re.search(r"<!-- bench:simulator -->\n(.*?)\n<!--", whole, re.S)
-    assert "<!-- bench:simulator " in shown
-    assert writer.with_table(shown, "simulator", table[1]) == shown
+@pytest.mark.parametrize("name", ["simulator", "fleets"])
+def test_the_readme_shows_a_part_of_the_whole_table(writer, name: str) -> None:
+    shown, whole = ((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/speed.md"))
+    table = re.search(rf"<!-- bench:{name} -->\n(.*?)\n<!--", whole, re.S)
+    assert f"<!-- bench:{name} " in shown
+    assert writer.with_table(shown, name, table[1]) == shown
 
 
 def test_the_first_sentence_on_speed_repeats_its_table() -> None:

@@ -108,7 +108,7 @@ def _choose_many(count: int, scratch: ChoiceScratch, out: IndexArray, row: int |
     numbers, swapped = scratch.numbers, scratch.swapped
     word, size = scratch.key[lane] + scratch.first[lane] * scratch.gamma[lane], np.int64(scratch.sizes[lane])
     for c in range(count):
-        place = c + bounded(mix_word(word), max(size - c, 1))
+        place = c + bounded(mix_word(word), max(size - c, 1))  # type: ignore[arg-type]
         word += scratch.gamma[lane]
         swapped[c] = place
         numbers[c], numbers[place] = numbers[place], numbers[c]
