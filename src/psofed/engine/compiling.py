@@ -25,6 +25,7 @@ from numba.core.caching import FunctionCache
 from numba.core.cgutils import create_struct_proxy
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic, register_jitable
 
 from psofed.common.fingerprint import cache_folder, code_digest, function_digest, source_digest
@@ -95,11 +96,16 @@ def kernel_part(function: F) -> F: ...
 @overload
 def kernel_part(*, inline: bool = False) -> Callable[[F], F]: ...
 def kernel_part(function: Any = None, *, inline: bool = False) -> Any:
-    """Compile a function that makes no arrays and that only kernels call; `inline` it wherever they do."""
+    """Compile a function that makes no arrays, for kernels to call; `inline` it wherever they do.
+
+    Frames that run as plain Python call some of them as well. They are then compiled by themselves.
+    """
     if function is None:
         return partial(kernel_part, inline=inline)
     options = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, **overload_options(inline)}
-    return numba.njit(**options)(function)
+    part = numba.njit(**options)(function)
+    part.__class__ = _PartDispatcher
+    return part
 
 
 def returns_slice(function: F) -> F:
@@ -150,13 +156,25 @@ class _KernelPart(JITCodeLibrary):
 
     def get_pointer_to_function(self, name: str) -> int:
         self._ensure_finalized()
-        # If Python calls it nevertheless, this raises a TypeError.
+        # There is no code: Python's calls are answered by `_PartDispatcher`. Any other would be a TypeError.
         return ctypes.cast(ctypes.pythonapi.PyErr_BadArgument, ctypes.c_void_p).value or 0
 
     @property
     def codegen(self) -> Any:
         # Numba would write the function's environment, which only calls from Python need, into emitted code.
         return SimpleNamespace(set_env=lambda name, environment: None)
+
+
+class _PartDispatcher(CPUDispatcher):
+    """A part of kernels, which Python can call too."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        return _compile_for_python(self.py_func)(*arguments)
+
+
+@cache
+def _compile_for_python(function: Callable[..., Any]) -> Any:
+    return numba.njit(error_model="numpy", nogil=True)(function)
 
 
 class _KernelCompiler(Compiler):
