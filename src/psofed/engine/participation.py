@@ -1,7 +1,6 @@
 """Participants: in each iteration |S_n| of the K clients, drawn uniformly without replacement."""
 
 import numpy as np
-
 from numpy.typing import NDArray
 
 from psofed.common.types import BoolArray, IndexArray, IntArray
@@ -74,7 +73,7 @@ def draw_from_available(
 
 @compiled(inline=True)
 def _rank_available(available: NDArray[np.uint8], t: int, ranks: IndexArray, there: IndexArray) -> None:
-    """Number the available clients of iteration `t` in every lane, and count them."""
+    """Give the available clients of iteration `t` numbers in every lane, and count them."""
     clients, padded = ranks.shape
     lanes = available.shape[2]
     for lane in range(0, padded, WIDTH):

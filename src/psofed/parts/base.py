@@ -567,10 +567,10 @@ class Algorithm(Part):
         if not self.holds_models and scenario.learner.kind != "lms":
             allowed = f'"lms" with algorithm = "{self.kind}", whose clients hold no model'
             raise InvalidValueError("learner.kind", scenario.learner.kind, allowed)
-        if not self.holds_models and scenario.delay is not None:
+        if scenario.delay is not None and not (self.holds_models or self.exchange(scenario).sends_model):
             allowed = (
-                f'left out with algorithm = "{self.kind}", whose clients hold no model: a late update belongs to a '
-                "model that the server no longer has"
+                f'left out with algorithm = "{self.kind}": a late upload u moves the server by u − g, but what is sent '
+                "here is not a model"
             )
             raise InvalidValueError("delay", scenario.delay.kind, allowed)
 
